@@ -1,0 +1,1 @@
+"""Checkpoints: format, atomic store, loading on another number of PS."""

@@ -1,0 +1,68 @@
+"""Names and documents of a checkpoint on disk.
+
+Owns the format. Written by the PS (shards) and the master (manifest), read by PS,
+workers and the CLI. Knows nothing of who decides when.
+
+    <dir>/version-<V>/
+        shard-<i>-of-<N>.edl   one frame (tensor/codec.py), written aside and renamed
+        manifest.json          written last: a folder without it is torn and is skipped
+
+Tensors in a shard are named `<kind>|<variable>|<start row>|<end row>`; kind is
+`value`, `slot:<name>` (optimizer slot of the same shape), `state` (non-trainable), or
+`scalar:<name>` (a slot of one number per PS). Any number of PS can load it, because
+rows are named by variable and range, not by place. The shard's meta is JSON:
+{"version", "layout_digest", "optimizer"}. Tables: `table:<name>|ids` and
+`table:<name>|rows|<slot>` are kept free for hash embedding tables.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MANIFEST = "manifest.json"
+_VERSION = re.compile(r"version-(\d+)")
+
+
+class ShardFile(BaseModel):
+    """One shard as the manifest names it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    file: str
+    bytes: int
+    crc32: int
+    version: int  # async PS differ by a few
+
+
+class Manifest(BaseModel):
+    """The whole checkpoint: complete when this exists and every shard fits it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    format: int = 1
+    job: str
+    strategy: str
+    version: int  # of PS 0
+    shards: list[ShardFile]
+    # Where the data stood (master/task_queue.py: position), so that a resumed job goes
+    # on in the middle of its epoch.
+    position: dict[str, Any] = Field(default_factory=dict)
+    rewind: int = 0
+    time: float = 0.0
+
+
+def version_dir(version: int) -> str:
+    """Return the folder's name for a version."""
+    return f"version-{version}"
+
+
+def parse_version_dir(name: str) -> int | None:
+    """Return the version of a folder's name, None if it is not one."""
+    match = _VERSION.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def shard_file(index: int, total: int) -> str:
+    """Return the name of a shard file."""
+    return f"shard-{index}-of-{total}.edl"

@@ -1,0 +1,1 @@
+"""The command line: parse, call `client`, print; one file per verb."""

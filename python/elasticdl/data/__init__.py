@@ -1,0 +1,1 @@
+"""Records: formats, indexes, ranges, conversion."""

@@ -1,0 +1,114 @@
+"""The exception tree of ElasticDL.
+
+Owns every exception type that crosses a module border. Raised anywhere, caught at
+the borders: `cli` turns them into one message and an exit code, servicers into a
+gRPC status. Knows nothing of who raises it.
+
+    ElasticDLError
+    |- SpecError            the values file or a flag is wrong
+    |- UserCodeError        the user's model module raised or returned nonsense
+    |- DataError            data is missing, empty or corrupt
+    |  `- BadRecordError    one record cannot be read (file and record number known)
+    |- CheckpointError      a checkpoint is missing, torn or does not fit
+    |- JournalError         the journal cannot be written or read
+    |- PlatformError        the place where replicas run refused or failed
+    |- JobError             the job ended without success, or is in the wrong state
+    `- RpcError             a peer could not be reached, or refused the call
+       |- FencedError       the caller's generation or lease is old: stop using it
+       `- NotInitializedError  a PS has no parameters yet: hand them over
+
+Every message says what came, what was expected and what to do next.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class ExitCode(enum.IntEnum):
+    """Exit codes of every `elasticdl` process; documented in docs/cli.md."""
+
+    OK = 0
+    JOB_FAILED = 1
+    USAGE = 2
+    SPEC = 3
+    USER_CODE = 4
+    DATA = 5
+    STORAGE = 6
+    PLATFORM = 7
+    AUDIT = 8
+    FENCED = 9
+    STOPPED = 130
+
+
+class ElasticDLError(Exception):
+    """Base of all errors that ElasticDL raises on purpose."""
+
+    exit_code: ExitCode = ExitCode.JOB_FAILED
+
+
+class SpecError(ElasticDLError):
+    """The values file or a flag is wrong; the message names every mistake found."""
+
+    exit_code = ExitCode.SPEC
+
+
+class UserCodeError(ElasticDLError):
+    """The user's model module could not be loaded, raised, or broke the contract."""
+
+    exit_code = ExitCode.USER_CODE
+
+
+class DataError(ElasticDLError):
+    """Data is missing, empty, corrupt or of an unknown format."""
+
+    exit_code = ExitCode.DATA
+
+
+class BadRecordError(DataError):
+    """One record cannot be read; the job goes on with `data.onBadRecord: skip`."""
+
+    def __init__(self, source: str, record: int, reason: str) -> None:
+        """Name the file, the record's number in it (from 0) and what is wrong."""
+        super().__init__(f"{source}: record {record}: {reason}")
+        self.source = source
+        self.record = record
+        self.reason = reason
+
+
+class CheckpointError(ElasticDLError):
+    """A checkpoint is missing, torn, or does not fit the model."""
+
+    exit_code = ExitCode.STORAGE
+
+
+class JournalError(ElasticDLError):
+    """The journal cannot be written or read."""
+
+    exit_code = ExitCode.STORAGE
+
+
+class PlatformError(ElasticDLError):
+    """The platform (local processes, Kubernetes) refused or failed."""
+
+    exit_code = ExitCode.PLATFORM
+
+
+class JobError(ElasticDLError):
+    """The job ended without success, or is not in the state the command needs."""
+
+
+class RpcError(ElasticDLError):
+    """A peer could not be reached in time, or refused the call."""
+
+    exit_code = ExitCode.PLATFORM
+
+
+class FencedError(RpcError):
+    """The caller's generation or lease is old; it must stop using it."""
+
+    exit_code = ExitCode.FENCED
+
+
+class NotInitializedError(RpcError):
+    """A PS has no parameters yet; a worker has to hand them over."""

@@ -1,0 +1,1 @@
+"""The job's specification, names and status documents."""

@@ -1,0 +1,97 @@
+"""Every derived name of a job: replicas, files, environment variables, labels.
+
+Owns the only definition of each. Used by all roles, the runners and the CLI. Must not
+read or write anything.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class Role(enum.StrEnum):
+    """What a replica is."""
+
+    MASTER = "master"
+    PS = "ps"
+    WORKER = "worker"
+
+
+# Environment of every role's process; read in `*/main.py` alone.
+ENV_JOB_DIR = "ELASTICDL_JOB_DIR"
+ENV_ROLE = "ELASTICDL_ROLE"
+ENV_INDEX = "ELASTICDL_INDEX"
+ENV_GENERATION = "ELASTICDL_GENERATION"
+ENV_MASTER_ADDRESS = "ELASTICDL_MASTER_ADDRESS"
+ENV_PLATFORM_ADDRESS = "ELASTICDL_PLATFORM_ADDRESS"
+ENV_LIFELINE_FD = "ELASTICDL_LIFELINE_FD"
+ENV_JOBS_DIR = "ELASTICDL_JOBS_DIR"
+
+LABEL_JOB = "elasticdl-job-name"
+LABEL_ROLE = "elasticdl-replica-type"
+LABEL_INDEX = "elasticdl-replica-index"
+
+
+def replica_name(role: Role | str, index: int) -> str:
+    """Return the name people use: `worker-3`, `ps-0`, `master-0`."""
+    return f"{role}-{index}"
+
+
+def pod_name(job: str, role: Role, index: int) -> str:
+    """Return the pod's name: `elasticdl-<job>-worker-3`, `elasticdl-<job>-master`."""
+    if role is Role.MASTER:
+        return f"elasticdl-{job}-master"
+    return f"elasticdl-{job}-{role}-{index}"
+
+
+@dataclass(frozen=True)
+class JobDir:
+    """Layout of a job's folder: all of a job's files, named in one place."""
+
+    root: Path
+
+    @property
+    def spec_file(self) -> Path:
+        """The job's values file as it is in force; edited to change a running job."""
+        return self.root / "job.yaml"
+
+    @property
+    def run_file(self) -> Path:
+        """Launcher's pid, addresses of platform and master (JSON), while it runs."""
+        return self.root / "run.json"
+
+    @property
+    def journal_dir(self) -> Path:
+        """The master's journal."""
+        return self.root / "journal"
+
+    @property
+    def logs_dir(self) -> Path:
+        """One file per replica: `worker-3.log`."""
+        return self.root / "logs"
+
+    @property
+    def checkpoints_dir(self) -> Path:
+        """Default place of checkpoints."""
+        return self.root / "checkpoints"
+
+    @property
+    def model_dir(self) -> Path:
+        """Model code from `model.files`."""
+        return self.root / "model"
+
+    @property
+    def predictions_dir(self) -> Path:
+        """Default place of predictions."""
+        return self.root / "predictions"
+
+    @property
+    def report_file(self) -> Path:
+        """The final report (JSON, job/status.py: JobReport)."""
+        return self.root / "report.json"
+
+    def log_file(self, role: Role | str, index: int) -> Path:
+        """Return the log of one replica."""
+        return self.logs_dir / f"{replica_name(role, index)}.log"

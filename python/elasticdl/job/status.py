@@ -1,0 +1,162 @@
+"""What a job shows of itself: the status while it runs, the report when it ended.
+
+Owns the typed documents that the master writes and the CLI, metrics and tests read.
+Must not know how either is displayed.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class JobState(enum.StrEnum):
+    """Where a job is in its life."""
+
+    STARTING = "starting"
+    PREPARING = "preparing"
+    RUNNING = "running"
+    PAUSED = "paused"
+    FINISHING = "finishing"  # last evaluation, export
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen."""
+        return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED)
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ReplicaStatus(_Document):
+    """One replica, also of those that ended."""
+
+    name: str
+    role: str
+    index: int
+    generation: int
+    state: str  # runner phase, or hung, draining
+    reason: str = ""  # why pending, or how it ended
+    since: float = 0.0  # Unix seconds
+    pid: int = 0
+    phase: str = ""  # of a worker: start, train, evaluate ...
+    step: int = 0
+    steps_per_second: float = 0.0
+    loss: float | None = None
+    version: int = 0  # of a PS
+    memory_bytes: int = 0
+    metrics_port: int = 0
+
+
+class Relaunch(_Document):
+    """A replica that ended and what was done about it."""
+
+    replica: str
+    reason: str
+    replacement: str  # name, or "" when given up
+    time: float
+    detail: str = ""
+    seconds: float | None = None  # until the replacement worked (first lease, first apply)
+
+
+class EvaluationResult(_Document):
+    """Metrics of one evaluation round."""
+
+    version: int
+    metrics: dict[str, float]
+    records: int
+    seconds: float
+    time: float
+    why: str = ""  # steps, time, epoch end, final
+
+
+class Replay(_Document):
+    """Records that were given out again, and why."""
+
+    source: str
+    start: int
+    end: int
+    epoch: int
+    workers: list[str]
+    cause: str
+
+
+class Progress(_Document):
+    """How far the job is."""
+
+    epoch: int = 0  # from 0; the oldest that is not done
+    epochs: int = 0  # 0 is endless
+    records_per_epoch: int = 0
+    records_done: int = 0  # of all epochs, each record counted once an epoch
+    tasks_done: int = 0
+    tasks_total: int = 0  # 0 is endless
+    tasks_leased: int = 0
+    tasks_waiting: int = 0
+    replayed_records: int = 0
+    steps: int = 0
+    version: int = 0
+    records_per_second: float = 0.0
+    eta_seconds: float | None = None
+
+
+class JobStatus(_Document):
+    """The job now."""
+
+    name: str
+    type: str
+    strategy: str
+    state: JobState
+    message: str = ""
+    started: float
+    time: float
+    master_generation: int
+    workers_wanted: int
+    progress: Progress = Field(default_factory=Progress)
+    replicas: list[ReplicaStatus] = Field(default_factory=list)
+    relaunches: list[Relaunch] = Field(default_factory=list)
+    last_loss: float | None = None
+    last_evaluation: EvaluationResult | None = None
+    goodput_seconds: dict[str, float] = Field(default_factory=dict)
+    checkpoint_version: int | None = None
+    checkpoint_age_seconds: float | None = None
+    lost_updates: int = 0
+    rewinds: int = 0
+
+
+class JobReport(_Document):
+    """What is left of a job: `report.json`."""
+
+    name: str
+    type: str
+    strategy: str
+    status: JobState
+    message: str
+    started: float
+    seconds: float
+    epochs: int
+    steps: int
+    version: int
+    records: int  # trained, each counted once per epoch
+    records_per_second: float
+    replayed_records: int
+    replays: list[Replay]
+    bad_records: list[dict[str, Any]]
+    skipped_batches: int
+    lost_updates: int
+    rewinds: int
+    master_restarts: int
+    goodput_seconds: dict[str, float]
+    goodput: float  # share of worker seconds that trained
+    last_loss: float | None
+    metrics: dict[str, float]  # of the last evaluation
+    evaluations: list[EvaluationResult]
+    relaunches: list[Relaunch]
+    checkpoint: str
+    exports: list[str]
+    predictions: str = ""

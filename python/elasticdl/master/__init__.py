@@ -1,0 +1,1 @@
+"""The master: task queue, journal, membership, evaluation."""

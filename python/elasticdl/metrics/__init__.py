@@ -1,0 +1,1 @@
+"""Prometheus metrics, health, and the goodput ledger."""

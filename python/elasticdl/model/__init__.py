@@ -1,0 +1,1 @@
+"""The user's model module, and what is made of it."""

@@ -1,0 +1,1 @@
+"""Channels, servers and typed clients over gRPC."""

@@ -1,0 +1,95 @@
+"""The Runner protocol: where replicas run, and what is seen of them.
+
+Owns the words for a replica's life. Called by the master's loop; implemented by
+`runner.local` and `runner.kubernetes`. Must not decide what to relaunch: that is
+`master.replica_state`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from elasticdl.job.names import Role
+
+
+class Phase(enum.StrEnum):
+    """Where a replica is in its life. PENDING -> RUNNING -> SUCCEEDED or FAILED."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+class ExitReason(enum.StrEnum):
+    """Why a replica ended, as the platform saw it."""
+
+    NONE = ""
+    COMPLETED = "completed"
+    ERROR = "error"  # its own exit code, not 0
+    PREEMPTED = "preempted"
+    EVICTED = "evicted"
+    NODE_LOST = "nodeLost"
+    OOM_KILLED = "oomKilled"
+    DELETED = "deleted"  # stopped by the master or by hand
+    KILLED = "killed"  # a signal nobody here sent
+
+
+@dataclass(frozen=True)
+class ReplicaKey:
+    """Which replica."""
+
+    role: Role
+    index: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A replica to start. The job's specification says the rest."""
+
+    key: ReplicaKey
+    generation: int
+    cpu: float
+    memory: str
+    priority: str
+    grace_seconds: float
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ReplicaState:
+    """What the platform last saw of a replica."""
+
+    key: ReplicaKey
+    generation: int
+    phase: Phase
+    reason: ExitReason = ExitReason.NONE
+    exit_code: int = 0
+    pending_reason: str = ""
+    since: float = 0.0
+    message: str = ""
+    pid: int = 0
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A change, or with `resync` the whole list: what is not in it is gone."""
+
+    states: tuple[ReplicaState, ...]
+    resync: bool = False
+
+
+class Runner(Protocol):
+    """Starts, stops and watches replicas. Raises PlatformError when refused."""
+
+    async def start(self, launch: Launch) -> None:
+        """Ask for a replica; it may stay PENDING. Idempotent for a generation."""
+
+    async def stop(self, key: ReplicaKey, *, grace_seconds: float, reason: str) -> None:
+        """SIGTERM, then SIGKILL after `grace_seconds`; not an error if it is gone."""
+
+    def watch(self) -> AsyncIterator[Observation]:
+        """Yield the whole list first, then changes; lists again after a break."""

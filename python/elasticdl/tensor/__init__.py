@@ -1,0 +1,1 @@
+"""Tensors on the wire and their place on the PS."""

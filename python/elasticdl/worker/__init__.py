@@ -1,0 +1,1 @@
+"""The worker: leases tasks, trains, evaluates, predicts."""
