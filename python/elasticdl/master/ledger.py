@@ -1,0 +1,338 @@
+"""The ledger: the task queue and every other fact that must outlive the master.
+
+Owns the events: each change is one event, applied here and appended to the journal, so
+that a restart, which applies the same events again, ends in the same state. Called by
+the master's loop and servicer. Knows nothing of replicas' processes or of RPC.
+
+Wherever `now` is asked for it is Unix seconds: deadlines survive a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from elasticdl.errors import JournalError
+from elasticdl.job.names import Role, replica_name
+from elasticdl.job.status import Replay
+from elasticdl.master import journal as journals
+from elasticdl.master.journal import Event, Journal
+from elasticdl.master.task_queue import LeasedTask, Plan, Task, TaskQueue
+
+# Notes of these kinds replace the older one of the same name; others add up.
+LATEST_ONLY = frozenset({"replica", "state", "checkpoint"})
+# What a snapshot keeps of each kind that adds up; the journal keeps all.
+_KEPT_NOTES = 10_000
+
+
+class Ledger:
+    """Durable facts of a job. Not thread-safe: the master's loop owns it."""
+
+    def __init__(self, journal: Journal) -> None:
+        """Begin empty; `open` is how a master gets one."""
+        self._journal = journal
+        self.generation = 0
+        self.plan: Plan | None = None
+        self.queue: TaskQueue | None = None
+        self.replays: list[Replay] = []
+        self.replayed_records = 0
+        self.rewinds = 0
+        self.started = 0.0
+        self._worker_index = 0
+        self._replica_generation = 0
+        self._lease_id = 0
+        self._notes: dict[str, list[dict[str, Any]]] = {}
+        self._apply: dict[str, Callable[[Event], Any]] = {
+            "open": self._on_open,
+            "plan": self._on_plan,
+            "ids": self._on_ids,
+            "lease": self._on_lease,
+            "done": self._on_done,
+            "back": self._on_back,
+            "stop": self._on_stop,
+            "rewind": self._on_rewind,
+            "note": self._on_note,
+        }
+
+    @staticmethod
+    def open(directory: Path, *, now: float, wait_seconds: float = 60.0) -> Ledger:
+        """Read what is there, if anything, and begin a new generation of the master.
+
+        Raises JournalError if it cannot be read or written.
+        """
+        number, state = journals.read_snapshot(directory)
+        ledger = Ledger(Journal(directory, wait_seconds=wait_seconds))
+        if state is not None:
+            ledger._load(state)
+        for _, event in journals.read_events(directory, number):
+            ledger._apply[event["k"]](event)
+        ledger._do({"k": "open", "t": now})
+        return ledger
+
+    # -- tasks --------------------------------------------------------------------
+
+    def open_plan(self, plan: Plan) -> None:
+        """Say what the job goes through; once. Raises JournalError if it changed."""
+        if self.plan is None:
+            self._do({"k": "plan", "plan": plan.to_json()})
+        elif self.plan != plan:
+            raise JournalError(
+                f"the journal was begun with {_summary(self.plan)}, now there is "
+                f"{_summary(plan)}; put the old data and settings back, or start "
+                "afresh with --restart"
+            )
+
+    def lease(
+        self, worker: int, *, now: float, lease_seconds: float
+    ) -> LeasedTask | None:
+        """Lease the next task to a worker; None if there is none now."""
+        if self.queue is None or self.queue.exhausted:
+            return None
+        leased: LeasedTask | None = self._do(
+            {
+                "k": "lease",
+                "w": worker,
+                "l": self._lease_id + 1,
+                "d": now + lease_seconds,
+            }
+        )
+        return leased
+
+    def finish(
+        self, lease_id: int, *, records: int, steps: int, now: float
+    ) -> LeasedTask | None:
+        """Book a finished task; None if its lease has moved on (a late report)."""
+        done: LeasedTask | None = self._do(
+            {"k": "done", "l": lease_id, "n": records, "st": steps, "t": round(now, 3)}
+        )
+        return done
+
+    def give_back(
+        self,
+        lease_id: int,
+        *,
+        cause: str,
+        now: float,
+        failed: bool = False,
+        untouched: bool = False,
+    ) -> Task | None:
+        """Put a task back; None if its lease has moved on. See TaskQueue.give_back."""
+        if self.queue is None or lease_id not in self.queue.leased:
+            return None
+        event: Event = {"k": "back", "l": lease_id, "c": cause, "t": round(now, 3)}
+        if failed:
+            event["f"] = 1
+        if untouched:
+            event["u"] = 1
+        task: Task | None = self._do(event)
+        return task
+
+    def recover(self, worker: int, *, cause: str, now: float) -> list[Task]:
+        """Put back everything that a lost worker held."""
+        leases = self.queue.leases_of(worker) if self.queue else []
+        tasks = (self.give_back(i, cause=cause, now=now) for i in leases)
+        return [task for task in tasks if task]
+
+    def expire(self, now: float) -> list[Task]:
+        """Put back everything whose deadline has passed."""
+        leases = self.queue.expired(now) if self.queue else []
+        tasks = (self.give_back(i, cause="lease expired", now=now) for i in leases)
+        return [task for task in tasks if task]
+
+    def renew(
+        self, worker: int, lease_ids: Iterable[int], *, now: float, lease_seconds: float
+    ) -> list[int]:
+        """Move the deadlines of a worker's leases; return those that it lost.
+
+        Not journaled: a restarted master renews at the first heartbeat anyway.
+        """
+        if self.queue is None:
+            return list(lease_ids)
+        return self.queue.renew(lease_ids, worker=worker, deadline=now + lease_seconds)
+
+    def stop_leasing(self, *, now: float) -> None:
+        """Give out nothing more (early stopping)."""
+        self._do({"k": "stop", "t": round(now, 3)})
+
+    def position(self) -> dict[str, Any]:
+        """Return where the data stand, for a checkpoint's manifest."""
+        return self.queue.position() if self.queue else {}
+
+    def rewind(
+        self,
+        position: Mapping[str, Any],
+        *,
+        applied: Mapping[int, int],
+        cause: str,
+        now: float,
+    ) -> None:
+        """Go back to a checkpoint's position; everything leased is void."""
+        self._do(
+            {
+                "k": "rewind",
+                "p": dict(position),
+                "a": sorted(applied.items()),
+                "c": cause,
+                "t": round(now, 3),
+            }
+        )
+
+    # -- everything else ----------------------------------------------------------
+
+    def next_worker_index(self) -> int:
+        """Return an index that no worker of this job ever had."""
+        self._do({"k": "ids", "worker": self._worker_index + 1})
+        return self._worker_index - 1
+
+    def next_generation(self) -> int:
+        """Return a generation that no replica of this job ever had; from 1."""
+        self._do({"k": "ids", "generation": self._replica_generation + 1})
+        return self._replica_generation
+
+    def note(self, kind: str, **data: Any) -> None:
+        """Journal a fact. Kinds in LATEST_ONLY keep the newest per `name`."""
+        self._do({"k": "note", "kind": kind, "data": data})
+
+    def notes(self, kind: str) -> list[dict[str, Any]]:
+        """Return the facts of a kind, also those of before a restart."""
+        return list(self._notes.get(kind, []))
+
+    async def commit(self) -> None:
+        """Return when everything so far is on disk. Raises JournalError."""
+        await self._journal.commit()
+
+    async def compact_if_needed(self) -> None:
+        """Write a snapshot and begin a new segment when this one has become long."""
+        if self._journal.segment_bytes > journals.SEGMENT_BYTES:
+            await self._journal.compact(self._state())
+
+    @property
+    def blocked_since(self) -> float | None:
+        """Since when the journal cannot be written (monotonic seconds), if so."""
+        return self._journal.blocked_since
+
+    def close(self) -> None:
+        """Close the journal's file."""
+        self._journal.close()
+
+    # -- events -------------------------------------------------------------------
+
+    def _do(self, event: Event) -> Any:
+        result = self._apply[event["k"]](event)
+        self._journal.append(event)
+        return result
+
+    def _on_open(self, event: Event) -> None:
+        self.generation += 1
+        self.started = self.started or event["t"]
+
+    def _on_plan(self, event: Event) -> None:
+        self.plan = Plan.from_json(event["plan"])
+        self.queue = TaskQueue(self.plan)
+
+    def _on_ids(self, event: Event) -> None:
+        self._worker_index = event.get("worker", self._worker_index)
+        self._replica_generation = event.get("generation", self._replica_generation)
+
+    def _on_lease(self, event: Event) -> LeasedTask | None:
+        self._lease_id = event["l"]
+        leased = self._tasks.lease(
+            worker=event["w"], lease_id=event["l"], deadline=event["d"]
+        )
+        if leased is None:
+            return None
+        task = leased.task
+        # What audit needs; the queue would find the same again.
+        event.update(i=task.task_id, s=task.source, a=task.start, b=task.end)
+        event.update(e=task.epoch)
+        if task.replay:
+            event["c"] = task.cause
+            self._count_replay(task)
+        return leased
+
+    def _on_done(self, event: Event) -> LeasedTask | None:
+        done = self._tasks.finish(event["l"])
+        if done is None:
+            event["late"] = 1
+        return done
+
+    def _on_back(self, event: Event) -> Task | None:
+        return self._tasks.give_back(
+            event["l"],
+            cause=event["c"],
+            failed="f" in event,
+            untouched="u" in event,
+        )
+
+    def _on_stop(self, event: Event) -> None:
+        del event
+        self._tasks.stop()
+
+    def _on_rewind(self, event: Event) -> None:
+        self.rewinds += 1
+        if self.queue is not None:
+            self.queue.restore(event["p"], dict(event["a"]))
+
+    def _on_note(self, event: Event) -> None:
+        kind, data = event["kind"], event["data"]
+        notes = self._notes.setdefault(kind, [])
+        if kind in LATEST_ONLY:
+            notes[:] = [n for n in notes if n.get("name") != data.get("name")]
+        notes.append(data)
+
+    def _count_replay(self, task: Task) -> None:
+        self.replayed_records += task.records
+        self.replays.append(
+            Replay(
+                source=task.source,
+                start=task.start,
+                end=task.end,
+                epoch=task.epoch,
+                workers=[replica_name(Role.WORKER, w) for w in task.workers],
+                cause=task.cause,
+            )
+        )
+
+    @property
+    def _tasks(self) -> TaskQueue:
+        if self.queue is None:
+            raise JournalError("a task event before the plan: the journal is damaged")
+        return self.queue
+
+    # -- snapshots ----------------------------------------------------------------
+
+    def _state(self) -> Event:
+        return {
+            "generation": self.generation,
+            "started": self.started,
+            "ids": [self._worker_index, self._replica_generation, self._lease_id],
+            "plan": self.plan.to_json() if self.plan else None,
+            "queue": self.queue.state() if self.queue else None,
+            "replays": [r.model_dump() for r in self.replays[-_KEPT_NOTES:]],
+            "replayed_records": self.replayed_records,
+            "rewinds": self.rewinds,
+            "notes": {k: n[-_KEPT_NOTES:] for k, n in self._notes.items()},
+        }
+
+    def _load(self, state: Event) -> None:
+        self.generation = state["generation"]
+        self.started = state["started"]
+        self._worker_index, self._replica_generation, self._lease_id = state["ids"]
+        self.replays = [Replay(**r) for r in state["replays"]]
+        self.replayed_records = state["replayed_records"]
+        self.rewinds = state["rewinds"]
+        self._notes = state["notes"]
+        if state["plan"]:
+            self._on_plan(state)
+            self._tasks.load_state(state["queue"])
+
+
+def _summary(plan: Plan) -> str:
+    tree = asdict(plan)
+    tree.pop("shards")
+    settings = ", ".join(f"{key}={value}" for key, value in tree.items())
+    return (
+        f"{plan.records_per_epoch} records in {len(plan.shards)} sources ({settings})"
+    )

@@ -1,0 +1,352 @@
+"""Which range of records is done, leased, or waiting: the data contract in one place.
+
+Owns the cursor, the tasks to be given out again and the leases. Called by
+`master.ledger`, which makes it durable. Pure: time and ids are arguments; knows nothing
+of replicas, RPC or disks.
+
+The queue is lazy: a task is computed from its number when it is leased, so its state is
+O(tasks outstanding) however many there are. Everything before the cursor is done,
+except what is leased or waiting.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+from elasticdl.data.reader import Shard
+from elasticdl.errors import JournalError
+from elasticdl.master.permutation import Permutation
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a job goes through: records, portions, how often, in what order."""
+
+    shards: tuple[Shard, ...]
+    batch_size: int
+    batches_per_task: int
+    epochs: int = 1  # 0 is endless
+    max_steps: int = 0  # 0 is no limit
+    shuffle: bool = False
+    seed: int = 0
+
+    @property
+    def records_per_epoch(self) -> int:
+        """Records in one pass."""
+        return sum(shard.num_records for shard in self.shards)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as plain data; `from_json` reads it."""
+        tree = asdict(self)
+        tree["shards"] = [[s.source, s.start, s.end] for s in self.shards]
+        return tree
+
+    @staticmethod
+    def from_json(tree: Mapping[str, Any]) -> Plan:
+        """Return the plan that `to_json` wrote."""
+        return Plan(**{**tree, "shards": tuple(Shard(*s) for s in tree["shards"])})
+
+
+@dataclass(frozen=True)
+class Task:
+    """A range of one source in one epoch.
+
+    `start` moves up when a rewind finds leading records applied already; `credit`
+    counts those, so that they are not lost from the totals.
+    """
+
+    task_id: int
+    source: str
+    start: int
+    end: int
+    epoch: int
+    credit: int = 0
+    failures: int = 0  # times user code raised on it
+    replay: bool = False  # may have been trained, in part, before
+    cause: str = ""  # why it came back
+    last_lease: int = -1
+    workers: tuple[int, ...] = ()  # who held it
+
+    @property
+    def records(self) -> int:
+        """Records still to be trained."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class LeasedTask:
+    """A task in the hands of a worker until `deadline` (seconds of the clock)."""
+
+    task: Task
+    lease_id: int
+    worker: int
+    deadline: float
+
+    @property
+    def task_id(self) -> int:
+        """The task's number: counts up over all epochs, in the order of giving out."""
+        return self.task.task_id
+
+
+class TaskQueue:
+    """Gives out every record of every epoch, and again whatever comes back."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Prepare the first epoch. Raises JournalError if the plan has no records."""
+        self.plan = plan
+        self.records_per_task = plan.batch_size * plan.batches_per_task
+        counts = [-(-s.num_records // self.records_per_task) for s in plan.shards]
+        self._first_task = [0, *accumulate(counts)]  # of each shard, within an epoch
+        self.tasks_per_epoch = self._first_task[-1]
+        if not self.tasks_per_epoch:
+            raise JournalError("the plan has no records; expected at least one")
+        self._order: tuple[int, Permutation] | None = None
+        self._cursor = 0
+        self._issued_steps = 0
+        self._waiting: deque[Task] = deque()
+        self._leases: dict[int, LeasedTask] = {}
+        self._stopped = False
+        self.done_tasks = 0
+        self.done_records = 0
+        self.done_steps = 0
+
+    # -- giving out ---------------------------------------------------------------
+
+    def lease(
+        self, *, worker: int, lease_id: int, deadline: float
+    ) -> LeasedTask | None:
+        """Lease what came back, else the next of the order; None if nothing is left."""
+        if self._stopped:
+            return None
+        task = self._waiting.popleft() if self._waiting else self._next()
+        if task is None:
+            return None
+        task = replace(task, last_lease=lease_id, workers=(*task.workers, worker)[-8:])
+        leased = LeasedTask(task, lease_id, worker, deadline)
+        self._leases[lease_id] = leased
+        return leased
+
+    def _next(self) -> Task | None:
+        if not self._has_next():
+            return None
+        epoch, ordinal = divmod(self._cursor, self.tasks_per_epoch)
+        source, start, end = self._range(epoch, ordinal)
+        if self.plan.max_steps:
+            left = (self.plan.max_steps - self._issued_steps) * self.plan.batch_size
+            end = min(end, start + left)
+        task = Task(self._cursor, source, start, end, epoch)
+        self._cursor += 1
+        self._issued_steps += self._steps(task.records)
+        return task
+
+    def _has_next(self) -> bool:
+        if self.plan.epochs and self._cursor >= self.plan.epochs * self.tasks_per_epoch:
+            return False
+        return not (self.plan.max_steps and self._issued_steps >= self.plan.max_steps)
+
+    def _range(self, epoch: int, ordinal: int) -> tuple[str, int, int]:
+        if self.plan.shuffle:
+            if self._order is None or self._order[0] != epoch:
+                # Two epochs may alternate while one runs out; making the order again
+                # costs a few microseconds.
+                seed = self.plan.seed * 1_000_003 + epoch
+                self._order = (epoch, Permutation(self.tasks_per_epoch, seed))
+            ordinal = self._order[1][ordinal]
+        index = bisect_right(self._first_task, ordinal) - 1
+        shard = self.plan.shards[index]
+        start = (
+            shard.start + (ordinal - self._first_task[index]) * self.records_per_task
+        )
+        return shard.source, start, min(start + self.records_per_task, shard.end)
+
+    def _steps(self, records: int) -> int:
+        return -(-records // self.plan.batch_size)
+
+    # -- coming back --------------------------------------------------------------
+
+    def finish(self, lease_id: int) -> LeasedTask | None:
+        """Take a finished task off the books; None if the lease has moved on.
+
+        A task whose lease was lost but that nobody else has been given yet is taken
+        as finished too: its records have been applied, and not twice.
+        """
+        leased = self._leases.pop(lease_id, None)
+        if leased is None:
+            for place, task in enumerate(self._waiting):
+                if task.last_lease == lease_id:
+                    del self._waiting[place]
+                    leased = LeasedTask(task, lease_id, task.workers[-1], 0.0)
+                    break
+            else:
+                return None
+        self._count(leased.task)
+        return leased
+
+    def _count(self, task: Task) -> None:
+        self.done_tasks += 1
+        self.done_records += task.records + task.credit
+        self.done_steps += self._steps(task.records + task.credit)
+
+    def give_back(
+        self,
+        lease_id: int,
+        *,
+        cause: str,
+        failed: bool = False,
+        untouched: bool = False,
+    ) -> Task | None:
+        """Put a leased task back for another worker; None if the lease has moved on.
+
+        `untouched` says that no record of it was trained, so it is no replay.
+        """
+        leased = self._leases.pop(lease_id, None)
+        if leased is None:
+            return None
+        task = leased.task
+        task = replace(
+            task,
+            failures=task.failures + failed,
+            replay=task.replay or not untouched,
+            cause=cause,
+        )
+        self._waiting.append(task)
+        return task
+
+    def renew(
+        self, lease_ids: Iterable[int], *, worker: int, deadline: float
+    ) -> list[int]:
+        """Move deadlines of a worker's leases; return those it does not hold."""
+        lost = []
+        for lease_id in lease_ids:
+            leased = self._leases.get(lease_id)
+            if leased is None or leased.worker != worker:
+                lost.append(lease_id)
+            else:
+                self._leases[lease_id] = replace(leased, deadline=deadline)
+        return lost
+
+    def expired(self, now: float) -> list[int]:
+        """Return the leases whose deadline has passed."""
+        return [i for i, leased in self._leases.items() if leased.deadline <= now]
+
+    def leases_of(self, worker: int) -> list[int]:
+        """Return the leases that a worker holds."""
+        return [i for i, leased in self._leases.items() if leased.worker == worker]
+
+    def stop(self) -> None:
+        """Give out nothing any more (early stopping); leased tasks may still finish."""
+        self._stopped = True
+
+    # -- what is seen of it -------------------------------------------------------
+
+    @property
+    def stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopped
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing can be leased unless something comes back."""
+        return self._stopped or not (self._waiting or self._has_next())
+
+    @property
+    def finished(self) -> bool:
+        """Whether all that will ever be trained has been."""
+        return self.exhausted and not self._leases
+
+    @property
+    def epoch(self) -> int:
+        """The oldest epoch that is not done, counted from 0."""
+        outstanding = [t.task_id for t in self._waiting]
+        outstanding += [leased.task_id for leased in self._leases.values()]
+        return min([self._cursor, *outstanding]) // self.tasks_per_epoch
+
+    @property
+    def cursor(self) -> int:
+        """Number of the next task that has never been given out."""
+        return self._cursor
+
+    @property
+    def leased(self) -> Mapping[int, LeasedTask]:
+        """The leases by id."""
+        return self._leases
+
+    @property
+    def waiting(self) -> Sequence[Task]:
+        """Tasks that came back and wait for a worker, first come first."""
+        return self._waiting
+
+    @property
+    def total_tasks(self) -> int:
+        """Tasks of all epochs; 0 if endless. An upper bound with `max_steps`."""
+        return self.plan.epochs * self.tasks_per_epoch
+
+    # -- being kept ---------------------------------------------------------------
+
+    def position(self) -> dict[str, Any]:
+        """Return where the data stand, without who holds what: what is done is done."""
+        waiting = [*(leased.task for leased in self._leases.values()), *self._waiting]
+        return {
+            "cursor": self._cursor,
+            "issued_steps": self._issued_steps,
+            "done_tasks": self.done_tasks,
+            "done_records": self.done_records,
+            "done_steps": self.done_steps,
+            "stopped": self._stopped,
+            "waiting": [asdict(task) for task in waiting],
+        }
+
+    def restore(
+        self, position: Mapping[str, Any], applied: Mapping[int, int] | None = None
+    ) -> None:
+        """Go back (or on) to a position; all leases are void.
+
+        `applied` gives, by task, the leading records that the parameters of that
+        position contain already; they are not given out again.
+        """
+        self._cursor = position["cursor"]
+        self._issued_steps = position["issued_steps"]
+        self.done_tasks = position["done_tasks"]
+        self.done_records = position["done_records"]
+        self.done_steps = position["done_steps"]
+        self._stopped = position["stopped"]
+        self._leases.clear()
+        self._waiting.clear()
+        for tree in position["waiting"]:
+            task = task_from_json(tree)
+            records = min((applied or {}).get(task.task_id, 0), task.records)
+            # Whole batches only: a step takes a batch or nothing.
+            if records < task.records:
+                records -= records % self.plan.batch_size
+            task = replace(
+                task, start=task.start + records, credit=task.credit + records
+            )
+            if task.records:
+                self._waiting.append(task)
+            else:
+                self._count(task)
+
+    def state(self) -> dict[str, Any]:
+        """Return everything, leases included, for a snapshot of the journal."""
+        return {
+            **self.position(),
+            "waiting": [asdict(task) for task in self._waiting],
+            "leases": [asdict(leased) for leased in self._leases.values()],
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `state` returned."""
+        self.restore(state)
+        for tree in state["leases"]:
+            leased = LeasedTask(**{**tree, "task": task_from_json(tree["task"])})
+            self._leases[leased.lease_id] = leased
+
+
+def task_from_json(tree: Mapping[str, Any]) -> Task:
+    """Return the task that `dataclasses.asdict` made plain data of."""
+    return Task(**{**tree, "workers": tuple(tree["workers"])})
