@@ -110,6 +110,7 @@ class Journal:
         self._flushing: asyncio.Task[None] | None = None
         self._failed: JournalError | None = None
         self.blocked_since: float | None = None  # the disk is full since (monotonic)
+        self.writes = 0  # so far; fewer than commits, that is the point of grouping
         try:
             directory.mkdir(parents=True, exist_ok=True)
             # A crash may leave a snapshot whose segment was not begun yet.
@@ -189,6 +190,7 @@ class Journal:
             view, offset = view[written:], offset + written
         _sync(self._fd)
         self._size = offset
+        self.writes += 1
 
     async def compact(self, state: Event) -> None:
         """Write `state` as a snapshot and go on in a new segment.

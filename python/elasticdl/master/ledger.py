@@ -203,9 +203,9 @@ class Ledger:
         """Return when everything so far is on disk. Raises JournalError."""
         await self._journal.commit()
 
-    async def compact_if_needed(self) -> None:
-        """Write a snapshot and begin a new segment when this one has become long."""
-        if self._journal.segment_bytes > journals.SEGMENT_BYTES:
+    async def compact_if_needed(self, limit: int = journals.SEGMENT_BYTES) -> None:
+        """Write a snapshot and begin a new segment when this one exceeds `limit`."""
+        if self._journal.segment_bytes > limit:
             await self._journal.compact(self._state())
 
     @property

@@ -1,0 +1,350 @@
+"""Ledger, journal and audit: what is answered is on disk, and the proof of it."""
+
+import asyncio
+import resource
+
+import pytest
+from elasticdl.data.reader import Shard
+from elasticdl.errors import JournalError
+from elasticdl.master.audit import audit, to_json
+from elasticdl.master.journal import Journal, read_events
+from elasticdl.master.ledger import Ledger
+from elasticdl.master.task_queue import Plan
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+PLAN = Plan(
+    (Shard("a", 0, 60), Shard("b", 0, 33)), batch_size=4, batches_per_task=2, epochs=2
+)
+
+
+def run(coroutine):
+    return asyncio.run(coroutine)
+
+
+def opened(directory, plan=PLAN):
+    ledger = Ledger.open(directory, now=1.0)
+    ledger.open_plan(plan)
+    return ledger
+
+
+def work(ledger, worker=0, count=10**6):
+    done = 0
+    while done < count and (
+        leased := ledger.lease(worker, now=2.0, lease_seconds=60.0)
+    ):
+        assert ledger.finish(leased.lease_id, records=8, steps=2, now=3.0)
+        done += 1
+    return done
+
+
+def closed(ledger):
+    run(ledger.commit())
+    ledger.close()
+
+
+def test_restart_is_a_replay_of_the_same_events(tmp_path):
+    first = opened(tmp_path)
+    work(first, count=5)
+    held = first.lease(1, now=4.0, lease_seconds=60.0)
+    index, generation = first.next_worker_index(), first.next_generation()
+    first.note("replica", name="worker-0", state="running")
+    first.note("replica", name="worker-0", state="failed")
+    first.note("evaluation", version=3)
+    closed(first)
+    second = opened(tmp_path)
+    assert second.queue.state() == first.queue.state()
+    assert (first.generation, second.generation) == (1, 2)
+    assert second.next_worker_index() == index + 1
+    assert second.next_generation() == generation + 1
+    assert second.notes("replica") == [{"name": "worker-0", "state": "failed"}]
+    assert second.notes("evaluation") == [{"version": 3}]
+    assert second.started == 1.0
+    # The worker never stopped: its lease holds, and new ones get other ids.
+    assert second.finish(held.lease_id, records=8, steps=2, now=5.0)
+    assert second.lease(1, now=6.0, lease_seconds=60.0).lease_id > held.lease_id
+    closed(second)
+
+
+def test_another_plan_on_the_same_journal_is_refused(tmp_path):
+    closed(opened(tmp_path))
+    ledger = Ledger.open(tmp_path, now=2.0)
+    with pytest.raises(JournalError, match="begun with 93 records in 2 sources"):
+        ledger.open_plan(Plan((Shard("a", 0, 61),), 4, 2))
+    closed(ledger)
+
+
+def test_torn_last_line_is_dropped(tmp_path):
+    ledger = opened(tmp_path)
+    work(ledger, count=3)
+    closed(ledger)
+    segment = next(tmp_path.glob("*.jsonl"))
+    whole = segment.read_bytes()
+    segment.write_bytes(whole + b'0badc0de {"k":"lease","w')
+    ledger = Ledger.open(tmp_path, now=2.0)
+    assert ledger.queue.done_tasks == 3
+    closed(ledger)
+    assert segment.read_bytes().startswith(whole)
+    assert audit(tmp_path).master_restarts == 1
+
+
+def test_damage_in_the_middle_is_an_error_that_names_the_line(tmp_path):
+    ledger = opened(tmp_path)
+    work(ledger, count=3)
+    closed(ledger)
+    segment = next(tmp_path.glob("*.jsonl"))
+    lines = segment.read_bytes().splitlines(keepends=True)
+    lines[2] = lines[2].replace(b'"w":0', b'"w":1')
+    segment.write_bytes(b"".join(lines))
+    with pytest.raises(JournalError, match=r"line 3 is damaged.*initFrom"):
+        Ledger.open(tmp_path, now=2.0)
+
+
+def test_compaction_keeps_state_and_history(tmp_path):
+    ledger = opened(tmp_path)
+
+    async def busy():
+        for _ in range(12):
+            work(ledger, count=1)
+            ledger.note("evaluation", version=ledger.queue.done_tasks)
+            await ledger.commit()
+            await ledger.compact_if_needed(limit=500)
+        await ledger.commit()
+
+    run(busy())
+    ledger.close()
+    assert len(list(tmp_path.glob("snapshot-*.json"))) == 1
+    assert len(list(tmp_path.glob("*.jsonl.gz"))) > 1
+    again = opened(tmp_path)
+    assert again.queue.state() == ledger.queue.state()
+    assert again.notes("evaluation") == ledger.notes("evaluation")
+    work(again)
+    again.note("state", state="succeeded")
+    closed(again)
+    report = audit(tmp_path)
+    assert report.ok
+    assert [e.times for e in report.epochs] == [{1: 93}, {1: 93}]
+
+
+def test_snapshot_without_its_segment_is_used_and_not_forgotten(tmp_path):
+    ledger = opened(tmp_path)
+    work(ledger, count=4)
+    run(ledger._journal.compact(ledger._state()))
+    ledger.close()
+    (tmp_path / "00000002.jsonl").unlink()  # went down between rename and creation
+    again = opened(tmp_path)
+    work(again, count=2)
+    closed(again)
+    last = opened(tmp_path)
+    assert last.queue.done_tasks == 6
+    closed(last)
+
+
+def test_many_callers_share_a_write(tmp_path):
+    async def crowd():
+        journal = Journal(tmp_path)
+
+        async def one(number):
+            journal.append({"k": "note", "n": number})
+            await journal.commit()
+
+        await asyncio.gather(*(one(n) for n in range(200)))
+        journal.close()
+        return journal.writes
+
+    writes = run(crowd())
+    assert len(list(read_events(tmp_path))) == 200
+    assert writes <= 3
+
+
+class _FullDisk:
+    """Makes every write past `size` bytes of a file fail, as on a full disk."""
+
+    def __enter__(self):
+        self._old = resource.getrlimit(resource.RLIMIT_FSIZE)
+        return self
+
+    def allow(self, size):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, self._old[1]))
+
+    def __exit__(self, *_):
+        resource.setrlimit(resource.RLIMIT_FSIZE, self._old)
+
+
+def test_full_disk_is_waited_for_and_nothing_is_acknowledged_meanwhile(tmp_path):
+    async def fill():
+        with _FullDisk() as disk:
+            journal = Journal(tmp_path, wait_seconds=30.0)
+            journal.append({"k": "note", "n": 1})
+            await journal.commit()
+            disk.allow(journal.segment_bytes + 5)  # the next line would be torn
+            journal.append({"k": "note", "n": 2})
+            waiting = asyncio.ensure_future(journal.commit())
+            while journal.blocked_since is None:
+                await asyncio.sleep(0.01)
+            assert not waiting.done()
+            disk.allow(1 << 20)
+            await waiting
+            assert journal.blocked_since is None
+            journal.close()
+
+    run(fill())
+    assert [e["n"] for _, e in read_events(tmp_path)] == [1, 2]
+
+
+def test_disk_that_stays_full_is_an_error_that_says_what_to_do(tmp_path):
+    async def fill():
+        with _FullDisk() as disk:
+            journal = Journal(tmp_path, wait_seconds=0.0)
+            disk.allow(0)
+            journal.append({"k": "note"})
+            with pytest.raises(JournalError, match=r"cannot write.*free some room"):
+                await journal.commit()
+            with pytest.raises(JournalError):
+                await journal.commit()
+            journal.close()
+
+    run(fill())
+
+
+def test_journal_in_an_unwritable_place_is_a_clear_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JournalError, match="cannot write the journal"):
+        Ledger.open(tmp_path / "file", now=1.0)
+
+
+def test_audit_counts_replays_and_late_reports(tmp_path):
+    ledger = opened(tmp_path)
+    ledger.lease(0, now=2.0, lease_seconds=5.0)
+    assert [t.cause for t in ledger.expire(8.0)] == ["lease expired"]
+    ledger.lease(1, now=9.0, lease_seconds=60.0)
+    assert ledger.finish(1, records=8, steps=2, now=9.5) is None  # worker-0, late
+    ledger.lease(2, now=9.0, lease_seconds=60.0)
+    assert len(ledger.recover(2, cause="killed", now=10.0)) == 1
+    ledger.finish(2, records=8, steps=2, now=11.0)
+    work(ledger)
+    closed(ledger)
+    report = audit(tmp_path)
+    assert report.ok
+    assert report.late_reports == 1
+    assert {(r.cause, r.tasks) for r in report.replays} == {
+        ("lease expired", 1),
+        ("killed", 1),
+    }
+    assert ledger.replayed_records == sum(r.records for r in report.replays) == 16
+    assert [r.workers for r in ledger.replays] == [
+        ["worker-0", "worker-1"],
+        ["worker-2", "worker-0"],
+    ]
+    assert to_json(report)["ok"]
+
+
+def test_audit_finds_a_missed_record(tmp_path):
+    """A queue that loses a task is caught: the audit does not believe the queue."""
+    ledger = opened(tmp_path)
+    leased = ledger.lease(0, now=2.0, lease_seconds=60.0)
+    ledger.queue._leases.pop(leased.lease_id)  # the defect: dropped in silence
+    work(ledger)
+    ledger.note("state", state="succeeded")
+    closed(ledger)
+    report = audit(tmp_path)
+    assert not report.ok
+    assert [(g.epoch, g.source, g.start, g.end) for g in report.gaps] == [
+        (0, "a", 0, 8)
+    ]
+
+
+def test_audit_of_no_journal_says_so(tmp_path):
+    with pytest.raises(JournalError, match="no journal"):
+        audit(tmp_path / "nothing")
+
+
+def test_rewind_undoes_what_came_after_and_audit_knows(tmp_path):
+    ledger = opened(tmp_path)
+    work(ledger, count=3)
+    ledger.lease(7, now=2.0, lease_seconds=60.0)
+    position = ledger.position()
+    work(ledger, count=2)
+    ledger.rewind(position, applied={3: 4}, cause="ps-0 lost", now=5.0)
+    assert ledger.rewinds == 1
+    work(ledger)
+    ledger.note("state", state="succeeded")
+    closed(ledger)
+    report = audit(tmp_path)
+    assert report.ok
+    assert [e.times for e in report.epochs] == [{1: 93}, {1: 93}]
+    assert report.epochs[0].undone == 16
+    assert ledger.queue.done_records == 186
+
+
+_actions = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["lease", "finish", "duplicate", "kill", "expire", "fail", "drain",
+             "restart", "checkpoint", "rewind", "compact"]
+        ),
+        st.integers(0, 3),
+    ),
+    max_size=120,
+)  # fmt: skip
+
+
+@settings(max_examples=150)
+@given(_actions, st.booleans(), st.sampled_from([0, 17]))
+def test_any_schedule_of_faults_leaves_every_record_trained(
+    tmp_path_factory, actions, shuffle, max_steps
+):
+    directory = tmp_path_factory.mktemp("journal")
+    plan = Plan(
+        PLAN.shards, 4, 2, epochs=2, shuffle=shuffle, seed=3, max_steps=max_steps
+    )
+    ledger = opened(directory, plan)
+    now, saved, old = 0.0, None, []
+    for action, worker in actions:
+        now += 1.0
+        held = ledger.queue.leases_of(worker)
+        old += held
+        if action == "lease":
+            ledger.lease(worker, now=now, lease_seconds=20.0)
+        elif action == "finish" and held:
+            assert ledger.finish(held[0], records=8, steps=2, now=now)
+        elif action == "duplicate" and old:
+            ledger.finish(old[worker % len(old)], records=8, steps=2, now=now)
+        elif action == "kill":
+            ledger.recover(worker, cause="killed", now=now)
+        elif action == "expire":
+            ledger.expire(now)
+        elif action == "fail" and held:
+            ledger.give_back(held[0], cause="user code", now=now, failed=True)
+        elif action == "drain" and held:
+            ledger.give_back(held[0], cause="drained", now=now, untouched=True)
+        elif action == "checkpoint":
+            saved = ledger.position()
+        elif action == "rewind" and saved is not None:
+            applied = {t["task_id"]: worker * 3 for t in saved["waiting"]}
+            ledger.rewind(saved, applied=applied, cause="ps lost", now=now)
+            saved = None
+        elif action == "compact":
+            run(ledger._journal.compact(ledger._state()))
+        elif action == "restart":
+            closed(ledger)
+            before = ledger.queue.state()
+            ledger = opened(directory, plan)
+            assert ledger.queue.state() == before
+    for worker in range(4):
+        ledger.recover(worker, cause="killed", now=now)
+    work(ledger)
+    assert ledger.queue.finished
+    expected = 93 * 2 if not max_steps else None
+    if expected:
+        assert ledger.queue.done_records == expected
+    else:
+        assert ledger.queue.done_steps == max_steps
+    if not max_steps:
+        ledger.note("state", state="succeeded")
+    closed(ledger)
+    report = audit(directory)
+    assert report.ok, report.gaps
+    if not max_steps:
+        assert len(report.epochs) == 2
+        assert all(e.finished and 0 not in e.times for e in report.epochs)
