@@ -221,11 +221,14 @@ class ModelReadyRequest(_message.Message):
     NUM_PARAMETERS_FIELD_NUMBER: _builtins.int
     METRIC_NAMES_FIELD_NUMBER: _builtins.int
     ORDER_PRESERVED_FIELD_NUMBER: _builtins.int
+    CUSTOM_READER_FIELD_NUMBER: _builtins.int
     callbacks_json: _builtins.str
     """list of {"class", ...params}, master/callbacks.py"""
     num_parameters: _builtins.int
     order_preserved: _builtins.bool
     """feed keeps record order: partial tasks may be resumed"""
+    custom_reader: _builtins.bool
+    """the module has its own reader: ask it for the shards"""
     @_builtins.property
     def replica(self) -> Global___Replica: ...
     @_builtins.property
@@ -238,10 +241,11 @@ class ModelReadyRequest(_message.Message):
         num_parameters: _builtins.int = ...,
         metric_names: _abc.Iterable[_builtins.str] | None = ...,
         order_preserved: _builtins.bool = ...,
+        custom_reader: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["callbacks_json", b"callbacks_json", "metric_names", b"metric_names", "num_parameters", b"num_parameters", "order_preserved", b"order_preserved", "replica", b"replica"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["callbacks_json", b"callbacks_json", "custom_reader", b"custom_reader", "metric_names", b"metric_names", "num_parameters", b"num_parameters", "order_preserved", b"order_preserved", "replica", b"replica"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -624,12 +628,17 @@ class WorkerSyncRequest(_message.Message):
     WORKER_FIELD_NUMBER: _builtins.int
     SEEN_REVISION_FIELD_NUMBER: _builtins.int
     HOLD_SECONDS_FIELD_NUMBER: _builtins.int
+    SNAPSHOTS_FIELD_NUMBER: _builtins.int
     seen_revision: _builtins.int
     hold_seconds: _builtins.float
     @_builtins.property
     def replica(self) -> Global___Replica: ...
     @_builtins.property
     def worker(self) -> Global___Worker: ...
+    @_builtins.property
+    def snapshots(self) -> _containers.RepeatedCompositeFieldContainer[Global___SnapshotDone]:
+        """Strategy local: the checkpoint that was asked for, repeated until the request goes."""
+
     def __init__(
         self,
         *,
@@ -637,10 +646,11 @@ class WorkerSyncRequest(_message.Message):
         worker: Global___Worker | None = ...,
         seen_revision: _builtins.int = ...,
         hold_seconds: _builtins.float = ...,
+        snapshots: _abc.Iterable[Global___SnapshotDone] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica", "worker", b"worker"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hold_seconds", b"hold_seconds", "replica", b"replica", "seen_revision", b"seen_revision", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hold_seconds", b"hold_seconds", "replica", b"replica", "seen_revision", b"seen_revision", "snapshots", b"snapshots", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,141 @@
+"""The worker's heartbeat: one long-poll after another, beside everything else.
+
+Owns the thread and the newest orders of the master: where the PS are, whether to
+drain, which leases are lost, which local snapshot is wanted. Read by the trainers and
+the loop. Must not import TensorFlow: it beats before and while that is imported.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from elasticdl.errors import FencedError, RpcError
+from elasticdl.proto import master_pb2
+
+logger = logging.getLogger(__name__)
+
+Sync = Callable[[master_pb2.WorkerSyncRequest], master_pb2.WorkerSyncReply]
+MOST_WAIT_SECONDS = 1.0
+
+
+class Heartbeat:
+    """Says that this worker is alive and keeps what the master answers. Thread-safe."""
+
+    def __init__(
+        self,
+        sync: Sync,
+        replica: master_pb2.Replica,
+        *,
+        status: Callable[[], master_pb2.Worker],
+        seconds: float,
+        on_fenced: Callable[[str], None],
+        on_reply: Callable[[master_pb2.WorkerSyncReply], None] = lambda _: None,
+    ) -> None:
+        """Prepare; `start` begins.
+
+        Args:
+            sync: Master.WorkerSync; raises RpcError or FencedError.
+            replica: Who this is.
+            status: Makes the worker's part of a heartbeat.
+            seconds: Time between two heartbeats.
+            on_fenced: Called once, with the reason, when the master has given this
+                worker up. Nothing it does counts any more.
+            on_reply: Called with each answer, in this thread (log level ...).
+        """
+        self._sync = sync
+        self._replica = replica
+        self._status = status
+        self._seconds = seconds
+        self._on_fenced = on_fenced
+        self._on_reply = on_reply
+        self._changed = threading.Condition()
+        self._stop = threading.Event()
+        self._latest = master_pb2.WorkerSyncReply(
+            learning_rate_scale=1.0, active_workers=1
+        )
+        self._view = master_pb2.PsView()
+        self._lost: set[int] = set()
+        self._drain = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    @property
+    def latest(self) -> master_pb2.WorkerSyncReply:
+        """The newest answer."""
+        return self._latest
+
+    @property
+    def view(self) -> master_pb2.PsView:
+        """Where the PS are, as far as known."""
+        return self._view
+
+    @property
+    def drain(self) -> threading.Event:
+        """Set when this worker shall hand its tasks back and leave."""
+        return self._drain
+
+    def start(self) -> None:
+        """Begin to beat."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the call that is under way; does not wait for it."""
+        self._stop.set()
+        with self._changed:
+            self._changed.notify_all()
+
+    def is_lost(self, lease_id: int) -> bool:
+        """Whether a lease was given to another worker."""
+        return lease_id in self._lost
+
+    def learn_view(self, view: master_pb2.PsView) -> None:
+        """Take a view that came by another way, if it is newer."""
+        with self._changed:
+            if view.revision >= self._view.revision:
+                self._view = view
+            self._changed.notify_all()
+
+    def wait_for_view(self, newer_than: int, seconds: float) -> master_pb2.PsView:
+        """Wait for a view with a higher revision; return the newest there is then."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._view.revision > newer_than or self._stop.is_set(), seconds
+            )
+            return self._view
+
+    def _run(self) -> None:
+        wait = self._seconds / 8
+        while not self._stop.is_set():
+            try:
+                reply = self._sync(
+                    master_pb2.WorkerSyncRequest(
+                        replica=self._replica,
+                        worker=self._status(),
+                        seen_revision=self._latest.revision,
+                        hold_seconds=self._seconds,
+                    )
+                )
+            except FencedError as error:
+                self._stop.set()
+                self._on_fenced(str(error))
+                return
+            except RpcError as error:
+                # The master is away; it comes back under the same address.
+                logger.debug("heartbeat not delivered: %s", error)
+                self._stop.wait(wait)
+                wait = min(wait * 2, MOST_WAIT_SECONDS)
+                continue
+            wait = self._seconds / 8
+            self._take(reply)
+
+    def _take(self, reply: master_pb2.WorkerSyncReply) -> None:
+        with self._changed:
+            self._latest = reply
+            self._lost.update(reply.lost_leases)
+            if reply.ps.revision >= self._view.revision:
+                self._view = reply.ps
+            if reply.drain:
+                self._drain.set()
+            self._changed.notify_all()
+        self._on_reply(reply)

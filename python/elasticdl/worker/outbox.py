@@ -1,0 +1,52 @@
+"""Reports that the master has not acknowledged yet.
+
+Owns them from the moment a task ends until its report is in the journal: each is sent
+again until then, whatever happens to the master. Pure. Called by the task stream.
+"""
+
+from __future__ import annotations
+
+from elasticdl.proto import master_pb2
+
+
+class Outbox:
+    """Reports waiting and reports under way. The caller holds the lock."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._waiting: list[master_pb2.TaskReport] = []
+        self._under_way: list[master_pb2.TaskReport] = []
+
+    def __len__(self) -> int:
+        """Reports not acknowledged."""
+        return len(self._waiting) + len(self._under_way)
+
+    @property
+    def waiting(self) -> int:
+        """Reports that no call carries at the moment."""
+        return len(self._waiting)
+
+    @property
+    def lease_ids(self) -> list[int]:
+        """Leases of all of them."""
+        return [r.lease_id for r in (*self._under_way, *self._waiting)]
+
+    def add(self, report: master_pb2.TaskReport) -> None:
+        """Put a report in; it leaves with the next call."""
+        self._waiting.append(report)
+
+    def take(self) -> list[master_pb2.TaskReport]:
+        """Return all that wait; they are under way until acknowledged or put back."""
+        taken, self._waiting = self._waiting, []
+        self._under_way += taken
+        return taken
+
+    def acknowledge(self, reports: list[master_pb2.TaskReport]) -> None:
+        """Forget reports that the master has in its journal."""
+        done = {id(r) for r in reports}
+        self._under_way = [r for r in self._under_way if id(r) not in done]
+
+    def put_back(self, reports: list[master_pb2.TaskReport]) -> None:
+        """Let reports wait again whose call failed; they keep their place."""
+        self.acknowledge(reports)
+        self._waiting[:0] = reports

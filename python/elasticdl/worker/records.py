@@ -1,0 +1,67 @@
+"""A task's records: read, bad ones listed, permuted where the job wants it.
+
+Owns the way from a leased task to bytes. Called by the task stream's thread, ahead of
+the step that needs them. Must not import TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from elasticdl.data.reader import Reader
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import TaskType
+
+
+@dataclass(frozen=True)
+class LoadedTask:
+    """A leased task and what it needs."""
+
+    task: master_pb2.Task
+    records: list[bytes]
+    bad: tuple[master_pb2.BadRecord, ...] = ()
+
+
+# Tasks of these types carry a range of records; the others are errands.
+WITH_RECORDS = frozenset({TaskType.TRAINING, TaskType.EVALUATION, TaskType.PREDICTION})
+
+
+def permuted(records: list[bytes], seed: int) -> list[bytes]:
+    """Return the records in the order that the seed gives; the same on every worker."""
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(len(records))
+    return [records[i] for i in order]
+
+
+class RecordLoader:
+    """Reads the records of tasks."""
+
+    def __init__(
+        self,
+        reader_for: Callable[[TaskType.ValueType], Reader],
+        *,
+        skip_bad: bool,
+        shuffle_records: bool,
+    ) -> None:
+        """Read through `reader_for(type)`, which opens on first use and keeps open."""
+        self._reader_for = reader_for
+        self._skip_bad = skip_bad
+        self._shuffle = shuffle_records
+
+    def load(self, task: master_pb2.Task) -> LoadedTask:
+        """Read the task's records. Raises DataError, BadRecordError unless skipped."""
+        if task.type not in WITH_RECORDS:
+            return LoadedTask(task, [])
+        found = self._reader_for(task.type).read(
+            task.source, task.start, task.end, skip_bad=self._skip_bad
+        )
+        values = found.values
+        if self._shuffle and task.type == TaskType.TRAINING:
+            values = permuted(values, task.seed)
+        bad = tuple(
+            master_pb2.BadRecord(source=b.source, record=b.record, reason=b.reason)
+            for b in found.bad
+        )
+        return LoadedTask(task, values, bad)

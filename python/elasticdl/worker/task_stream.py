@@ -1,0 +1,274 @@
+"""The worker's tasks: leased, read ahead, reported.
+
+Owns the talk with the master about tasks: one task of look-ahead whose records are read
+while the one before is trained, and reports that are sent until acknowledged, in the
+call that leases the next task where there is one. An unreachable master is waited
+for; it never means that there is no more work. Called by the loop. Must not import
+TensorFlow.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable
+
+from elasticdl.errors import BadRecordError, ElasticDLError, FencedError, RpcError
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import Outcome
+from elasticdl.worker.outbox import Outbox
+from elasticdl.worker.records import LoadedTask
+
+logger = logging.getLogger(__name__)
+
+Lease = Callable[[master_pb2.LeaseRequest], master_pb2.LeaseReply]
+# A lease call is held by the master for so long; short, because a worker that leaves
+# waits for the end of the call so that no task is leased to nobody.
+POLL_SECONDS = 1.0
+FIRST_RETRY_SECONDS = 0.05
+MOST_RETRY_SECONDS = 1.0
+
+
+class TaskStream:
+    """Tasks one after another, and their reports on the way back. Thread-safe."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        replica: master_pb2.Replica,
+        *,
+        load: Callable[[master_pb2.Task], LoadedTask],
+        on_fenced: Callable[[str], None],
+    ) -> None:
+        """Prepare; `start` begins to lease.
+
+        Args:
+            lease: Master.Lease; raises RpcError or FencedError.
+            replica: Who this is.
+            load: Reads a task's records; DataError and OSError become reports.
+            on_fenced: Called with the reason when the master has given this worker up.
+        """
+        self._lease = lease
+        self._replica = replica
+        self._load = load
+        self._on_fenced = on_fenced
+        self._changed = threading.Condition()
+        self._ready: deque[LoadedTask] = deque()
+        self._outbox = Outbox()
+        self._held: set[int] = set()
+        self._leasing = False  # the lease thread is in a call
+        self._loading = False
+        self._finished = False
+        self._draining = False
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=self._run_leases, name="lease", daemon=True),
+            threading.Thread(target=self._run_reports, name="report", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Begin to lease."""
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def held(self) -> list[int]:
+        """Leases this worker answers for; heartbeats renew them."""
+        with self._changed:
+            return sorted({*self._held, *self._outbox.lease_ids})
+
+    @property
+    def has_next(self) -> bool:
+        """Whether `next` would return a task at once."""
+        return bool(self._ready)
+
+    def next(self, seconds: float) -> LoadedTask | None:
+        """Wait for a task; None when none came in time or none will come."""
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._ready) or self.ended, seconds)
+            if not self._ready:
+                return None
+            task = self._ready.popleft()
+            self._changed.notify_all()
+            return task
+
+    @property
+    def ended(self) -> bool:
+        """Whether no task will come any more."""
+        return (self._finished or self._draining) and not (self._ready or self._loading)
+
+    def report(self, report: master_pb2.TaskReport) -> None:
+        """Hand a task's report over; it is sent until it is acknowledged."""
+        with self._changed:
+            self._held.discard(report.lease_id)
+            self._outbox.add(report)
+            self._changed.notify_all()
+
+    def forget(self, lease_id: int) -> None:
+        """Drop a task whose lease was lost, without a report."""
+        with self._changed:
+            self._held.discard(lease_id)
+
+    def wake(self) -> None:
+        """Make `next` look again (drain was asked for)."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def drain(self) -> None:
+        """Lease no more and hand back what is read but not begun."""
+        with self._changed:
+            self._draining = True
+            while self._ready:
+                self._return(self._ready.popleft().task)
+            self._changed.notify_all()
+
+    def close(self, seconds: float) -> bool:
+        """Send the last reports; return whether all were acknowledged in time."""
+        with self._changed:
+            self._draining = True
+            self._changed.notify_all()
+            done = self._changed.wait_for(
+                lambda: not (len(self._outbox) or self._leasing or self._loading),
+                seconds,
+            )
+            self._closed = True
+            self._changed.notify_all()
+        return done
+
+    # -- lease thread -------------------------------------------------------------
+
+    def _wanted(self) -> int:
+        over = self._finished or self._draining
+        return 0 if over or self._ready or self._loading else 1
+
+    def _run_leases(self) -> None:
+        wait = FIRST_RETRY_SECONDS
+        while True:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._closed or self._wanted() or self._outbox.waiting
+                )
+                if self._closed:
+                    return
+                want = self._wanted()
+                reports = self._outbox.take()
+                self._leasing = True
+            reply = self._call(reports, want)
+            with self._changed:
+                self._leasing = False
+                if reply is None:
+                    self._changed.notify_all()
+                    self._changed.wait_for(lambda: self._closed, wait)
+                    wait = min(wait * 2, MOST_RETRY_SECONDS)
+                    continue
+                wait = FIRST_RETRY_SECONDS
+                self._finished = self._finished or reply.finished
+                self._held.update(task.lease_id for task in reply.tasks)
+                self._loading = bool(reply.tasks)
+                self._changed.notify_all()
+            for task in reply.tasks:
+                self._make_ready(task)
+
+    def _make_ready(self, task: master_pb2.Task) -> None:
+        loaded = None if self._draining else self._load_or_report(task)
+        with self._changed:
+            self._loading = False
+            if loaded is not None and not self._draining:
+                self._ready.append(loaded)
+            elif task.lease_id in self._held:
+                self._return(task)
+            self._changed.notify_all()
+
+    def _load_or_report(self, task: master_pb2.Task) -> LoadedTask | None:
+        try:
+            return self._load(task)
+        except BadRecordError as error:
+            self.report(failure(task, str(error), fatal=True))
+        except (ElasticDLError, OSError) as error:
+            self.report(failure(task, f"{task.source}: {error}"))
+        except Exception:  # noqa: BLE001 - border: a custom reader is the user's code
+            self.report(failure(task, traceback.format_exc()))
+        return None
+
+    def _return(self, task: master_pb2.Task) -> None:
+        self._held.discard(task.lease_id)
+        self._outbox.add(returned(task))
+
+    # -- report thread: carries reports while the lease thread waits for work --------
+
+    def _run_reports(self) -> None:
+        wait = FIRST_RETRY_SECONDS
+        while True:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: (
+                        self._closed
+                        or ((self._leasing or self._loading) and self._outbox.waiting)
+                    )
+                )
+                if self._closed:
+                    return
+                reports = self._outbox.take()
+            if self._call(reports, 0) is not None:
+                wait = FIRST_RETRY_SECONDS
+                continue
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, wait)
+            wait = min(wait * 2, MOST_RETRY_SECONDS)
+
+    def _call(
+        self, reports: list[master_pb2.TaskReport], want: int
+    ) -> master_pb2.LeaseReply | None:
+        """Call the master; None when it has to be tried again."""
+        request = master_pb2.LeaseRequest(
+            replica=self._replica,
+            reports=reports,
+            want=want,
+            wait_seconds=POLL_SECONDS if want else 0.0,
+        )
+        try:
+            reply = self._lease(request)
+        except FencedError as error:
+            with self._changed:
+                self._outbox.put_back(reports)
+                self._closed = True
+                self._changed.notify_all()
+            self._on_fenced(str(error))
+            return None
+        except RpcError as error:
+            logger.info("master not reached, trying again: %s", error)
+            with self._changed:
+                self._outbox.put_back(reports)
+            return None
+        with self._changed:
+            self._outbox.acknowledge(reports)
+            self._changed.notify_all()
+        for result in reply.results:
+            if not result.accepted:
+                logger.info("lease %d had moved on: %s", result.lease_id, result.reason)
+        return reply
+
+
+def returned(task: master_pb2.Task, records_done: int = 0) -> master_pb2.TaskReport:
+    """Return the report that hands a task back undone."""
+    return master_pb2.TaskReport(
+        task_id=task.task_id,
+        lease_id=task.lease_id,
+        outcome=Outcome.RETURNED,
+        records=records_done,
+    )
+
+
+def failure(
+    task: master_pb2.Task, error: str, *, fatal: bool = False
+) -> master_pb2.TaskReport:
+    """Return the report of a task that failed; `fatal` when more tries are useless."""
+    return master_pb2.TaskReport(
+        task_id=task.task_id,
+        lease_id=task.lease_id,
+        outcome=Outcome.FAILED,
+        error=error,
+        fatal=fatal,
+    )
