@@ -628,17 +628,12 @@ class WorkerSyncRequest(_message.Message):
     WORKER_FIELD_NUMBER: _builtins.int
     SEEN_REVISION_FIELD_NUMBER: _builtins.int
     HOLD_SECONDS_FIELD_NUMBER: _builtins.int
-    SNAPSHOTS_FIELD_NUMBER: _builtins.int
     seen_revision: _builtins.int
     hold_seconds: _builtins.float
     @_builtins.property
     def replica(self) -> Global___Replica: ...
     @_builtins.property
     def worker(self) -> Global___Worker: ...
-    @_builtins.property
-    def snapshots(self) -> _containers.RepeatedCompositeFieldContainer[Global___SnapshotDone]:
-        """Strategy local: the checkpoint that was asked for, repeated until the request goes."""
-
     def __init__(
         self,
         *,
@@ -646,11 +641,10 @@ class WorkerSyncRequest(_message.Message):
         worker: Global___Worker | None = ...,
         seen_revision: _builtins.int = ...,
         hold_seconds: _builtins.float = ...,
-        snapshots: _abc.Iterable[Global___SnapshotDone] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica", "worker", b"worker"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hold_seconds", b"hold_seconds", "replica", b"replica", "seen_revision", b"seen_revision", "snapshots", b"snapshots", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hold_seconds", b"hold_seconds", "replica", b"replica", "seen_revision", b"seen_revision", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
