@@ -31,7 +31,7 @@ class Heartbeat:
         status: Callable[[], master_pb2.Worker],
         seconds: float,
         on_fenced: Callable[[str], None],
-        on_reply: Callable[[master_pb2.WorkerSyncReply], None] = lambda _: None,
+        on_reply: Callable[[master_pb2.WorkerSyncReply], None],
     ) -> None:
         """Prepare; `start` begins.
 
@@ -57,6 +57,7 @@ class Heartbeat:
         )
         self._view = master_pb2.PsView()
         self._lost: set[int] = set()
+        self._snapshots: list[master_pb2.SnapshotDone] = []
         self._drain = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
@@ -89,6 +90,11 @@ class Heartbeat:
         """Whether a lease was given to another worker."""
         return lease_id in self._lost
 
+    def tell_snapshot(self, done: master_pb2.SnapshotDone) -> None:
+        """Tell the master about a local checkpoint, until it drops the request."""
+        with self._changed:
+            self._snapshots = [s for s in self._snapshots if s.id != done.id] + [done]
+
     def learn_view(self, view: master_pb2.PsView) -> None:
         """Take a view that came by another way, if it is newer."""
         with self._changed:
@@ -114,6 +120,7 @@ class Heartbeat:
                         worker=self._status(),
                         seen_revision=self._latest.revision,
                         hold_seconds=self._seconds,
+                        snapshots=list(self._snapshots),
                     )
                 )
             except FencedError as error:
@@ -135,6 +142,8 @@ class Heartbeat:
             self._lost.update(reply.lost_leases)
             if reply.ps.revision >= self._view.revision:
                 self._view = reply.ps
+            wanted = reply.local_snapshot.id
+            self._snapshots = [s for s in self._snapshots if s.id == wanted]
             if reply.drain:
                 self._drain.set()
             self._changed.notify_all()
