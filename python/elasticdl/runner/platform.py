@@ -1,0 +1,401 @@
+"""The local platform: parent of all of a job's processes.
+
+Owns the table of replicas, their processes, the CPUs that workers share and the pipe
+whose end tells every process that the launcher is gone. Held by the launcher
+(`client.launcher`); reached by the master and the CLI through `runner.platform_server`.
+Must not decide what to relaunch, nor know the job's specification.
+
+One lock guards the table; every change goes through `_changed`, which wakes watchers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+from elasticdl.errors import PlatformError
+from elasticdl.job import names
+from elasticdl.job.names import JobDir, Role
+from elasticdl.runner import capacity as scheduling
+from elasticdl.runner.base import (
+    ExitReason,
+    Launch,
+    Phase,
+    ReplicaKey,
+    ReplicaState,
+)
+from elasticdl.runner.capacity import Claim, Holding
+from elasticdl.runner.processes import ChildProcess, Ending, Intent, explain
+
+_CANNOT_START = 126  # as a shell says it
+
+CommandOf = Callable[[Role], Sequence[str]]
+
+
+def role_command(role: Role) -> Sequence[str]:
+    """Return the command line of a role's process."""
+    return (sys.executable, "-m", f"elasticdl.{role}.main")
+
+
+@dataclass(frozen=True)
+class Place:
+    """What all processes of a job have in common."""
+
+    job_dir: JobDir
+    master_address: str
+    environ: Mapping[str, str]  # of the launcher, handed down by its main
+    command: CommandOf = role_command
+
+
+@dataclass
+class _Replica:
+    """One generation of a replica; guarded by the platform's lock."""
+
+    launch: Launch
+    number: int  # order of arrival
+    state: ReplicaState
+    revision: int = 0
+    child: ChildProcess | None = None
+    intent: Intent = Intent.NONE
+    note: str = ""  # why it was stopped
+    timer: threading.Timer | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.state.phase in (Phase.SUCCEEDED, Phase.FAILED)
+
+    @property
+    def holding(self) -> Holding:
+        if self.child is None:
+            return Holding.WAITING
+        return Holding.LEAVING if self.intent is not Intent.NONE else Holding.RUNNING
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a watcher gets: the states that changed since `revision` was last seen."""
+
+    states: tuple[ReplicaState, ...]
+    revision: int
+    capacity: float | None
+
+
+class LocalPlatform:
+    """Starts, stops, signals and schedules the processes of one job. Thread-safe."""
+
+    def __init__(self, place: Place, *, clock: Callable[[], float] = time.time) -> None:
+        """Open the lifeline; `clock` gives Unix seconds for the states."""
+        self._place = place
+        self._clock = clock
+        self._condition = threading.Condition()
+        self._replicas: dict[int, _Replica] = {}
+        self._numbers = count(1)
+        self._revision = 0
+        self._capacity: float | None = None
+        self._closed = False
+        self._address = ""
+        self._lifeline_read, self._lifeline_write = os.pipe()
+
+    def announce(self, address: str) -> None:
+        """Tell under which address this platform is served, for its processes."""
+        self._address = address
+
+    # What the master asks for.
+
+    def start(self, launch: Launch) -> None:
+        """Start a replica, or keep it pending until there is a CPU for it.
+
+        The same generation again changes nothing. A newer one takes the place of an
+        older one, which is killed if it still lives. Raises PlatformError for a
+        generation older than one known, and after the platform was closed.
+        """
+        with self._condition:
+            if self._closed:
+                raise PlatformError("the local platform is closing; nothing starts now")
+            for old in self._of_key(launch.key):
+                known = old.launch.generation
+                if known == launch.generation:
+                    return
+                if known > launch.generation:
+                    raise PlatformError(
+                        f"{_name(launch.key)}: got generation {launch.generation}, but "
+                        f"{known} is known; the caller is an old master"
+                    )
+                self._supersede(old)
+            number = next(self._numbers)
+            state = ReplicaState(
+                launch.key, launch.generation, Phase.PENDING, since=self._clock()
+            )
+            self._replicas[number] = _Replica(launch, number, state)
+            self._changed(number, state)
+            self._schedule()
+
+    def stop(self, key: ReplicaKey, *, grace_seconds: float, reason: str) -> bool:
+        """SIGTERM, then SIGKILL after the grace time; whether there was one to stop."""
+        with self._condition:
+            replica = self._live(key)
+            if replica is None:
+                return False
+            self._end(replica, Intent.DELETED, grace_seconds, reason)
+            self._schedule()
+            return True
+
+    # Fault injection.
+
+    def signal(self, key: ReplicaKey, number: int) -> int:
+        """Send a signal to a running replica; its pid, or 0 if there is none.
+
+        The platform behaves as if somebody else had sent it.
+        """
+        with self._condition:
+            replica = self._live(key)
+            if replica is None or replica.child is None:
+                return 0
+            if number in (signal.SIGTERM, signal.SIGINT) and (
+                replica.intent is Intent.NONE
+            ):
+                # A replica that leaves in good order on it was deleted by hand.
+                replica.intent, replica.note = Intent.DELETED, "signalled by hand"
+            return replica.child.pid if replica.child.send(number) else 0
+
+    def set_capacity(self, cpus: float | None) -> tuple[int, int, int]:
+        """Change the workers' CPUs; numbers of running, preempted and pending ones."""
+        with self._condition:
+            self._capacity = cpus
+            self._revision += 1
+            preempted = self._schedule()
+            workers = [r for r in self._replicas.values() if _is_worker(r)]
+            self._condition.notify_all()
+            running = sum(r.holding is Holding.RUNNING for r in workers if not r.ended)
+            pending = sum(r.state.phase is Phase.PENDING for r in workers)
+            return running, preempted, pending
+
+    # What is seen.
+
+    def states(self) -> Change:
+        """Return all replicas, also those that ended."""
+        with self._condition:
+            return self._since(0)
+
+    def next_change(self, seen: int, *, timeout_seconds: float) -> Change:
+        """Wait for a revision after `seen`; empty states if there was none in time."""
+        with self._condition:
+            self._condition.wait_for(
+                lambda: self._revision > seen or self._closed, timeout_seconds
+            )
+            return self._since(seen)
+
+    def wake(self) -> None:
+        """Let all that wait in `next_change` look again."""
+        with self._condition:
+            self._condition.notify_all()
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing will start or change any more."""
+        return self._closed
+
+    # The end.
+
+    def close(self, *, grace_seconds: float) -> None:
+        """End all processes and wait until they are gone; none is left behind."""
+        with self._condition:
+            self._closed = True
+            live = [replica for replica in self._replicas.values() if not replica.ended]
+            for replica in live:
+                self._end(replica, Intent.DELETED, grace_seconds, "job ended")
+            self._condition.notify_all()
+        for replica in live:
+            if replica.child is not None:
+                replica.child.wait_ended(grace_seconds + 30.0)
+        with contextlib.suppress(OSError):
+            os.close(self._lifeline_write)
+        with contextlib.suppress(OSError):
+            os.close(self._lifeline_read)
+
+    # All below is called with the lock held.
+
+    def _of_key(self, key: ReplicaKey) -> list[_Replica]:
+        return [r for r in self._replicas.values() if r.launch.key == key]
+
+    def _live(self, key: ReplicaKey) -> _Replica | None:
+        live = [r for r in self._of_key(key) if not r.ended]
+        return max(live, key=lambda r: r.launch.generation, default=None)
+
+    def _supersede(self, old: _Replica) -> None:
+        if not old.ended:
+            self._end(old, Intent.DELETED, 0.0, "a newer generation was started")
+        if old.ended:
+            del self._replicas[old.number]
+
+    def _since(self, seen: int) -> Change:
+        changed = [r for r in self._replicas.values() if r.revision > seen]
+        changed.sort(key=lambda r: r.revision)
+        return Change(tuple(r.state for r in changed), self._revision, self._capacity)
+
+    def _changed(self, number: int, state: ReplicaState) -> None:
+        self._revision += 1
+        replica = self._replicas[number]
+        replica.state = state
+        replica.revision = self._revision
+        self._condition.notify_all()
+
+    def _schedule(self) -> int:
+        """Start and preempt what the capacity asks for; how many were preempted."""
+        if self._closed:
+            return 0
+        waiting = [
+            r
+            for r in self._replicas.values()
+            if r.holding is Holding.WAITING and not r.ended
+        ]
+        blocked = {r.number: r for r in waiting if self._predecessor(r) is not None}
+        for replica in waiting:
+            if replica.number in blocked:
+                self._wait_because(replica, "waiting for its predecessor to end")
+            elif not _is_worker(replica):
+                self._spawn(replica)
+        plan = scheduling.plan(
+            [
+                _claim(r)
+                for r in self._replicas.values()
+                if _is_worker(r) and not r.ended and r.number not in blocked
+            ],
+            self._capacity,
+        )
+        for number in plan.preempt:
+            replica = self._replicas[number]
+            grace_seconds = replica.launch.grace_seconds
+            self._end(replica, Intent.PREEMPTED, grace_seconds, "CPUs taken away")
+        for number in plan.start:
+            self._spawn(self._replicas[number])
+        for number, reason in plan.waiting.items():
+            self._wait_because(self._replicas[number], reason)
+        return len(plan.preempt)
+
+    def _predecessor(self, replica: _Replica) -> _Replica | None:
+        """Return an older generation of the same replica that still lives."""
+        for other in self._of_key(replica.launch.key):
+            if other.number < replica.number and not other.ended:
+                return other
+        return None
+
+    def _wait_because(self, replica: _Replica, reason: str) -> None:
+        if replica.state.pending_reason != reason:
+            self._changed(replica.number, replace(replica.state, pending_reason=reason))
+
+    def _spawn(self, replica: _Replica) -> None:
+        launch = replica.launch
+        role, index = launch.key.role, launch.key.index
+        try:
+            replica.child = ChildProcess(
+                self._place.command(role),
+                env=self._environment(launch),
+                log_file=self._place.job_dir.log_file(role, index),
+                pass_fds=(self._lifeline_read,),
+                on_exit=lambda code: self._exited(replica.number, code),
+            )
+        except OSError as error:
+            ending = Ending(Phase.FAILED, ExitReason.ERROR, _CANNOT_START)
+            self._ended(replica, ending, f"the process could not be started: {error}")
+            return
+        self._changed(
+            replica.number,
+            replace(
+                replica.state,
+                phase=Phase.RUNNING,
+                pending_reason="",
+                since=self._clock(),
+                pid=replica.child.pid,
+            ),
+        )
+
+    def _environment(self, launch: Launch) -> dict[str, str]:
+        return {
+            **self._place.environ,
+            "PYTHONUNBUFFERED": "1",  # what user code prints must survive a SIGKILL
+            **launch.env,
+            names.ENV_JOB_DIR: str(self._place.job_dir.root),
+            names.ENV_ROLE: str(launch.key.role),
+            names.ENV_INDEX: str(launch.key.index),
+            names.ENV_GENERATION: str(launch.generation),
+            names.ENV_MASTER_ADDRESS: self._place.master_address,
+            names.ENV_PLATFORM_ADDRESS: self._address,
+            names.ENV_LIFELINE_FD: str(self._lifeline_read),
+        }
+
+    def _end(
+        self, replica: _Replica, intent: Intent, grace_seconds: float, note: str
+    ) -> None:
+        """Begin to end a replica; a pending one is gone at once."""
+        if replica.intent is Intent.NONE:
+            replica.intent, replica.note = intent, note
+        child = replica.child
+        if child is None:
+            self._ended(replica, explain(-signal.SIGTERM, replica.intent), note)
+            return
+        if grace_seconds <= 0:
+            child.send(signal.SIGKILL)
+            return
+        child.send(signal.SIGTERM)
+        if replica.timer is None:
+            # A stopped process does not see SIGTERM; SIGKILL ends it all the same.
+            replica.timer = threading.Timer(
+                grace_seconds, child.send, (signal.SIGKILL,)
+            )
+            replica.timer.daemon = True
+            replica.timer.start()
+
+    def _ended(self, replica: _Replica, ending: Ending, message: str) -> None:
+        self._changed(
+            replica.number,
+            replace(
+                replica.state,
+                phase=ending.phase,
+                reason=ending.reason,
+                exit_code=ending.exit_code,
+                pending_reason="",
+                since=self._clock(),
+                message=message,
+            ),
+        )
+
+    def _exited(self, number: int, returncode: int) -> None:
+        """Called from the thread that waited for the process; takes the lock."""
+        with self._condition:
+            replica = self._replicas[number]
+            if replica.timer is not None:
+                replica.timer.cancel()
+            ending = explain(returncode, replica.intent)
+            words = replica.note or ending.signal_name
+            if ending.reason is ExitReason.ERROR and replica.child is not None:
+                words = replica.child.last_words() or words
+            self._ended(replica, ending, words)
+            if any(r.number > number for r in self._of_key(replica.launch.key)):
+                del self._replicas[number]  # watchers see its successor instead
+            self._schedule()
+
+
+def _claim(replica: _Replica) -> Claim:
+    return Claim(
+        key=replica.number,
+        cpu=replica.launch.cpu,
+        rank=scheduling.rank_of(replica.launch.priority),
+        age=replica.number,
+        holding=replica.holding,
+    )
+
+
+def _is_worker(replica: _Replica) -> bool:
+    return replica.launch.key.role is Role.WORKER
+
+
+def _name(key: ReplicaKey) -> str:
+    return names.replica_name(key.role, key.index)
