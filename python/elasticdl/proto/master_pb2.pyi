@@ -574,6 +574,7 @@ class Worker(_message.Message):
     MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     PHASE_SECONDS_FIELD_NUMBER: _builtins.int
     LEASE_IDS_FIELD_NUMBER: _builtins.int
+    SNAPSHOTS_FIELD_NUMBER: _builtins.int
     phase: _builtins.str
     """start, train, evaluate, predict, export, idle"""
     step: _builtins.int
@@ -593,6 +594,10 @@ class Worker(_message.Message):
     def lease_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """held; their deadlines are renewed"""
 
+    @_builtins.property
+    def snapshots(self) -> _containers.RepeatedCompositeFieldContainer[Global___SnapshotDone]:
+        """strategy local; repeated until dropped"""
+
     def __init__(
         self,
         *,
@@ -605,10 +610,11 @@ class Worker(_message.Message):
         memory_bytes: _builtins.int = ...,
         phase_seconds: _builtins.float = ...,
         lease_ids: _abc.Iterable[_builtins.int] | None = ...,
+        snapshots: _abc.Iterable[Global___SnapshotDone] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_ids", b"lease_ids", "loss", b"loss", "memory_bytes", b"memory_bytes", "model_version", b"model_version", "phase", b"phase", "phase_seconds", b"phase_seconds", "seconds", b"seconds", "step", b"step", "step_seconds", b"step_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_ids", b"lease_ids", "loss", b"loss", "memory_bytes", b"memory_bytes", "model_version", b"model_version", "phase", b"phase", "phase_seconds", b"phase_seconds", "seconds", b"seconds", "snapshots", b"snapshots", "step", b"step", "step_seconds", b"step_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

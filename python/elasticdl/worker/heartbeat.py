@@ -28,7 +28,7 @@ class Heartbeat:
         sync: Sync,
         replica: master_pb2.Replica,
         *,
-        status: Callable[[], master_pb2.Worker],
+        status: Callable[[list[master_pb2.SnapshotDone]], master_pb2.Worker],
         seconds: float,
         on_fenced: Callable[[str], None],
         on_reply: Callable[[master_pb2.WorkerSyncReply], None],
@@ -38,7 +38,8 @@ class Heartbeat:
         Args:
             sync: Master.WorkerSync; raises RpcError or FencedError.
             replica: Who this is.
-            status: Makes the worker's part of a heartbeat.
+            status: Makes the worker's part of a heartbeat, which carries the given
+                local checkpoints.
             seconds: Time between two heartbeats.
             on_fenced: Called once, with the reason, when the master has given this
                 worker up. Nothing it does counts any more.
@@ -117,10 +118,9 @@ class Heartbeat:
                 reply = self._sync(
                     master_pb2.WorkerSyncRequest(
                         replica=self._replica,
-                        worker=self._status(),
+                        worker=self._status(list(self._snapshots)),
                         seen_revision=self._latest.revision,
                         hold_seconds=self._seconds,
-                        snapshots=list(self._snapshots),
                     )
                 )
             except FencedError as error:

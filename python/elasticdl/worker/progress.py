@@ -82,6 +82,7 @@ class Progress:
         seconds: Mapping[str, float],
         memory_bytes: int,
         lease_ids: Sequence[int],
+        snapshots: Sequence[master_pb2.SnapshotDone],
     ) -> master_pb2.Worker:
         """Return the worker's part of a heartbeat."""
         with self._lock:
@@ -95,4 +96,5 @@ class Progress:
                 memory_bytes=memory_bytes,
                 phase_seconds=self._clock() - self._since,
                 lease_ids=lease_ids,
+                snapshots=snapshots,
             )
