@@ -1,0 +1,71 @@
+"""One mistake in a values file or on a command line, and how it reads.
+
+Owns the sentence form that every mistake has: where, got, expected, next step. Raised
+by `job.spec`'s own rules, filled with positions by `job.values`, used for flags by
+`job.flags`. Must not know YAML, pydantic or argparse.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from elasticdl.errors import SpecError
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake: `path` is dotted camelCase or a flag, `place` is `file:line:col`."""
+
+    path: str
+    got: str
+    expected: str
+    next_step: str = ""
+    place: str = ""
+
+    def __str__(self) -> str:
+        """Return `place: path: got X, expected Y; next step`."""
+        where = ": ".join(part for part in (self.place, self.path) if part)
+        text = f"{where}: got {self.got}, expected {self.expected}"
+        return f"{text}; {self.next_step}" if self.next_step else text
+
+
+class ProblemsError(ValueError):
+    """Raised inside the specification's models; pydantic hands it on as it is."""
+
+    def __init__(self, *problems: Problem) -> None:
+        """Keep the problems; their paths are relative to the model that raises."""
+        super().__init__("; ".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+def spec_error(problems: Iterable[Problem]) -> SpecError:
+    """Return one error that lists all problems, one a line."""
+    lines = [str(problem) for problem in problems]
+    if len(lines) == 1:
+        return SpecError(lines[0])
+    return SpecError("\n".join([f"{len(lines)} mistakes:", *lines]))
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that `word` most likely stands for, or None."""
+    by_form = {_plain(name): name for name in known}
+    exact = by_form.get(_plain(word))
+    if exact is not None:
+        return exact
+    close = difflib.get_close_matches(_plain(word), by_form, n=1, cutoff=0.6)
+    return by_form[close[0]] if close else None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `did you mean ...?`, or the list of known words when none is near."""
+    names = list(known)
+    near = nearest(word, names)
+    if near is not None:
+        return f"did you mean `{near}`?"
+    return "known are: " + ", ".join(names) if names else "remove it"
+
+
+def _plain(word: str) -> str:
+    return word.replace("_", "").replace("-", "").lower()

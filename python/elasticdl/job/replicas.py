@@ -1,0 +1,257 @@
+"""The part of the specification that says what runs: master, PS, workers, volumes.
+
+Owns numbers, resources, priorities, restart and heartbeat bounds of the replicas.
+Imported through `job.spec`. Must not know where replicas run.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import Field, field_validator, model_validator
+
+from elasticdl.job.problems import Problem, ProblemsError
+from elasticdl.job.spec_base import (
+    QUANTITY_PATTERN,
+    CountOrZero,
+    PositiveInt,
+    PositiveSeconds,
+    Recovery,
+    Seconds,
+    SpecModel,
+    UpdateMode,
+)
+
+
+class ResourcesSpec(SpecModel):
+    """What one replica asks for. Keys other than cpu and memory go to `extra`."""
+
+    cpu: float = Field(1.0, gt=0, description="CPUs; fractions are allowed.")
+    memory: str = Field(
+        "4096Mi", pattern=QUANTITY_PATTERN, description="Memory, as `512Mi` or `4Gi`."
+    )
+    extra: dict[str, str] = Field(
+        default_factory=dict,
+        description="Other resources by name, as `nvidia.com/gpu: '1'` or "
+        "`ephemeral-storage: 1Gi`.",
+    )
+
+
+class LimitsSpec(SpecModel):
+    """What one replica may not exceed; what is left out is as much as it asks for."""
+
+    cpu: float | None = Field(None, gt=0, description="CPUs; empty is the request.")
+    memory: str | None = Field(
+        None, pattern=QUANTITY_PATTERN, description="Memory; empty is the request."
+    )
+    extra: dict[str, str] = Field(
+        default_factory=dict, description="Other resources by name."
+    )
+
+
+class ReplicaSpec(SpecModel):
+    """What master, PS and workers have in common."""
+
+    image: str = Field("", description="Image of this role; empty takes `job.image`.")
+    resources: ResourcesSpec = Field(
+        default_factory=ResourcesSpec, description="What a replica asks for."
+    )
+    limits: LimitsSpec | None = Field(
+        None, description="What it may not exceed; empty is the request."
+    )
+    env: dict[str, str] = Field(
+        default_factory=dict, description="Environment, for this role alone."
+    )
+
+
+class MasterSpec(ReplicaSpec):
+    """The master."""
+
+    resources: ResourcesSpec = Field(
+        default_factory=lambda: ResourcesSpec(cpu=0.1, memory="1024Mi"),
+        description="What the master asks for.",
+    )
+    priority: str = Field("", description="Name of its PriorityClass.")
+    port: int = Field(
+        0,
+        ge=0,
+        le=65535,
+        description="Port it listens on; 0 is any free one (50001 in a cluster).",
+    )
+    journal_wait_seconds: Seconds = Field(
+        60.0,
+        description="When the journal cannot be written (disk full): wait so long for "
+        "room before the job fails. Nothing is acknowledged meanwhile.",
+    )
+
+
+class PsSpec(ReplicaSpec):
+    """The parameter servers."""
+
+    replicas: PositiveInt = Field(1, description="Number of PS.")
+    priority: str = Field("", description="Name of their PriorityClass.")
+    mode: UpdateMode = Field(
+        UpdateMode.ASYNC,
+        description="`async` applies each gradient as it comes; `sync` averages "
+        "`gradsToWait` of one version.",
+    )
+    grads_to_wait: CountOrZero = Field(
+        0,
+        description="Sync: gradients that make a version; 0 is one of each worker. "
+        "With fewer than the workers, the rest are backup workers: the first ones "
+        "win. Fewer working workers than this make a version of what there is.",
+    )
+    staleness_modulation: bool = Field(
+        False, description="Async: divide the learning rate by a gradient's staleness."
+    )
+    max_staleness: CountOrZero = Field(
+        0,
+        description="Async: refuse a gradient more than so many versions old (the "
+        "worker computes it again); 0 is any age.",
+    )
+    recovery: Recovery = Field(
+        Recovery.AUTO,
+        description="After the loss of a PS: `continue` from its newest shard, "
+        "`rewind` all; `auto` is continue in async and rewind in sync mode.",
+    )
+    threads: PositiveInt = Field(4, description="Threads that serve requests.")
+
+
+class WorkerSpec(ReplicaSpec):
+    """The workers."""
+
+    replicas: PositiveInt = Field(1, description="Workers wanted.")
+    min: CountOrZero = Field(
+        0, description="Fewer than this are reported as below minimum; 0 is no minimum."
+    )
+    max: CountOrZero = Field(0, description="`scale` goes no higher; 0 is no maximum.")
+    priority: str = Field(
+        "low",
+        description="PriorityClass, or a share as `0.5`: that share of the workers is "
+        "`high`, the rest `low`.",
+    )
+    max_restarts: CountOrZero = Field(
+        3,
+        description="Crashes of the user's code that are forgiven, all workers "
+        "together. Preemption, eviction, lost nodes and kills by hand never count.",
+    )
+    pull_steps: PositiveInt = Field(
+        1,
+        description="Pull dense variables every so many steps, apply locally between.",
+    )
+    pipeline: bool = Field(
+        True,
+        description="Async: pull and push beside the step, one step stale. Off: in "
+        "line.",
+    )
+    threads: CountOrZero = Field(
+        0, description="Threads TensorFlow may use; 0 lets it choose."
+    )
+    heartbeat_seconds: PositiveSeconds = Field(
+        1.0, description="How often a replica says that it is alive."
+    )
+    dead_seconds: PositiveSeconds = Field(
+        6.0, description="A replica silent for so long is killed and replaced."
+    )
+    hang_seconds: PositiveSeconds = Field(
+        8.0,
+        description="A worker that holds a task and makes no step for so long (or 20 "
+        "of its usual steps, if longer) is killed and replaced.",
+    )
+    start_seconds: PositiveSeconds = Field(
+        300.0, description="The same bounds while it starts, traces or restores."
+    )
+    grace_seconds: PositiveSeconds = Field(
+        15.0, description="Time between SIGTERM and SIGKILL."
+    )
+    max_memory: str = Field(
+        "",
+        description="An OOM-killed worker comes back with half as much again, up to "
+        "this; empty gives up after `maxRestarts`.",
+    )
+
+    @field_validator("priority")
+    @classmethod
+    def _share_or_name(cls, value: str) -> str:
+        expected = "a PriorityClass, or a share of `high` workers from 0 to 1"
+        if "=" in value:
+            share = value.partition("=")[2]
+            raise ProblemsError(
+                Problem("", repr(value), expected, f"write `{share}` for `{value}`")
+            )
+        if re.fullmatch(r"[0-9.]+", value) and not _is_share(value):
+            raise ProblemsError(Problem("", repr(value), expected, "write it as `0.5`"))
+        return value
+
+    @field_validator("max_memory")
+    @classmethod
+    def _quantity(cls, value: str) -> str:
+        if value and not re.fullmatch(QUANTITY_PATTERN, value):
+            raise ProblemsError(
+                Problem("", repr(value), "a quantity", "write it as `8Gi` or `512Mi`")
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> WorkerSpec:
+        problems = []
+        if self.max and self.replicas > self.max:
+            problems.append(
+                Problem(
+                    "replicas",
+                    str(self.replicas),
+                    f"at most worker.max, {self.max}",
+                    "raise worker.max or lower worker.replicas",
+                )
+            )
+        if self.min > self.replicas:
+            problems.append(
+                Problem(
+                    "min",
+                    str(self.min),
+                    f"at most worker.replicas, {self.replicas}",
+                    "lower worker.min or raise worker.replicas",
+                )
+            )
+        if self.dead_seconds <= self.heartbeat_seconds:
+            problems.append(
+                Problem(
+                    "deadSeconds",
+                    f"{self.dead_seconds:g}",
+                    f"more than worker.heartbeatSeconds, {self.heartbeat_seconds:g}",
+                    "several times it, or every replica counts as dead",
+                )
+            )
+        if problems:
+            raise ProblemsError(*problems)
+        return self
+
+
+def _is_share(text: str) -> bool:
+    try:
+        return 0.0 <= float(text) <= 1.0
+    except ValueError:
+        return False
+
+
+class VolumeSpec(SpecModel):
+    """One volume, mounted in all pods."""
+
+    claim_name: str = Field("", description="PersistentVolumeClaim.")
+    host_path: str = Field("", description="Folder of the node, where allowed.")
+    mount_path: str = Field(description="Where it appears.")
+    sub_path: str = Field("", description="Folder inside the volume.")
+    type: str = Field("", description="Kind of host path, as `Directory`.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> VolumeSpec:
+        if bool(self.claim_name) == bool(self.host_path):
+            raise ProblemsError(
+                Problem(
+                    "",
+                    "both" if self.claim_name else "neither of them",
+                    "exactly one of `claimName` and `hostPath`",
+                    "name where the volume comes from",
+                )
+            )
+        return self
