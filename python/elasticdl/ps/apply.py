@@ -1,0 +1,199 @@
+"""Applies one gradient to all that a PS holds.
+
+Owns which stretch of a PS's buffer is updated how: dense spans, row-wise tables, frozen
+rest. Called by the PS's updaters under their lock. Knows the layout of parameters,
+nothing of formulas, versions or RPC.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticdl.ps import kernels
+from elasticdl.ps.kernels import Floats, Ids
+from elasticdl.ps.optimizer import Optimizer, check_rows
+from elasticdl.tensor.placement import Kind, Layout, Piece, Variable
+
+# Below this a thread costs more than it saves.
+_LEAST_PART = 1 << 16
+Rows = tuple[Ids, Floats]  # row numbers within the piece, and rows [n, row size]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What one PS holds: its buffer and slots, laid out as `layout.pieces[ps]`."""
+
+    layout: Layout
+    ps: int
+    values: NDArray[np.float32]
+    slots: Mapping[str, NDArray[np.float32]]
+
+    @property
+    def rowwise(self) -> list[tuple[int, Piece, Variable]]:
+        """Row-wise pieces with their indices and variables."""
+        return [
+            (index, piece, self.layout.variables[piece.variable])
+            for index, piece in enumerate(self.layout.pieces[self.ps])
+            if self.layout.variables[piece.variable].kind is Kind.ROWWISE
+        ]
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """A gradient of all that one PS holds.
+
+    `dense` is that of the dense prefix; empty if no dense variable got one. `rows` is
+    per index of a piece in the PS's layout, repeated rows summed.
+    """
+
+    dense: Floats
+    rows: Mapping[int, Rows]
+
+
+@dataclass(frozen=True)
+class Span:
+    """Floats [start, stop) of a PS's dense prefix that are updated alike."""
+
+    start: int
+    stop: int
+    decay: bool  # weight decay applies
+    divisible: bool  # may be cut further (not with `clipnorm`)
+
+
+def check_gradient(shard: Shard, gradient: Gradient) -> None:
+    """Raise ValueError unless sizes and row numbers fit what the PS holds."""
+    expected = shard.layout.dense_size(shard.ps)
+    if gradient.dense.shape not in ((expected,), (0,)):
+        raise ValueError(
+            f"got a dense gradient of shape {gradient.dense.shape}, expected "
+            f"({expected},)"
+        )
+    stray = set(gradient.rows)
+    for index, piece, variable in shard.rowwise:
+        if index in gradient.rows:
+            shape = (piece.end - piece.start, variable.row_size)
+            check_rows(*gradient.rows[index], shape)
+            stray.discard(index)
+    if stray:
+        raise ValueError(f"got rows for pieces {sorted(stray)}, which are not row-wise")
+
+
+def apply_gradient(
+    optimizer: Optimizer,
+    shard: Shard,
+    gradient: Gradient,
+    *,
+    step: int,
+    learning_rate: float,
+    threads: Executor | None = None,
+    parts: int = 1,
+) -> None:
+    """Apply one gradient of a whole PS in place.
+
+    A row-wise piece without rows in the gradient still moves where Keras moves all
+    rows. With `threads`, dense spans are cut into up to `parts` that run at one time.
+
+    Raises ValueError as `check_gradient` does; then nothing was changed.
+    """
+    check_gradient(shard, gradient)
+
+    def dense_part(span: Span) -> Callable[[], None]:
+        cut = slice(span.start, span.stop)
+        return lambda: optimizer.apply_dense(
+            shard.values[cut],
+            gradient.dense[cut],
+            {name: slot[cut] for name, slot in shard.slots.items()},
+            step=step,
+            learning_rate=learning_rate,
+            decay=span.decay,
+        )
+
+    if gradient.dense.size:
+        spans = dense_spans(optimizer, shard.layout, shard.ps)
+        _run(
+            [dense_part(part) for span in spans for part in split(span, parts)], threads
+        )
+    for index, piece, variable in shard.rowwise:
+        shape = (piece.end - piece.start, variable.row_size)
+        ids, rows = gradient.rows.get(index) or _no_rows(variable.row_size)
+        optimizer.apply_rows(
+            _table(shard.values, piece, shape),
+            ids,
+            rows,
+            {name: _table(slot, piece, shape) for name, slot in shard.slots.items()},
+            step=step,
+            learning_rate=learning_rate,
+            decay=optimizer.decays(variable.name),
+        )
+
+
+def mean_gradient(gradients: Sequence[Gradient]) -> Gradient:
+    """Return the mean of gradients of one PS (sync mode), in new arrays.
+
+    A gradient counts as zero where it has no rows. The order decides the rounding.
+    """
+    scale = np.float32(1 / len(gradients))
+    dense = np.zeros(max(one.dense.size for one in gradients), np.float32)
+    for one in gradients:
+        if one.dense.size:
+            kernels.add_scaled(dense, one.dense, np.float32(1))
+    dense *= scale
+    rows: dict[int, Rows] = {}
+    for index in sorted({index for one in gradients for index in one.rows}):
+        parts = [one.rows[index] for one in gradients if index in one.rows]
+        ids, sums = kernels.sum_rows(
+            np.concatenate([part[0] for part in parts]),
+            np.concatenate([part[1] for part in parts]),
+        )
+        rows[index] = (ids, sums * scale)
+    return Gradient(dense, rows)
+
+
+def dense_spans(optimizer: Optimizer, layout: Layout, ps: int) -> tuple[Span, ...]:
+    """Return the dense prefix of a PS as spans that are updated alike."""
+    divisible = optimizer.config.clipnorm is None
+    spans: list[Span] = []
+    for piece in layout.pieces[ps]:
+        variable = layout.variables[piece.variable]
+        if variable.kind is not Kind.DENSE:
+            continue
+        decay, stop = optimizer.decays(variable.name), piece.offset + piece.size
+        if divisible and spans and spans[-1].decay == decay:
+            spans[-1] = Span(spans[-1].start, stop, decay, divisible)
+        else:
+            spans.append(Span(piece.offset, stop, decay, divisible))
+    return tuple(spans)
+
+
+def split(span: Span, parts: int) -> Iterable[Span]:
+    """Cut a span into up to `parts` equal ones that are worth a thread each."""
+    size = span.stop - span.start
+    parts = max(1, min(parts, size // _LEAST_PART)) if span.divisible else 1
+    cuts = [span.start + size * part // parts for part in range(parts + 1)]
+    return [
+        Span(start, stop, span.decay, span.divisible)
+        for start, stop in itertools.pairwise(cuts)
+    ]
+
+
+def _run(work: Sequence[Callable[[], None]], threads: Executor | None) -> None:
+    if threads is None or len(work) == 1:
+        for one in work:
+            one()
+        return
+    for future in [threads.submit(one) for one in work]:
+        future.result()
+
+
+def _table(buffer: Floats, piece: Piece, shape: tuple[int, int]) -> Floats:
+    return buffer[piece.offset : piece.offset + piece.size].reshape(shape)
+
+
+def _no_rows(row_size: int) -> Rows:
+    return np.empty(0, np.int64), np.empty((0, row_size), np.float32)

@@ -1,0 +1,137 @@
+"""Reads `keras.optimizers.serialize`'s tree and refuses what a PS cannot run.
+
+Owns the checks and their messages. Called by `ps/optimizer.py`. Knows nothing of
+formulas or buffers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from elasticdl.errors import SpecError
+from elasticdl.ps.rules import RULE_KEYS, RULES
+
+_COMMON = frozenset(
+    {
+        "name", "learning_rate", "weight_decay", "clipnorm", "global_clipnorm",
+        "clipvalue", "use_ema", "ema_momentum", "ema_overwrite_frequency",
+        "loss_scale_factor", "gradient_accumulation_steps",
+    }
+)  # fmt: skip
+_MODULES = ("keras.optimizers", "keras.src.optimizers")
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """A Keras optimizer's config; None where an option is off."""
+
+    class_name: str
+    options: Mapping[str, Any]  # the config as Keras wrote it
+    learning_rate: object  # a number, or a serialized schedule
+    weight_decay: float | None
+    clipnorm: float | None
+    clipvalue: float | None
+    loss_scale_factor: float | None
+    accumulation_steps: int | None
+    no_decay: frozenset[str]  # variables without weight decay
+
+
+def parse_config(text: str) -> OptimizerConfig:
+    """Return the checked config. Raises SpecError, see `optimizer_from_json`."""
+    try:
+        tree = json.loads(text)
+        name, module = tree["class_name"], tree.get("module")
+        config = tree["config"]
+        no_decay = frozenset(tree.get("exclude_from_weight_decay", ()))
+        learning_rate = config["learning_rate"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SpecError(
+            f"optimizer: got {text[:200]!r} ({error!r}), expected the JSON of "
+            "keras.optimizers.serialize(optimizer)"
+        ) from error
+    _check_class(str(name), module, tree.get("registered_name"))
+    _check_options(name, config)
+    try:
+        return OptimizerConfig(
+            class_name=name,
+            options=config,
+            learning_rate=learning_rate,
+            weight_decay=_number(config.get("weight_decay")),
+            clipnorm=_above_zero(config.get("clipnorm")),
+            clipvalue=_above_zero(config.get("clipvalue")),
+            loss_scale_factor=_number(config.get("loss_scale_factor")),
+            accumulation_steps=config.get("gradient_accumulation_steps") or None,
+            no_decay=no_decay,
+        )
+    except (TypeError, ValueError) as error:
+        raise SpecError(
+            f"optimizer {name}: {error}; got {config}, expected numbers"
+        ) from error
+
+
+def _check_class(name: str, module: object, registered_name: object) -> None:
+    if name in RULES and module in _MODULES and not registered_name:
+        return
+    supported = f"supported are {', '.join(RULES)} of keras.optimizers"
+    if name == "LossScaleOptimizer":
+        reason = (
+            "it changes its scale when any gradient of any variable overflows, which "
+            "one PS cannot see; use its inner optimizer with loss_scale_factor, or "
+            "mixed_bfloat16"
+        )
+    elif module in _MODULES and not registered_name:
+        reason = "no PS can run it yet"
+    else:
+        reason = (
+            "it is not one of Keras's own optimizers, and a PS does not run the user's "
+            "Python code"
+        )
+    raise SpecError(
+        f"optimizer {name}: {reason}; {supported}; with strategy: local any optimizer "
+        "works"
+    )
+
+
+def _check_options(name: str, config: Mapping[str, Any]) -> None:
+    reasons = []
+    if (config.get("global_clipnorm") or 0) > 0:
+        reasons.append(
+            "global_clipnorm needs the gradients of all variables in one place, and "
+            "each PS has some: use clipvalue, or clipnorm"
+        )
+    if config.get("use_ema"):
+        reasons.append(
+            "use_ema replaces all values by their averages when training ends, which "
+            "PS do not do: keep an average in the model, or leave it out"
+        )
+    known = _COMMON | RULE_KEYS[name]
+    missing = sorted(RULE_KEYS[name] - set(config))
+    if missing:
+        reasons.append(f"its config lacks {', '.join(missing)}")
+    reasons += [
+        f"option {key}: got {config[key]!r}, which this version does not know"
+        for key in sorted(set(config) - known)
+        if config[key] is not None and config[key] is not False
+    ]
+    if reasons:
+        raise SpecError(
+            f"optimizer {name}: {'; '.join(reasons)}. With strategy: local every "
+            "option works"
+        )
+
+
+def _number(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is not a number")
+    return float(value)
+
+
+def _above_zero(value: object) -> float | None:
+    # Keras ignores a clip value of zero or less.
+    number = _number(value)
+    return number if number is not None and number > 0 else None
