@@ -13,9 +13,11 @@ gRPC status. Knows nothing of who raises it.
     |- JournalError         the journal cannot be written or read
     |- PlatformError        the place where replicas run refused or failed
     |- JobError             the job ended without success, or is in the wrong state
+    |  `- NotFoundError     there is no job or replica of that name
     `- RpcError             a peer could not be reached, or refused the call
        |- FencedError       the caller's generation or lease is old: stop using it
-       `- NotInitializedError  a PS has no parameters yet: hand them over
+       |- NotInitializedError  a PS has no parameters yet: hand them over
+       `- RefusedError      the peer says the call is wrong: trying again is useless
 
 Every message says what came, what was expected and what to do next.
 """
@@ -98,6 +100,12 @@ class JobError(ElasticDLError):
     """The job ended without success, or is not in the state the command needs."""
 
 
+class NotFoundError(JobError):
+    """There is no job, replica or log of that name."""
+
+    exit_code = ExitCode.USAGE
+
+
 class RpcError(ElasticDLError):
     """A peer could not be reached in time, or refused the call."""
 
@@ -112,3 +120,7 @@ class FencedError(RpcError):
 
 class NotInitializedError(RpcError):
     """A PS has no parameters yet; a worker has to hand them over."""
+
+
+class RefusedError(RpcError):
+    """The peer says that the call itself is wrong; trying again is useless."""

@@ -107,6 +107,19 @@ def encode(
     return buffers
 
 
+def frame_bytes(head: Buffer) -> int:
+    """Return the size of the whole frame from its first 64 bytes. Raises FrameError."""
+    if len(head) < _HEADER.size:
+        raise FrameError(f"got {len(head)} bytes, expected a frame of at least 64")
+    magic, version, _, _, _, _, total = _HEADER.unpack_from(head)
+    if magic != _MAGIC or version != _FORMAT:
+        raise FrameError(
+            f"got magic {magic!r} format {version}, expected {_MAGIC!r} {_FORMAT}; the "
+            "peer runs another version of ElasticDL"
+        )
+    return int(total)
+
+
 def decode(data: Buffer) -> Frame:
     """Return the frame whose tensors are views of `data`. Raises FrameError."""
     if len(data) < _HEADER.size:

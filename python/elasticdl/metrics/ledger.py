@@ -1,0 +1,73 @@
+"""The goodput ledger: every second of a process belongs to one cause.
+
+Owns the causes and the arithmetic. Used by workers; the master adds what only it can
+see (pending, preempted). Knows nothing of training.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+# Causes of a worker's seconds. Those of `train` are the good ones.
+CAUSES = (
+    "start", "train", "waitData", "waitPs", "evaluate", "restore", "replay", "idle",
+    "predict", "export",
+)  # fmt: skip
+# What the master adds for workers that could not run.
+MASTER_CAUSES = ("pending", "preempted")
+
+
+class GoodputLedger:
+    """Where the seconds went; the parts always sum to the life so far. Thread-safe.
+
+    One thread switches (the training loop); any may read.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, cause: str = "start") -> None:
+        """Begin now with `cause`; `clock` is monotonic seconds."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seconds = dict.fromkeys(CAUSES, 0.0)
+        self._require(cause)
+        self._cause = cause
+        self._since = clock()
+
+    @property
+    def current(self) -> str:
+        """The cause that the present second goes to."""
+        return self._cause
+
+    def switch(self, cause: str) -> str:
+        """Let the seconds from now on go to `cause`; return the one before.
+
+        Raises ValueError for a cause that is not one of CAUSES.
+        """
+        self._require(cause)
+        with self._lock:
+            now = self._clock()
+            self._seconds[self._cause] += now - self._since
+            before, self._cause, self._since = self._cause, cause, now
+        return before
+
+    @contextmanager
+    def cause(self, cause: str) -> Iterator[None]:
+        """Switch for the length of a block, then back."""
+        before = self.switch(cause)
+        try:
+            yield
+        finally:
+            self.switch(before)
+
+    def seconds(self) -> dict[str, float]:
+        """Return seconds by cause up to now; their sum is the ledger's life."""
+        with self._lock:
+            result = dict(self._seconds)
+            result[self._cause] += self._clock() - self._since
+        return result
+
+    @staticmethod
+    def _require(cause: str) -> None:
+        if cause not in CAUSES:
+            raise ValueError(f"got cause {cause!r}, expected one of {CAUSES}")

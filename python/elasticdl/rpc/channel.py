@@ -1,0 +1,62 @@
+"""Channels: how every gRPC connection of ElasticDL is set up.
+
+Owns limits, keepalive and reconnect back-off of both sides. Called by the clients in
+`rpc`, `runner.local` and the servers. Knows nothing of services.
+"""
+
+from __future__ import annotations
+
+import grpc
+import grpc.aio
+
+MAX_MESSAGE_BYTES = 256 << 20
+_KEEPALIVE_MS = 5_000
+_KEEPALIVE_TIMEOUT_MS = 3_000
+
+Options = list[tuple[str, int]]
+
+
+def client_options() -> Options:
+    """Return the options of every client channel.
+
+    A peer that was relaunched under its old address has to be found within a second,
+    so back-off is capped; a peer that hangs (SIGSTOP) is found by keepalive.
+    """
+    return [
+        ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 1_000),
+        ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+        ("grpc.http2.max_pings_without_data", 0),
+        # Replicas are reached directly, whatever proxy the environment names.
+        ("grpc.enable_http_proxy", 0),
+        # Channels of one process would otherwise share a connection to one address.
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+
+
+def server_options() -> Options:
+    """Return the options of every server; they allow the clients' keepalive."""
+    return [
+        ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
+        ("grpc.http2.max_ping_strikes", 0),
+        # A port that another process holds is an error, never shared with it.
+        ("grpc.so_reuseport", 0),
+    ]
+
+
+def connect(address: str) -> grpc.Channel:
+    """Return a channel to `host:port`; it connects at the first call."""
+    return grpc.insecure_channel(address, options=client_options())
+
+
+def connect_aio(address: str) -> grpc.aio.Channel:
+    """Return the same for code that runs in an event loop."""
+    return grpc.aio.insecure_channel(address, options=client_options())

@@ -1,0 +1,531 @@
+"""The parameter servers as a worker sees them: all of them, as one.
+
+Owns the fan-out, deadlines, and in sync mode the order of calls (ticket from PS 0,
+then the others; gradients to the others, then PS 0). Called by the worker's trainer.
+Must not know what an optimizer is or how a model is built.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticdl.errors import RpcError
+from elasticdl.proto import master_pb2, ps_pb2
+from elasticdl.rpc.channel import connect
+from elasticdl.rpc.ps_wire import SMALL_BYTES, PsStub
+from elasticdl.rpc.retry import backoff, is_transient
+from elasticdl.tensor.placement import Layout
+
+# Reasons in PushReply.reason.
+STALE = "stale"
+WAITING = "waiting"  # sync: the version is not complete yet, push again
+
+VALUES = "values"
+DENSE = "dense"
+STATE_PREFIX = "state/"
+
+CALL_SECONDS = 10.0
+_SLOWEST_BYTES_PER_SECOND = 10e6
+# PS 0 answers a waiting push after at most this long (ps.sync_updater).
+SYNC_WAIT_SECONDS = 20.0
+_PUSH_TRIES = 4
+_PULL_TRIES = 100
+
+T = TypeVar("T")
+Floats = NDArray[np.float32]
+Rows = Mapping[int, tuple[NDArray[np.int64], Floats]]
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """Values of all PS, as pulled at one moment.
+
+    `buffers[i]` is the flat buffer of PS i in its layout's order: read-only, aligned
+    to 64 bytes. Empty (size 0) for a PS that had nothing newer than `have`.
+    """
+
+    buffers: list[Floats]
+    versions: list[int]
+    version: int  # of PS 0
+    ticket: ps_pb2.Ticket | None  # sync mode: what made that version
+    unchanged: bool  # no PS had anything newer: all buffers are empty
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Gradients of one batch, cut by PS.
+
+    `dense[i]` is the prefix of PS i's buffer. `rows[i]` maps the number of a row-wise
+    piece of PS i to (row numbers from the piece's start, rows of shape
+    [n, row_size]), with duplicates already summed.
+    """
+
+    dense: list[Floats]
+    rows: list[dict[int, tuple[NDArray[np.int64], Floats]]]
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """What became of a push. Not accepted: compute the batch again, at new values."""
+
+    accepted: bool
+    version: int  # of PS 0 after it
+    reason: str
+    versions: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _View:
+    """The PS as last told by the master; replaced as a whole, never changed."""
+
+    revision: int = -1
+    rewind: int = 0
+    addresses: tuple[str, ...] = ()
+    generations: tuple[int, ...] = ()
+    channels: tuple[grpc.Channel | None, ...] = ()
+    stubs: tuple[PsStub | None, ...] = ()
+
+
+class PsClient:
+    """All PS of a job. Thread-safe; pull and push may run at the same time.
+
+    Every call raises RpcError when a PS is away or late (try again, with a newer
+    view if one comes), FencedError when the PS were rewound (give tasks up, pull
+    again under the new view), NotInitializedError when one has no parameters
+    (`initialize`), RefusedError when the call is wrong.
+    """
+
+    def __init__(
+        self,
+        *,
+        worker: int,
+        generation: int,
+        sync: bool,
+        first_admits: bool = False,
+        delay_seconds: float = 0.0,
+    ) -> None:
+        """Take who calls and how the PS work.
+
+        `first_admits`: in async mode with a bound on staleness, ask PS 0 first, so
+        that a refused gradient is refused by all. `delay_seconds` is added to each
+        call, to measure what a slow network costs.
+        """
+        self._worker = worker
+        self._generation = generation
+        self._sync = sync
+        self._first_admits = first_admits
+        self._delay_seconds = delay_seconds
+        self._lock = threading.Lock()
+        self._view = _View()
+        # Bytes of the last pulled buffer, by PS: picks one message or a stream.
+        self._pull_bytes: dict[int, int] = {}
+        # (generation, rewind) of the PS that the last live pull came from: versions
+        # of another life of that PS mean nothing.
+        self._pulled_from: dict[int, tuple[int, int]] = {}
+        self._pool: ThreadPoolExecutor | None = None
+
+    # The view
+
+    def set_view(self, view: master_pb2.PsView) -> None:
+        """Take where the PS are now; an older revision than the present is ignored.
+
+        Calls in flight to a PS that has moved end with RpcError.
+        """
+        with self._lock:
+            old = self._view
+            if view.revision < old.revision or not view.addresses:
+                return
+            channels: list[grpc.Channel | None] = []
+            stubs: list[PsStub | None] = []
+            gone: list[grpc.Channel] = [c for c in old.channels if c is not None]
+            for index, address in enumerate(view.addresses):
+                place = (address, view.generations[index])
+                if index < len(old.addresses) and place == (
+                    old.addresses[index],
+                    old.generations[index],
+                ):
+                    channel, stub = old.channels[index], old.stubs[index]
+                    if channel is not None:
+                        gone.remove(channel)
+                elif address:
+                    channel = connect(address)
+                    stub = PsStub(channel, f"ps-{index} at {address}")
+                else:
+                    channel, stub = None, None
+                channels.append(channel)
+                stubs.append(stub)
+            self._view = _View(
+                view.revision,
+                view.rewind,
+                tuple(view.addresses),
+                tuple(view.generations),
+                tuple(channels),
+                tuple(stubs),
+            )
+            if self._pool is None and len(stubs) > 1:
+                # One thread per PS for a pull and one for a push beside it; the
+                # first PS is called by the caller's own thread.
+                self._pool = ThreadPoolExecutor(
+                    2 * len(stubs), thread_name_prefix="ps-client"
+                )
+        for channel in gone:
+            channel.close()
+
+    @property
+    def num_ps(self) -> int:
+        """Number of PS in the view; 0 before the first one."""
+        return len(self._view.stubs)
+
+    @property
+    def rewind(self) -> int:
+        """The rewind that calls carry now."""
+        return self._view.rewind
+
+    # Start
+
+    def is_initialized(self) -> list[bool]:
+        """Return, by PS, whether it has parameters."""
+        view = self._require_view()
+        request = ps_pb2.InitRequest(header=self._header(view))
+        return self._each(
+            range(len(view.stubs)),
+            lambda ps: (
+                self._stub(view, ps).probe(request, timeout=CALL_SECONDS).accepted
+            ),
+        )
+
+    def initialize(
+        self,
+        layout: Layout,
+        optimizer_json: str,
+        values: Sequence[Floats],
+        version: int,
+    ) -> None:
+        """Give each PS that has none its layout, optimizer and values.
+
+        `values[i]` is the flat buffer of PS i. The first worker wins; a PS that has a
+        checkpoint to load takes its values from there. Raises RefusedError when a PS
+        already has another layout.
+        """
+        view = self._require_view()
+        request = ps_pb2.InitRequest(
+            header=self._header(view),
+            layout_json=layout.to_json(),
+            optimizer_json=optimizer_json,
+            version=version,
+        )
+
+        def one(ps: int) -> None:
+            stub = self._stub(view, ps)
+            if stub.probe(request, timeout=CALL_SECONDS).accepted:
+                return
+            flat = np.ascontiguousarray(values[ps], np.float32)
+            stub.init(request, {VALUES: flat}, timeout=self._seconds(flat.nbytes))
+
+        self._each(range(len(view.stubs)), one)
+
+    # Values
+
+    def pull(
+        self,
+        *,
+        have: Sequence[int] | None = None,
+        snapshot: str = "",
+        ticket: ps_pb2.Ticket | None = None,
+    ) -> Pulled:
+        """Return the values: live ones newer than `have`, or those of a snapshot.
+
+        `have` is `Pulled.versions` of before. In sync mode the values of all PS are
+        of one version; `ticket` is needed with a snapshot alone (Task.ticket).
+        """
+        for attempt in range(_PULL_TRIES):
+            view = self._require_view()
+            if snapshot:
+                return self._pull_all(view, None, snapshot, ticket)
+            if not self._sync or len(view.stubs) == 1:
+                return self._pull_all(view, have, "", None)
+            pulled = self._pull_sync(view, have)
+            if pulled is not None:
+                return pulled
+            time.sleep(backoff(attempt, first=0.001, most=0.05, share=0.0))
+        raise RpcError(
+            f"pull: the PS moved on {_PULL_TRIES} times while this worker pulled; the "
+            "network to one of them is too slow for sync mode"
+        )
+
+    def _pull_all(
+        self,
+        view: _View,
+        have: Sequence[int] | None,
+        snapshot: str,
+        ticket: ps_pb2.Ticket | None,
+    ) -> Pulled:
+        answers = self._each(
+            range(len(view.stubs)),
+            lambda ps: self._pull_one(view, ps, have, snapshot, ticket),
+        )
+        return _pulled(answers)
+
+    def _pull_sync(self, view: _View, have: Sequence[int] | None) -> Pulled | None:
+        """Pull PS 0, then the others at its version; None if they are beyond it."""
+        first = self._pull_one(view, 0, have, "", None)
+        ticket = first[0].ticket
+        others = self._each(
+            range(1, len(view.stubs)),
+            lambda ps: self._pull_one(view, ps, have, "", ticket),
+        )
+        if any(reply.version != first[0].version for reply, _ in others):
+            return None
+        return _pulled([first, *others])
+
+    def _pull_one(
+        self,
+        view: _View,
+        ps: int,
+        have: Sequence[int] | None,
+        snapshot: str,
+        ticket: ps_pb2.Ticket | None,
+    ) -> tuple[ps_pb2.PullReply, Floats]:
+        life = (view.generations[ps], view.rewind)
+        known = (
+            have is not None
+            and ps < len(have)
+            and not snapshot
+            and self._pulled_from.get(ps) == life
+        )
+        request = ps_pb2.PullRequest(
+            header=self._header(view),
+            have_version=have[ps] if known and have is not None else -1,
+            snapshot=snapshot,
+            ticket=ticket,
+        )
+        size = self._pull_bytes.get(ps, SMALL_BYTES + 1)
+        reply, tensors = self._stub(view, ps).pull(
+            request, small=size <= SMALL_BYTES, timeout=self._seconds(size)
+        )
+        values = np.empty(0, np.float32)
+        if not reply.unchanged:
+            values = np.asarray(tensors[VALUES], np.float32)
+            self._pull_bytes[ps] = values.nbytes
+        if not snapshot:
+            self._pulled_from[ps] = life
+        values.flags.writeable = False
+        return reply, values
+
+    # Gradients
+
+    def push(
+        self,
+        gradients: Gradients,
+        *,
+        push_id: str,
+        versions: Sequence[int],
+        task_id: int,
+        records_done: int,
+        learning_rate: float | None,
+        batch_records: int,
+    ) -> Pushed:
+        """Push the gradients of a batch; in sync mode return when a version is made.
+
+        `versions` is `Pulled.versions` that they were computed at. After an RpcError
+        the same call with the same `push_id` may be made again: it is applied once.
+        """
+        view = self._require_view()
+
+        def one(ps: int) -> ps_pb2.PushReply:
+            request = ps_pb2.PushRequest(
+                header=self._header(view),
+                push_id=push_id,
+                version=versions[ps],
+                task_id=task_id,
+                records_done=records_done,
+                learning_rate=learning_rate or 0.0,
+                has_learning_rate=learning_rate is not None,
+                batch_records=batch_records,
+            )
+            tensors = gradient_tensors(gradients.dense[ps], gradients.rows[ps])
+            size = sum(tensor.nbytes for tensor in tensors.values())
+            stub = self._stub(view, ps)
+            seconds = self._seconds(size)
+            return self._until_made(
+                lambda: stub.push(request, tensors, timeout=seconds), view
+            )
+
+        every = range(len(view.stubs))
+        if self._sync:
+            # The others hold the gradient before PS 0 may name it in a ticket.
+            others = self._each(every[1:], one)
+            replies = [one(0), *others]
+        elif self._first_admits and len(every) > 1:
+            first = one(0)
+            others = self._each(every[1:], one) if first.accepted else []
+            replies = [first, *others]
+        else:
+            replies = self._each(every, one)
+        refused = [reply for reply in replies if not reply.accepted]
+        return Pushed(
+            accepted=not refused,
+            version=replies[0].version,
+            reason=refused[0].reason if refused else "",
+            versions=[reply.version for reply in replies],
+        )
+
+    def _until_made(
+        self, push: Callable[[], ps_pb2.PushReply], view: _View
+    ) -> ps_pb2.PushReply:
+        """Push again, under the same id, while the answer is lost or `waiting`."""
+        failures = 0
+        while True:
+            try:
+                reply = push()
+            except RpcError as error:
+                failures += 1
+                if (
+                    not self._sync
+                    or not is_transient(error)
+                    or failures == _PUSH_TRIES
+                    or self._view is not view
+                ):
+                    raise
+                time.sleep(backoff(failures, first=0.05, most=1.0, share=0.0))
+            else:
+                if reply.accepted or reply.reason != WAITING:
+                    return reply
+
+    # Non-trainable state
+
+    def exchange_state(
+        self,
+        arrays: Mapping[str, NDArray[np.generic]],
+        *,
+        weight: float,
+        snapshot: str = "",
+    ) -> dict[str, NDArray[np.generic]] | None:
+        """Merge `arrays` into PS 0's (`v += weight * (mine - v)`) and return them.
+
+        Weight 0 only reads; None when PS 0 has none (of that snapshot).
+        """
+        view = self._require_view()
+        request = ps_pb2.StateRequest(
+            header=self._header(view), weight=weight, snapshot=snapshot
+        )
+        sent = {STATE_PREFIX + name: array for name, array in arrays.items()}
+        self._delay()
+        reply, tensors = self._stub(view, 0).state(
+            request, sent if weight else {}, timeout=CALL_SECONDS
+        )
+        if not reply.known:
+            return None
+        return {
+            name.removeprefix(STATE_PREFIX): array for name, array in tensors.items()
+        }
+
+    def close(self) -> None:
+        """Close all connections; calls in flight end with RpcError."""
+        with self._lock:
+            view, self._view = self._view, _View(revision=self._view.revision)
+            pool, self._pool = self._pool, None
+        for channel in view.channels:
+            if channel is not None:
+                channel.close()
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    # Parts
+
+    def _header(self, view: _View) -> ps_pb2.RequestHeader:
+        return ps_pb2.RequestHeader(
+            worker=self._worker, generation=self._generation, rewind=view.rewind
+        )
+
+    def _require_view(self) -> _View:
+        view = self._view
+        if not view.stubs:
+            raise RpcError("no PS is known yet; wait for the master's view")
+        return view
+
+    def _stub(self, view: _View, ps: int) -> PsStub:
+        stub = view.stubs[ps]
+        if stub is None:
+            raise RpcError(f"ps-{ps} is away; wait for the master's next view")
+        self._delay()
+        return stub
+
+    def _delay(self) -> None:
+        if self._delay_seconds:
+            time.sleep(self._delay_seconds)
+
+    def _seconds(self, size: int) -> float:
+        waiting = SYNC_WAIT_SECONDS if self._sync else 0.0
+        return CALL_SECONDS + waiting + size / _SLOWEST_BYTES_PER_SECOND
+
+    def _each(self, numbers: Sequence[int], call: Callable[[int], T]) -> list[T]:
+        """Call all PS at once; wait for all, then raise the first error."""
+        if not numbers:
+            return []
+        pool = self._pool
+        if pool is None or len(numbers) == 1:
+            return [call(number) for number in numbers]
+        try:
+            futures = [pool.submit(call, number) for number in numbers[1:]]
+        except RuntimeError as error:
+            raise RpcError(f"this client was closed: {error}") from error
+        first: T | None = None
+        problem: RpcError | None = None
+        try:
+            first = call(numbers[0])
+        except RpcError as error:
+            problem = error
+        results: list[T] = []
+        for future in futures:
+            try:
+                results.append(future.result())
+            except RpcError as error:
+                problem = problem or error
+        if problem is not None:
+            raise problem
+        return [first, *results]  # type: ignore[list-item]  # set when no problem
+
+
+def _pulled(answers: Sequence[tuple[ps_pb2.PullReply, Floats]]) -> Pulled:
+    first = answers[0][0]
+    return Pulled(
+        buffers=[values for _, values in answers],
+        versions=[reply.version for reply, _ in answers],
+        version=first.version,
+        ticket=first.ticket if first.HasField("ticket") else None,
+        unchanged=all(reply.unchanged for reply, _ in answers),
+    )
+
+
+def gradient_tensors(dense: Floats, rows: Rows) -> dict[str, NDArray[np.generic]]:
+    """Return a PS's gradient as named tensors of a push."""
+    tensors: dict[str, NDArray[np.generic]] = {DENSE: dense}
+    for piece, (numbers, values) in rows.items():
+        tensors[f"ids/{piece}"] = numbers
+        tensors[f"rows/{piece}"] = values
+    return tensors
+
+
+def gradient_rows(
+    tensors: Mapping[str, NDArray[np.generic]],
+) -> dict[int, tuple[NDArray[np.int64], Floats]]:
+    """Return the row-wise parts of what `gradient_tensors` made."""
+    rows = {}
+    for name, numbers in tensors.items():
+        kind, _, piece = name.partition("/")
+        if kind == "ids":
+            rows[int(piece)] = (
+                np.asarray(numbers, np.int64),
+                np.asarray(tensors[f"rows/{piece}"], np.float32),
+            )
+    return rows

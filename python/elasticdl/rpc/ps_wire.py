@@ -1,0 +1,262 @@
+"""The PS service on the wire: gRPC methods that carry raw frames.
+
+Owns method names, chunking and the buffers that frames are received into. Used by
+`rpc.ps_client` and `ps.servicer`. Knows nothing of what a PS does with the tensors.
+
+Each message is one frame (`tensor.codec`): protobuf meta of proto/ps.proto and raw
+tensors. A frame of up to SMALL_BYTES goes as one message; a larger one as a stream of
+chunks, which is faster and has no size limit. Frames are received into one buffer
+aligned to 64 bytes, so tensors in it may be lent to TensorFlow without a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
+
+import grpc
+import numpy as np
+from google.protobuf.message import Message
+
+from elasticdl.errors import ElasticDLError, RpcError
+from elasticdl.proto import ps_pb2
+from elasticdl.rpc.errors import raise_for, status_of
+from elasticdl.tensor import codec
+from elasticdl.tensor.codec import Array, Frame, FrameError
+
+SERVICE = "elasticdl.ParameterServer"
+SMALL_BYTES = 512 << 10
+CHUNK_BYTES = 2 << 20
+
+Tensors = Mapping[str, Array]
+Answer = tuple[Message, Tensors]
+
+
+class PsCalls(Protocol):
+    """What a PS answers; raises ElasticDLErrors, which become statuses."""
+
+    def probe(self, request: ps_pb2.InitRequest) -> ps_pb2.InitReply:
+        """Say whether (`accepted`) and at which version it is initialized."""
+
+    def init(self, request: ps_pb2.InitRequest, tensors: Tensors) -> ps_pb2.InitReply:
+        """Take the first values."""
+
+    def pull(self, request: ps_pb2.PullRequest) -> tuple[ps_pb2.PullReply, Tensors]:
+        """Give values."""
+
+    def push(self, request: ps_pb2.PushRequest, tensors: Tensors) -> ps_pb2.PushReply:
+        """Take gradients."""
+
+    def state(
+        self, request: ps_pb2.StateRequest, tensors: Tensors
+    ) -> tuple[ps_pb2.StateReply, Tensors]:
+        """Merge and give the non-trainable state."""
+
+
+def aligned_buffer(size: int) -> memoryview:
+    """Return `size` writable bytes at an address that is a multiple of 64."""
+    raw = np.empty(size + codec.ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % codec.ALIGNMENT
+    return raw[start : start + size].data
+
+
+def assemble(chunks: Iterable[bytes]) -> Frame:
+    """Return the frame that the chunks make, received into one aligned buffer.
+
+    Raises FrameError when the stream ends early or is not a frame.
+    """
+    buffer: memoryview | None = None
+    position = 0
+    for chunk in chunks:
+        if buffer is None:
+            buffer = aligned_buffer(codec.frame_bytes(chunk))
+        if position + len(chunk) > len(buffer):
+            raise FrameError(
+                f"got more than the {len(buffer)} bytes that the frame's header says"
+            )
+        buffer[position : position + len(chunk)] = chunk
+        position += len(chunk)
+    if buffer is None or position < len(buffer):
+        raise FrameError(f"the stream ended after {position} bytes: it was cut")
+    return codec.decode(buffer)
+
+
+def _encode(meta: Message, tensors: Tensors) -> list[codec.Buffer]:
+    return codec.encode(meta.SerializeToString(), tensors)
+
+
+def _size(buffers: Iterable[codec.Buffer]) -> int:
+    return sum(len(buffer) for buffer in buffers)
+
+
+# Server side
+
+
+def handlers(calls: PsCalls) -> grpc.GenericRpcHandler:
+    """Return the service's handlers for `grpc.Server.add_generic_rpc_handlers`."""
+
+    def probe(frame: Frame) -> Answer:
+        return calls.probe(ps_pb2.InitRequest.FromString(frame.meta)), {}
+
+    def init(frame: Frame) -> Answer:
+        request = ps_pb2.InitRequest.FromString(frame.meta)
+        return calls.init(request, frame.tensors), {}
+
+    def pull(frame: Frame) -> Answer:
+        return calls.pull(ps_pb2.PullRequest.FromString(frame.meta))
+
+    def push(frame: Frame) -> Answer:
+        request = ps_pb2.PushRequest.FromString(frame.meta)
+        return calls.push(request, frame.tensors), {}
+
+    def state(frame: Frame) -> Answer:
+        request = ps_pb2.StateRequest.FromString(frame.meta)
+        return calls.state(request, frame.tensors)
+
+    return grpc.method_handlers_generic_handler(
+        SERVICE,
+        {
+            "Probe": grpc.unary_unary_rpc_method_handler(_one_to_one(probe)),
+            "Init": grpc.stream_unary_rpc_method_handler(_many_to_one(init)),
+            "Pull": grpc.unary_stream_rpc_method_handler(_one_to_many(pull)),
+            "PullSmall": grpc.unary_unary_rpc_method_handler(_one_to_one(pull)),
+            "Push": grpc.stream_unary_rpc_method_handler(_many_to_one(push)),
+            "PushSmall": grpc.unary_unary_rpc_method_handler(_one_to_one(push)),
+            "State": grpc.unary_unary_rpc_method_handler(_one_to_one(state)),
+        },
+    )
+
+
+def _answer(
+    call: Callable[[Frame], Answer],
+    chunks: Iterable[bytes],
+    context: grpc.ServicerContext,
+) -> list[codec.Buffer]:
+    try:
+        return _encode(*call(assemble(chunks)))
+    except ElasticDLError as error:
+        context.abort(status_of(error), str(error))
+    except FrameError as error:
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+    raise AssertionError("abort does not return")  # pragma: no cover
+
+
+def _one_to_one(
+    call: Callable[[Frame], Answer],
+) -> Callable[[bytes, grpc.ServicerContext], bytes]:
+    return lambda data, context: codec.join(_answer(call, (data,), context))
+
+
+def _many_to_one(
+    call: Callable[[Frame], Answer],
+) -> Callable[[Iterator[bytes], grpc.ServicerContext], bytes]:
+    return lambda data, context: codec.join(_answer(call, data, context))
+
+
+def _one_to_many(
+    call: Callable[[Frame], Answer],
+) -> Callable[[bytes, grpc.ServicerContext], Iterator[bytes]]:
+    def serve(data: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+        yield from codec.chunks(_answer(call, (data,), context), CHUNK_BYTES)
+
+    return serve
+
+
+# Client side
+
+
+class PsStub:
+    """One PS, called with messages and tensors. Thread-safe.
+
+    Calls raise ElasticDL's errors (`rpc.errors`); `timeout` is in seconds.
+    """
+
+    def __init__(self, channel: grpc.Channel, name: str) -> None:
+        """Take a channel and the PS's name for messages (`ps-0 at host:port`)."""
+        self._name = name
+        # Without serializers, grpc passes bytes through as they are.
+        self._probe: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
+            f"/{SERVICE}/Probe"
+        )
+        self._init: grpc.StreamUnaryMultiCallable[bytes, bytes] = channel.stream_unary(
+            f"/{SERVICE}/Init"
+        )
+        self._pull: grpc.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(
+            f"/{SERVICE}/Pull"
+        )
+        self._pull_small: grpc.UnaryUnaryMultiCallable[bytes, bytes] = (
+            channel.unary_unary(f"/{SERVICE}/PullSmall")
+        )
+        self._push: grpc.StreamUnaryMultiCallable[bytes, bytes] = channel.stream_unary(
+            f"/{SERVICE}/Push"
+        )
+        self._push_small: grpc.UnaryUnaryMultiCallable[bytes, bytes] = (
+            channel.unary_unary(f"/{SERVICE}/PushSmall")
+        )
+        self._state: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
+            f"/{SERVICE}/State"
+        )
+
+    def probe(self, request: ps_pb2.InitRequest, *, timeout: float) -> ps_pb2.InitReply:
+        data = codec.join(_encode(request, {}))
+        frame = self._one("probe", lambda: (self._probe(data, timeout=timeout),))
+        return ps_pb2.InitReply.FromString(frame.meta)
+
+    def init(
+        self, request: ps_pb2.InitRequest, tensors: Tensors, *, timeout: float
+    ) -> ps_pb2.InitReply:
+        data = _encode(request, tensors)
+        frame = self._one(
+            "init",
+            lambda: (
+                self._init(iter(codec.chunks(data, CHUNK_BYTES)), timeout=timeout),
+            ),
+        )
+        return ps_pb2.InitReply.FromString(frame.meta)
+
+    def pull(
+        self, request: ps_pb2.PullRequest, *, small: bool, timeout: float
+    ) -> tuple[ps_pb2.PullReply, Tensors]:
+        """Pull; `small` when the answer is known to fit one message."""
+        data = codec.join(_encode(request, {}))
+        if small:
+            frame = self._one(
+                "pull", lambda: (self._pull_small(data, timeout=timeout),)
+            )
+        else:
+            frame = self._one("pull", lambda: self._pull(data, timeout=timeout))
+        return ps_pb2.PullReply.FromString(frame.meta), frame.tensors
+
+    def push(
+        self, request: ps_pb2.PushRequest, tensors: Tensors, *, timeout: float
+    ) -> ps_pb2.PushReply:
+        data = _encode(request, tensors)
+        if _size(data) <= SMALL_BYTES:
+            joined = codec.join(data)
+            frame = self._one(
+                "push", lambda: (self._push_small(joined, timeout=timeout),)
+            )
+        else:
+            frame = self._one(
+                "push",
+                lambda: (
+                    self._push(iter(codec.chunks(data, CHUNK_BYTES)), timeout=timeout),
+                ),
+            )
+        return ps_pb2.PushReply.FromString(frame.meta)
+
+    def state(
+        self, request: ps_pb2.StateRequest, tensors: Tensors, *, timeout: float
+    ) -> tuple[ps_pb2.StateReply, Tensors]:
+        data = codec.join(_encode(request, tensors))
+        frame = self._one("state", lambda: (self._state(data, timeout=timeout),))
+        return ps_pb2.StateReply.FromString(frame.meta), frame.tensors
+
+    def _one(self, what: str, call: Callable[[], Iterable[bytes]]) -> Frame:
+        try:
+            return assemble(call())
+        except grpc.RpcError as error:
+            raise_for(error, f"{what} at {self._name}")
+        except ValueError as error:
+            # A cut stream, or gRPC's answer to a call on a closed channel.
+            raise RpcError(f"{what} at {self._name}: {error}") from error

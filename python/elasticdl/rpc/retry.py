@@ -1,0 +1,66 @@
+"""Trying a call again until it succeeds or the process is told to end.
+
+Owns the back-off. Called by the loops of workers and PS around master calls. Knows
+nothing of what is called.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from elasticdl.errors import FencedError, NotInitializedError, RefusedError, RpcError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def is_transient(error: RpcError) -> bool:
+    """Return whether the same call may succeed later."""
+    return not isinstance(error, FencedError | NotInitializedError | RefusedError)
+
+
+def backoff(attempt: int, *, first: float, most: float, share: float) -> float:
+    """Return the seconds to wait after failed attempt number `attempt` (from 0).
+
+    Doubles from `first` up to `most`; `share` in [0, 1) takes away up to half, so
+    that a thousand callers do not come back in the same instant.
+    """
+    whole: float = min(most, first * 2.0 ** min(attempt, 32))
+    return whole * (1.0 - share / 2.0)
+
+
+def retry(
+    call: Callable[[], T],
+    *,
+    stop: threading.Event,
+    first: float = 0.05,
+    most: float = 1.0,
+    jitter: Callable[[], float] = random.random,
+) -> T:
+    """Return what `call` returns, trying again while the peer is away.
+
+    Raises FencedError, NotInitializedError and RefusedError at once, and the last
+    RpcError when `stop` is set.
+    """
+    attempt = 0
+    while True:
+        try:
+            result = call()
+        except RpcError as error:
+            if not is_transient(error) or stop.is_set():
+                raise
+            if attempt == 0:
+                logger.warning("%s; trying again until it answers", error)
+            wait = backoff(attempt, first=first, most=most, share=jitter())
+            if stop.wait(wait):
+                raise
+            attempt += 1
+        else:
+            if attempt:
+                logger.info("Answered again after %d tries", attempt)
+            return result
