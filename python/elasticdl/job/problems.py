@@ -58,6 +58,11 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return by_form[close[0]] if close else None
 
 
+def same_word(one: str, other: str) -> bool:
+    """Whether two words differ only in case, dashes and underscores."""
+    return _plain(one) == _plain(other)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `did you mean ...?`, or the list of known words when none is near."""
     names = list(known)

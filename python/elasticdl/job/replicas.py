@@ -37,6 +37,15 @@ class ResourcesSpec(SpecModel):
     )
 
 
+class MasterResourcesSpec(ResourcesSpec):
+    """What the master asks for: little, it computes nothing."""
+
+    cpu: float = Field(0.1, gt=0, description="CPUs; fractions are allowed.")
+    memory: str = Field(
+        "1024Mi", pattern=QUANTITY_PATTERN, description="Memory, as `512Mi` or `4Gi`."
+    )
+
+
 class LimitsSpec(SpecModel):
     """What one replica may not exceed; what is left out is as much as it asks for."""
 
@@ -67,8 +76,8 @@ class ReplicaSpec(SpecModel):
 class MasterSpec(ReplicaSpec):
     """The master."""
 
-    resources: ResourcesSpec = Field(
-        default_factory=lambda: ResourcesSpec(cpu=0.1, memory="1024Mi"),
+    resources: MasterResourcesSpec = Field(
+        default_factory=MasterResourcesSpec,
         description="What the master asks for.",
     )
     priority: str = Field("", description="Name of its PriorityClass.")
