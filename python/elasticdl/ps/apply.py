@@ -69,10 +69,11 @@ class Span:
 def check_gradient(shard: Shard, gradient: Gradient) -> None:
     """Raise ValueError unless sizes and row numbers fit what the PS holds."""
     expected = shard.layout.dense_size(shard.ps)
-    if gradient.dense.shape not in ((expected,), (0,)):
+    dense = gradient.dense
+    if dense.shape not in ((expected,), (0,)) or dense.dtype != np.float32:
         raise ValueError(
-            f"got a dense gradient of shape {gradient.dense.shape}, expected "
-            f"({expected},)"
+            f"got a dense gradient of shape {dense.shape} and {dense.dtype}, expected "
+            f"({expected},) and float32"
         )
     stray = set(gradient.rows)
     for index, piece, variable in shard.rowwise:

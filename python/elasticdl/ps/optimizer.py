@@ -290,10 +290,10 @@ class Optimizer:
 def check_rows(ids: Ids, rows: Floats, shape: tuple[int, ...]) -> None:
     """Raise ValueError unless the rows fit a table of this shape."""
     num_rows, row_size = shape
-    if rows.shape != (ids.size, row_size):
+    if rows.shape != (ids.size, row_size) or rows.dtype != np.float32:
         raise ValueError(
-            f"got rows of shape {rows.shape} for {ids.size} row numbers, expected "
-            f"({ids.size}, {row_size})"
+            f"got rows of shape {rows.shape} and {rows.dtype} for {ids.size} row "
+            f"numbers, expected ({ids.size}, {row_size}) and float32"
         )
     if ids.size and not (ids.min() >= 0 and ids.max() < num_rows):
         raise ValueError(

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from elasticdl.ps import kernels
+from elasticdl.ps.floats import power
 from elasticdl.ps.kernels import Floats, Ids
 
 Slots = Mapping[str, Floats]
@@ -140,9 +141,8 @@ class Adam:
         four digits there at first, which a float64 one would not.
         """
         one = np.float32(1)
-        local_step = np.float32(step + 1)
-        power_1 = np.power(np.float32(self.beta_1), local_step)
-        power_2 = np.power(np.float32(self.beta_2), local_step)
+        power_1 = power(np.float32(self.beta_1), step + 1)
+        power_2 = power(np.float32(self.beta_2), step + 1)
         alpha = np.float32(rate) * np.sqrt(one - power_2) / (one - power_1)
         rise_1 = np.float32(1 - self.beta_1)
         rise_2 = np.float32(1 - self.beta_2)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from elasticdl.errors import SpecError
+from elasticdl.ps.floats import power
 
 Schedule = Callable[[int], float]
 _F = np.float32
@@ -66,7 +67,7 @@ def _exponential_decay(config: Mapping[str, Any]) -> Schedule:
 
     def rate(step: int) -> float:
         passed = _F(step) / steps
-        return float(first * np.power(base, np.floor(passed) if staircase else passed))
+        return float(first * power(base, np.floor(passed) if staircase else passed))
 
     return rate
 
@@ -99,7 +100,7 @@ def _piecewise_constant_decay(config: Mapping[str, Any]) -> Schedule:
 
 def _polynomial_decay(config: Mapping[str, Any]) -> Schedule:
     first, last = _F(config["initial_learning_rate"]), _F(config["end_learning_rate"])
-    power, cycle = _F(config["power"]), bool(config["cycle"])
+    exponent, cycle = _F(config["power"]), bool(config["cycle"])
     steps = _positive(config, "decay_steps")
 
     def rate(step: int) -> float:
@@ -108,7 +109,7 @@ def _polynomial_decay(config: Mapping[str, Any]) -> Schedule:
             whole = steps * (_ONE if step == 0 else np.ceil(now / steps))
         else:
             now = min(now, steps)
-        return float((first - last) * np.power(_ONE - now / whole, power) + last)
+        return float((first - last) * power(_ONE - now / whole, exponent) + last)
 
     return rate
 
@@ -147,9 +148,9 @@ def _cosine_decay_restarts(config: Mapping[str, Any]) -> Schedule:
         else:
             grown = _ONE - passed * (_ONE - longer)
             restarts = np.floor(np.log(grown) / np.log(longer))
-            power = np.power(longer, restarts)
-            passed = (passed - (_ONE - power) / (_ONE - longer)) / power
-        share = _F(0.5) * np.power(lower, restarts) * (_ONE + np.cos(_PI * passed))
+            period = power(longer, restarts)
+            passed = (passed - (_ONE - period) / (_ONE - longer)) / period
+        share = _F(0.5) * power(lower, restarts) * (_ONE + np.cos(_PI * passed))
         return float(first * ((_ONE - alpha) * share + alpha))
 
     return rate
