@@ -16,6 +16,7 @@ import grpc.aio
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import Role, replica_name
 from elasticdl.proto import platform_pb2, platform_pb2_grpc
+from elasticdl.rpc.channel import connect_aio
 from elasticdl.runner.base import (
     ExitReason,
     Launch,
@@ -31,11 +32,6 @@ _CALL_SECONDS = 5.0
 _TRIES = 4
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 1.0
-_OPTIONS = (
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-)
 _AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
@@ -48,7 +44,7 @@ class LocalRunner:
 
     def __init__(self, platform_address: str) -> None:
         """Connect lazily; made inside the running event loop."""
-        self._channel = grpc.aio.insecure_channel(platform_address, options=_OPTIONS)
+        self._channel = connect_aio(platform_address)
         self._stub: platform_pb2_grpc.LocalPlatformAsyncStub = (
             platform_pb2_grpc.LocalPlatformStub(self._channel)
         )

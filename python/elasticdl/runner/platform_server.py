@@ -14,6 +14,7 @@ import grpc
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import Role
 from elasticdl.proto import platform_pb2, platform_pb2_grpc
+from elasticdl.rpc.channel import server_options
 from elasticdl.runner.base import Launch, Phase, ReplicaKey, ReplicaState
 from elasticdl.runner.platform import Change, LocalPlatform
 
@@ -29,7 +30,8 @@ class PlatformServer:
         """Listen on loopback (0: any free port) and tell the platform about it."""
         self._platform = platform
         self._server = grpc.server(
-            futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="platform")
+            futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="platform"),
+            options=server_options(),
         )
         platform_pb2_grpc.add_LocalPlatformServicer_to_server(
             PlatformServicer(platform), self._server

@@ -1,0 +1,208 @@
+"""Jobs by name: found, read, changed and stopped, whoever launched them.
+
+Owns what the CLI's verbs do to a job. Called by the CLI and by notebooks. Must not
+print, nor start processes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from elasticdl.client import folder
+from elasticdl.client.calls import MasterCalls, PlatformCalls
+from elasticdl.client.folder import ASIDE_MARK, Condition, RunFile
+from elasticdl.client.logs import read_log
+from elasticdl.errors import JobError, NotFoundError, RpcError, SpecError
+from elasticdl.job.names import JobDir, Role, replica_name
+from elasticdl.job.spec import Strategy
+from elasticdl.job.status import JobReport, JobStatus
+from elasticdl.job.values import edit_values, load_values
+from elasticdl.runner.base import ReplicaKey
+
+_STATUS_SECONDS = 2.0
+_LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class JobView:
+    """What can be said of a job now: its status while it runs, then its report."""
+
+    name: str
+    condition: Condition
+    status: JobStatus | None = None
+    report: JobReport | None = None
+    note: str = ""  # why a running job shows no status
+
+
+@dataclass(frozen=True)
+class JobHandle:
+    """One job's folder, and whoever runs it."""
+
+    job_dir: JobDir
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.job_dir.root.name
+
+    @property
+    def condition(self) -> Condition:
+        """What the folder shows."""
+        return folder.inspect(self.job_dir)
+
+    def view(self) -> JobView:
+        """Return status or report; a master that is away is noted, not an error."""
+        condition = self.condition
+        run = folder.read_run(self.job_dir)
+        if condition is not Condition.RUNNING or run is None:
+            report = folder.read_report(self.job_dir)
+            return JobView(self.name, condition, report=report)
+        try:
+            with MasterCalls(run.master) as master:
+                status = master.status(timeout_seconds=_STATUS_SECONDS)
+        except RpcError as error:
+            return JobView(self.name, condition, note=str(error))
+        return JobView(self.name, condition, status=status)
+
+    def stop(
+        self, reason: str = "elasticdl stop", *, wait_seconds: float = 20.0
+    ) -> None:
+        """Ask for a clean end; tries again while the master is being restarted."""
+        run = self._run()
+        end = time.monotonic() + wait_seconds
+        with MasterCalls(run.master) as master:
+            while True:
+                try:
+                    return master.stop(reason)
+                except RpcError:
+                    if time.monotonic() > end:
+                        raise
+                    time.sleep(_LOOK_SECONDS)
+
+    def scale(self, workers: int) -> int:
+        """Change the number of workers wanted; the number wanted before.
+
+        Works on a job that does not run, too: it takes effect when it goes on.
+        """
+        spec = load_values(self.job_dir.spec_file).job
+        if spec.strategy is Strategy.LOCAL:
+            raise SpecError(
+                f"job {self.name} has strategy local: one worker, always; use strategy "
+                "parameterServer to scale"
+            )
+        if workers < 1:
+            raise SpecError(
+                f"workers: got {workers}, expected 1 or more; to hold a job set "
+                "job.paused, to end it use `elasticdl stop`"
+            )
+        most = spec.worker.max
+        if most and workers > most:
+            raise SpecError(
+                f"workers: got {workers}, expected at most {most} (job.worker.max)"
+            )
+        edit_values(self.job_dir.spec_file, {"job.worker.replicas": workers})
+        return spec.worker.replicas
+
+    def kill(self, replica: str, signal_number: int) -> int:
+        """Send a signal to a running replica, as an accident would; returns its pid."""
+        run = self._run()
+        with PlatformCalls(run.platform) as platform:
+            key = parse_replica(replica)
+            pid = platform.signal(key, signal_number) if key else 0
+            if pid:
+                return pid
+            there = [replica_name(k.role, k.index) for k in platform.running()]
+        raise NotFoundError(
+            f"job {self.name} runs no {replica!r}; running now: "
+            f"{', '.join(there) or 'nothing'}"
+        )
+
+    def set_capacity(self, cpus: float | None) -> tuple[int, int, int]:
+        """Give the workers so many CPUs (None: no limit).
+
+        Returns the numbers of workers that run, that are preempted now, and that wait.
+        """
+        with PlatformCalls(self._run().platform) as platform:
+            return platform.set_capacity(cpus)
+
+    def logs(
+        self, replica: str, *, tail: int | None = None, follow: bool = False
+    ) -> Iterator[str]:
+        """Yield lines of a replica's log; with `follow` until the job has ended."""
+        key = parse_replica(replica)
+        file = self.job_dir.log_file(key.role, key.index) if key else None
+        if file is None or not file.exists():
+            there = sorted(path.stem for path in self.job_dir.logs_dir.glob("*.log"))
+            raise NotFoundError(
+                f"job {self.name} has no log of {replica!r}; there are: "
+                f"{', '.join(there) or 'none'}"
+            )
+        return read_log(
+            file,
+            tail=tail,
+            more=(lambda: self.condition is Condition.RUNNING) if follow else None,
+        )
+
+    def wait(self, timeout_seconds: float | None = None) -> JobReport | None:
+        """Wait until the job does not run; its report, None if it left none.
+
+        Raises JobError when it still runs after `timeout_seconds`.
+        """
+        end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while self.condition is Condition.RUNNING:
+            if end is not None and time.monotonic() > end:
+                raise JobError(
+                    f"job {self.name} still runs after {timeout_seconds:g} seconds"
+                )
+            time.sleep(_LOOK_SECONDS)
+        return folder.read_report(self.job_dir)
+
+    def _run(self) -> RunFile:
+        run = folder.read_run(self.job_dir)
+        condition = self.condition
+        if run is None or condition is not Condition.RUNNING:
+            raise JobError(
+                f"job {self.name} is not running ({condition}); start it with "
+                f"`elasticdl train -f {self.job_dir.spec_file}`"
+            )
+        return run
+
+
+def parse_replica(text: str) -> ReplicaKey | None:
+    """Return the key of `worker-3`, `ps-0` or `master`; None if it is no such name."""
+    if text == Role.MASTER:
+        return ReplicaKey(Role.MASTER, 0)
+    match = re.fullmatch(r"(master|ps|worker)-(\d+)", text)
+    return ReplicaKey(Role(match[1]), int(match[2])) if match else None
+
+
+def list_jobs(jobs_dir: Path, *, aside: bool = False) -> list[JobHandle]:
+    """Return all jobs by name; with `aside` also the finished ones moved aside."""
+    if not jobs_dir.is_dir():
+        return []
+    return [
+        JobHandle(JobDir(path))
+        for path in sorted(jobs_dir.iterdir())
+        if (aside or ASIDE_MARK not in path.name) and JobDir(path).spec_file.exists()
+    ]
+
+
+def find(name: str, jobs_dir: Path) -> JobHandle:
+    """Return the job of that name. Raises NotFoundError with names that are near."""
+    handle = JobHandle(JobDir(jobs_dir / name))
+    if "/" not in name and handle.job_dir.spec_file.exists():
+        return handle
+    known = [job.name for job in list_jobs(jobs_dir, aside=True)]
+    near = difflib.get_close_matches(name, known, n=1)
+    if near:
+        hint = f"did you mean {near[0]!r}?"
+    elif known:
+        hint = f"there are: {', '.join(known)}"
+    else:
+        hint = "no job was started there yet"
+    raise NotFoundError(f"no job {name!r} in {jobs_dir}; {hint}")
