@@ -1,0 +1,120 @@
+"""Jobs on real processes: the data, a small model, and a job to be put under test."""
+
+import os
+
+import pytest
+from elasticdl.data.datasets import make_dataset
+from elasticdl.job.spec import ValuesFile
+from elasticdl.testing.job import JobUnderTest
+
+# Quiet, and the same threads whatever the machine: workers share few cores.
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+MLP = """
+import keras
+import tensorflow as tf
+
+
+def custom_model():
+    return keras.Sequential(
+        [
+            keras.Input((64,)),
+            keras.layers.Dense(64, activation="relu"),
+            keras.layers.Dense(10),
+        ]
+    )
+
+
+def loss(labels, predictions):
+    return tf.reduce_mean(
+        keras.losses.sparse_categorical_crossentropy(
+            labels, predictions, from_logits=True
+        )
+    )
+
+
+def optimizer(lr=0.003):
+    return keras.optimizers.Adam(lr)
+
+
+def feed(dataset, mode, metadata):
+    def parse(record):
+        features = tf.io.parse_single_example(
+            record,
+            {
+                "image": tf.io.FixedLenFeature([64], tf.float32),
+                "label": tf.io.FixedLenFeature([1], tf.int64),
+            },
+        )
+        image = features["image"] / 16.0
+        if mode == "prediction":
+            return image
+        return image, features["label"][0]
+
+    return dataset.map(parse)
+
+
+def eval_metrics_fn():
+    return {"accuracy": keras.metrics.SparseCategoricalAccuracy()}
+"""
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory):
+    """A folder with data/digits/{train,test}; the current folder of jobs."""
+    root = tmp_path_factory.mktemp("work")
+    make_dataset("digits", root / "data")
+    return root
+
+
+def merged(base, changes):
+    for key, value in changes.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            merged(base[key], value)
+        else:
+            base[key] = value
+    return base
+
+
+@pytest.fixture
+def digits_values():
+    """Makes the values of a small digits job; arguments are parts of the job tree."""
+
+    def make(name, **changes):
+        job = {
+            "name": name,
+            "model": {"definition": "net.custom_model", "files": {"net.py": MLP}},
+            "data": {
+                "training": "data/digits/train",
+                "validation": "data/digits/test",
+            },
+            "training": {"epochs": 40, "batchSize": 16, "batchesPerTask": 10},
+            "evaluation": {"atEpochEnd": False},
+            "checkpoint": {"everySeconds": 2.0},
+            "ps": {"replicas": 2},
+            "worker": {"replicas": 2, "threads": 1},
+        }
+        return ValuesFile.model_validate({"kind": "job", "job": merged(job, changes)})
+
+    return make
+
+
+@pytest.fixture
+def job(digits, digits_values, tmp_path):
+    """Makes a JobUnderTest; none of them outlives the test."""
+    jobs = []
+
+    def make(name, *, verb="train", options=(), **changes):
+        one = JobUnderTest(
+            values=digits_values(name, **changes),
+            jobs_dir=tmp_path / "jobs",
+            cwd=digits,
+            verb=verb,
+            options=options,
+        )
+        jobs.append(one)
+        return one.start()
+
+    yield make
+    for one in jobs:
+        one.__exit__(None, None, None)

@@ -1,0 +1,28 @@
+"""The master lost: workers go on stepping, it reads its journal and goes on."""
+
+import signal
+
+from elasticdl.testing.claims import check_whole
+
+
+def steps_of_workers(status):
+    return {r.name: r.step for r in status.replicas if r.role == "worker"}
+
+
+def test_killed_and_stopped_master_is_restarted_and_nothing_is_lost(job):
+    one = job("master", training={"epochs": 60})
+    pids = {
+        r.name: r.pid
+        for r in one.wait_for_step(200).replicas
+        if r.role in ("worker", "ps")
+    }
+    one.fault("master", signal.SIGKILL)
+    second = one.wait_until(lambda s: s.master_generation == 2, "a second master")
+    one.fault("master", signal.SIGSTOP, at_step=second.progress.steps + 200)
+    third = one.wait_until(lambda s: s.master_generation == 3, "a third master")
+    # Nobody else was restarted.
+    assert {r.name: r.pid for r in third.replicas if r.role in ("worker", "ps")} == pids
+    report = one.finish()
+    check_whole(one, report)
+    assert report.master_restarts == 2
+    assert report.relaunches == []

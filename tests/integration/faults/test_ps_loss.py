@@ -1,0 +1,43 @@
+"""Parameter servers lost: the shard comes back, or everything rewinds."""
+
+import signal
+
+from elasticdl.testing.claims import check_whole, relaunched
+
+
+def test_lost_ps_comes_back_with_its_newest_shard_in_async_mode(job):
+    one = job("ps-async", training={"epochs": 60})
+    killed = one.fault("ps", signal.SIGKILL, at_step=400)
+    relaunched(one, killed, reason="killed")
+    stopped = one.fault("ps", signal.SIGSTOP, at_step=1200)
+    relaunched(one, stopped, reason="hung")
+    report = one.finish()
+    check_whole(one, report)
+    # Same index again.
+    assert [r.replacement for r in report.relaunches] == [killed, stopped]
+    assert report.rewinds == 0
+    assert report.lost_updates > 0
+
+
+def test_lost_ps_rewinds_everything_in_sync_mode(job):
+    one = job("ps-sync", ps={"mode": "sync"}, training={"epochs": 30})
+    one.wait_until(lambda s: s.checkpoint_version, "a checkpoint later than version 0")
+    killed = one.fault("ps", signal.SIGKILL)
+    relaunched(one, killed, reason="killed")
+    report = one.finish()
+    check_whole(one, report)
+    assert report.rewinds == 1
+    assert report.lost_updates == 0
+    # The updates that count are those of one undisturbed pass over all epochs.
+    audited = one.audit()
+    assert all(set(e.times) == {1} for e in audited.epochs)
+
+
+def test_all_ps_lost_rewinds_in_async_mode_too(job):
+    one = job("ps-all", training={"epochs": 40})
+    one.wait_for_step(300)
+    one.handle.kill("ps-0", signal.SIGKILL)
+    one.handle.kill("ps-1", signal.SIGKILL)
+    report = one.finish()
+    check_whole(one, report)
+    assert report.rewinds == 1

@@ -1,0 +1,99 @@
+"""Workers lost by SIGKILL, SIGSTOP, preemption and hanging code."""
+
+import signal
+
+from elasticdl.testing.claims import check_whole, relaunched
+
+
+def test_killed_and_stopped_workers_are_replaced_and_no_record_is_missed(job):
+    one = job("workers", worker={"replicas": 3})
+    killed = one.fault("worker", signal.SIGKILL, at_step=200)
+    stopped = one.fault("worker", signal.SIGSTOP, at_step=500)
+    relaunched(one, stopped, reason="hung")
+    pair = [one.fault("worker", signal.SIGKILL), one.fault("worker", signal.SIGSTOP)]
+    report = one.finish()
+    check_whole(one, report)
+    first = next(r for r in report.relaunches if r.replica == killed)
+    # The next free index, never the old one.
+    assert first.replacement == "worker-3"
+    assert first.reason == "killed"
+    assert {r.replica for r in report.relaunches} >= {killed, stopped, *pair}
+    assert report.status == "succeeded"
+
+
+def test_preempted_down_to_one_worker_and_back(job):
+    one = job("preempted", worker={"replicas": 3}, training={"epochs": 60})
+    one.wait_for_step(200)
+    one.handle.set_capacity(1)
+    status = one.wait_until(
+        lambda s: states(s).count("running") == 1 and states(s).count("pending") == 2,
+        "one worker running and two pending",
+    )
+    step = status.progress.steps
+    one.wait_for_step(step + 100)  # training goes on with the one that is left
+    one.handle.set_capacity(None)
+    one.wait_until(lambda s: states(s).count("running") == 3, "three workers again")
+    report = one.finish()
+    check_whole(one, report)
+    assert [r.reason for r in report.relaunches] == ["preempted"] * 2
+    assert report.goodput_seconds["pending"] + report.goodput_seconds["preempted"] > 0
+
+
+def states(status):
+    return [r.state for r in status.replicas if r.role == "worker"]
+
+
+HANGING = """
+_real_feed = feed
+
+
+def feed(dataset, mode, metadata):
+    import pathlib
+    import tensorflow as tf
+
+    def stuck(record):
+        # The first worker that finds the flag takes it and never comes back.
+        try:
+            pathlib.Path("{flag}").unlink()
+        except FileNotFoundError:
+            return record
+        import threading
+        threading.Event().wait()
+
+    def maybe(record):
+        out = tf.py_function(stuck, [record], tf.string)
+        out.set_shape([])
+        return out
+
+    return _real_feed(dataset.map(maybe), mode, metadata)
+"""
+
+
+def test_hung_worker_is_found_and_replaced(job, digits_values, tmp_path):
+    flag = tmp_path / "hang"
+    code = digits_values("x").job.model.files["net.py"] + HANGING.format(flag=flag)
+    one = job("hung", model={"files": {"net.py": code}}, training={"epochs": 8})
+    one.wait_for_step(60)
+    flag.write_text("")
+    status = one.wait_until(lambda s: s.relaunches, "the hung worker's replacement")
+    assert status.relaunches[0].reason == "hung"
+    check_whole(one, one.finish())
+
+
+def test_a_task_preempted_five_times_in_a_row_is_not_lost(job):
+    # One worker and tasks of half an epoch: each preemption hits the same task.
+    one = job(
+        "stubborn",
+        worker={"replicas": 1},
+        ps={"replicas": 1},
+        training={"epochs": 40, "batchSize": 4, "batchesPerTask": 10_000},
+    )
+    one.wait_for_step(1)
+    for times in range(1, 6):
+        one.victim("worker")
+        one.handle.set_capacity(0)
+        one.wait_until(lambda s, n=times: len(s.relaunches) == n, f"preemption {times}")
+        one.handle.set_capacity(None)
+    report = one.finish()
+    check_whole(one, report)
+    assert [r.reason for r in report.relaunches] == ["preempted"] * 5

@@ -1,0 +1,85 @@
+"""What users get wrong: one clear message, a non-zero exit, no process left."""
+
+import socket
+
+import pytest
+from elasticdl.errors import ExitCode
+
+
+def ends_with(one, code, *words):
+    assert one.wait_for_exit() == code, one.shown()
+    for word in words:
+        assert word in one.output, one.output
+    assert "Traceback" not in one.output
+    assert one.processes() == []
+    assert one.output.strip().splitlines()[-1]
+
+
+def model(text):
+    return {"model": {"files": {"net.py": text}}}
+
+
+@pytest.fixture
+def net(digits_values):
+    return digits_values("x").job.model.files["net.py"]
+
+
+def test_missing_data(job):
+    one = job("no-data", data={"training": "data/nothing"})
+    ends_with(one, ExitCode.DATA, "data/nothing")
+
+
+def test_wrong_model_path(job):
+    one = job("no-model", model={"definition": "net.costum_model"})
+    ends_with(one, ExitCode.USER_CODE, "costum_model", "custom_model")
+
+
+def test_model_function_that_raises(job, net):
+    raising = net.replace(
+        "    return keras.Sequential(", "    oh = 1 / 0\n    return ("
+    )
+    one = job("raises", **model(raising))
+    ends_with(one, ExitCode.USER_CODE, "division by zero", "net.py")
+
+
+def test_loss_of_the_wrong_shape(job, net):
+    vector = net.replace("tf.reduce_mean(", "(")
+    one = job("vector-loss", **model(vector))
+    ends_with(one, ExitCode.USER_CODE, "scalar")
+
+
+def test_nan_loss_stops_the_job(job, net):
+    nan = net.replace("return tf.reduce_mean(", "return float('nan') * tf.reduce_mean(")
+    one = job("nan", **model(nan))
+    ends_with(one, ExitCode.JOB_FAILED, "nan", "onNanLoss")
+
+
+def test_port_in_use(job):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        one = job("port", master={"port": port})
+        ends_with(one, ExitCode.PLATFORM, str(port), "in use")
+
+
+def test_corrupt_record_fails_naming_file_and_record_or_is_skipped(job, digits):
+    import shutil
+
+    bad = digits / "data" / "corrupt"
+    if not bad.exists():
+        shutil.copytree(digits / "data" / "digits" / "train", bad)
+        file = max(bad.glob("*"), key=lambda p: p.stat().st_size)
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 0xFF
+        file.write_bytes(data)
+    one = job("corrupt", data={"training": "data/corrupt"})
+    ends_with(one, ExitCode.DATA, "data/corrupt", "record", "onBadRecord")
+    other = job(
+        "corrupt-skip",
+        data={"training": "data/corrupt", "onBadRecord": "skip"},
+        training={"epochs": 2},
+    )
+    report = other.finish()
+    assert report.bad_records
+    assert "data/corrupt" in report.bad_records[0]["source"]
