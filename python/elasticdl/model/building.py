@@ -1,0 +1,190 @@
+"""Making the model: user function -> Keras model with all its weights.
+
+Owns seeding, the precision policy, and the example call that gives a subclassed model
+its weights. Called by `definition`. Knows nothing of workers.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from elasticdl.data.reader import Metadata
+from elasticdl.errors import UserCodeError
+from elasticdl.model.feed_call import (
+    PREDICTION,
+    Feed,
+    fit_features,
+    functional_inputs,
+    split_element,
+)
+from elasticdl.model.user_code import ModelCode, check_params
+
+MIXED_POLICY = "mixed_bfloat16"
+_EXAMPLE_RECORDS = 2
+
+
+def begin(*, seed: int, mixed_precision: bool) -> None:
+    """Make this process build the same model, names and values, as every other.
+
+    Keras counts layers to name them and draws initial values from one seed; both begin
+    anew here. The 16-bit type is bfloat16 everywhere: it needs no loss scaling, which
+    gradients on their way to the PS would have to be cleared of.
+    """
+    keras.utils.clear_session(free_memory=False)
+    keras.utils.set_random_seed(seed)
+    keras.config.set_dtype_policy(MIXED_POLICY if mixed_precision else "float32")
+
+
+def call_model_function(
+    code: ModelCode,
+    function: Callable[..., Any],
+    name: str,
+    params: Mapping[str, Any],
+) -> keras.Model:
+    """Return the Keras model that the user's function or class makes.
+
+    Raises UserCodeError when it raises, gets params it does not take, or returns
+    something else.
+    """
+    check_params(f"{name}()", function, params)
+    with code.running(f"{name}()"):
+        model = function(**params)
+    if not isinstance(model, keras.Model):
+        got = "None" if model is None else type(model).__name__
+        raise UserCodeError(
+            f"{name}() in {code.main_file} returned {got}, expected a keras.Model"
+            + ("; is a `return` missing?" if model is None else "")
+        )
+    return model
+
+
+def example(
+    feed: Feed | None,
+    model: keras.Model,
+    *,
+    mode: str,
+    metadata: Metadata,
+    sample: Sequence[bytes],
+) -> tuple[Any, Any] | None:
+    """Return features and labels of a small batch: of `sample`, else of zeros.
+
+    None when neither the feed nor the model's inputs tell the shapes.
+    """
+    if feed is None:
+        inputs = functional_inputs(model)
+        if inputs is None:
+            return None
+        features = keras.tree.map_structure(
+            lambda t: _zeros(t.shape[1:], tf.as_dtype(t.dtype)), inputs
+        )
+        return features, None
+    if sample:
+        records = tf.data.Dataset.from_tensor_slices(tf.constant(list(sample)))
+        fed = feed(records, mode, metadata)
+        if feed_batches(fed, records):
+            fed = fed.unbatch()
+        with feed.code.running(feed.name):
+            element = next(iter(fed.batch(len(sample))), None)
+        if element is not None:
+            features, labels = split_element(element, mode)
+            return fit_features(model, features), labels
+    records = tf.data.Dataset.from_tensor_slices(tf.constant([b""]))
+    fed = feed(records, mode, metadata)
+    spec = fed.element_spec
+    skip = 1 if feed_batches(fed, records) else 0
+    leaves = tf.nest.flatten(spec)
+    if not all(
+        isinstance(leaf, tf.TensorSpec) and leaf.shape.rank is not None
+        for leaf in leaves
+    ):
+        return None
+    element = tf.nest.map_structure(
+        lambda leaf: _zeros(leaf.shape[skip:], leaf.dtype), spec
+    )
+    features, labels = split_element(element, mode)
+    return fit_features(model, features), labels
+
+
+def feed_batches(fed: Any, records: Any) -> bool:
+    """Say whether the feed batches by itself."""
+    from elasticdl.model.feed_plans import batches_itself, chain_of
+
+    return bool(batches_itself(chain_of(fed, records)))
+
+
+def _zeros(shape: Any, dtype: tf.DType) -> tf.Tensor:
+    extents = [1 if extent is None else int(extent) for extent in shape]
+    return tf.zeros([_EXAMPLE_RECORDS, *extents], dtype)
+
+
+def call(model: keras.Model, features: Any, *, training: bool) -> Any:
+    """Return the model's outputs; subclassed models may not know `training`."""
+    if takes_training(model):
+        return model(features, training=training)
+    return model(features)
+
+
+def takes_training(model: keras.Model) -> bool:
+    """Say whether the model's call has a `training` parameter."""
+    parameters = inspect.signature(type(model).call).parameters
+    return "training" in parameters or any(
+        p.kind is p.VAR_KEYWORD for p in parameters.values()
+    )
+
+
+def build_weights(code: ModelCode, model: keras.Model, features: Any, name: str) -> Any:
+    """Call the model once so that all weights exist; return its outputs."""
+    with code.running(f"calling the model of {name}()"):
+        return call(model, features, training=False)
+
+
+def check_loss(
+    code: ModelCode, loss: Callable[[Any, Any], Any], labels: Any, predictions: Any
+) -> None:
+    """Trace the loss on the shapes at hand; raises UserCodeError when it is unfit.
+
+    Traced, not run: made-up labels may be no legal ones.
+    """
+
+    def spec(tensor: Any) -> tf.TensorSpec:
+        return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype)
+
+    traced = tf.function(loss)
+    with code.running("loss(labels, predictions)"):
+        traced.get_concrete_function(
+            tf.nest.map_structure(spec, labels),
+            tf.nest.map_structure(spec, predictions),
+        )
+
+
+def checked_loss_value(value: Any, name: str) -> tf.Tensor:
+    """Return a loss as a float32 scalar tensor, or raise UserCodeError."""
+    if value is None:
+        raise UserCodeError(
+            f"{name}(labels, predictions) returned None, expected one number for the "
+            "batch; is a `return` missing?"
+        )
+    tensor = tf.convert_to_tensor(value)
+    if tensor.shape.rank not in (None, 0):
+        raise UserCodeError(
+            f"{name}(labels, predictions) returned a tensor of shape {tensor.shape}, "
+            "expected one number for the batch; return tf.reduce_mean(...) of it"
+        )
+    if not tensor.dtype.is_floating:
+        raise UserCodeError(
+            f"{name}(labels, predictions) returned {tensor.dtype.name}, expected a "
+            "floating-point number, or no gradient can reach the model"
+        )
+    return tf.cast(tensor, tf.float32)
+
+
+def mode_of(job_type: str) -> str:
+    """Return the mode whose feed tells the model's shapes in a job of this type."""
+    return {"train": "training", "evaluate": "evaluation", "predict": PREDICTION}[
+        str(job_type)
+    ]

@@ -1,0 +1,224 @@
+"""The feed of a model module that has none: features by the model's input names.
+
+Owns the rule that docs/models.md states. Called by `feeding`. Works on whole batches.
+
+tf.train.Example records: each model input takes the feature of its name; a model with
+one input whose name is no feature takes the only feature that is not a label. The
+label is the feature `label` (or `labels`); with several outputs, features named as
+the outputs. CSV records: the same with columns; the one input of a model that no
+column is named after takes all columns but the label, as one vector.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from elasticdl.data.reader import Metadata
+from elasticdl.errors import DataError, UserCodeError
+from elasticdl.model.feed_call import PREDICTION, functional_inputs
+from elasticdl.model.user_code import did_you_mean
+
+LABEL_NAMES = ("label", "labels")
+
+Parser = Callable[[tf.Tensor], Any]
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """One feature of the records: how it is stored, what the model takes."""
+
+    name: str
+    stored: tf.DType  # int64, float32 or string
+    count: int  # values per record
+    shape: tuple[int, ...]  # per record
+    dtype: tf.DType
+
+
+def default_parser(
+    model: keras.Model, metadata: Metadata, sample: bytes, mode: str
+) -> Parser:
+    """Return [n] records -> (features, labels), or features alone in prediction.
+
+    Raises UserCodeError when the model's inputs cannot be found in the records.
+    """
+    inputs = functional_inputs(model)
+    if inputs is None:
+        raise UserCodeError(
+            f"{type(model).__name__} has no Inputs that name its features; add "
+            "`feed(dataset, mode, metadata)` to the model module, or keras.Input to "
+            "the model"
+        )
+    flat = keras.tree.flatten(inputs)
+    if metadata.column_names:
+        return _csv_parser(model, flat, metadata, mode)
+    return _example_parser(model, flat, sample, mode)
+
+
+def _features_of(sample: bytes) -> dict[str, tuple[tf.DType, int]]:
+    example = tf.train.Example()
+    try:
+        example.ParseFromString(sample)
+    except Exception as error:  # protobuf's DecodeError, of whichever implementation
+        raise DataError(
+            "a record is not a tf.train.Example; add `feed(dataset, mode, metadata)` "
+            "to the model module, which parses it"
+        ) from error
+    found: dict[str, tuple[tf.DType, int]] = {}
+    for name, feature in example.features.feature.items():
+        if feature.HasField("int64_list"):
+            found[name] = tf.int64, len(feature.int64_list.value)
+        elif feature.HasField("float_list"):
+            found[name] = tf.float32, len(feature.float_list.value)
+        elif feature.HasField("bytes_list"):
+            found[name] = tf.string, len(feature.bytes_list.value)
+    if not found:
+        raise DataError(
+            "a record has no features; expected a tf.train.Example with the model's "
+            "inputs, or a `feed` in the model module"
+        )
+    return found
+
+
+def _example_parser(
+    model: keras.Model, inputs: Sequence[Any], sample: bytes, mode: str
+) -> Parser:
+    there = _features_of(sample)
+    wanted: dict[str, _Wanted] = {}
+    for tensor in inputs:
+        name = _pick(tensor.name, len(inputs), list(there), "feature")
+        stored, count = there[name]
+        shape = _shape_for(tensor, name, count, stored)
+        wanted[tensor.name] = _Wanted(
+            name, stored, count, shape, tf.as_dtype(tensor.dtype)
+        )
+    labels = {} if mode == PREDICTION else _labels(model, there)
+    spec = {
+        w.name: tf.io.FixedLenFeature([w.count], w.stored)
+        for w in [*wanted.values(), *labels.values()]
+    }
+
+    def parse(records: tf.Tensor) -> Any:
+        values = tf.io.parse_example(records, spec)
+        features = {key: _convert(values[w.name], w) for key, w in wanted.items()}
+        if mode == PREDICTION:
+            return features
+        found = {key: _convert(values[w.name], w) for key, w in labels.items()}
+        return features, found if len(found) > 1 else next(iter(found.values()))
+
+    return parse
+
+
+def _pick(name: str, num_inputs: int, there: Sequence[str], word: str) -> str:
+    if name in there:
+        return name
+    rest = [other for other in there if other not in LABEL_NAMES]
+    if num_inputs == 1 and len(rest) == 1:
+        return rest[0]
+    raise UserCodeError(
+        f"the model's input `{name}` is no {word} of the records; name the Input after "
+        f"one, or add a `feed` to the model module" + did_you_mean(name, rest)
+    )
+
+
+def _shape_for(tensor: Any, name: str, count: int, stored: tf.DType) -> tuple[int, ...]:
+    shape = tuple(tensor.shape[1:])
+    known = math.prod(e for e in shape if e is not None)
+    bytes_of_image = stored is tf.string and tensor.dtype != "string"
+    unknown = sum(e is None for e in shape)
+    if bytes_of_image and unknown == 0:
+        return shape
+    if unknown == 0 and known == count:
+        return shape
+    if unknown == 1 and known and count % known == 0:
+        return tuple(count // known if e is None else e for e in shape)
+    raise UserCodeError(
+        f"feature `{name}` has {count} values per record, the model's input "
+        f"`{tensor.name}` takes shape {shape}; change the Input's shape or add a `feed`"
+    )
+
+
+def _labels(
+    model: keras.Model, there: dict[str, tuple[tf.DType, int]]
+) -> dict[str, _Wanted]:
+    outputs = list(getattr(model, "output_names", []))
+    if len(outputs) > 1 and all(name in there for name in outputs):
+        names = {name: name for name in outputs}
+    else:
+        found = next((name for name in LABEL_NAMES if name in there), None)
+        if found is None:
+            raise UserCodeError(
+                f"the records have no feature `label`, only {sorted(there)}; add a "
+                "`feed` to the model module that makes the labels"
+            )
+        names = {found: found}
+    result = {}
+    for key, name in names.items():
+        stored, count = there[name]
+        shape = () if count == 1 else (count,)
+        result[key] = _Wanted(name, stored, count, shape, stored)
+    return result
+
+
+def _convert(values: tf.Tensor, wanted: _Wanted) -> tf.Tensor:
+    if wanted.stored is tf.string and wanted.dtype is not tf.string:
+        values = tf.io.decode_raw(values[:, 0], tf.uint8)
+    return tf.cast(tf.reshape(values, [-1, *wanted.shape]), wanted.dtype)
+
+
+def _csv_parser(
+    model: keras.Model, inputs: Sequence[Any], metadata: Metadata, mode: str
+) -> Parser:
+    columns = list(metadata.column_names)
+    label = next((name for name in LABEL_NAMES if name in columns), None)
+    if label is None and mode != PREDICTION:
+        raise UserCodeError(
+            f"the CSV has no column `label`, only {columns}; add a `feed` to the model "
+            "module that makes the labels"
+        )
+    rest = [name for name in columns if name != label]
+    together = len(inputs) == 1 and inputs[0].name not in columns
+    if not together:
+        for tensor in inputs:
+            _pick(tensor.name, len(inputs), columns, "column")
+    text = {tensor.name for tensor in inputs if tf.as_dtype(tensor.dtype) is tf.string}
+    del model
+    unused_label = mode == PREDICTION
+    defaults: list[Any] = []
+    for name in columns:
+        used = together or name == label or any(t.name == name for t in inputs)
+        if not used or name in text or (name == label and unused_label):
+            defaults.append([""])  # a column nobody reads may hold anything
+        else:
+            defaults.append(tf.constant([], tf.float32))
+    delimiter = str(metadata.extra.get("delimiter", ","))
+
+    def parse(records: tf.Tensor) -> Any:
+        values = dict(
+            zip(
+                columns,
+                tf.io.decode_csv(records, defaults, field_delim=delimiter),
+                strict=True,
+            )
+        )
+        features: dict[str, tf.Tensor] = {}
+        if together:
+            vector = tf.stack([values[name] for name in rest], axis=1)
+            features[inputs[0].name] = tf.cast(vector, inputs[0].dtype)
+        for tensor in () if together else inputs:
+            column = values[tensor.name]
+            shape = [-1, *(e or 1 for e in tensor.shape[1:])]
+            features[tensor.name] = tf.reshape(
+                tf.cast(column, tf.as_dtype(tensor.dtype))
+                if column.dtype is not tf.string
+                else column,
+                shape,
+            )
+        return features if unused_label else (features, values[label])
+
+    return parse

@@ -1,0 +1,383 @@
+"""A user's model module, found, imported, checked and ready to be used.
+
+Owns which of the module's symbols play which part, in both forms: the classic
+functions (`custom_model`, `loss`, `optimizer`, `feed`, `eval_metrics_fn`, ...) and the
+short form, a function that returns a compiled Keras model. A part that the module does
+not define is taken from the compiled model. Called by the worker; the master never
+sees user code. Must not know tasks, PS or files of data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from elasticdl.data.reader import Metadata, Reader
+from elasticdl.errors import UserCodeError
+from elasticdl.job.names import JobDir
+from elasticdl.job.spec import JobSpec
+from elasticdl.model import building, user_code
+from elasticdl.model import callbacks as callback_rules
+from elasticdl.model.classic_reader import ClassicReader
+from elasticdl.model.feed_call import PREDICTION, Feed
+from elasticdl.model.metrics import (
+    MetricSet,
+    NamedMetric,
+    full_precision,
+    named_metrics,
+)
+from elasticdl.model.symbols import Symbols, find_symbols, write_files
+from elasticdl.model.user_code import ModelCode, did_you_mean, takes_predictions_first
+
+
+@dataclass(frozen=True)
+class _Built:
+    """The model and what is known once it exists."""
+
+    model: keras.Model
+    optimizer: keras.optimizers.Optimizer
+    features: Any  # an example batch, None if shapes are unknown
+    labels: Any
+    predictions: Any
+
+
+class ModelDefinition:
+    """The user's model module in use; `load_definition` makes it."""
+
+    def __init__(self, spec: JobSpec, code: ModelCode, symbols: Symbols) -> None:
+        """Take the job, the module's code and its symbols."""
+        self._spec = spec
+        self._symbols = symbols
+        self._built: _Built | None = None
+        self.code = code
+
+    # What is known before the model is built.
+
+    @property
+    def seed(self) -> int:
+        """The job's seed."""
+        return self._spec.training.seed
+
+    @property
+    def jit_compile(self) -> bool:
+        """Whether the step is to be compiled with XLA (`model.jitCompile`)."""
+        return self._spec.model.jit_compile
+
+    @property
+    def feed(self) -> Feed | None:
+        """The module's feed; None takes the default one (model/default_feed.py)."""
+        return self._symbols.feed
+
+    def custom_reader(self, origin: str) -> Reader | None:
+        """Return the module's own reader of a data origin, None if it has none."""
+        make = self._symbols.data_reader
+        if make is None:
+            return None
+        training = self._spec.training
+        with self.code.running(f"{self._spec.model.data_reader}({origin!r})"):
+            reader = user_code.call_with_known(
+                make,
+                {"data_origin": origin},
+                {
+                    "records_per_task": training.batch_size * training.batches_per_task,
+                    **self._spec.data.reader_params,
+                },
+            )
+        return ClassicReader(reader, self.code)
+
+    def outputs_processor(self) -> Any | None:
+        """Return a new PredictionOutputsProcessor of the module's, None if none."""
+        make = self._symbols.outputs_processor
+        if make is None:
+            return None
+        with self.code.running(f"{self._spec.model.prediction_outputs_processor}()"):
+            processor = make()
+        if not callable(getattr(processor, "process", None)):
+            raise UserCodeError(
+                f"{type(processor).__name__} has no method `process(predictions, "
+                "worker_id)`"
+            )
+        return processor
+
+    # The model.
+
+    def build_model(
+        self, metadata: Metadata | None = None, sample: Sequence[bytes] = ()
+    ) -> keras.Model:
+        """Return the model with all its weights; checks loss, optimizer and metrics.
+
+        Every process gets the same variable names and initial values: layer names are
+        counted from the start and the seed is `training.seed`. Call it once.
+
+        Args:
+            metadata: what the reader knows of the records, for `feed`.
+            sample: a few records of the data. Without them shapes come from `feed`
+                alone; a model or feed whose shapes depend on the data needs them.
+        """
+        symbols = self._symbols
+        mode = building.mode_of(self._spec.type)
+        metadata = metadata or Metadata()
+        building.begin(seed=self.seed, mixed_precision=self._spec.model.mixed_precision)
+        model = building.call_model_function(
+            self.code,
+            symbols.model_function,
+            symbols.model_name,
+            self._spec.model.params,
+        )
+        optimizer = self._optimizer_of(model)
+        example = self._example(model, mode, metadata, sample)
+        if example is None and not model.built:
+            raise UserCodeError(
+                f"the shapes of {type(model).__name__}'s inputs are not known; give "
+                "every feature a shape in feed (tensor.set_shape), or the model "
+                "keras.Input"
+            )
+        features, labels = example if example is not None else (None, None)
+        predictions = None
+        if features is not None:
+            predictions = full_precision(
+                building.build_weights(self.code, model, features, symbols.model_name)
+            )
+        if not model.weights:
+            raise UserCodeError(
+                f"{symbols.model_name}() made a model without weights: there is nothing "
+                "to train"
+            )
+        self._built = _Built(model, optimizer, features, labels, predictions)
+        if labels is not None and predictions is not None and mode != PREDICTION:
+            building.check_loss(self.code, self.loss, labels, predictions)
+        return model
+
+    def _example(
+        self, model: keras.Model, mode: str, metadata: Metadata, sample: Sequence[bytes]
+    ) -> tuple[Any, Any] | None:
+        if self.feed is None and sample:
+            from elasticdl.model.default_feed import default_parser
+
+            parse = default_parser(model, metadata, sample[0], mode)
+            element = parse(tf.constant(list(sample)))
+            from elasticdl.model.feed_call import fit_features, split_element
+
+            features, labels = split_element(element, mode)
+            return fit_features(model, features), labels
+        return building.example(
+            self.feed, model, mode=mode, metadata=metadata, sample=sample
+        )
+
+    def _known(self) -> _Built:
+        if self._built is None:
+            raise RuntimeError("build_model() has not been called")
+        return self._built
+
+    @property
+    def model(self) -> keras.Model:
+        """The model that build_model made."""
+        return self._known().model
+
+    @property
+    def optimizer(self) -> keras.optimizers.Optimizer:
+        """The optimizer, of the module's function or of the compiled model."""
+        return self._known().optimizer
+
+    def optimizer_json(self) -> str:
+        """Return the optimizer's class and configuration as JSON, for the PS."""
+        return json.dumps(keras.optimizers.serialize(self.optimizer))
+
+    @property
+    def input_signature(self) -> Any | None:
+        """Specs of the model's inputs (any batch size), for export; None if unknown."""
+        features = self._known().features
+        if features is None:
+            return None
+        return tf.nest.map_structure(
+            lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), features
+        )
+
+    def call(self, features: Any, *, training: bool) -> Any:
+        """Return the model's outputs as float32; use it inside a tf.function."""
+        return full_precision(building.call(self.model, features, training=training))
+
+    # Loss.
+
+    def loss(self, labels: Any, predictions: Any) -> tf.Tensor:
+        """Return the loss of a batch: float32 scalar, without regularisation terms.
+
+        This is what evaluation reports. Raises UserCodeError when it is no scalar.
+        """
+        predictions = full_precision(predictions)
+        function = self._symbols.loss
+        if function is None:
+            compiled = getattr(self.model, "_compile_loss", None)
+            if compiled is None:
+                # A model with a compute_loss of its own.
+                return building.checked_loss_value(
+                    self.model.compute_loss(y=labels, y_pred=predictions), "loss"
+                )
+            return building.checked_loss_value(compiled(labels, predictions), "loss")
+        pair = (labels, predictions)
+        if takes_predictions_first(function):
+            pair = (predictions, labels)
+        with self.code.running(f"{self._spec.model.loss}(labels, predictions)"):
+            value = function(*pair)
+        return building.checked_loss_value(value, self._spec.model.loss)
+
+    def training_loss(self, features: Any, labels: Any, predictions: Any) -> tf.Tensor:
+        """Return what a training step minimises: the loss and the model's own losses.
+
+        Those are weight and activity regularisers and `add_loss` terms; call it right
+        after `call(features, training=True)`, in the same tf.function.
+        """
+        if self._symbols.loss is None:
+            with self.code.running("compute_loss"):
+                value = self.model.compute_loss(
+                    x=features, y=labels, y_pred=full_precision(predictions)
+                )
+            return building.checked_loss_value(value, "compute_loss")
+        total = self.loss(labels, predictions)
+        for extra in self.model.losses:
+            total += tf.cast(tf.reduce_sum(extra), tf.float32)
+        return total
+
+    # Metrics.
+
+    def metrics(self) -> MetricSet:
+        """Return the evaluation metrics with fresh states."""
+        built = self._known()
+        named: list[NamedMetric] = []
+        if self._symbols.metrics is not None:
+            name = self._spec.model.eval_metrics
+            with self.code.running(f"{name}()"):
+                tree = self._symbols.metrics()
+            named = named_metrics(tree)
+        else:
+            named = [
+                NamedMetric("compiled", metric)
+                for metric in built.model.metrics
+                if type(metric).__name__ == "CompileMetrics"
+            ]
+        metrics = MetricSet(
+            code=self.code,
+            named=named,
+            loss=self.loss,
+            output_names=list(getattr(built.model, "output_names", [])),
+        )
+        labels, predictions = built.labels, built.predictions
+        if labels is None and predictions is not None and named:
+            # The default feed and no sample: one class number per record.
+            labels = tf.nest.map_structure(
+                lambda t: tf.zeros([t.shape[0]]), predictions
+            )
+        if labels is not None and predictions is not None:
+            metrics.warm(labels, predictions)
+        else:
+            metrics.reset()
+        return metrics
+
+    # Callbacks.
+
+    @cached_property
+    def callbacks(self) -> list[Any]:
+        """The module's callback objects."""
+        function = self._symbols.callbacks
+        if function is None:
+            return []
+        with self.code.running(f"{self._spec.model.callbacks}()"):
+            found = function()
+        if not isinstance(found, list | tuple):
+            raise UserCodeError(
+                f"{self._spec.model.callbacks}() returned {type(found).__name__}, "
+                "expected a list of callbacks"
+            )
+        return list(found)
+
+    def callbacks_json(self) -> str:
+        """Return the callbacks as JSON for the master, which runs them.
+
+        Raises UserCodeError naming every callback that cannot be used, with reasons.
+        """
+        return callback_rules.callbacks_json(
+            self.callbacks, self.metrics(), base_learning_rate(self.optimizer)
+        )
+
+    @cached_property
+    def _schedule(self) -> callback_rules.Schedule:
+        return callback_rules.Schedule(
+            self.callbacks, base_learning_rate(self.optimizer), self.code
+        )
+
+    def learning_rate_of(self, version: int, epoch: int) -> float | None:
+        """Return the learning rate that a scheduler callback sets, None without one."""
+        return self._schedule.learning_rate_of(version, epoch)
+
+    # Choosing the parts.
+
+    def _optimizer_of(self, model: keras.Model) -> keras.optimizers.Optimizer:
+        function = self._symbols.optimizer
+        compiled = bool(getattr(model, "compiled", False))
+        missing = [
+            name
+            for name, there in (
+                (self._spec.model.loss, self._symbols.loss is not None),
+                (self._spec.model.optimizer, function is not None),
+            )
+            if not there
+        ]
+        if missing and not compiled:
+            names = user_code.public_names_of(self.code)
+            raise UserCodeError(
+                f"{self.code.main_file} has no {' and no '.join(f'`{m}`' for m in missing)}"
+                f", and {self._symbols.model_name}() returned a model that is not "
+                "compiled; add the functions, or call model.compile(optimizer, loss, "
+                "metrics)" + did_you_mean(missing[0], names)
+            )
+        if function is None:
+            optimizer = model.optimizer
+        else:
+            with self.code.running(f"{self._spec.model.optimizer}()"):
+                optimizer = function() if callable(function) else function
+        if not isinstance(optimizer, keras.optimizers.Optimizer):
+            raise UserCodeError(
+                f"{self._spec.model.optimizer}() returned {type(optimizer).__name__}, "
+                "expected an optimizer of keras.optimizers"
+            )
+        return optimizer
+
+
+def base_learning_rate(optimizer: Any) -> float | None:
+    """Return the optimizer's learning rate; None when it follows a schedule."""
+    inner = getattr(optimizer, "_learning_rate", None)
+    if isinstance(inner, keras.optimizers.schedules.LearningRateSchedule):
+        return None
+    return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+
+
+def load_definition(spec: JobSpec, job_dir: JobDir) -> ModelDefinition:
+    """Import the user's model module and find its parts.
+
+    `model.files` are written to the job's folder first if they are not there. Raises
+    UserCodeError naming what is missing and what is there.
+    """
+    model = spec.model
+    root = Path(model.zoo)
+    if model.files:
+        root = job_dir.model_dir
+        write_files(root, model.files)
+    code, function_name = user_code.locate(root, model.definition)
+    module = user_code.import_module(code, code.main_file)
+    function = getattr(module, function_name, None)
+    if function is None or not callable(function):
+        raise UserCodeError(
+            f"model.definition `{model.definition}`: {code.main_file} has no function or "
+            f"class `{function_name}`"
+            + did_you_mean(function_name, user_code.public_names(module))
+        )
+    return ModelDefinition(
+        spec, code, find_symbols(spec, code, module, function_name, function)
+    )

@@ -1,0 +1,110 @@
+"""The trained model on disk, for serving and for Python.
+
+Owns the names and the atomic writing: each format is written aside and renamed, so a
+reader never meets half a model, and an interrupted export leaves the old one. Called
+by the worker for EXPORT tasks. Knows nothing of checkpoints.
+
+    <dir>/saved_model/   TensorFlow SavedModel, signature `serving_default`
+    <dir>/model.keras    Keras archive
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from elasticdl.errors import CheckpointError, UserCodeError
+from elasticdl.model.user_code import short
+
+logger = logging.getLogger(__name__)
+
+SAVED_MODEL = "savedModel"
+KERAS = "keras"
+FILE_OF = {SAVED_MODEL: "saved_model", KERAS: "model.keras"}
+
+
+def export_model(
+    model: keras.Model,
+    directory: Path,
+    formats: Sequence[str],
+    *,
+    input_signature: Any | None = None,
+) -> list[Path]:
+    """Write the model; return the paths written, in the order of `formats`.
+
+    A subclassed model that Keras cannot put into an archive is written in the other
+    formats, with a warning; if there is no other, UserCodeError. CheckpointError when
+    the disk refuses (no room, no permission).
+
+    Args:
+        model: built; `input_signature` is needed if it is subclassed.
+        directory: made if it is not there.
+        formats: of `savedModel`, `keras`.
+        input_signature: ModelDefinition.input_signature.
+    """
+    written: list[Path] = []
+    refused: list[str] = []
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(
+            dir=directory, prefix=".export-", ignore_cleanup_errors=True
+        ) as aside:
+            for name in formats:
+                path = Path(aside) / FILE_OF[name]
+                try:
+                    _write(model, path, name, input_signature)
+                except OSError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - user layers are saved here
+                    refused.append(f"{name}: {type(error).__name__}: {short(error)}")
+                    logger.warning(
+                        "the model cannot be exported as %s: %s", name, short(error)
+                    )
+                    continue
+                written.append(_move(path, directory / FILE_OF[name], Path(aside)))
+    except OSError as error:
+        raise CheckpointError(
+            f"the model cannot be exported to {directory}: {error.strerror or error}; "
+            "make room, or set export.dir to a folder that can be written"
+        ) from error
+    if refused and not written:
+        raise UserCodeError(
+            f"the model cannot be exported ({'; '.join(refused)}); give its layers "
+            "`get_config`, or change export.formats"
+        )
+    return written
+
+
+def _write(model: keras.Model, path: Path, name: str, input_signature: Any) -> None:
+    if name == KERAS:
+        model.save(path)
+        return
+    subclassed = not getattr(model, "inputs", None)
+    signature = (
+        [input_signature] if subclassed and input_signature is not None else None
+    )
+    model.export(str(path), format="tf_saved_model", verbose=False,
+                 input_signature=signature)  # fmt: skip
+
+
+def _move(path: Path, target: Path, aside: Path) -> Path:
+    """Put what was written in its place; the old one goes aside first."""
+    if target.exists():
+        old = aside / f"old-{target.name}"
+        target.rename(old)
+        try:
+            path.rename(target)
+        except OSError:
+            old.rename(target)
+            raise
+        if old.is_dir():
+            shutil.rmtree(old, ignore_errors=True)
+    else:
+        path.rename(target)
+    return target

@@ -1,0 +1,233 @@
+"""Batches of tensors out of a task's records, through the user's feed.
+
+Owns the choice of plan (feed_plans) and what happens to a record that the feed cannot
+parse. Called by the worker, task after task, for the life of the process. Knows
+nothing of tasks, files or leases: records are bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from elasticdl.data.reader import Metadata
+from elasticdl.errors import DataError, UserCodeError
+from elasticdl.model import feed_plans
+from elasticdl.model.default_feed import default_parser
+from elasticdl.model.definition import ModelDefinition
+from elasticdl.model.feed_call import fit_features, split_element
+from elasticdl.model.feed_plans import Plan
+from elasticdl.model.user_code import short
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some records as tensors; the first axis of each is the record."""
+
+    features: Any
+    labels: Any  # None in prediction
+    num_records: int
+
+
+@dataclass(frozen=True)
+class BadInput:
+    """A record that the feed could not parse: its place in the list handed over."""
+
+    index: int
+    reason: str
+
+
+class FeedError(DataError):
+    """The feed cannot parse a record; `index` is its place in the list handed over."""
+
+    def __init__(self, bad: BadInput) -> None:
+        """Keep which record it was, for the file and number that the caller knows."""
+        super().__init__(
+            f"feed cannot parse record {bad.index} of the task: {bad.reason}; mend the "
+            "record, or set data.onBadRecord: skip"
+        )
+        self.bad = bad
+
+
+class Feeder:
+    """Turns records into batches; make one per mode and keep it.
+
+    One `batches` call at a time (the calls may come from different threads).
+    """
+
+    def __init__(
+        self,
+        definition: ModelDefinition,
+        *,
+        mode: str,
+        batch_size: int,
+        metadata: Metadata,
+        skip_bad: bool = False,
+    ) -> None:
+        """Make the pipeline. Raises UserCodeError when feed breaks the contract.
+
+        Args:
+            definition: with its model built.
+            mode: `training`, `evaluation` or `prediction`.
+            batch_size: records per batch; the last of a task may be smaller.
+            metadata: what the reader knows of the records.
+            skip_bad: leave records out that feed cannot parse, and list them in
+                `bad`; otherwise the first one raises FeedError.
+        """
+        self._definition = definition
+        self._model = definition.model
+        self._mode = mode
+        self._batch_size = batch_size
+        self._metadata = metadata
+        self._skip_bad = skip_bad
+        self._chosen = False
+        self.bad: list[BadInput] = []
+        self._plan: Plan | None = None
+        if definition.feed is not None:
+            self._plan = self._pipeline()
+
+    @property
+    def order_preserved(self) -> bool:
+        """Whether batches hold the records in their order, one element each."""
+        return self._plan is None or self._plan.order_preserved
+
+    @property
+    def plan_name(self) -> str:
+        """How records become batches: block, pipeline or rebuilt (for the log)."""
+        return type(self._plan).__name__.removesuffix("Plan").lower()
+
+    def batches(self, records: Sequence[bytes]) -> Iterator[Batch]:
+        """Yield the batches of one task's records.
+
+        Raises FeedError for a record that cannot be parsed (unless `skip_bad`) and
+        UserCodeError when the feed itself raises.
+        """
+        self.bad = []
+        if not records:
+            return
+        if not self._chosen:
+            self._choose(records)
+        try:
+            if self._skip_bad:
+                # Nothing of a task may be given out before all of it has parsed: the
+                # second try has the same records less the bad ones.
+                yield from list(self._batches(records))
+            else:
+                yield from self._batches(records)
+        except tf.errors.OpError as error:
+            yield from self._without_bad(records, error)
+
+    def _batches(self, records: Sequence[bytes]) -> Iterator[Batch]:
+        if self._plan is None:
+            raise RuntimeError("no plan was chosen")
+        for element in self._plan.elements(records):
+            features, labels = split_element(element, self._mode)
+            features = fit_features(self._model, features)
+            first = tf.nest.flatten(features)[0]
+            yield Batch(features, labels, int(first.shape[0]))
+
+    def _without_bad(
+        self, records: Sequence[bytes], error: tf.errors.OpError
+    ) -> Iterator[Batch]:
+        bad = self._find_bad(records)
+        if not bad:
+            what = "feed"
+            raise UserCodeError(self._definition.code.describe(what, error)) from error
+        if not self._skip_bad:
+            raise FeedError(bad[0]) from error
+        if len(bad) == len(records):
+            logger.warning("feed could parse none of %d records", len(records))
+        places = {b.index for b in bad}
+        kept = [r for i, r in enumerate(records) if i not in places]
+        batches = list(self._batches(kept)) if kept else []
+        self.bad = bad
+        yield from batches
+
+    def _find_bad(self, records: Sequence[bytes]) -> list[BadInput]:
+        if self._plan is None:
+            raise RuntimeError("no plan was chosen")
+        bad: list[BadInput] = []
+        for index, record in enumerate(records):
+            try:
+                for _ in self._plan.elements([record]):
+                    pass
+            except tf.errors.OpError as error:
+                bad.append(BadInput(index, short(error)))
+                if not self._skip_bad:
+                    break
+        return bad
+
+    # Choosing the plan.
+
+    def _choose(self, records: Sequence[bytes]) -> None:
+        """Take the fastest plan that gives what the user's feed gives."""
+        self._chosen = True
+        if self._definition.feed is None:
+            parser = default_parser(self._model, self._metadata, records[0], self._mode)
+            signature = [tf.TensorSpec([None], tf.string)]
+            self._plan = feed_plans.BlockPlan(
+                function=tf.function(parser, input_signature=signature),
+                batch_size=self._batch_size,
+                shuffle=False,
+                seed=self._definition.seed,
+                order_preserved=True,
+            )
+            return
+        block = self._block_plan(records)
+        if block is not None:
+            self._plan = block
+        logger.debug("feed in mode %s runs as %s", self._mode, self.plan_name)
+
+    def _pipeline(self) -> Plan:
+        feed = self._definition.feed
+        if feed is None:
+            raise RuntimeError("the model module has no feed")
+        variable, source = feed_plans.record_source()
+        result = feed(source, self._mode, self._metadata)
+        self._source, self._result = source, result
+        chain = feed_plans.chain_of(result, source)
+        feed_plans.refuse_endless(chain, feed.name)
+        kind = feed_plans.batches_itself(chain)
+        if feed_plans.keeps_nothing(chain):
+            return feed_plans.PipelinePlan(
+                variable,
+                feed_plans.batched(result, kind, self._batch_size),
+                order_preserved=feed_plans.keeps_order(chain),
+            )
+
+        def make(dataset: Any) -> Any:
+            fed = feed(dataset, self._mode, self._metadata)
+            again = feed_plans.batches_itself(feed_plans.chain_of(fed, dataset))
+            return feed_plans.batched(fed, again, self._batch_size)
+
+        return feed_plans.RebuiltPlan(make)
+
+    def _block_plan(self, records: Sequence[bytes]) -> Plan | None:
+        chain = feed_plans.chain_of(self._result, self._source)
+        spec = self._result.element_spec
+        one = feed_plans.block_function(chain, spec)
+        if one is None:
+            return None
+        block = feed_plans.vectorise(one, spec)
+        try:
+            if not feed_plans.agrees(one, block, records):
+                logger.info("feed gives other values in blocks: it runs by record")
+                return None
+        except tf.errors.OpError:
+            return None  # a bad record among the first; the pipeline will name it
+        except (ValueError, TypeError, NotImplementedError) as error:
+            logger.debug("feed does not vectorise: %s", error)
+            return None
+        return feed_plans.BlockPlan(
+            function=block,
+            batch_size=self._batch_size,
+            shuffle=feed_plans.has_shuffle(chain),
+            seed=self._definition.seed,
+            order_preserved=not feed_plans.has_shuffle(chain),
+        )

@@ -1,0 +1,103 @@
+"""Non-trainable state: what workers share, what each keeps, what never changes.
+
+Owns the rule (docs/models.md, "State"). Called by the worker, which exchanges the
+shared part through PS 0. Knows nothing of how.
+
+    shared   float variables that training changes (moving means of BatchNormalization):
+             averaged over workers
+    own      everything else that changes: seed generators (offset per worker, so that
+             workers do not drop out the same units), counters
+    frozen   weights of layers with trainable=False: the same everywhere, not sent
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticdl.model.variables import NamedVariable, named
+
+_SEED_STRIDE = 0x9E3779B1  # odd, far from small multiples of itself modulo 2^32
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """A model's non-trainable variables by what happens to them."""
+
+    shared: list[NamedVariable]
+    own: list[NamedVariable]
+    frozen: list[NamedVariable]
+
+    @property
+    def everything(self) -> list[NamedVariable]:
+        """All of them, for a checkpoint of strategy local."""
+        return [*self.shared, *self.own, *self.frozen]
+
+
+def non_trainable(model: keras.Model) -> ModelState:
+    """Return the model's non-trainable variables, sorted by what happens to them."""
+    frozen_ids = _frozen_ids(model)
+    shared: list[NamedVariable] = []
+    own: list[NamedVariable] = []
+    frozen: list[NamedVariable] = []
+    # Seed generators' states are in `variables`, not in `non_trainable_variables`.
+    trainable = {id(v) for v in model.trainable_variables}
+    rest = [v for v in model.variables if id(v) not in trainable]
+    metric_ids = {id(v) for v in getattr(model, "metrics_variables", [])}
+    for item in named([v for v in rest if id(v) not in metric_ids]):
+        if id(item.variable) in frozen_ids:
+            frozen.append(item)
+        elif _is_float(item.variable):
+            shared.append(item)
+        else:
+            own.append(item)
+    return ModelState(shared, own, frozen)
+
+
+def _is_float(variable: Any) -> bool:
+    return keras.backend.is_float_dtype(keras.backend.standardize_dtype(variable.dtype))
+
+
+def _frozen_ids(model: keras.Model) -> set[int]:
+    found: set[int] = set()
+    layers = getattr(model, "_flatten_layers", lambda: model.layers)()
+    for layer in layers:
+        if not layer.trainable:
+            found.update(id(v) for v in layer.weights)
+    return found
+
+
+def seed_for_worker(state: ModelState, worker: int) -> None:
+    """Give the seed generators another stream on each worker; worker 0 keeps its own.
+
+    Call it once, after the model was built.
+    """
+    for item in state.own:
+        value = item.numpy()
+        if value.dtype == np.uint32 and value.shape == (2,):
+            value[0] = np.uint32((int(value[0]) + worker * _SEED_STRIDE) % 2**32)
+            item.variable.assign(value)
+
+
+def read_state(variables: Sequence[NamedVariable]) -> dict[str, NDArray[Any]]:
+    """Return the variables' values by name."""
+    return {item.name: item.numpy() for item in variables}
+
+
+def write_state(
+    variables: Sequence[NamedVariable], arrays: Mapping[str, NDArray[Any]]
+) -> list[str]:
+    """Set variables by name; return the names that `arrays` did not have."""
+    missing = []
+    for item in variables:
+        array = arrays.get(item.name)
+        if array is None:
+            missing.append(item.name)
+        else:
+            item.variable.assign(np.asarray(array).reshape(item.shape))
+    return missing

@@ -1,0 +1,93 @@
+"""Which symbols of the user's module play which part.
+
+Owns the names of the parts, with their older spellings, and where inline model code is
+written. Called by `definition`. Runs none of the functions it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from elasticdl.errors import UserCodeError
+from elasticdl.job.spec import JobSpec
+from elasticdl.model import user_code
+from elasticdl.model.feed_call import Feed
+from elasticdl.model.user_code import ModelCode, did_you_mean
+
+_OLDER_FEED_NAMES = ("dataset_fn", "input_fn")
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """What the module defines; None for what it does not."""
+
+    model_name: str
+    model_function: Callable[..., Any]
+    feed: Feed | None
+    loss: Callable[..., Any] | None
+    optimizer: Callable[..., Any] | None
+    metrics: Callable[..., Any] | None
+    callbacks: Callable[..., Any] | None
+    data_reader: Callable[..., Any] | None
+    outputs_processor: Callable[..., Any] | None
+
+
+def find_symbols(
+    spec: JobSpec, code: ModelCode, module: ModuleType, name: str, function: Any
+) -> Symbols:
+    """Return the module's parts; `function` is the model function called `name`.
+
+    Raises UserCodeError when the job names a symbol that the module does not have.
+    """
+    model = spec.model
+    defaults = type(model)
+
+    def find(field: str) -> Any | None:
+        wanted = getattr(model, field)
+        found = user_code.find_symbol(code, module, wanted)
+        if found is None and wanted != defaults.model_fields[field].default:
+            path = "".join(
+                part.capitalize() if i else part
+                for i, part in enumerate(field.split("_"))
+            )
+            raise UserCodeError(
+                f"model.{path} names `{wanted}`, which {code.main_file} does not have"
+                + did_you_mean(wanted, user_code.public_names(module))
+            )
+        return found
+
+    feed = find("feed")
+    for older in _OLDER_FEED_NAMES:
+        if feed is None:
+            feed = user_code.find_symbol(code, module, older)
+    return Symbols(
+        model_name=name,
+        model_function=function,
+        feed=Feed(feed, code) if feed is not None else None,
+        loss=find("loss"),
+        optimizer=find("optimizer"),
+        metrics=find("eval_metrics"),
+        callbacks=find("callbacks"),
+        data_reader=find("data_reader"),
+        outputs_processor=find("prediction_outputs_processor"),
+    )
+
+
+def write_files(folder: Path, files: dict[str, str]) -> None:
+    """Write inline model code; each file aside and renamed, for others may read it."""
+    for name, text in files.items():
+        path = folder / name
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise UserCodeError(
+                f"model.files has `{name}`, expected a path inside the model's folder"
+            )
+        if path.is_file() and path.read_text(encoding="utf-8") == text:
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(f".{path.name}.new")
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)

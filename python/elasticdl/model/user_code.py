@@ -1,0 +1,264 @@
+"""The border between ElasticDL and the user's model module.
+
+Owns how an exception of the user's code becomes one message with the user's own file
+and line, and how modules and symbols of the zoo are found. Called by everything in
+`model` that runs user code. Knows nothing of what the symbols mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib.util
+import inspect
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from elasticdl.errors import ElasticDLError, UserCodeError
+
+_LONGEST_MESSAGE = 400
+_IN_TEXT = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """Return `; did you mean ...?`, or what there is, or nothing."""
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    if close:
+        return f"; did you mean {' or '.join(f'`{c}`' for c in close)}?"
+    if known:
+        return f"; there is {', '.join(f'`{k}`' for k in sorted(known)[:12])}"
+    return ""
+
+
+@dataclass(frozen=True)
+class ModelCode:
+    """The folder of model modules, and what has been imported from it."""
+
+    root: Path
+    main_file: Path
+
+    def owns(self, file: str) -> bool:
+        """Say whether a file is the user's: below the zoo, not an installed package."""
+        if "site-packages" in file:
+            return False
+        return Path(file).resolve().is_relative_to(self.root.resolve())
+
+    @contextlib.contextmanager
+    def running(self, what: str) -> Iterator[None]:
+        """Turn any exception of user code run inside into a UserCodeError.
+
+        The message is one line: what was run, the user's file:line, the exception. The
+        exception itself stays as the cause, for those who ask for the trace.
+        """
+        try:
+            yield
+        except ElasticDLError:
+            raise
+        except Exception as error:
+            raise UserCodeError(self.describe(what, error)) from error
+
+    def describe(self, what: str, error: BaseException) -> str:
+        """Return the one-line message for an exception of the user's code."""
+        where = self._where(error)
+        place = f" at {where}" if where else ""
+        return f"{what} raised {type(error).__name__}{place}: {short(error)}"
+
+    def _where(self, error: BaseException) -> str:
+        if isinstance(error, SyntaxError) and error.filename:
+            return f"{error.filename}:{error.lineno}"
+        own = [
+            frame
+            for frame in traceback.extract_tb(error.__traceback__)
+            if self.owns(frame.filename)
+        ]
+        if own:
+            return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}"
+        # Code that TensorFlow rewrote has no frame of its own; its message has.
+        for file, line, name in reversed(_IN_TEXT.findall(str(error))):
+            if self.owns(file):
+                return f"{file}:{line} in {name}"
+        return ""
+
+
+def short(error: BaseException) -> str:
+    """Return an exception's text in one line, without TensorFlow's inner traces."""
+    text = str(error)
+    if "in user code:" in text:
+        # TensorFlow quotes the trace first and the message last.
+        text = text.rstrip().rsplit("\n\n", 1)[-1]
+    lines = [
+        line.strip()
+        for line in text.splitlines()
+        if line.strip() and not _IN_TEXT.search(line)
+    ]
+    line = " ".join(lines[:4]) or repr(error)
+    return line if len(line) <= _LONGEST_MESSAGE else line[:_LONGEST_MESSAGE] + " ..."
+
+
+def locate(root: Path, definition: str) -> tuple[ModelCode, str]:
+    """Return the code that `folder.file.function` names and the function's name.
+
+    Raises UserCodeError, naming what is there, when the folder or file is not.
+    """
+    *path, function = definition.split(".")
+    if not path or not all([*path, function]):
+        raise UserCodeError(
+            f"model.definition is `{definition}`, expected `folder.file.function` or "
+            "`file.function`, as `mnist.functional_api.custom_model`"
+        )
+    if not root.is_dir():
+        raise UserCodeError(
+            f"the model zoo {root} is not a folder; set model.zoo to the folder that "
+            f"`{path[0]}` lies in"
+        )
+    file = root.joinpath(*path).with_suffix(".py")
+    if not file.is_file():
+        there = sorted(
+            ".".join(p.relative_to(root).with_suffix("").parts)
+            for p in root.rglob("*.py")
+            if p.name != "__init__.py"
+        )
+        raise UserCodeError(
+            f"model.definition `{definition}`: there is no file {file}"
+            + did_you_mean(".".join(path), there)
+        )
+    return ModelCode(root, file), function
+
+
+def import_module(code: ModelCode, file: Path) -> ModuleType:
+    """Import one file of the zoo under its dotted name; each file only once.
+
+    The zoo comes first on the import path and its parent last, so that a module may
+    import its neighbours as `folder.file` and as `model_zoo.folder.file`.
+    """
+    root = str(code.root.resolve())
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    parent = str(code.root.resolve().parent)
+    if parent not in sys.path:
+        sys.path.append(parent)
+    name = ".".join(file.resolve().relative_to(root).with_suffix("").parts)
+    known = sys.modules.get(name)
+    if known is not None and getattr(known, "__file__", None) == str(file.resolve()):
+        return known
+    spec = importlib.util.spec_from_file_location(name, file.resolve())
+    if spec is None or spec.loader is None:
+        raise UserCodeError(f"{file} cannot be imported; expected a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        with code.running(f"importing {file}"):
+            spec.loader.exec_module(module)
+    except UserCodeError:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """Return the functions and classes that a module itself defines."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and callable(value)
+        and getattr(value, "__module__", None) == module.__name__
+    ]
+
+
+def find_symbol(code: ModelCode, main: ModuleType, name: str) -> Any | None:
+    """Return a symbol of the model file, or `other.file.symbol` of the zoo, or None.
+
+    Raises UserCodeError when a dotted name's file is not there.
+    """
+    *path, symbol = name.split(".")
+    if not path:
+        return getattr(main, symbol, None)
+    for base in (code.root, code.main_file.parent):
+        file = base.joinpath(*path).with_suffix(".py")
+        if file.is_file():
+            module = import_module(code, file)
+            found = getattr(module, symbol, None)
+            if found is None:
+                raise UserCodeError(
+                    f"`{name}`: {file} has no `{symbol}`"
+                    + did_you_mean(symbol, public_names(module))
+                )
+            return found
+    raise UserCodeError(
+        f"`{name}`: there is no file {code.root.joinpath(*path).with_suffix('.py')}"
+    )
+
+
+def check_params(
+    what: str, function: Callable[..., Any], params: Mapping[str, Any]
+) -> None:
+    """Raise UserCodeError when `function` does not take `params` by name."""
+    target = function.__init__ if inspect.isclass(function) else function
+    try:
+        signature = inspect.signature(target)
+    except (TypeError, ValueError):  # built-in callables say nothing of themselves
+        return
+    takes = {
+        name: p
+        for name, p in signature.parameters.items()
+        if name != "self" and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    }
+    if any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+        return
+    unknown = sorted(set(params) - set(takes))
+    if unknown:
+        raise UserCodeError(
+            f"model.params has {', '.join(f'`{u}`' for u in unknown)}, which {what} does "
+            f"not take" + (did_you_mean(unknown[0], list(takes)) or "; it takes none")
+        )
+    missing = [
+        name for name, p in takes.items() if p.default is p.empty and name not in params
+    ]
+    if missing:
+        raise UserCodeError(
+            f"{what} needs {', '.join(f'`{m}`' for m in missing)}; give them under "
+            "model.params"
+        )
+
+
+def takes_predictions_first(function: Callable[..., Any]) -> bool:
+    """Say whether a loss or metric names its parameters (predictions, labels).
+
+    The oldest model modules did; everything since says (labels, predictions).
+    """
+    try:
+        names = list(inspect.signature(function).parameters)[:2]
+    except (TypeError, ValueError):
+        return False
+    return (
+        len(names) == 2
+        and names[0] in {"output", "outputs", "predictions", "prediction", "logits"}
+        and names[1] in {"labels", "label", "y_true"}
+    )
+
+
+def public_names_of(code: ModelCode) -> list[str]:
+    """Return the functions and classes of the main file, once it was imported."""
+    for module in list(sys.modules.values()):
+        if getattr(module, "__file__", None) == str(code.main_file.resolve()):
+            return public_names(module)
+    return []
+
+
+def call_with_known(
+    function: Callable[..., Any],
+    required: Mapping[str, Any],
+    offered: Mapping[str, Any],
+) -> Any:
+    """Call `function` with `required` by place and those of `offered` that it takes."""
+    parameters = inspect.signature(function).parameters
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    extra = {k: v for k, v in offered.items() if takes_all or k in parameters}
+    return function(*required.values(), **extra)
