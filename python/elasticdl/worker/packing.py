@@ -39,7 +39,8 @@ class Arena:
 
     def __init__(self, shapes: Sequence[tuple[int, ...]]) -> None:
         """Allocate; the values are not set."""
-        self.version = 0
+        self.version = 0  # of PS 0
+        self.versions: list[int] = []  # by PS
         item = np.dtype(np.float32).itemsize
         step = ALIGNMENT // item
         sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
@@ -68,21 +69,6 @@ def scatter(layout: Layout, buffers: Sequence[Floats], arena: Arena) -> None:
             target[piece.start * size : piece.end * size] = buffer[
                 piece.offset : piece.offset + piece.size
             ]
-
-
-def gather(layout: Layout, values: Sequence[Floats]) -> list[Floats]:
-    """Return whole variables as one flat buffer per PS."""
-    buffers = []
-    for ps, pieces in enumerate(layout.pieces):
-        buffer = np.empty(layout.size(ps), np.float32)
-        for piece in pieces:
-            size = layout.variables[piece.variable].row_size
-            source = values[piece.variable].reshape(-1)
-            buffer[piece.offset : piece.offset + piece.size] = source[
-                piece.start * size : piece.end * size
-            ]
-        buffers.append(buffer)
-    return buffers
 
 
 def sum_repeated(gradient: RowGradient) -> RowGradient:

@@ -19,13 +19,33 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from elasticdl.errors import UserCodeError
 from elasticdl.tensor.placement import Kind
 from elasticdl.worker.packing import Arena, Gradient, RowGradient
 
 logger = logging.getLogger(__name__)
 
 Tensors = Any  # a tensor, or a nest of them as the user's feed gives it
-Loss = Callable[[Tensors, Tensors], tf.Tensor]
+
+
+class Definition(Protocol):
+    """What a step needs of the user's module (model.definition)."""
+
+    @property
+    def model(self) -> keras.Model:
+        """The built model."""
+
+    @property
+    def jit_compile(self) -> bool:
+        """Whether to compile with XLA."""
+
+    def call(self, features: Tensors, *, training: bool) -> Tensors:
+        """Return the model's outputs."""
+
+    def training_loss(
+        self, features: Tensors, labels: Tensors, predictions: Tensors
+    ) -> tf.Tensor:
+        """Return the scalar to minimise, the model's own losses in it."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +113,10 @@ def as_gradient(gradient: Any) -> Gradient:
     return np.asarray(gradient)
 
 
-def _total_loss(model: keras.Model, loss: Loss, labels: Tensors, out: Tensors) -> Any:
-    total = tf.cast(loss(labels, out), tf.float32)
-    for extra in model.losses:  # regularizers and add_loss
-        total += tf.cast(extra, tf.float32)
-    return total
+def _changing(model: keras.Model) -> list[Any]:
+    """Return the variables that a step moves besides the trainable ones."""
+    others = {id(v) for v in (*model.trainable_variables, *model.metrics_variables)}
+    return [v for v in model.variables if id(v) not in others]
 
 
 class _Traced:
@@ -128,13 +147,12 @@ class _Traced:
 class BufferStep:
     """Parameters are tensors that share the arena's memory; nothing is copied."""
 
-    def __init__(self, model: keras.Model, loss: Loss, *, jit: bool = False) -> None:
-        """Take a built model."""
-        self._model = model
-        self._loss = loss
-        self._variables = list(model.trainable_variables)
-        self._state = list(model.non_trainable_variables)
-        self._traced = _Traced(self._compute, jit=jit)
+    def __init__(self, definition: Definition) -> None:
+        """Take a module whose model is built."""
+        self._definition = definition
+        self._variables = list(definition.model.trainable_variables)
+        self._state = _changing(definition.model)
+        self._traced = _Traced(self._compute, jit=definition.jit_compile)
         self._kinds: list[Kind] = []
         # Views are made once per arena: arenas take turns.
         self._views: dict[int, tuple[Arena, list[Any]]] = {}
@@ -177,8 +195,8 @@ class BufferStep:
         with tf.GradientTape() as tape:
             tape.watch(parameters)
             with keras.StatelessScope(mapping, collect_losses=True) as scope:
-                out = self._model(features, training=True)
-                loss = _total_loss(self._model, self._loss, labels, out)
+                out = self._definition.call(features, training=True)
+                loss = self._definition.training_loss(features, labels, out)
         gradients = tape.gradient(loss, parameters)
         self._kinds = [kind_of(g) for g in gradients]
         finite = tf.math.is_finite(loss)
@@ -197,30 +215,25 @@ class VariableStep:
 
     def __init__(
         self,
-        model: keras.Model,
-        loss: Loss,
+        definition: Definition,
         *,
         optimizer: keras.optimizers.Optimizer | None = None,
         guard: bool = False,
-        jit: bool = False,
     ) -> None:
-        """Take a built model.
+        """Take a module whose model is built; its variables hold the parameters.
 
         Args:
-            model: The model; its variables hold the parameters.
-            loss: (labels, predictions) -> scalar.
+            definition: The module.
             optimizer: Applies the gradients within the step; None leaves that to PS.
             guard: Let a batch whose loss is not a number change nothing.
-            jit: Compile with XLA.
         """
-        self._model = model
-        self._loss = loss
+        self._definition = definition
         self._optimizer = optimizer
         self._guard = guard
-        self._variables = list(model.trainable_variables)
+        self._variables = list(definition.model.trainable_variables)
         if optimizer is not None:
             optimizer.build(self._variables)
-        self._traced = _Traced(self._compute, jit=jit)
+        self._traced = _Traced(self._compute, jit=definition.jit_compile)
         self._kinds: list[Kind] = []
 
     def kinds(self, features: Tensors, labels: Tensors) -> list[Kind]:
@@ -250,13 +263,12 @@ class VariableStep:
         return float(self._traced(features, labels)[0])
 
     def _compute(self, features: Tensors, labels: Tensors) -> Any:
-        state = self._model.non_trainable_variables if self._guard else []
+        state = _changing(self._definition.model) if self._guard else []
         before = [tf.identity(v.value) for v in state]
         with tf.GradientTape() as tape:
-            out = self._model(features, training=True)
-            loss = _total_loss(self._model, self._loss, labels, out)
-            scaled = self._optimizer.scale_loss(loss) if self._optimizer else loss
-        gradients = tape.gradient(scaled, [v.value for v in self._variables])
+            out = self._definition.call(features, training=True)
+            loss = self._definition.training_loss(features, labels, out)
+        gradients = tape.gradient(loss, [v.value for v in self._variables])
         self._kinds = [kind_of(g) for g in gradients]
         finite = tf.math.is_finite(loss)
         for variable, old in zip(state, before, strict=True):
@@ -274,22 +286,21 @@ class VariableStep:
             if gradient is not None
         ]
 
-        def apply() -> None:
+        def apply() -> int:
             optimizer.apply_gradients(pairs)
+            return 0
 
         if self._guard:
-            tf.cond(finite, lambda: (apply(), 0)[1], lambda: 0)
+            tf.cond(finite, apply, lambda: 0)
         else:
             apply()
 
 
 def choose_step(
-    model: keras.Model,
-    loss: Loss,
+    definition: Definition,
     batch: tuple[Tensors, Tensors],
     *,
     optimizer: keras.optimizers.Optimizer | None,
-    jit: bool,
 ) -> tuple[GradientStep, list[Kind]]:
     """Return the fastest step that is right for this model, and the gradients' kinds.
 
@@ -298,17 +309,17 @@ def choose_step(
     without gradient is therefore looked at a second time.
 
     Args:
-        model: The built model.
-        loss: (labels, predictions) -> scalar.
+        definition: The module, its model built.
         batch: Features and labels of any batch.
         optimizer: Given if gradients are also applied here, between pulls.
-        jit: Compile with XLA.
     """
-    variables = VariableStep(model, loss, optimizer=optimizer, guard=True, jit=jit)
+    variables = VariableStep(definition, optimizer=optimizer, guard=True)
     if optimizer is None:
-        buffers = BufferStep(model, loss, jit=jit)
+        buffers = BufferStep(definition)
         try:
             kinds = buffers.kinds(*batch)
+        except UserCodeError:
+            raise
         except Exception as error:  # noqa: BLE001 - border: the user's model is traced
             logger.info("the model's own variables are used: %s", error)
         else:

@@ -1,0 +1,170 @@
+"""Calls to the PS that outlive the loss of a PS.
+
+Owns waiting for a PS to come back, handing values to one that lost them, and the rule
+that nothing computed before a rewind is used after it. Called by the PS trainer and
+its transfer thread. Must not import TensorFlow.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticdl.errors import (
+    FencedError,
+    NotInitializedError,
+    RefusedError,
+    RpcError,
+)
+from elasticdl.proto import master_pb2
+from elasticdl.rpc.ps_client import PsClient, Pulled
+from elasticdl.tensor.placement import Layout
+from elasticdl.worker.trainer import LeavingError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Floats = NDArray[np.float32]
+FIRST_WAIT_SECONDS = 0.05
+MOST_WAIT_SECONDS = 1.0
+
+
+class Views(Protocol):
+    """Where the newest PsView comes from (worker.heartbeat)."""
+
+    @property
+    def view(self) -> master_pb2.PsView:
+        """The newest view."""
+
+    def wait_for_view(self, newer_than: int, seconds: float) -> master_pb2.PsView:
+        """Wait for a newer one; return the newest there is then."""
+
+
+class PsLink:
+    """The PS, with the patience that a lost one needs. Thread-safe."""
+
+    def __init__(
+        self,
+        client: PsClient,
+        views: Views,
+        *,
+        layout: Layout,
+        optimizer_json: str,
+        initial: Sequence[Floats],
+        leaving: threading.Event,
+    ) -> None:
+        """Take what a PS needs to begin.
+
+        Args:
+            client: All PS as one.
+            views: Where the PS are.
+            layout: Which PS has what.
+            optimizer_json: The user's optimizer, serialized.
+            initial: Buffers per PS of the values that training starts from.
+            leaving: Once set, a call that would have to wait ends with LeavingError.
+        """
+        self._client = client
+        self._views = views
+        self._layout = layout
+        self._optimizer_json = optimizer_json
+        self._initial = list(initial)
+        self._leaving = leaving
+        self._rewind: int | None = None
+        self._lock = threading.Lock()
+        # Of the last pull: what is handed to a PS that lost its values.
+        self._buffers = list(initial)
+        self._versions: list[int] = []
+
+    @property
+    def layout(self) -> Layout:
+        """Which PS has what."""
+        return self._layout
+
+    @property
+    def client(self) -> PsClient:
+        """The client, for use inside `call`."""
+        return self._client
+
+    @property
+    def versions(self) -> list[int]:
+        """Versions of the last pull, by PS; empty before the first."""
+        return self._versions
+
+    def join(self) -> None:
+        """Take the rewind in force as ours; give values to every PS that has none."""
+        while True:
+            view = self._views.view
+            with self._lock:
+                self._rewind = view.rewind
+                self._versions = []
+                self._buffers = list(self._initial)
+            try:
+                self.call("begin", self._hand_over)
+            except FencedError as error:
+                # Rewound again, or the PS know of a rewind that we do not yet.
+                logger.info("waiting for the PS after a rewind: %s", error)
+                self._wait(view.revision, FIRST_WAIT_SECONDS)
+            else:
+                return
+
+    def pull(self) -> tuple[list[Floats], list[int]]:
+        """Return the live buffers of all PS and their versions."""
+        pulled: Pulled = self.call(
+            "pull", lambda: self._client.pull(have=self._versions or None)
+        )
+        with self._lock:
+            for ps, buffer in enumerate(pulled.buffers):
+                if buffer.size:
+                    self._buffers[ps] = buffer
+            self._versions = list(pulled.versions)
+            return list(self._buffers), list(pulled.versions)
+
+    def call(self, what: str, function: Callable[[], T]) -> T:
+        """Return what `function` returns, called again while a PS is away.
+
+        Raises FencedError when the PS were rewound, RefusedError, LeavingError.
+        """
+        wait = FIRST_WAIT_SECONDS
+        while True:
+            view = self._views.view
+            if view.rewind != self._rewind:
+                raise FencedError(
+                    f"{what}: the PS were rewound (rewind {view.rewind}, this worker "
+                    f"is at {self._rewind}); tasks under way begin again"
+                )
+            self._client.set_view(view)
+            try:
+                return function()
+            except (FencedError, RefusedError):
+                raise
+            except NotInitializedError as error:
+                logger.info("%s: handing values to a PS: %s", what, error)
+                self._try_hand_over()
+            except RpcError as error:
+                logger.info("%s: waiting for the PS: %s", what, error)
+            self._wait(view.revision, wait)
+            wait = min(2 * wait, MOST_WAIT_SECONDS)
+
+    def _wait(self, revision: int, seconds: float) -> None:
+        if self._leaving.is_set():
+            raise LeavingError("told to leave while waiting for the PS")
+        self._views.wait_for_view(revision, seconds)
+
+    def _try_hand_over(self) -> None:
+        try:
+            self._hand_over()
+        except (FencedError, RefusedError):
+            raise
+        except RpcError as error:
+            logger.info("values not handed over yet: %s", error)
+
+    def _hand_over(self) -> None:
+        with self._lock:
+            buffers = list(self._buffers)
+            version = max(self._versions, default=0)
+        self._client.initialize(self._layout, self._optimizer_json, buffers, version)

@@ -1,0 +1,247 @@
+"""Training with parameter servers: pull, step, push.
+
+Owns the order of the three. Pipelined, a step runs while the exchange of the step
+before is under way, so its values lack one update of its own; otherwise (and always in
+sync mode) each step waits for its exchange. A refused gradient is computed again at
+the new values until it is accepted. Called by the loop through `Trainer`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from elasticdl.errors import ElasticDLError, FencedError
+from elasticdl.metrics.ledger import GoodputLedger
+from elasticdl.metrics.registry import WorkerMetrics
+from elasticdl.model.state import ModelState, read_state, write_state
+from elasticdl.model.variables import from_buffers
+from elasticdl.proto import ps_pb2
+from elasticdl.rpc.ps_client import Pulled
+from elasticdl.worker.packing import Arena
+from elasticdl.worker.ps_link import PsLink
+from elasticdl.worker.step import GradientStep, StepResult
+from elasticdl.worker.trainer import (
+    BatchDone,
+    BatchPosition,
+    NanLossError,
+    Values,
+)
+from elasticdl.worker.transfer import Exchange, Transfer
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PsTrainerOptions:
+    """How a worker trains."""
+
+    worker: str  # unique in the job's life: makes push ids unique
+    pipeline: bool
+    pull_steps: int
+    skip_nan: bool
+    # (version, epoch) -> rate that a callback sets, None for the PS's own.
+    learning_rate_of: Callable[[int, int], float | None]
+    active_workers: Callable[[], int]  # how many share the non-trainable state
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A batch whose gradients are under way; kept to compute it again."""
+
+    features: Any
+    labels: Any
+    at: BatchPosition
+
+
+class PsTrainer:
+    """Trains on gradients that the PS apply."""
+
+    def __init__(
+        self,
+        step: GradientStep,
+        transfer: Transfer,
+        link: PsLink,
+        *,
+        state: ModelState,
+        options: PsTrainerOptions,
+        ledger: GoodputLedger,
+        metrics: WorkerMetrics,
+    ) -> None:
+        """Join the PS (they get initial values if they have none) and pull.
+
+        Args:
+            step: Computes gradients.
+            transfer: Moves them.
+            link: The PS.
+            state: The model's non-trainable variables.
+            options: See PsTrainerOptions.
+            ledger: Where this worker's seconds go.
+            metrics: What it shows.
+        """
+        self._step = step
+        self._transfer = transfer
+        self._link = link
+        self._state = state
+        self._options = options
+        self._ledger = ledger
+        self._metrics = metrics
+        self._sent: _Sent | None = None
+        self._trained = 0
+        self._pushes = 0
+        self._since_pull = 0
+        self._arena: Arena | None = None  # what the step has loaded
+        self._begin()
+
+    # -- Trainer --------------------------------------------------------------------
+
+    @property
+    def trained(self) -> int:
+        """See Trainer."""
+        return self._trained
+
+    @property
+    def acknowledged(self) -> int:
+        """See Trainer."""
+        return self._trained - (1 if self._sent else 0)
+
+    def train_batch(self, features: Any, labels: Any, at: BatchPosition) -> BatchDone:
+        """See Trainer."""
+        version = self._current().version
+        result = self._step.run(features, labels)
+        done = BatchDone(result.loss, version, skipped=self._is_skipped(result))
+        # Only now is there anything to wait for: the exchange ran beside the step.
+        self._settle()
+        self._trained += 1
+        if not done.skipped:
+            self._send(_Sent(features, labels, at), result)
+            if not self._options.pipeline:
+                self._settle()
+        return done
+
+    def flush(self) -> None:
+        """See Trainer."""
+        self._settle()
+
+    def recover(self) -> None:
+        """See Trainer."""
+        if self._transfer.under_way:
+            with contextlib.suppress(ElasticDLError):
+                self._transfer.finish()
+        self._sent = None
+        self._begin()
+
+    def values(self, snapshot: str, ticket: ps_pb2.Ticket | None) -> Values:
+        """See Trainer."""
+        with self._ledger.cause("waitPs"):
+            client = self._link.client
+            if snapshot:
+                pulled: Pulled = self._link.call(
+                    "pull snapshot",
+                    lambda: client.pull(snapshot=snapshot, ticket=ticket),
+                )
+                buffers, version = pulled.buffers, pulled.version
+            else:
+                buffers, versions = self._link.pull()
+                version = versions[0]
+            state = self._link.call(
+                "state",
+                lambda: client.exchange_state({}, weight=0.0, snapshot=snapshot),
+            )
+        own = state if state is not None else read_state(self._state.shared)
+        return Values(version, from_buffers(buffers, self._link.layout), own)
+
+    def variables_changed(self) -> None:
+        """See Trainer."""
+        if self._arena is not None:
+            self._step.load(self._arena)
+
+    def close(self) -> None:
+        """See Trainer."""
+        self._transfer.close()
+        self._link.client.close()
+
+    # -- parts ------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        with self._ledger.cause("restore"):
+            while True:
+                try:
+                    self._link.join()
+                    self._load(self._transfer.pull())
+                    self._merge_state(
+                        self._link.call(
+                            "state",
+                            lambda: self._link.client.exchange_state({}, weight=0.0),
+                        )
+                    )
+                except FencedError as error:
+                    logger.info("the PS were rewound again: %s", error)
+                else:
+                    return
+
+    def _current(self) -> Arena:
+        if self._arena is None:
+            raise RuntimeError("nothing was pulled")
+        return self._arena
+
+    def _load(self, arena: Arena) -> None:
+        self._arena = arena
+        self._since_pull = 0
+        self._step.load(arena)
+
+    def _is_skipped(self, result: StepResult) -> bool:
+        if result.finite:
+            return False
+        if not self._options.skip_nan:
+            raise NanLossError(f"loss is {result.loss}")
+        return True
+
+    def _send(self, sent: _Sent, result: StepResult) -> None:
+        arena = self._current()
+        at = sent.at
+        self._pushes += 1
+        self._since_pull += 1
+        shared = self._state.shared if at.last else []
+        self._sent = sent
+        self._transfer.start(
+            Exchange(
+                gradients=result.gradients,
+                push_id=f"{self._options.worker}-{self._pushes}",
+                versions=arena.versions,
+                task_id=at.task_id,
+                records_done=at.records_done,
+                learning_rate=self._options.learning_rate_of(arena.version, at.epoch),
+                batch_records=at.num_records,
+                pull=self._since_pull >= self._options.pull_steps,
+                state=read_state(shared),
+                state_weight=1.0 / max(1, self._options.active_workers()),
+            )
+        )
+
+    def _settle(self) -> None:
+        """Wait for the exchange under way; compute refused batches again."""
+        while (sent := self._sent) is not None:
+            with self._ledger.cause("waitPs"):
+                came = self._transfer.finish()
+            if came.state:
+                self._merge_state(came.state)
+            if came.arena is not None:
+                self._load(came.arena)
+            if came.pushed.accepted:
+                self._sent = None
+                return
+            logger.debug("gradient refused (%s), computed again", came.pushed.reason)
+            self._metrics.refused.inc()
+            result = self._step.run(sent.features, sent.labels)
+            if self._is_skipped(result):
+                self._sent = None
+                return
+            self._send(sent, result)
+
+    def _merge_state(self, arrays: Any) -> None:
+        if arrays:
+            write_state(self._state.shared, arrays)

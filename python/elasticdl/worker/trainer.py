@@ -1,0 +1,94 @@
+"""What the loop knows of training, whatever the strategy.
+
+Owns the protocol between the loop and a trainer, and the values that cross it. Must not
+import TensorFlow, and must not know how a trainer reaches its parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticdl.errors import ElasticDLError
+from elasticdl.proto import ps_pb2
+
+Array = NDArray[np.generic]
+
+
+class NanLossError(ElasticDLError):
+    """A loss that is not a number, where the job says that this ends it."""
+
+
+class LeavingError(ElasticDLError):
+    """The worker was told to leave while it waited for something."""
+
+
+@dataclass(frozen=True)
+class BatchPosition:
+    """Where a batch lies in its task."""
+
+    task_id: int
+    epoch: int
+    records_done: int  # leading records of the task covered after it; 0 is unknown
+    num_records: int
+    last: bool  # of the task
+
+
+@dataclass(frozen=True)
+class BatchDone:
+    """What became of a batch."""
+
+    loss: float
+    version: int  # of the parameters that it was computed at
+    skipped: bool = False  # its loss was not a number and changed nothing
+
+
+@dataclass(frozen=True)
+class Values:
+    """The model's values at one version: what evaluation and export use."""
+
+    version: int
+    trainable: Sequence[NDArray[np.float32]]  # in the model's order
+    state: Mapping[str, Array] = field(default_factory=dict)
+
+
+class Trainer(Protocol):
+    """Trains batch after batch; one thread calls it."""
+
+    @property
+    def acknowledged(self) -> int:
+        """Batches, counted from the start, whose gradients are safely applied.
+
+        Also of those that were skipped. After a FencedError the count is meaningless
+        for batches before it: their tasks are handed back.
+        """
+
+    @property
+    def trained(self) -> int:
+        """Batches handed over from the start, acknowledged or not."""
+
+    def train_batch(self, features: Any, labels: Any, at: BatchPosition) -> BatchDone:
+        """Train on a batch.
+
+        Raises FencedError when the parameters were rewound, NanLossError, RpcError
+        and LeavingError; whatever else comes out is the user's code.
+        """
+
+    def flush(self) -> None:
+        """Wait until every batch is acknowledged. Raises as `train_batch`."""
+
+    def recover(self) -> None:
+        """Begin again at the parameters that are in force after a FencedError."""
+
+    def values(self, snapshot: str, ticket: ps_pb2.Ticket | None) -> Values | None:
+        """Return the values of a snapshot ("" is live); None: those in the model."""
+
+    def variables_changed(self) -> None:
+        """Learn that the model's trainable variables were overwritten."""
+
+    def close(self) -> None:
+        """Let go of threads and connections."""

@@ -1,0 +1,152 @@
+"""Push of the last gradients and pull of the next values, beside the step.
+
+Owns the transfer thread and the two arenas that take turns: while a step reads one, the
+other is filled. Called by the PS trainer: start, step, finish. Must not import
+TensorFlow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from typing import Protocol
+
+from elasticdl.rpc.ps_client import Gradients, Pushed
+from elasticdl.worker.packing import Arena, Gradient, pack_dense, pack_rows, scatter
+from elasticdl.worker.ps_link import PsLink
+from elasticdl.worker.trainer import Array
+
+# How often the waiting thread says that it is alive.
+ALIVE_SECONDS = 0.5
+
+
+class Observer(Protocol):
+    """Who is told how long calls took (a Prometheus histogram)."""
+
+    def observe(self, amount: float) -> None:
+        """Take one more duration, in seconds."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What goes to the PS after a step."""
+
+    gradients: list[Gradient]
+    push_id: str
+    versions: list[int]  # that they were computed at
+    task_id: int
+    records_done: int
+    learning_rate: float | None
+    batch_records: int
+    pull: bool
+    state: Mapping[str, Array] | None = None  # merged on PS 0 with this weight
+    state_weight: float = 0.0
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """What came back."""
+
+    pushed: Pushed
+    arena: Arena | None  # filled with the values after the push
+    state: Mapping[str, Array] | None = None
+
+
+class Transfer:
+    """One exchange at a time; one thread calls this."""
+
+    def __init__(
+        self,
+        link: PsLink,
+        *,
+        pull_seconds: Observer,
+        push_seconds: Observer,
+        on_wait: Callable[[], None],
+    ) -> None:
+        """Make the arenas.
+
+        Args:
+            link: The PS.
+            pull_seconds: Told of each pull.
+            push_seconds: Told of each push.
+            on_wait: Called now and then while `finish` waits.
+        """
+        self._link = link
+        self._layout = link.layout
+        self._pull_seconds = pull_seconds
+        self._push_seconds = push_seconds
+        self._on_wait = on_wait
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="transfer")
+        self._free = [Arena.of(link.layout), Arena.of(link.layout)]
+        self._pending: Future[Exchanged] | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """Whether an exchange was started and not finished."""
+        return self._pending is not None
+
+    def pull(self) -> Arena:
+        """Pull now; the arena returned last may be overwritten by the next but one."""
+        start = time.perf_counter()
+        buffers, versions = self._link.pull()
+        arena = self._free.pop(0)
+        self._free.append(arena)
+        scatter(self._layout, buffers, arena)
+        arena.version, arena.versions = versions[0], versions
+        self._pull_seconds.observe(time.perf_counter() - start)
+        return arena
+
+    def start(self, exchange: Exchange) -> None:
+        """Begin an exchange; the one before must be finished."""
+        self._pending = self._pool.submit(self._run, exchange)
+
+    def finish(self) -> Exchanged:
+        """Wait for the exchange that was started; raise what went wrong in it."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            raise RuntimeError("no exchange was started")
+        while True:
+            try:
+                return pending.result(timeout=ALIVE_SECONDS)
+            except FutureTimeoutError:
+                if pending.done():
+                    raise  # a time-out of its own
+                self._on_wait()
+
+    def close(self) -> None:
+        """End the thread after what it is doing."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, exchange: Exchange) -> Exchanged:
+        start = time.perf_counter()
+        gradients = Gradients(
+            pack_dense(self._layout, exchange.gradients),
+            pack_rows(self._layout, exchange.gradients),
+        )
+        pushed = self._link.call(
+            "push",
+            lambda: self._link.client.push(
+                gradients,
+                push_id=exchange.push_id,
+                versions=exchange.versions,
+                task_id=exchange.task_id,
+                records_done=exchange.records_done,
+                learning_rate=exchange.learning_rate,
+                batch_records=exchange.batch_records,
+            ),
+        )
+        self._push_seconds.observe(time.perf_counter() - start)
+        state = None
+        if exchange.state and pushed.accepted:
+            sent = exchange.state
+            state = self._link.call(
+                "state",
+                lambda: self._link.client.exchange_state(
+                    sent, weight=exchange.state_weight
+                ),
+            )
+        arena = self.pull() if exchange.pull or not pushed.accepted else None
+        return Exchanged(pushed, arena, state)
