@@ -10,6 +10,7 @@ of a copy, and the copy is checked again, until nothing new is found.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 from collections.abc import Mapping
@@ -89,7 +90,7 @@ def _circular(error: Exception) -> bool:
 
 
 def _misplaced(tree: Mapping[str, Any]) -> list[str]:
-    """Return top-level keys that are near misses of `job` and `kind`, or belong in job."""
+    """Return top-level keys that are meant as `job` or `kind`, or belong in the job."""
     wrong = []
     for key in map(str, tree):
         if key in ("job", "kind"):
@@ -259,8 +260,8 @@ class _Finder:
 
     def _put(self, path: Path, value: Any) -> None:
         around = self._get(path[:-1])
-        if isinstance(around, dict | list) and path[-1] is not None:
-            around.__setitem__(path[-1], value)
+        with contextlib.suppress(IndexError, TypeError):  # what is around is wrong too
+            around[path[-1]] = value
 
     def _remove(self, path: Path) -> None:
         around = self._get(path[:-1])

@@ -60,10 +60,10 @@ def field_at(model: type[BaseModel], path: tuple[str | int, ...]) -> FieldInfo |
     info: FieldInfo | None = None
     inner: type[BaseModel] | None = model
     for key in path:
-        if inner is None:
-            return None
         if isinstance(key, int):
             continue
+        if inner is None:
+            return None
         info = aliases(inner).get(key)
         if info is None:
             return None
@@ -85,7 +85,8 @@ def known_keys(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]
 def choices(info: FieldInfo) -> list[str]:
     """Return the words that a field may hold; empty where it is no closed set."""
     for part in _alternatives(info.annotation):
-        words = _words(part)
+        items = get_args(part) if get_origin(part) is list else (part,)
+        words = _words(items[0])
         if words:
             return words
     return []
@@ -94,7 +95,7 @@ def choices(info: FieldInfo) -> list[str]:
 def expected(info: FieldInfo) -> str:
     """Return what a field may hold, in words: `a whole number, 1 or more`."""
     words = choices(info)
-    if words:
+    if words and get_origin(info.annotation) is not list:
         return "one of " + ", ".join(f"`{word}`" for word in words)
     annotation, metadata = _unwrap(info.annotation, list(info.metadata))
     text = _kind(annotation)
@@ -135,6 +136,8 @@ def default_text(info: FieldInfo) -> str:
         return f"{value:g}"
     if isinstance(value, enum.Enum):
         return str(value.value)
+    if isinstance(value, BaseModel):
+        return "that of each key"
     if isinstance(value, list):
         return "[" + ", ".join(map(str, value)) + "]"
     return str(value)

@@ -1,6 +1,6 @@
-"""`--set a.b=c`: one change laid over a values file.
+r"""`--set a.b=c`: one change laid over a values file.
 
-Owns the form of paths (`a.b`, `a\\.b` for a dot in a key, `a[0]` for list items) and
+Owns the form of paths (`a.b`, `a\.b` for a dot in a key, `a[0]` for list items) and
 the typing of values by YAML. Used by `job.values`. Must not know files.
 """
 
@@ -54,14 +54,15 @@ def parse_override(argument: str, tree: Mapping[str, Any]) -> Override | Problem
         value = YAML(typ="safe").load(text) if text else ""
     except (YAMLError, ValueError):
         return Problem("", repr(text), "a YAML value", "put it in quotes", written)
+    known = list(aliases(JobSpec))
+    if path[0] in known:
+        return Override(("job", *path), value, written)
     if path[0] in ("job", "kind") or path[0] in tree:
         return Override(path, value, written)
     if nearest(str(path[0]), ("job", "kind")) and len(path) > 1:
-        known = ("job", "kind")
-    else:
-        known = tuple(aliases(JobSpec))
-        if nearest(str(path[0]), known):
-            return Override(("job", *path), value, written)
+        known = ["job", "kind"]
+    elif nearest(str(path[0]), known):  # checking the job will say which was meant
+        return Override(("job", *path), value, written)
     return Problem(
         "", repr(path[0]), "a field of the job", did_you_mean(str(path[0]), known),
         written,

@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import LiteralScalarString
@@ -56,7 +57,6 @@ def parse_values(
     text: str, *, source: str, overrides: Sequence[str] = ()
 ) -> tuple[ValuesFile | None, list[Problem]]:
     """Like read_values, of a text; `source` names it in messages."""
-    problems: list[Problem] = []
     duplicates = False
     try:
         tree = YAML(typ="safe").load(text)
@@ -69,15 +69,7 @@ def parse_values(
         return None, [Problem("", str(error), "YAML", "put the text in quotes", source)]
     if not isinstance(tree, dict):
         return None, [_not_a_mapping(tree, source)]
-    applied: list[Override] = []
-    for argument in overrides:
-        override = parse_override(argument, tree)
-        if isinstance(override, Override):
-            override = apply_override(tree, override) or override
-        if isinstance(override, Problem):
-            problems.append(override)
-        else:
-            applied.append(override)
+    applied, problems = _lay_over(tree, overrides)
     if not problems and not duplicates:
         try:
             return validate(tree), []
@@ -88,12 +80,41 @@ def parse_values(
     return None, problems
 
 
-def dump_values(values: ValuesFile) -> str:
-    """Return the values file's text; fields that hold their default are left out."""
+def _lay_over(
+    tree: dict[str, Any], overrides: Sequence[str]
+) -> tuple[list[Override], list[Problem]]:
+    applied: list[Override] = []
+    problems: list[Problem] = []
+    for argument in overrides:
+        override = parse_override(argument, tree)
+        if isinstance(override, Override):
+            override = apply_override(tree, override) or override
+        if isinstance(override, Problem):
+            problems.append(override)
+        else:
+            applied.append(override)
+    return applied, problems
+
+
+def dump_values(
+    values: ValuesFile, *, comments: Mapping[str, str] | None = None
+) -> str:
+    """Return the values file's text; fields that hold their default are left out.
+
+    `comments` maps dotted paths to what is to stand behind the field in its line.
+    """
     tree: dict[str, Any] = {"kind": values.kind, "job": values.job.document()}
     tree.update(values.model_extra or {})
+    commented = _for_dump(tree)
+    for dotted, text in (comments or {}).items():
+        *around, key = split_path(dotted)
+        inner = commented
+        for part in around:
+            inner = inner.get(part, CommentedMap())
+        if key in inner:
+            inner.yaml_add_eol_comment(text, key)
     out = io.StringIO()
-    _writer().dump(_blocks(tree), out)
+    _writer().dump(commented, out)
     return out.getvalue()
 
 
@@ -144,12 +165,12 @@ def _writer() -> YAML:
     return yaml
 
 
-def _blocks(value: Any) -> Any:
-    """Texts of several lines become `|` blocks, so that code in a file stays legible."""
+def _for_dump(value: Any) -> Any:
+    """Texts of several lines become `|` blocks: code in a file stays legible."""
     if isinstance(value, dict):
-        return {key: _blocks(inner) for key, inner in value.items()}
+        return CommentedMap((key, _for_dump(inner)) for key, inner in value.items())
     if isinstance(value, list):
-        return [_blocks(inner) for inner in value]
+        return [_for_dump(inner) for inner in value]
     if isinstance(value, str) and "\n" in value and value.isprintable() is False:
         lines = value.split("\n")
         if all(line.isprintable() for line in lines) and not value[0].isspace():

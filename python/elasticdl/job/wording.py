@@ -77,7 +77,11 @@ def wrong_value(path: Path, item: dict[str, Any]) -> Problem:
         )
         return Problem("kind", got(value), "`job`", next_step)
     info = fields.field_at(ValuesFile, path)
-    if info is None or (isinstance(path[-1], int) and not fields.choices(info)):
+    if info is not None and isinstance(path[-1], int) and fields.choices(info):
+        words = ", ".join(f"`{word}`" for word in fields.choices(info))
+        next_step = _another_value(value, info)
+        return Problem(dotted(path), got(value), f"one of {words}", next_step)
+    if info is None or isinstance(path[-1], int):
         expected = _BY_ERROR.get(item["type"], str(item["msg"]).lower())
         next_step = _retyped(value, item["type"]) or "correct it, or take it out"
         return Problem(dotted(path), got(value), expected, next_step)
@@ -121,6 +125,8 @@ def _another_value(value: Any, info: Any) -> str:
     near = nearest(value, words) if words and isinstance(value, str) else None
     if near is not None:
         return f"did you mean `{near}`?"
+    if fields.model_of(info.annotation):
+        return "write its keys below it, indented"
     default = fields.default_text(info)
     if default == "required":
         return "correct it"

@@ -1,0 +1,106 @@
+"""`elasticdl convert-flags`: the values file that a classic command line stands for.
+
+Owns the reading of a pasted command line. What flags mean is in `job.flags`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+
+from elasticdl.cli import flags
+from elasticdl.cli.arguments import Verbs, add_verb
+from elasticdl.errors import ExitCode, SpecError
+from elasticdl.job.flag_table import REFUSED_COMMANDS
+from elasticdl.job.problems import did_you_mean
+from elasticdl.job.spec import JobType
+from elasticdl.job.values import dump_values, parse_values
+
+_VERBS = [str(verb) for verb in JobType]
+
+
+def add_parser(verbs: Verbs) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "convert-flags",
+        handler=convert,
+        help_text="print the values file that a classic command line stands for",
+        description="Prints the values file that a classic command line stands for. "
+        "Paste the whole line\nbehind `convert-flags`, or pipe it in with `-`.",
+        examples=(
+            "elasticdl convert-flags train --model_def mnist.cnn.custom_model "
+            "--training_data data/mnist > values/mnist.yaml",
+            "elasticdl convert-flags elasticdl train --num_workers=3 ...",
+            "elasticdl convert-flags - < old-command.sh",
+        ),
+    )
+    parser.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        metavar="train|evaluate|predict FLAGS",
+        help="the classic command line; `-` reads it from standard input",
+    )
+
+
+def convert(args: argparse.Namespace) -> int:
+    """Print the values file. Raises SpecError that names every wrong flag."""
+    words = list(args.command)
+    if words == ["-"]:
+        words = split_command(sys.stdin.read())
+    elif len(words) == 1:
+        words = split_command(words[0])
+    print(convert_command(words), end="")
+    return ExitCode.OK
+
+
+def split_command(text: str) -> list[str]:
+    r"""Return the words of a shell command; a `\` at a line's end joins lines."""
+    try:
+        return shlex.split(text.replace("\\\n", " "), comments=True)
+    except ValueError as error:
+        raise SpecError(f"the command line cannot be read: {error}; close it") from None
+
+
+def convert_command(words: Sequence[str]) -> str:
+    """Return the text of the values file that a command's words stand for."""
+    verb, rest = _verb_of(words)
+    parser = argparse.ArgumentParser(
+        prog=f"elasticdl {verb}", allow_abbrev=False, add_help=False
+    )
+    parser.add_argument("--set", dest="overrides", action="append", default=[])
+    flags.add_classic_flags(parser, verb)
+    parser.error = _raise  # type: ignore[method-assign,assignment]  # as a SpecError, not an exit
+    args, unknown = parser.parse_known_args(rest)
+    if unknown:
+        flags.refuse_unknown(unknown, verb)
+    converted = flags.convert_args(args, verb)
+    text = dump_values(converted.values, comments=converted.comments)
+    values, problems = parse_values(text, source="values")
+    if values != converted.values:
+        raise SpecError(f"the flags cannot be written as a values file: {problems}")
+    command = " ".join(["elasticdl", verb, "-f", "FILE"])
+    return (
+        f"# Made of classic flags by `elasticdl convert-flags`; run: {command}\n{text}"
+    )
+
+
+def _verb_of(words: Sequence[str]) -> tuple[str, list[str]]:
+    for number, word in enumerate(words):
+        if word in _VERBS:
+            return word, list(words[number + 1 :])
+        if word in REFUSED_COMMANDS:
+            raise SpecError(f"elasticdl {word}: {REFUSED_COMMANDS[word]}")
+        if word.startswith("--"):
+            break
+    wrong = next((word for word in words if not word.startswith("-")), "")
+    raise SpecError(
+        f"got {' '.join(words[:3]) or 'nothing'!r}, expected a command: train, "
+        f"evaluate or predict; {did_you_mean(wrong, _VERBS)}"
+    )
+
+
+def _raise(message: str) -> None:
+    raise SpecError(f"{message}; see `elasticdl train --help`")

@@ -1,0 +1,159 @@
+"""The classic flags on the parsers of `train`, `evaluate` and `predict`.
+
+Owns their parsing: every flag is taken down as it was given, and `job.flags` says what
+it means. Called by the verbs' parsers and by `convert-flags`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from elasticdl.job.flag_table import Flag, flags_of
+from elasticdl.job.flags import Converted, GivenFlag, unknown_flag, values_from_flags
+from elasticdl.job.problems import Problem, spec_error
+from elasticdl.job.spec import JobType
+from elasticdl.job.values import dump_values, parse_values
+
+if TYPE_CHECKING:
+    from elasticdl.job.spec import ValuesFile
+
+_DEST = "classic_flags"
+_GROUP = "classic flags"
+_GROUP_TEXT = (
+    "Another spelling of the fields of a values file; `--num-workers` is as good as "
+    "`--num_workers`. --model_def, --training_data and --output are enough. "
+    "`elasticdl convert-flags` prints the values file that flags stand for."
+)
+
+
+class _TakeDown(argparse.Action):
+    """Append the flag, as given, to the list of flags."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[object] | None,
+        option_string: str | None = None,
+    ) -> None:
+        del parser
+        name = (option_string or "").lstrip("-").replace("-", "_")
+        text = None if values is None else str(values)
+        given = [*(getattr(namespace, self.dest, None) or []), GivenFlag(name, text)]
+        setattr(namespace, self.dest, given)
+
+
+def add_classic_flags(parser: argparse.ArgumentParser, verb: str) -> None:
+    """Add every classic flag of a verb to its parser, refused ones unseen."""
+    group = parser.add_argument_group(_GROUP, _GROUP_TEXT)
+    for flag in flags_of(JobType(verb)).values():
+        _add(group, flag, f"--{flag.name}", _help(flag))
+        if "_" in flag.name:
+            dashed = f"--{flag.name.replace('_', '-')}"
+            _add(group, flag, dashed, argparse.SUPPRESS)
+
+
+def _add(
+    group: argparse._ArgumentGroup,
+    flag: Flag,
+    option: str,
+    text: str,
+) -> None:
+    group.add_argument(
+        option,
+        dest=_DEST,
+        action=_TakeDown,
+        nargs="?" if flag.is_switch else None,
+        metavar="true|false" if flag.is_switch else "VALUE",
+        help=text,
+    )
+
+
+def _help(flag: Flag) -> str:
+    if flag.refusal:
+        return argparse.SUPPRESS
+    text = f"job.{flag.field}"
+    return f"{text} ({flag.note})" if flag.note else text
+
+
+def given_flags(args: argparse.Namespace) -> list[GivenFlag]:
+    """Return the classic flags of a parsed command line."""
+    return list(getattr(args, _DEST, None) or [])
+
+
+def convert_args(args: argparse.Namespace, verb: str) -> Converted:
+    """Return what the classic flags stand for, `--set` laid over it.
+
+    Raises SpecError that names every mistake.
+    """
+    given = given_flags(args)
+    if not given:
+        raise spec_error(
+            [
+                Problem(
+                    f"elasticdl {verb}",
+                    "no values file and no flags",
+                    "one of them",
+                    f"write `elasticdl {verb} -f FILE`, or give --model_def and the "
+                    "data",
+                )
+            ]
+        )
+    converted = values_from_flags(given, JobType(verb))
+    overrides = getattr(args, "overrides", None) or []
+    if not overrides:
+        return converted
+    text = dump_values(converted.values)
+    values, problems = parse_values(text, source="flags", overrides=overrides)
+    if values is None:
+        raise spec_error(problems)
+    return Converted(values, converted.comments)
+
+
+def values_from_args(args: argparse.Namespace, verb: str) -> ValuesFile:
+    """Return the values that the classic flags of a command line stand for."""
+    return convert_args(args, verb).values
+
+
+def refuse_beside_file(args: argparse.Namespace, file: Path) -> None:
+    """Raise SpecError if classic flags stand beside `-f FILE`: which one would win?"""
+    problems = [
+        Problem(
+            f"--{flag.name}",
+            f"a classic flag beside -f {file}",
+            "either a values file or flags",
+            _as_override(args, flag),
+        )
+        for flag in given_flags(args)
+    ]
+    if problems:
+        raise spec_error(problems)
+
+
+def _as_override(args: argparse.Namespace, given: GivenFlag) -> str:
+    flag = flags_of(JobType(args.verb)).get(given.name)
+    if flag is None or flag.refusal:
+        return "take it out"
+    return f"write --set job.{flag.field}=... instead"
+
+
+def refuse_unknown(rest: Sequence[str], verb: str) -> NoReturn:
+    """Raise SpecError that names each argument the parser of a verb did not know."""
+    problems = []
+    for argument in rest:
+        if argument.startswith("--"):
+            name = argument[2:].partition("=")[0].replace("-", "_")
+            problems.append(unknown_flag(name, JobType(verb)))
+    if not problems:
+        problems.append(
+            Problem(
+                f"elasticdl {verb}",
+                f"the stray words {' '.join(rest)!r}",
+                "flags with their values",
+                "put values with spaces in quotes",
+            )
+        )
+    raise spec_error(problems)

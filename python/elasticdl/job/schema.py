@@ -1,0 +1,82 @@
+"""The JSON Schema of values files, made from the typed models.
+
+Owns what the schema says beyond pydantic's: the chart's two kinds of release and that
+an empty key means its default. Called by `cli.generate` and tests; helm reads its
+output, so it is draft 7 and without `anyOf` where that can be, for legible errors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from elasticdl.job.spec import ValuesFile
+
+_NEVER_NULL = ("JobSpec", "ModelSpec", "VolumeSpec")
+
+
+def values_schema() -> dict[str, Any]:
+    """Return the schema of a values file: one job, or the platform."""
+    made = ValuesFile.model_json_schema(
+        by_alias=True, ref_template="#/definitions/{model}"
+    )
+    definitions = {
+        name: _section(definition, nullable=name not in _NEVER_NULL)
+        for name, definition in sorted(made["$defs"].items())
+    }
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Values of the ElasticDL chart: one job, or the platform",
+        "description": "Made from python/elasticdl/job/spec.py by `make docs`; the "
+        "fields are explained in docs/spec.md. `elasticdl validate` checks more.",
+        "type": "object",
+        "properties": {
+            "kind": {
+                "enum": ["job", "platform"],
+                "description": "What a release is: one job, or the platform.",
+            },
+            "job": {
+                "$ref": "#/definitions/JobSpec",
+                "description": "The job's specification.",
+            },
+        },
+        "required": ["kind"],
+        "if": {"properties": {"kind": {"const": "job"}}, "required": ["kind"]},
+        "then": {"required": ["job"]},
+        "else": {"properties": {"job": False}},
+        "definitions": definitions,
+    }
+
+
+def _section(definition: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
+    """Return one model or enumeration without titles, its optional fields nullable."""
+    clean: dict[str, Any] = _without_titles(definition)
+    required = clean.get("required", [])
+    for name, field in clean.get("properties", {}).items():
+        if name not in required:
+            _allow_null(field)
+        if isinstance(field.get("default"), dict | list) or field.get("default") == "":
+            field.pop("default")
+    if nullable:
+        _allow_null(clean)
+    return clean
+
+
+def _allow_null(field: dict[str, Any]) -> None:
+    if "anyOf" in field or "$ref" in field:  # the definition itself allows it
+        return
+    if isinstance(field.get("type"), str):
+        field["type"] = [field["type"], "null"]
+    if "enum" in field:
+        field["enum"] = [*field["enum"], None]
+
+
+def _without_titles(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _without_titles(inner)
+            for key, inner in value.items()
+            if not (key == "title" and isinstance(inner, str))
+        }
+    if isinstance(value, list):
+        return [_without_titles(inner) for inner in value]
+    return value
