@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from elasticdl.data.reader import Metadata
 from elasticdl.errors import UserCodeError
+from elasticdl.model.default_feed import default_parser
 from elasticdl.model.feed_call import (
     PREDICTION,
     Feed,
@@ -22,6 +23,7 @@ from elasticdl.model.feed_call import (
     functional_inputs,
     split_element,
 )
+from elasticdl.model.feed_chain import batches_itself, chain_of
 from elasticdl.model.user_code import ModelCode, check_params
 
 MIXED_POLICY = "mixed_bfloat16"
@@ -75,6 +77,10 @@ def example(
 
     None when neither the feed nor the model's inputs tell the shapes.
     """
+    if feed is None and sample:
+        parse = default_parser(model, metadata, sample[0], mode)
+        features, labels = split_element(parse(tf.constant(list(sample))), mode)
+        return fit_features(model, features), labels
     if feed is None:
         inputs = functional_inputs(model)
         if inputs is None:
@@ -112,8 +118,6 @@ def example(
 
 def feed_batches(fed: Any, records: Any) -> bool:
     """Say whether the feed batches by itself."""
-    from elasticdl.model.feed_plans import batches_itself, chain_of
-
     return bool(batches_itself(chain_of(fed, records)))
 
 

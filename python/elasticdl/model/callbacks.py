@@ -130,8 +130,8 @@ def _monitor(callback: Any, metrics: MetricSet) -> dict[str, str]:
         mode = metrics.direction(name) or _mode_by_name(name) or ""
     if not mode:
         raise UserCodeError(
-            f"{kind}: whether a higher `{name}` is better is not known; give mode='max' "
-            "or mode='min'"
+            f"{kind}: whether a higher `{name}` is better is not known; give "
+            "mode='max' or mode='min'"
         )
     return {"monitor": name, "mode": mode}
 
@@ -165,8 +165,8 @@ class Schedule:
         ]
         if self._by_epoch and base is None:
             raise UserCodeError(
-                "LearningRateScheduler needs a plain learning rate, the optimizer has a "
-                "schedule; use one of the two"
+                "LearningRateScheduler needs a plain learning rate, the optimizer has "
+                "a schedule; use one of the two"
             )
         # Learning rate of each epoch so far: a schedule may build on the one before.
         self._rates: list[float] = []

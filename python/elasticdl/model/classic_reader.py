@@ -103,8 +103,8 @@ class ClassicReader:
         values = [_as_bytes(record) for record in self._raw(source, start, end)]
         if len(values) != end - start:
             raise DataError(
-                f"{type(self._reader).__name__}.read_records gave {len(values)} records "
-                f"of {source}[{start}:{end}], expected {end - start}"
+                f"{type(self._reader).__name__}.read_records gave {len(values)} "
+                f"records of {source}[{start}:{end}], expected {end - start}"
             )
         return Records(values)
 

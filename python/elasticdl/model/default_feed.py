@@ -56,7 +56,7 @@ def default_parser(
         )
     flat = keras.tree.flatten(inputs)
     if metadata.column_names:
-        return _csv_parser(model, flat, metadata, mode)
+        return _csv_parser(flat, metadata, mode)
     return _example_parser(model, flat, sample, mode)
 
 
@@ -171,54 +171,65 @@ def _convert(values: tf.Tensor, wanted: _Wanted) -> tf.Tensor:
     return tf.cast(tf.reshape(values, [-1, *wanted.shape]), wanted.dtype)
 
 
-def _csv_parser(
-    model: keras.Model, inputs: Sequence[Any], metadata: Metadata, mode: str
-) -> Parser:
-    columns = list(metadata.column_names)
-    label = next((name for name in LABEL_NAMES if name in columns), None)
+@dataclass(frozen=True)
+class _Columns:
+    """Which columns of a CSV go where."""
+
+    names: list[str]
+    label: str | None  # None: not there, or not wanted
+    together: list[str]  # make one vector; empty: inputs take a column each
+
+
+def _columns(inputs: Sequence[Any], metadata: Metadata, mode: str) -> _Columns:
+    names = list(metadata.column_names)
+    label = next((name for name in LABEL_NAMES if name in names), None)
     if label is None and mode != PREDICTION:
         raise UserCodeError(
-            f"the CSV has no column `label`, only {columns}; add a `feed` to the model "
+            f"the CSV has no column `label`, only {names}; add a `feed` to the model "
             "module that makes the labels"
         )
-    rest = [name for name in columns if name != label]
-    together = len(inputs) == 1 and inputs[0].name not in columns
-    if not together:
-        for tensor in inputs:
-            _pick(tensor.name, len(inputs), columns, "column")
-    text = {tensor.name for tensor in inputs if tf.as_dtype(tensor.dtype) is tf.string}
-    del model
-    unused_label = mode == PREDICTION
-    defaults: list[Any] = []
-    for name in columns:
-        used = together or name == label or any(t.name == name for t in inputs)
-        if not used or name in text or (name == label and unused_label):
-            defaults.append([""])  # a column nobody reads may hold anything
-        else:
-            defaults.append(tf.constant([], tf.float32))
+    rest = [name for name in names if name != label]
+    wanted = None if mode == PREDICTION else label
+    if len(inputs) == 1 and inputs[0].name not in names:
+        return _Columns(names, wanted, rest)
+    for tensor in inputs:
+        _pick(tensor.name, len(inputs), names, "column")
+    return _Columns(names, wanted, [])
+
+
+def _csv_parser(inputs: Sequence[Any], metadata: Metadata, mode: str) -> Parser:
+    columns = _columns(inputs, metadata, mode)
+    types = {tensor.name: tf.as_dtype(tensor.dtype) for tensor in inputs}
+    defaults = [_default_of(name, columns, types) for name in columns.names]
     delimiter = str(metadata.extra.get("delimiter", ","))
 
     def parse(records: tf.Tensor) -> Any:
-        values = dict(
-            zip(
-                columns,
-                tf.io.decode_csv(records, defaults, field_delim=delimiter),
-                strict=True,
-            )
-        )
+        found = tf.io.decode_csv(records, defaults, field_delim=delimiter)
+        values = dict(zip(columns.names, found, strict=True))
         features: dict[str, tf.Tensor] = {}
-        if together:
-            vector = tf.stack([values[name] for name in rest], axis=1)
-            features[inputs[0].name] = tf.cast(vector, inputs[0].dtype)
-        for tensor in () if together else inputs:
-            column = values[tensor.name]
-            shape = [-1, *(e or 1 for e in tensor.shape[1:])]
-            features[tensor.name] = tf.reshape(
-                tf.cast(column, tf.as_dtype(tensor.dtype))
-                if column.dtype is not tf.string
-                else column,
-                shape,
-            )
-        return features if unused_label else (features, values[label])
+        if columns.together:
+            vector = tf.stack([values[name] for name in columns.together], axis=1)
+            features[inputs[0].name] = tf.cast(vector, types[inputs[0].name])
+        else:
+            for tensor in inputs:
+                column = values[tensor.name]
+                if column.dtype != types[tensor.name]:
+                    column = tf.cast(column, types[tensor.name])
+                shape = [-1, *(extent or 1 for extent in tensor.shape[1:])]
+                features[tensor.name] = tf.reshape(column, shape)
+        if columns.label is None:
+            return features
+        return features, values[columns.label]
 
     return parse
+
+
+def _default_of(name: str, columns: _Columns, types: dict[str, tf.DType]) -> Any:
+    """Return decode_csv's entry for a column: its type; empty fields are errors."""
+    if name in columns.together or name == columns.label:
+        return tf.constant([], tf.float32)
+    dtype = types.get(name)
+    if dtype is None or dtype is tf.string:
+        return [""]  # a column nobody reads may hold anything
+    # Ids beyond 2^24 would not survive a float.
+    return tf.constant([], tf.int64 if dtype.is_integer else tf.float32)

@@ -27,12 +27,13 @@ from elasticdl.model import building, user_code
 from elasticdl.model import callbacks as callback_rules
 from elasticdl.model.classic_reader import ClassicReader
 from elasticdl.model.feed_call import PREDICTION, Feed
-from elasticdl.model.metrics import (
-    MetricSet,
+from elasticdl.model.metric_parts import (
     NamedMetric,
     full_precision,
     named_metrics,
 )
+from elasticdl.model.metrics import MetricSet
+from elasticdl.model.optimizers import base_learning_rate, choose_optimizer
 from elasticdl.model.symbols import Symbols, find_symbols, write_files
 from elasticdl.model.user_code import ModelCode, did_you_mean, takes_predictions_first
 
@@ -131,8 +132,10 @@ class ModelDefinition:
             symbols.model_name,
             self._spec.model.params,
         )
-        optimizer = self._optimizer_of(model)
-        example = self._example(model, mode, metadata, sample)
+        optimizer = choose_optimizer(self._spec.model, self.code, symbols, model)
+        example = building.example(
+            self.feed, model, mode=mode, metadata=metadata, sample=sample
+        )
         if example is None and not model.built:
             raise UserCodeError(
                 f"the shapes of {type(model).__name__}'s inputs are not known; give "
@@ -147,29 +150,13 @@ class ModelDefinition:
             )
         if not model.weights:
             raise UserCodeError(
-                f"{symbols.model_name}() made a model without weights: there is nothing "
-                "to train"
+                f"{symbols.model_name}() made a model without weights: there is "
+                "nothing to train"
             )
         self._built = _Built(model, optimizer, features, labels, predictions)
         if labels is not None and predictions is not None and mode != PREDICTION:
             building.check_loss(self.code, self.loss, labels, predictions)
         return model
-
-    def _example(
-        self, model: keras.Model, mode: str, metadata: Metadata, sample: Sequence[bytes]
-    ) -> tuple[Any, Any] | None:
-        if self.feed is None and sample:
-            from elasticdl.model.default_feed import default_parser
-
-            parse = default_parser(model, metadata, sample[0], mode)
-            element = parse(tf.constant(list(sample)))
-            from elasticdl.model.feed_call import fit_features, split_element
-
-            features, labels = split_element(element, mode)
-            return fit_features(model, features), labels
-        return building.example(
-            self.feed, model, mode=mode, metadata=metadata, sample=sample
-        )
 
     def _known(self) -> _Built:
         if self._built is None:
@@ -316,47 +303,6 @@ class ModelDefinition:
         """Return the learning rate that a scheduler callback sets, None without one."""
         return self._schedule.learning_rate_of(version, epoch)
 
-    # Choosing the parts.
-
-    def _optimizer_of(self, model: keras.Model) -> keras.optimizers.Optimizer:
-        function = self._symbols.optimizer
-        compiled = bool(getattr(model, "compiled", False))
-        missing = [
-            name
-            for name, there in (
-                (self._spec.model.loss, self._symbols.loss is not None),
-                (self._spec.model.optimizer, function is not None),
-            )
-            if not there
-        ]
-        if missing and not compiled:
-            names = user_code.public_names_of(self.code)
-            raise UserCodeError(
-                f"{self.code.main_file} has no {' and no '.join(f'`{m}`' for m in missing)}"
-                f", and {self._symbols.model_name}() returned a model that is not "
-                "compiled; add the functions, or call model.compile(optimizer, loss, "
-                "metrics)" + did_you_mean(missing[0], names)
-            )
-        if function is None:
-            optimizer = model.optimizer
-        else:
-            with self.code.running(f"{self._spec.model.optimizer}()"):
-                optimizer = function() if callable(function) else function
-        if not isinstance(optimizer, keras.optimizers.Optimizer):
-            raise UserCodeError(
-                f"{self._spec.model.optimizer}() returned {type(optimizer).__name__}, "
-                "expected an optimizer of keras.optimizers"
-            )
-        return optimizer
-
-
-def base_learning_rate(optimizer: Any) -> float | None:
-    """Return the optimizer's learning rate; None when it follows a schedule."""
-    inner = getattr(optimizer, "_learning_rate", None)
-    if isinstance(inner, keras.optimizers.schedules.LearningRateSchedule):
-        return None
-    return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
-
 
 def load_definition(spec: JobSpec, job_dir: JobDir) -> ModelDefinition:
     """Import the user's model module and find its parts.
@@ -374,8 +320,8 @@ def load_definition(spec: JobSpec, job_dir: JobDir) -> ModelDefinition:
     function = getattr(module, function_name, None)
     if function is None or not callable(function):
         raise UserCodeError(
-            f"model.definition `{model.definition}`: {code.main_file} has no function or "
-            f"class `{function_name}`"
+            f"model.definition `{model.definition}`: {code.main_file} has no "
+            f"function or class `{function_name}`"
             + did_you_mean(function_name, user_code.public_names(module))
         )
     return ModelDefinition(

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from elasticdl.data.reader import Metadata
 from elasticdl.errors import DataError, UserCodeError
-from elasticdl.model import feed_plans
+from elasticdl.model import feed_chain, feed_plans
 from elasticdl.model.default_feed import default_parser
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feed_call import fit_features, split_element
@@ -191,32 +191,32 @@ class Feeder:
         variable, source = feed_plans.record_source()
         result = feed(source, self._mode, self._metadata)
         self._source, self._result = source, result
-        chain = feed_plans.chain_of(result, source)
-        feed_plans.refuse_endless(chain, feed.name)
-        kind = feed_plans.batches_itself(chain)
-        if feed_plans.keeps_nothing(chain):
+        chain = feed_chain.chain_of(result, source)
+        feed_chain.refuse_endless(chain, feed.name)
+        kind = feed_chain.batches_itself(chain)
+        if feed_chain.keeps_nothing(chain):
             return feed_plans.PipelinePlan(
                 variable,
                 feed_plans.batched(result, kind, self._batch_size),
-                order_preserved=feed_plans.keeps_order(chain),
+                order_preserved=feed_chain.keeps_order(chain),
             )
 
         def make(dataset: Any) -> Any:
             fed = feed(dataset, self._mode, self._metadata)
-            again = feed_plans.batches_itself(feed_plans.chain_of(fed, dataset))
+            again = feed_chain.batches_itself(feed_chain.chain_of(fed, dataset))
             return feed_plans.batched(fed, again, self._batch_size)
 
         return feed_plans.RebuiltPlan(make)
 
     def _block_plan(self, records: Sequence[bytes]) -> Plan | None:
-        chain = feed_plans.chain_of(self._result, self._source)
+        chain = feed_chain.chain_of(self._result, self._source)
         spec = self._result.element_spec
-        one = feed_plans.block_function(chain, spec)
+        one = feed_chain.block_function(chain, spec)
         if one is None:
             return None
-        block = feed_plans.vectorise(one, spec)
+        block = feed_chain.vectorise(one, spec)
         try:
-            if not feed_plans.agrees(one, block, records):
+            if not feed_chain.agrees(one, block, records):
                 logger.info("feed gives other values in blocks: it runs by record")
                 return None
         except tf.errors.OpError:
@@ -227,7 +227,7 @@ class Feeder:
         return feed_plans.BlockPlan(
             function=block,
             batch_size=self._batch_size,
-            shuffle=feed_plans.has_shuffle(chain),
+            shuffle=feed_chain.has_shuffle(chain),
             seed=self._definition.seed,
-            order_preserved=not feed_plans.has_shuffle(chain),
+            order_preserved=not feed_chain.has_shuffle(chain),
         )

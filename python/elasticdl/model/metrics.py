@@ -16,50 +16,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from elasticdl.errors import UserCodeError
-from elasticdl.model.user_code import ModelCode, takes_predictions_first
+from elasticdl.model.metric_parts import (
+    Array,
+    NamedMetric,
+    full_precision,
+    number,
+    pick_output,
+    refuse_unless_sum,
+    result_names,
+)
+from elasticdl.model.user_code import ModelCode
 
-Array = NDArray[Any]
 LOSS = "loss"
-
-
-class PerRecord(keras.metrics.Metric):
-    """The mean of what a function (labels, predictions) returns per record."""
-
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
-        """Take the function; a result of any shape is averaged over all of it."""
-        super().__init__(name=name)
-        self._function = function
-        self._swapped = takes_predictions_first(function)
-        # Counts beyond 2^24 are no longer exact in float32.
-        self._total = self.add_variable((), "zeros", dtype="float32", name="total")
-        self._count = self.add_variable((), "zeros", dtype="float32", name="count")
-
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Add a batch; weights are not used."""
-        del sample_weight
-        pair = (y_pred, y_true) if self._swapped else (y_true, y_pred)
-        values = tf.cast(tf.convert_to_tensor(self._function(*pair)), tf.float32)
-        self._total.assign_add(tf.reduce_sum(values))
-        self._count.assign_add(tf.cast(tf.size(values), tf.float32))
-
-    def result(self) -> Any:
-        """Return the mean so far."""
-        return tf.math.divide_no_nan(self._total.value, self._count.value)
-
-
-@dataclass(frozen=True)
-class NamedMetric:
-    """One metric and which output it looks at (None: everything)."""
-
-    name: str
-    metric: keras.metrics.Metric
-    output: str | None = None
+# What NumPy, lists or `if tensor` in a metric raise while it is traced.
+_NOT_TRACEABLE = (
+    TypeError,
+    AttributeError,
+    NotImplementedError,
+    tf.errors.OperatorNotAllowedInGraphError,
+)
 
 
 @dataclass
@@ -80,12 +59,10 @@ class MetricSet:
         """Return the names of the results, `loss` first."""
         names = [LOSS]
         for item in self.named:
-            inner = getattr(item.metric, "metrics", None)
             if type(item.metric).__name__ == "CompileMetrics":
                 names.extend(result_names(item.metric))
             else:
                 names.append(item.name)
-            del inner
         return names
 
     def direction(self, name: str) -> str | None:
@@ -117,11 +94,7 @@ class MetricSet:
         with self.code.running("the metrics"):
             try:
                 loss = self._step(labels, predictions)
-            except (
-                TypeError,
-                NotImplementedError,
-                tf.errors.OperatorNotAllowedInGraphError,
-            ):
+            except _NOT_TRACEABLE:
                 # A metric in plain Python (NumPy, lists) runs as it is.
                 self._step = self._update_all
                 loss = self._step(labels, predictions)
@@ -179,9 +152,9 @@ class MetricSet:
                 value = item.metric.result()
                 if isinstance(value, dict):
                     for name, part in value.items():
-                        results[name] = _number(part)
+                        results[name] = number(part)
                 else:
-                    results[item.name] = _number(value)
+                    results[item.name] = number(value)
         return results
 
     # The parts.
@@ -217,113 +190,17 @@ class MetricSet:
             tf.nest.map_structure(lambda t: t[: size // 2], (labels, predictions)),
             tf.nest.map_structure(lambda t: t[size // 2 :], (labels, predictions)),
         ]
-        states = []
-        for parts in ([0], [1], [0, 1]):
-            self.reset()
-            with self.code.running("the metrics"):
-                for part in parts:
-                    for item in self.named:
-                        self._update_one(item, *halves[part])
-            states.append(self.state())
+        first, second, both = (
+            self._state_of([halves[i] for i in parts]) for parts in ([0], [1], [0, 1])
+        )
         for item in self.named:
-            own = [k for k in states[0] if k.startswith(f"{item.name}/")]
-            if not own:
-                if type(item.metric).__name__ == "CompileMetrics":
-                    continue
-                raise UserCodeError(
-                    f"metric `{item.name}` ({type(item.metric).__name__}) keeps its "
-                    "state in Python, expected variables (self.add_variable), which "
-                    "can be added up over workers"
-                )
-            for key in own:
-                first, second, both = (s[key] for s in states)
-                if not np.allclose(first + second, both, rtol=1e-4, atol=1e-5):
-                    raise UserCodeError(
-                        f"metric `{item.name}` ({type(item.metric).__name__}) does not "
-                        f"add up: its `{key.split(':')[-1]}` of all records is not the "
-                        "sum over parts of them, so workers cannot share it; use a "
-                        "metric that sums (as keras.metrics.Mean), or a function of "
-                        "(labels, predictions) that returns a value per record"
-                    )
+            refuse_unless_sum(item, first, second, both)
         self.load_state(before)
 
-
-def result_names(metric: Any) -> list[str]:
-    """Return the names that compiled metrics give their results."""
-    result = metric.result() if metric.variables else {}
-    return list(result)
-
-
-def full_precision(tree: Any) -> Any:
-    """Return the tensors with 16-bit floats as float32, for losses and metrics."""
-
-    def cast(tensor: Any) -> Any:
-        if tensor.dtype in (tf.bfloat16, tf.float16):
-            return tf.cast(tensor, tf.float32)
-        return tensor
-
-    return tf.nest.map_structure(cast, tree)
-
-
-def pick_output(tree: Any, output: str, output_names: Sequence[str]) -> Any:
-    """Return one output (or label) of several, by name."""
-    if isinstance(tree, Mapping):
-        if output not in tree:
-            raise UserCodeError(
-                f"metrics are given for output `{output}`, but there is only "
-                f"{sorted(tree)}"
-            )
-        return tree[output]
-    if isinstance(tree, list | tuple) and output in output_names:
-        return tree[list(output_names).index(output)]
-    if isinstance(tree, list | tuple):
-        raise UserCodeError(
-            f"metrics are given for output `{output}`, the model's outputs are "
-            f"{list(output_names)}"
-        )
-    return tree  # one label for all outputs
-
-
-def named_metrics(tree: Any) -> list[NamedMetric]:
-    """Return what `eval_metrics_fn` gave as a flat list; nested ones `output/name`.
-
-    Raises UserCodeError for anything that is neither a Keras metric nor a function.
-    """
-    if not isinstance(tree, Mapping):
-        raise UserCodeError(
-            f"eval_metrics_fn returned {type(tree).__name__}, expected a dict "
-            "{name: metric or function}, or {output: {name: ...}}"
-        )
-    found: list[NamedMetric] = []
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            found.extend(
-                NamedMetric(f"{name}/{inner}", _metric(f"{name}/{inner}", m), name)
-                for inner, m in value.items()
-            )
-        else:
-            found.append(NamedMetric(name, _metric(name, value)))
-    return found
-
-
-def _metric(name: str, value: Any) -> keras.metrics.Metric:
-    if isinstance(value, keras.metrics.Metric):
-        return value
-    if isinstance(value, str):
-        metric: keras.metrics.Metric = keras.metrics.get(value)
-        return (
-            metric
-            if isinstance(metric, keras.metrics.Metric)
-            else PerRecord(name.replace("/", "_"), metric)
-        )
-    if callable(value) and not isinstance(value, type):
-        return PerRecord(name.replace("/", "_"), value)
-    raise UserCodeError(
-        f"metric `{name}` is {value!r}, expected a keras.metrics.Metric object or a "
-        "function of (labels, predictions)"
-    )
-
-
-def _number(value: Any) -> float:
-    """Return a metric's value as one number; a vector (F1 per class) as its mean."""
-    return float(np.mean(np.asarray(value, np.float64)))
+    def _state_of(self, batches: Sequence[tuple[Any, Any]]) -> dict[str, Array]:
+        self.reset()
+        with self.code.running("the metrics"):
+            for labels, predictions in batches:
+                for item in self.named:
+                    self._update_one(item, labels, predictions)
+        return self.state()

@@ -60,7 +60,8 @@ def non_trainable(model: keras.Model) -> ModelState:
 
 
 def _is_float(variable: Any) -> bool:
-    return keras.backend.is_float_dtype(keras.backend.standardize_dtype(variable.dtype))
+    dtype: str = keras.backend.standardize_dtype(variable.dtype)
+    return dtype.startswith(("float", "bfloat"))
 
 
 def _frozen_ids(model: keras.Model) -> set[int]:

@@ -215,8 +215,9 @@ def check_params(
     unknown = sorted(set(params) - set(takes))
     if unknown:
         raise UserCodeError(
-            f"model.params has {', '.join(f'`{u}`' for u in unknown)}, which {what} does "
-            f"not take" + (did_you_mean(unknown[0], list(takes)) or "; it takes none")
+            f"model.params has {', '.join(f'`{u}`' for u in unknown)}, which {what} "
+            "does not take"
+            + (did_you_mean(unknown[0], list(takes)) or "; it takes none")
         )
     missing = [
         name for name, p in takes.items() if p.default is p.empty and name not in params

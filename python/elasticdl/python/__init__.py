@@ -1,0 +1,1 @@
+"""Names that modules written for the classic contract import."""

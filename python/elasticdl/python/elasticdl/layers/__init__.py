@@ -1,0 +1,1 @@
+"""Classic names: layers."""

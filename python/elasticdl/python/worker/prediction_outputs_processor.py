@@ -1,0 +1,17 @@
+"""Base class of what takes the outputs of a prediction job.
+
+Owns the classic interface. For user modules alone; the worker calls `process`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+
+class BasePredictionOutputsProcessor(ABC):
+    """Takes each batch's outputs; derive `PredictionOutputsProcessor` from it."""
+
+    @abstractmethod
+    def process(self, predictions: Any, worker_id: int) -> None:
+        """Take the outputs [records, ...] of a batch, from worker `worker_id`."""
