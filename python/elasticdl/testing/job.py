@@ -113,6 +113,10 @@ class JobUnderTest:
         except RpcError:
             return None
 
+    def status_now(self) -> JobStatus:
+        """Return the status, waiting for a master that is away."""
+        return self.wait_until(lambda _: True, "an answer of the master")
+
     def wait_until(
         self, condition: Callable[[JobStatus], bool], what: str
     ) -> JobStatus:

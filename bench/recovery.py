@@ -1,0 +1,251 @@
+"""Recovery times: each role of a real job killed again and again while it trains.
+
+Owns the measuring; the job, the faults and the journal are the product's own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import signal
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from elasticdl.data.datasets import make_dataset
+from elasticdl.job.spec import ValuesFile
+from elasticdl.job.status import JobStatus
+from elasticdl.master.journal import read_events
+from elasticdl.testing.job import JobUnderTest
+
+ROOT = Path(__file__).resolve().parent.parent
+SETTLE_SECONDS = 3.0
+_LOSS_LINE = re.compile(r"^(\S+ \S+) \w+ worker-\d+ \w+: Loss ")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table."""
+
+    name: str
+    what: str
+    unit: str
+    value: float
+    low: float
+    high: float
+    bar: float
+    better: str
+    ok: bool
+    runs: int
+
+
+def seconds(name: str, what: str, values: list[float], bar: float) -> Figure:
+    """Make a figure of times; its bar holds for the 95th percentile."""
+    ordered = sorted(values)
+    high = ordered[min(len(ordered) - 1, round(0.95 * (len(ordered) - 1)))]
+    return Figure(
+        name, what, "s", statistics.median(ordered), ordered[0], high, bar, "lower",
+        high <= bar, len(ordered),
+    )  # fmt: skip
+
+
+@contextmanager
+def training(workers: int = 3) -> Iterator[JobUnderTest]:
+    """Give an endless job on digits that trains, logging every step."""
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        make_dataset("digits", work / "data")
+        values = ValuesFile.model_validate(
+            {
+                "kind": "job",
+                "job": {
+                    "name": "bench",
+                    "model": {
+                        "zoo": str(ROOT / "model_zoo"),
+                        "definition": "digits.cnn.custom_model",
+                    },
+                    "data": {"training": "data/digits/train"},
+                    "training": {"epochs": 0, "batchSize": 16, "logLossSteps": 1},
+                    "checkpoint": {"everySeconds": 2.0},
+                    "ps": {"replicas": 2},
+                    "worker": {"replicas": workers, "threads": 1},
+                },
+            }
+        )
+        with JobUnderTest(values, work / "jobs", work) as job:
+            job.wait_until(lambda s: at_work(s) == workers, "all workers at work")
+            yield job
+
+
+def at_work(status: JobStatus) -> int:
+    """Count the workers that train."""
+    return sum(r.state == "running" and r.phase == "train" for r in status.replicas)
+
+
+def settle(job: JobUnderTest, workers: int = 3) -> JobStatus:
+    """Wait until everybody is at work again and has been for a while."""
+    job.wait_until(lambda s: at_work(s) == workers, "all workers at work")
+    time.sleep(SETTLE_SECONDS)
+    return job.wait_until(lambda s: at_work(s) == workers, "all workers at work")
+
+
+def step_times(job: JobUnderTest, index: int) -> list[float]:
+    """Return the Unix times of a worker's steps, from its log."""
+    times = []
+    for line in job.log_text("worker", index).splitlines():
+        match = _LOSS_LINE.match(line)
+        if match:
+            times.append(datetime.fromisoformat(match[1]).astimezone().timestamp())
+    return times
+
+
+def longest_pause(times: list[float], start: float, end: float) -> float:
+    """Return the longest time between two steps in [start, end)."""
+    inside = [start, *(t for t in times if start <= t < end), end]
+    return max(b - a for a, b in itertools.pairwise(inside))
+
+
+def worker_lost(runs: int) -> list[Figure]:
+    """SIGKILL a worker: how long does any other worker pause?"""
+    window = 2.0
+    before, after, back = [], [], []
+    with training() as job:
+        for _ in range(runs):
+            status = settle(job)
+            indexes = [r.index for r in status.replicas if r.role == "worker"]
+            killed = job.fault("worker", signal.SIGKILL)
+            began = time.time()
+            job.wait_until(
+                lambda s, k=killed: any(r.replica == k for r in s.relaunches),
+                "the relaunch",
+            )
+            time.sleep(window)
+            others = [i for i in indexes if f"worker-{i}" != killed]
+            times = [step_times(job, i) for i in others if job_has_log(job, i)]
+            before += [longest_pause(t, began - window, began) for t in times if t]
+            after += [longest_pause(t, began, began + window) for t in times if t]
+            settle(job)
+            relaunch = next(
+                r for r in job.status_now().relaunches if r.replica == killed
+            )
+            if relaunch.seconds is not None:
+                back.append(relaunch.seconds)
+    return [
+        seconds(
+            "worker_lost",
+            "worker killed: longest pause between steps of any other worker, 2 s after "
+            f"(2 s before: median {statistics.median(before):.2f} s)",
+            after,
+            1.0,
+        ),
+        seconds(
+            "worker_back", "worker killed: until its replacement has a task", back, 20.0
+        ),
+    ]
+
+
+def job_has_log(job: JobUnderTest, index: int) -> bool:
+    """Tell whether a worker has written a log."""
+    return job.job_dir.log_file("worker", index).exists()
+
+
+def ps_lost(runs: int) -> list[Figure]:
+    """SIGKILL a PS: when is the first gradient applied on it again?"""
+    values = []
+    with training() as job:
+        for _ in range(runs):
+            settle(job)
+            count = len(job.status_now().relaunches)
+            job.fault("ps", signal.SIGKILL)
+            status = job.wait_until(
+                lambda s, n=count: (
+                    len(s.relaunches) > n and s.relaunches[-1].seconds is not None
+                ),
+                "the PS at work again",
+            )
+            values.append(status.relaunches[-1].seconds or 0.0)
+    return [
+        seconds("ps_lost", "PS killed: until a gradient is applied on it", values, 10.0)
+    ]
+
+
+def master_lost(runs: int) -> list[Figure]:
+    """SIGKILL the master: when is the first task leased again, do workers pause?"""
+    leases, pauses = [], []
+    with training() as job:
+        lease_seconds = job.values.job.tasks.lease_seconds
+        for run in range(runs):
+            status = settle(job)
+            job.fault("master", signal.SIGKILL)
+            began = time.time()
+            job.wait_until(
+                lambda s, n=run: s.master_generation == n + 2, "the next master"
+            )
+            time.sleep(SETTLE_SECONDS)
+            opened = False
+            for _, event in read_events(job.job_dir.journal_dir):
+                if event["k"] == "open" and event["t"] >= began:
+                    opened = True
+                if opened and event["k"] == "lease" and "i" in event:
+                    leases.append(event["d"] - lease_seconds - began)
+                    break
+            pauses += [
+                longest_pause(step_times(job, r.index), began, began + SETTLE_SECONDS)
+                for r in status.replicas
+                if r.role == "worker" and r.phase == "train"
+            ]
+    return [
+        seconds("master_lost", "master killed: until the first lease", leases, 5.0),
+        seconds(
+            "master_lost_pause",
+            "master killed: longest pause between steps of a worker",
+            pauses,
+            5.0,
+        ),
+    ]
+
+
+def scale(runs: int) -> list[Figure]:
+    """Grow and shrink a running job."""
+    up, start, down = [], [], []
+    with training(workers=2) as job:
+        for _ in range(runs):
+            settle(job, 2)
+            running = processes(job)
+            began = time.time()
+            job.handle.scale(3)
+            while processes(job) <= running:
+                time.sleep(0.02)
+            up.append(time.time() - began)
+            job.wait_until(lambda s: at_work(s) == 3, "three workers at work")
+            start.append(time.time() - began)
+            began = time.time()
+            job.handle.scale(2)
+            while processes(job) > running:
+                time.sleep(0.02)
+            down.append(time.time() - began)
+    return [
+        seconds("scale_up", "scale 2 to 3: until the new process runs", up, 5.0),
+        seconds(
+            "scale_up_whole", "scale 2 to 3: until the new worker trains", start, 20.0
+        ),
+        seconds("scale_down", "scale 3 to 2: until one has left", down, 5.0),
+    ]
+
+
+def processes(job: JobUnderTest) -> int:
+    """Count the job's worker processes."""
+    return sum("elasticdl.worker" in line for line in job.processes())
+
+
+BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
+    "worker_lost": worker_lost,
+    "ps_lost": ps_lost,
+    "master_lost": master_lost,
+    "scale": scale,
+}

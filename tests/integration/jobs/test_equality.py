@@ -1,0 +1,155 @@
+"""Sync training on parameter servers gives the weights of plain Keras training."""
+
+import importlib.util
+import itertools
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from elasticdl.checkpoint.reshard import load_all
+from elasticdl.data.reader import open_reader
+from elasticdl.job.spec import DataFormat
+from elasticdl.job.values import edit_values
+
+STEPS = 24
+# float32: sums in another order, over at most 24 steps of Adam.
+RTOL, ATOL = 2e-4, 2e-6
+
+
+@pytest.fixture(scope="session")
+def net(tmp_path_factory):
+    """The jobs' own model module, for the reference."""
+    text = Path(__file__).parent.parent.joinpath("conftest.py").read_text()
+    code = text.split("MLP = '''")[1].split("'''")[0]
+    file = tmp_path_factory.mktemp("net") / "net.py"
+    file.write_text(code)
+    spec = importlib.util.spec_from_file_location("reference_net", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def versions(one):
+    """Weights by version, from the checkpoints of a job."""
+    found = {}
+    for folder in one.job_dir.checkpoints_dir.glob("version-*"):
+        if (folder / "manifest.json").exists():
+            found[int(folder.name.split("-")[1])] = load_all(folder).values
+    return found
+
+
+def plain_keras(net, start, batches):
+    """Weights after each step of a plain loop over `batches` (lists of records)."""
+    model, optimizer = net.custom_model(), net.optimizer()
+    for variable in model.trainable_variables:
+        variable.assign(start[variable.path])
+    history = [start]
+    for batch in batches:
+        dataset = net.feed(tf.data.Dataset.from_tensor_slices(batch), "training", None)
+        images, labels = next(iter(dataset.batch(len(batch))))
+        with tf.GradientTape() as tape:
+            loss = net.loss(labels, model(images, training=True))
+        gradients = tape.gradient(loss, [v.value for v in model.trainable_variables])
+        optimizer.apply_gradients(
+            zip(gradients, model.trainable_variables, strict=True)
+        )
+        history.append({v.path: v.numpy() for v in model.trainable_variables})
+    return history
+
+
+def records_of(digits, source, start, end):
+    reader = open_reader(
+        "data/digits/train", data_root=digits, format=DataFormat.AUTO, params={}
+    )
+    return reader.read(source, start, end, skip_bad=False).values
+
+
+def assert_same(ours, theirs, where):
+    assert ours.keys() == theirs.keys()
+    for name in theirs:
+        np.testing.assert_allclose(
+            ours[name], theirs[name], rtol=RTOL, atol=ATOL, err_msg=f"{where}: {name}"
+        )
+
+
+@pytest.mark.parametrize("num_ps", [1, 2, 4])
+def test_one_worker_in_sync_mode_equals_keras_step_by_step(job, digits, net, num_ps):
+    one = job(
+        f"equal-{num_ps}",
+        data={"shuffle": False},
+        training={"epochs": 1, "maxSteps": STEPS, "batchesPerTask": 5},
+        checkpoint={"everySteps": 1, "everySeconds": 0, "keep": 0},
+        ps={"mode": "sync", "replicas": num_ps},
+        worker={"replicas": 1},
+    )
+    one.finish()
+    ours = versions(one)
+    assert STEPS in ours
+    # Checkpoints are taken in the background: most steps have one, the last always.
+    assert len(ours) > STEPS // 3
+    batches = []
+    for done in sorted(one.audit().trained, key=lambda t: t.task_id):
+        records = records_of(digits, done.source, done.start, done.end)
+        batches += [records[i : i + 16] for i in range(0, len(records), 16)]
+    history = plain_keras(net, ours[0], batches)
+    for version, values in ours.items():
+        assert_same(values, history[version], f"{num_ps} PS, version {version}")
+
+
+def test_n_workers_in_sync_mode_equal_one_worker_with_the_n_fold_batch(
+    job, digits, net
+):
+    one = job(
+        "n-fold",
+        paused=True,  # until both are there: versions are made of two from the start
+        data={"shuffle": False},
+        training={"epochs": 1, "maxSteps": 2 * STEPS, "batchesPerTask": 1},
+        checkpoint={"everySteps": 0, "everySeconds": 0},
+        ps={"mode": "sync", "replicas": 2},
+        worker={"replicas": 2},
+    )
+    one.wait_until(
+        lambda s: sum(r.phase == "idle" for r in s.replicas) == 2, "two idle workers"
+    )
+    edit_values(one.job_dir.spec_file, {"job.paused": False})
+    report = one.finish()
+    ours = versions(one)
+    by_worker = {}
+    for done in one.audit().trained:
+        records = records_of(digits, done.source, done.start, done.end)
+        by_worker.setdefault(done.worker, []).append(records)
+    # What one worker took more at the end made versions alone.
+    rounds = itertools.zip_longest(*by_worker.values(), fillvalue=[])
+    batches = [[record for part in parts for record in part] for parts in rounds]
+    assert report.version == len(batches) < 2 * STEPS
+    assert sum(len(b) == 32 for b in batches) >= STEPS - 2
+    history = plain_keras(net, ours[0], batches)
+    assert_same(ours[report.version], history[-1], "final version")
+
+
+def test_killed_and_resumed_sync_job_equals_an_undisturbed_one(job, digits, net):
+    one = job(
+        "resumed",
+        data={"shuffle": False},
+        training={"epochs": 1, "maxSteps": 80, "batchesPerTask": 4},
+        checkpoint={"everySteps": 7, "everySeconds": 0, "keep": 0},
+        ps={"mode": "sync", "replicas": 2},
+        worker={"replicas": 1},
+    )
+    one.wait_until(lambda s: (s.checkpoint_version or 0) > 10, "a checkpoint")
+    one.fault("ps", signal.SIGKILL)
+    report = one.finish()
+    assert report.rewinds == 1
+    assert report.version == 80
+    ours = versions(one)
+    valid = sorted(
+        (t for t in one.audit().trained if t.valid), key=lambda t: (t.task_id, t.start)
+    )
+    batches = []
+    for done in valid:
+        records = records_of(digits, done.source, done.start, done.end)
+        batches += [records[i : i + 16] for i in range(0, len(records), 16)]
+    history = plain_keras(net, ours[0], batches)
+    assert_same(ours[80], history[-1], "after a rewind")
