@@ -11,7 +11,7 @@ Tensors in a shard are named `<kind>|<variable>|<start row>|<end row>`; kind is
 `value`, `slot:<name>` (optimizer slot of the same shape), `state` (non-trainable), or
 `scalar:<name>` (a slot of one number per PS). Any number of PS can load it, because
 rows are named by variable and range, not by place. The shard's meta is JSON:
-{"version", "layout_digest", "optimizer"}. Tables: `table:<name>|ids` and
+{"version", "layout", "layout_digest", "optimizer"}. Tables: `table:<name>|ids` and
 `table:<name>|rows|<slot>` are kept free for hash embedding tables.
 """
 
@@ -23,6 +23,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 MANIFEST = "manifest.json"
+# Kinds of tensors; SLOT and SCALAR are followed by the slot's name.
+VALUE, SLOT, STATE, SCALAR = "value", "slot:", "state", "scalar:"
 _VERSION = re.compile(r"version-(\d+)")
 
 
@@ -66,3 +68,15 @@ def parse_version_dir(name: str) -> int | None:
 def shard_file(index: int, total: int) -> str:
     """Return the name of a shard file."""
     return f"shard-{index}-of-{total}.edl"
+
+
+def tensor_name(kind: str, name: str, start: int = 0, end: int = 0) -> str:
+    """Return a tensor's name in a shard: `<kind>|<name>|<start row>|<end row>`."""
+    return f"{kind}|{name}|{start}|{end}"
+
+
+def parse_tensor_name(text: str) -> tuple[str, str, int, int]:
+    """Return kind, name, start and end row. Raises ValueError if it is not one."""
+    kind, rest = text.split("|", 1)
+    name, start, end = rest.rsplit("|", 2)
+    return kind, name, int(start), int(end)

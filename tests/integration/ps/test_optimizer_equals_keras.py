@@ -16,7 +16,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-
 from elasticdl.ps.apply import Gradient, Shard, apply_gradient
 from elasticdl.ps.kernels import sum_rows
 from elasticdl.ps.optimizer import Optimizer, optimizer_from_json

@@ -1,0 +1,301 @@
+"""Cuts the tensors of a checkpoint for any number of PS.
+
+Owns which tensors a shard has and the loading by variable and rows. Called by the
+PS (`shard_tensors` to write, `load_pieces` to restore) and by whoever needs the whole
+model (`load_all`: evaluation, prediction, export, local training). Knows nothing of
+optimizers beyond the names of their slots.
+
+A shard's meta: "version" of its PS, "layout" it was cut by and the "layout_digest" of
+it, "optimizer" (JSON of the optimizer). With it a PS restores before any worker came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticdl.checkpoint import store
+from elasticdl.checkpoint.layout import (
+    SCALAR,
+    SLOT,
+    STATE,
+    VALUE,
+    Manifest,
+    ShardFile,
+    parse_tensor_name,
+    tensor_name,
+)
+from elasticdl.errors import CheckpointError
+from elasticdl.tensor.codec import Array
+from elasticdl.tensor.placement import Layout, Piece, Variable, place
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What one PS restores: flat buffers in the order of its layout, and the rest.
+
+    `slots` has those slots that the checkpoint has for all of the PS's pieces. `states`
+    are there for PS 0, which alone holds them.
+    """
+
+    values: Floats
+    slots: dict[str, Floats]
+    scalars: dict[str, float]
+    states: dict[str, Array]
+    version: int
+    optimizer: str  # JSON of the optimizer that wrote it; "" if unknown
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A checkpoint put together: each variable, slot and state in full."""
+
+    values: dict[str, Array]
+    slots: dict[str, dict[str, Array]]  # slot name -> variable -> array
+    scalars: dict[str, float]
+    states: dict[str, Array]
+    version: int
+    optimizer: str
+    manifest: Manifest
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Rows [start, end) of a variable, value or slot, in some shard."""
+
+    start: int
+    end: int
+    array: Array
+
+
+@dataclass(frozen=True)
+class _Catalog:
+    """All tensors of some shards of one checkpoint, by kind and variable."""
+
+    path: Path
+    parts: dict[tuple[str, str], list[_Part]] = field(default_factory=dict)
+    states: dict[str, Array] = field(default_factory=dict)
+    scalars: dict[str, float] = field(default_factory=dict)
+
+    def variables(self) -> list[str]:
+        """Names of all variables."""
+        return sorted({name for kind, name in self.parts if kind == VALUE})
+
+    def slots(self) -> list[str]:
+        """Names of all slots."""
+        kinds = {kind for kind, _ in self.parts if kind.startswith(SLOT)}
+        return sorted(kind.removeprefix(SLOT) for kind in kinds)
+
+
+def shard_tensors(
+    layout: Layout,
+    ps: int,
+    values: Floats,
+    slots: Mapping[str, Floats],
+    *,
+    scalars: Mapping[str, float],
+    states: Mapping[str, Array],
+) -> dict[str, Array]:
+    """Return what PS `ps` writes, as views of its buffers.
+
+    `values` and each slot are its flat buffers; `states` is given by PS 0 alone.
+    """
+    tensors: dict[str, Array] = {}
+    for kind, buffer in [(VALUE, values), *((SLOT + n, s) for n, s in slots.items())]:
+        for piece in layout.pieces[ps]:
+            variable = layout.variables[piece.variable]
+            part = buffer[piece.offset : piece.offset + piece.size]
+            name = tensor_name(kind, variable.name, piece.start, piece.end)
+            tensors[name] = part.reshape(_piece_shape(variable, piece))
+    for name, number in scalars.items():
+        tensors[tensor_name(SCALAR + name, "")] = np.array(number, np.float64)
+    for name, array in states.items():
+        tensors[tensor_name(STATE, name)] = array
+    return tensors
+
+
+def shard_meta(layout: Layout, *, version: int, optimizer: str) -> dict[str, Any]:
+    """Return the meta document of a shard."""
+    return {
+        "version": version,
+        "layout": layout.to_json(),
+        "layout_digest": layout.digest,
+        "optimizer": optimizer,
+    }
+
+
+def stored_layout(path: Path, num_ps: int) -> Layout:
+    """Return the layout for `num_ps` PS of the variables in a checkpoint.
+
+    It is the one that workers compute from the same model. Raises CheckpointError.
+    """
+    path, manifest = store.resolve(path)
+    meta = store.read_shard(path, manifest.shards[0], verify=False).meta
+    try:
+        layout = Layout.from_json(meta["layout"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{path / manifest.shards[0].file}: got no layout ({error!r}), expected "
+            "one in its meta: another version of ElasticDL wrote it"
+        ) from error
+    return layout if layout.num_ps == num_ps else place(layout.variables, num_ps)
+
+
+def load_pieces(path: Path, layout: Layout, ps: int, *, verify: bool = True) -> Loaded:
+    """Return what PS `ps` of a layout holds at a checkpoint (of any number of shards).
+
+    If the checkpoint was cut by this very layout, only the PS's own shard is read, and
+    the version is that shard's; else all are, and the version is the checkpoint's,
+    which is PS 0's.
+
+    Raises CheckpointError if it is torn or damaged, or if a variable is missing or has
+    another shape: all such variables are named, with got and expected.
+    """
+    path, manifest = store.resolve(path)
+    first = store.read_shard(path, manifest.shards[0], verify=False).meta
+    same = first.get("layout_digest") == layout.digest
+    entries = [manifest.shards[ps]] if same else manifest.shards
+    catalog = _read(path, entries, verify=verify)
+    if not same:
+        _check_shapes(catalog, layout, ps)
+    values = _fill(catalog, VALUE, layout, ps)
+    if values is None:
+        raise CheckpointError(f"{path}: has no values for PS {ps}: it is damaged")
+    slots = {name: _fill(catalog, SLOT + name, layout, ps) for name in catalog.slots()}
+    return Loaded(
+        values=values,
+        slots={name: slot for name, slot in slots.items() if slot is not None},
+        scalars=catalog.scalars,
+        states=catalog.states if ps == 0 else {},
+        version=entries[0].version if same else manifest.version,
+        optimizer=str(first.get("optimizer", "")),
+    )
+
+
+def load_all(path: Path, *, verify: bool = True) -> Whole:
+    """Return a checkpoint put together, for one process that holds the whole model.
+
+    Raises CheckpointError if it is torn or damaged or if rows are missing in it.
+    """
+    path, manifest = store.resolve(path)
+    catalog = _read(path, manifest.shards, verify=verify)
+    meta = store.read_shard(path, manifest.shards[0], verify=False).meta
+    values = {name: _whole(catalog, VALUE, name) for name in catalog.variables()}
+    slots: dict[str, dict[str, Array]] = {name: {} for name in catalog.slots()}
+    for kind, name in catalog.parts:
+        if kind.startswith(SLOT):
+            slots[kind.removeprefix(SLOT)][name] = _whole(catalog, kind, name)
+    return Whole(
+        values=values,
+        slots=slots,
+        scalars=catalog.scalars,
+        states=catalog.states,
+        version=manifest.version,
+        optimizer=str(meta.get("optimizer", "")),
+        manifest=manifest,
+    )
+
+
+def _read(path: Path, shards: Iterable[ShardFile], *, verify: bool) -> _Catalog:
+    catalog = _Catalog(path)
+    for entry in shards:
+        shard = store.read_shard(path, entry, verify=verify)
+        for text, array in shard.tensors.items():
+            try:
+                kind, name, start, end = parse_tensor_name(text)
+            except ValueError as error:
+                raise CheckpointError(
+                    f"{path / entry.file}: got tensor {text!r}, expected a name like "
+                    "'value|<variable>|<start>|<end>': another version of ElasticDL "
+                    "wrote it"
+                ) from error
+            if kind == STATE:
+                catalog.states.setdefault(name, array)
+            elif kind.startswith(SCALAR):
+                key = kind.removeprefix(SCALAR)
+                catalog.scalars.setdefault(key, float(np.float64(array)))
+            else:
+                part = _Part(start, end, array)
+                catalog.parts.setdefault((kind, name), []).append(part)
+    return catalog
+
+
+def _check_shapes(catalog: _Catalog, layout: Layout, ps: int) -> None:
+    mistakes = []
+    for index in sorted({piece.variable for piece in layout.pieces[ps]}):
+        variable = layout.variables[index]
+        parts = catalog.parts.get((VALUE, variable.name))
+        if parts is None:
+            mistakes.append(f"{variable.name}: got none, expected {variable.shape}")
+            continue
+        row_shape = parts[0].array.shape[1:]
+        rows = max(part.end for part in parts)
+        got = (rows, *row_shape) if parts[0].array.ndim else ()
+        if got != variable.shape:
+            mistakes.append(f"{variable.name}: got {got}, expected {variable.shape}")
+    if mistakes:
+        raise CheckpointError(
+            f"{catalog.path}: does not fit the model: {'; '.join(mistakes)}; it has "
+            f"{', '.join(sorted(catalog.variables()))}. Resume with the model that "
+            "wrote it"
+        )
+
+
+def _fill(catalog: _Catalog, kind: str, layout: Layout, ps: int) -> Floats | None:
+    """Return a PS's flat buffer of one kind; None if a variable has none of it."""
+    buffer = np.empty(layout.size(ps), np.float32)
+    for piece in layout.pieces[ps]:
+        variable = layout.variables[piece.variable]
+        parts = catalog.parts.get((kind, variable.name))
+        if parts is None:
+            return None
+        shape = _piece_shape(variable, piece)
+        rows = buffer[piece.offset : piece.offset + piece.size].reshape(shape)
+        _copy(catalog, kind, variable.name, (piece.start, piece.end), rows)
+    return buffer
+
+
+def _whole(catalog: _Catalog, kind: str, name: str) -> Array:
+    parts = catalog.parts[kind, name]
+    if len(parts) == 1 and parts[0].start == 0:
+        return parts[0].array
+    end = max(part.end for part in parts)
+    first = parts[0].array
+    target = np.empty((end, *first.shape[1:]), first.dtype)
+    _copy(catalog, kind, name, (0, end), target)
+    return target
+
+
+def _copy(
+    catalog: _Catalog, kind: str, name: str, rows: tuple[int, int], target: Array
+) -> None:
+    """Copy rows [start, end) of a variable out of the parts that have them."""
+    start, end = rows
+    copied = 0
+    for part in catalog.parts[kind, name]:
+        first, last = max(start, part.start), min(end, part.end)
+        if first >= last:
+            continue
+        if target.ndim:
+            source = part.array[first - part.start : last - part.start]
+            target[first - start : last - start] = source
+        else:
+            target[...] = part.array
+        copied += last - first
+    if copied != end - start:
+        raise CheckpointError(
+            f"{catalog.path}: got {copied} rows of {kind} of {name}, expected each of "
+            f"the rows {start} to {end} once: it is damaged; use an older checkpoint"
+        )
+
+
+def _piece_shape(variable: Variable, piece: Piece) -> tuple[int, ...]:
+    rows = piece.end - piece.start
+    return (rows, *variable.shape[1:]) if variable.shape else ()
