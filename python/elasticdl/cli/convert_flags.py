@@ -73,9 +73,8 @@ def convert_command(words: Sequence[str]) -> str:
     parser.add_argument("--set", dest="overrides", action="append", default=[])
     flags.add_classic_flags(parser, verb)
     parser.error = _raise  # type: ignore[method-assign,assignment]  # as a SpecError, not an exit
-    args, unknown = parser.parse_known_args(rest)
-    if unknown:
-        flags.refuse_unknown(unknown, verb)
+    parser.set_defaults(verb=verb)
+    args = flags.parse(parser, rest)
     converted = flags.convert_args(args, verb)
     text = dump_values(converted.values, comments=converted.comments)
     values, problems = parse_values(text, source="values")

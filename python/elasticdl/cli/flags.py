@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from elasticdl.job.flag_table import Flag, flags_of
 from elasticdl.job.flags import Converted, GivenFlag, unknown_flag, values_from_flags
@@ -84,13 +83,29 @@ def given_flags(args: argparse.Namespace) -> list[GivenFlag]:
     return list(getattr(args, _DEST, None) or [])
 
 
+def parse(
+    parser: argparse.ArgumentParser, arguments: Sequence[str]
+) -> argparse.Namespace:
+    """Parse a command line; what a verb with classic flags does not know is kept.
+
+    So an unknown flag is reported together with all other mistakes, and never ignored:
+    `convert_args` and `refuse_beside_file` raise for it. Other verbs exit here.
+    """
+    args, unknown = parser.parse_known_args(arguments)
+    if unknown and args.verb not in list(JobType):
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    args.unknown = unknown
+    return args
+
+
 def convert_args(args: argparse.Namespace, verb: str) -> Converted:
     """Return what the classic flags stand for, `--set` laid over it.
 
     Raises SpecError that names every mistake.
     """
     given = given_flags(args)
-    if not given:
+    unknown = unknown_problems(getattr(args, "unknown", []), verb)
+    if not given and not unknown:
         raise spec_error(
             [
                 Problem(
@@ -102,7 +117,7 @@ def convert_args(args: argparse.Namespace, verb: str) -> Converted:
                 )
             ]
         )
-    converted = values_from_flags(given, JobType(verb))
+    converted = values_from_flags(given, JobType(verb), also=unknown)
     overrides = getattr(args, "overrides", None) or []
     if not overrides:
         return converted
@@ -118,12 +133,13 @@ def values_from_args(args: argparse.Namespace, verb: str) -> ValuesFile:
     return convert_args(args, verb).values
 
 
-def refuse_beside_file(args: argparse.Namespace, file: Path) -> None:
-    """Raise SpecError if classic flags stand beside `-f FILE`: which one would win?"""
-    problems = [
+def refuse_beside_file(args: argparse.Namespace) -> None:
+    """Raise SpecError if flags stand beside `-f FILE`: which one would win?"""
+    problems = unknown_problems(getattr(args, "unknown", []), args.verb)
+    problems += [
         Problem(
             f"--{flag.name}",
-            f"a classic flag beside -f {file}",
+            f"a classic flag beside -f {args.file}",
             "either a values file or flags",
             _as_override(args, flag),
         )
@@ -140,20 +156,21 @@ def _as_override(args: argparse.Namespace, given: GivenFlag) -> str:
     return f"write --set job.{flag.field}=... instead"
 
 
-def refuse_unknown(rest: Sequence[str], verb: str) -> NoReturn:
-    """Raise SpecError that names each argument the parser of a verb did not know."""
-    problems = []
-    for argument in rest:
-        if argument.startswith("--"):
-            name = argument[2:].partition("=")[0].replace("-", "_")
-            problems.append(unknown_flag(name, JobType(verb)))
-    if not problems:
-        problems.append(
+def unknown_problems(unknown: Sequence[str], verb: str) -> list[Problem]:
+    """Return a problem for each argument that the parser of a verb did not know."""
+    names = [
+        argument[2:].partition("=")[0].replace("-", "_")
+        for argument in unknown
+        if argument.startswith("--")
+    ]
+    if unknown and not names:
+        words = " ".join(unknown)
+        return [
             Problem(
                 f"elasticdl {verb}",
-                f"the stray words {' '.join(rest)!r}",
+                f"the stray words {words!r}",
                 "flags with their values",
                 "put values with spaces in quotes",
             )
-        )
-    raise spec_error(problems)
+        ]
+    return [unknown_flag(name, JobType(verb)) for name in names]

@@ -119,7 +119,7 @@ FLAGS: tuple[Flag, ...] = (
         "worker_pod_priority",
         "worker.priority",
         as_.worker_priority,
-        note="a PriorityClass, or the share of workers that is `high`",
+        note="a class, or the share of workers that is `high`",
     ),
     _maps("volume", "volumes", as_.volumes),
     _maps("image_pull_policy", "imagePullPolicy"),

@@ -43,12 +43,15 @@ class Converted:
     comments: dict[str, str]
 
 
-def values_from_flags(given: Sequence[GivenFlag], verb: JobType) -> Converted:
+def values_from_flags(
+    given: Sequence[GivenFlag], verb: JobType, *, also: Sequence[Problem] = ()
+) -> Converted:
     """Return the values that a classic command line stands for.
 
-    Raises SpecError that names every flag that is unknown, refused or wrong.
+    Raises SpecError that names every flag that is unknown, refused or wrong; `also`
+    are mistakes that the parser found.
     """
-    conversion = _Conversion(verb)
+    conversion = _Conversion(verb, also)
     for flag in given:
         conversion.take(flag)
     conversion.settle()
@@ -88,14 +91,14 @@ def job_name(definition: str) -> str:
 
 
 class _Conversion:
-    def __init__(self, verb: JobType) -> None:
+    def __init__(self, verb: JobType, problems: Sequence[Problem]) -> None:
         self._verb = verb
         self._known = flags_of(verb)
         self._given: dict[str, GivenFlag] = {}
         self._parsed: dict[str, Any] = {}
-        self._job: dict[str, Any] = {"type": str(verb)}
+        self._job: dict[str, Any] = {"type": str(verb), "model": {}}
         self._sources: list[Override] = []
-        self._problems: list[Problem] = []
+        self._problems = list(problems)
         self._comments: dict[str, str] = {}
 
     def take(self, given: GivenFlag) -> None:
@@ -204,9 +207,7 @@ class _Conversion:
             self._set("ps.mode", "sync", self._given["grads_to_wait"])
             self._comments["job.ps.mode"] = "--grads_to_wait above 1"
         elif wait is not None:
-            self._comments["job.ps.gradsToWait"] = (
-                "counts in sync mode (--use_async no)"
-            )
+            self._comments["job.ps.gradsToWait"] = "counts in sync mode alone"
 
     def _settle_portions(self) -> None:
         records = self._parsed.get("records_per_task")
