@@ -1,74 +1,254 @@
 """Readers: ranges of records out of files, in constant time whatever the start.
 
-Owns the Reader protocol and the choice of one by format. Called by the master (to
-count records) and by workers (to read tasks). Must not import TensorFlow, and must
-not know tasks or leases.
+Owns the choice of files and of a reader for them. Called by the master (to count
+records), by workers (to read tasks) and by the `data` commands. Must not import
+TensorFlow, and must not know tasks or leases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+import difflib
+import glob
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from elasticdl.data import csv_lines, numpy_files
+from elasticdl.data.csv_lines import CsvOptions, CsvReader
+from elasticdl.data.files import FilePool
+from elasticdl.data.formats import format_of, is_data_file, refuse_compressed
+from elasticdl.data.numpy_files import NumpyReader
+from elasticdl.data.recordio import ChunkCache, RecordIOReader
+from elasticdl.data.records import (
+    BadRecord,
+    BadRecords,
+    FileReader,
+    Metadata,
+    Reader,
+    Records,
+    Shard,
+)
+from elasticdl.data.tfrecord import TFRecordReader
+from elasticdl.errors import DataError
+from elasticdl.job.spec import DataFormat
+
+__all__ = [
+    "BadRecord",
+    "FilesReader",
+    "Metadata",
+    "Reader",
+    "Records",
+    "Shard",
+    "find_files",
+    "open_reader",
+]
+
+_PARAMS: Mapping[DataFormat, Sequence[str]] = {
+    DataFormat.CSV: csv_lines.PARAMS,
+    DataFormat.NUMPY: numpy_files.PARAMS,
+}
 
 
-@dataclass(frozen=True)
-class Shard:
-    """All records [start, end) of one source."""
+def open_reader(
+    path: str,
+    *,
+    data_root: Path,
+    format: DataFormat = DataFormat.AUTO,
+    params: Mapping[str, Any] | None = None,
+) -> FilesReader:
+    """Return a reader of a file, a folder's files, a glob, or several with commas.
 
-    source: str
-    start: int
-    end: int
+    Args:
+        path: What the specification names; relative paths start at `data_root`.
+        data_root: The current folder here, the mounted claim in a cluster.
+        format: AUTO goes by the first file's ending, then by its content.
+        params: `data.readerParams`.
 
-    @property
-    def num_records(self) -> int:
-        """Records in the shard."""
-        return self.end - self.start
-
-
-@dataclass(frozen=True)
-class Metadata:
-    """What a reader knows of its records; handed to `feed` as `metadata`."""
-
-    column_names: tuple[str, ...] = ()
-    column_dtypes: tuple[str, ...] = ()
-    extra: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class BadRecord:
-    """A record that could not be read."""
-
-    source: str
-    record: int
-    reason: str
+    Raises DataError if nothing is there, or the files' format is unknown or mixed.
+    """
+    files = find_files(path, data_root=data_root)
+    if format is DataFormat.AUTO:
+        format = _common_format(files)
+    else:
+        for file in files:
+            if format in (DataFormat.TFRECORD, DataFormat.CSV):
+                refuse_compressed(file)
+    _check_params(format, params or {})
+    return FilesReader(files, data_root=data_root, format=format, params=params or {})
 
 
-@dataclass(frozen=True)
-class Records:
-    """Records [start, end) of a source: serialized bytes, in order, without bad ones.
+def find_files(path: str, *, data_root: Path) -> list[Path]:
+    """Return the data files that a path names, sorted. Raises DataError if none."""
+    if not path.strip():
+        raise DataError(
+            "the path to the data is empty; name a file, a folder or a glob, as "
+            "`digits/train`"
+        )
+    whole = data_root / path
+    parts = [path] if "," not in path or whole.exists() else path.split(",")
+    files: dict[Path, None] = {}
+    for part in parts:
+        files.update(dict.fromkeys(_find(part.strip(), data_root)))
+    return list(files)
 
-    A CSV record is its line's text as UTF-8 bytes without the line end (quoted
-    newlines kept); a NumPy record is a serialized tf.train.Example.
+
+def _find(path: str, data_root: Path) -> list[Path]:
+    place = data_root / Path(path).expanduser()
+    if place.is_file():
+        return [place]
+    if place.is_dir():
+        files = sorted(f for f in place.iterdir() if f.is_file() and is_data_file(f))
+        if not files:
+            folders = sorted(f.name for f in place.iterdir() if f.is_dir())
+            inside = (
+                f"; it holds the folders {', '.join(folders[:5])}: name one of them, "
+                f"or all files with `{path.rstrip('/')}/*/*`"
+                if folders
+                else "; put the data there, or let data.prepare make it"
+            )
+            raise DataError(f"{place}: the folder holds no data files{inside}")
+        return files
+    # Path.glob takes no absolute patterns.
+    names = glob.glob(str(place), recursive=True)  # noqa: PTH207
+    found = sorted(Path(name) for name in names)
+    files = [file for file in found if file.is_file() and is_data_file(file)]
+    if files:
+        return files
+    if glob.has_magic(path):
+        raise DataError(
+            f"{place}: no file matches; got nothing, expected at least one data file"
+        )
+    raise DataError(
+        f"{place}: there is no such file or folder{_near(place)}; relative paths start "
+        f"at the data root {data_root}; `elasticdl data make` makes the built-in data "
+        "sets, data.prepare does so for a job"
+    )
+
+
+def _near(place: Path) -> str:
+    if not place.parent.is_dir():
+        return ""
+    names = [entry.name for entry in place.parent.iterdir()]
+    close = difflib.get_close_matches(place.name, names, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _common_format(files: Sequence[Path]) -> DataFormat:
+    # Endings decide for most files, so that thousands are not opened for this.
+    formats = {file.suffix: file for file in reversed(files)}
+    found = {format_of(file): file for file in formats.values()}
+    if len(found) > 1:
+        (one, its_file), (other, other_file) = list(found.items())[:2]
+        raise DataError(
+            f"files of different formats: {its_file.name} is {one}, {other_file.name} "
+            f"is {other}; name those of one format with a glob, as `folder/*.{one}`"
+        )
+    return next(iter(found))
+
+
+def _check_params(format: DataFormat, params: Mapping[str, Any]) -> None:
+    known = _PARAMS.get(format, ())
+    for name in params:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            expected = f"one of {', '.join(known)}" if known else "none"
+            raise DataError(
+                f"readerParams.{name}: the {format} reader does not know it; expected "
+                f"{expected}{hint}"
+            )
+
+
+class FilesReader:
+    """Reads ranges of many files of one format. Thread-safe.
+
+    A source is a file's path from the data root (absolute if it lies elsewhere), so
+    that it means the same file to every role, wherever the root is mounted.
     """
 
-    values: list[bytes]
-    bad: tuple[BadRecord, ...] = ()
+    def __init__(
+        self,
+        files: Sequence[Path],
+        *,
+        data_root: Path,
+        format: DataFormat,
+        params: Mapping[str, Any],
+    ) -> None:
+        """Take the files in this order; each is opened when it is first needed."""
+        self.format = format
+        self._root = data_root
+        self._files = {_source(file, data_root): file for file in files}
+        self._params = dict(params)
+        self._pool = FilePool()
+        self._chunks = ChunkCache()
+        self._lock = threading.Lock()
+        self._readers: dict[str, FileReader] = {}
 
-
-class Reader(Protocol):
-    """Reads ranges of records."""
+    @property
+    def files(self) -> Mapping[str, Path]:
+        """The files by source, in order."""
+        return self._files
 
     @property
     def metadata(self) -> Metadata:
-        """What is known of the records."""
+        """What is known of the records of the first file; the others are alike."""
+        return self._reader(next(iter(self._files))).metadata
 
-    def shards(self) -> Sequence[Shard]:
-        """Return one shard per source, in a stable order. Raises DataError if none."""
+    def shards(self) -> list[Shard]:
+        """Return one shard per file that holds records, in order.
+
+        Raises DataError if there is no record in all files, or one cannot be read.
+        """
+        shards = [
+            Shard(source, 0, num_records)
+            for source in self._files
+            if (num_records := self._reader(source).num_records)
+        ]
+        if not shards:
+            names = ", ".join(list(self._files)[:3])
+            raise DataError(
+                f"no records in {len(self._files)} file(s) ({names}); expected at "
+                "least one; check what wrote them"
+            )
+        return shards
 
     def read(self, source: str, start: int, end: int, *, skip_bad: bool) -> Records:
-        """Return the records of a range.
+        """Return the records of a range (see records.Reader.read)."""
+        if not 0 <= start <= end:
+            raise DataError(
+                f"{source}: got the range [{start}, {end}), expected 0 <= start <= end"
+            )
+        bad = BadRecords(source, skip=skip_bad)
+        reader = self._reader(source)
+        values = reader.read(start, end, bad)
+        # A file that changed since it was counted must not pass for a shorter one.
+        for record in range(max(start, reader.num_records), end):
+            bad.add(record, f"the file has only {reader.num_records} records")
+        return Records(values, bad.found)
 
-        Raises BadRecordError at the first bad record unless `skip_bad`, then lists
-        them in the result. Thread-safe.
-        """
+    def _reader(self, source: str) -> FileReader:
+        with self._lock:
+            reader = self._readers.get(source)
+        if reader is None:
+            # Outside the lock, as making an index takes time; the first one stays.
+            made = self._open(self._files.get(source) or self._root / source)
+            with self._lock:
+                reader = self._readers.setdefault(source, made)
+        return reader
+
+    def _open(self, file: Path) -> FileReader:
+        if self.format is DataFormat.RECORDIO:
+            return RecordIOReader(file, self._pool, self._chunks)
+        if self.format is DataFormat.TFRECORD:
+            return TFRecordReader(file, self._pool)
+        if self.format is DataFormat.CSV:
+            return CsvReader(file, self._pool, CsvOptions.from_params(self._params))
+        return NumpyReader(file, self._params)
+
+
+def _source(file: Path, root: Path) -> str:
+    try:
+        return file.relative_to(root).as_posix()
+    except ValueError:
+        return str(file)

@@ -1,0 +1,108 @@
+"""Side-car indexes: where each record of a file begins, found once and kept beside it.
+
+Owns the `.edlidx` file. Called by the readers whose format has no index of its own
+(TFRecord, CSV). Knows no format: it keeps offsets that a reader's scan found.
+
+An index file is a 48-byte header (magic, kind, size and modification time of the data
+file, number of offsets, CRC-32 of the offsets) and the offsets as little-endian int64.
+It holds for one size, modification time and kind; otherwise it is made again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+import tempfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticdl.errors import DataError
+
+Offsets = NDArray[np.int64]
+
+SUFFIX = ".edlidx"
+_MAGIC = b"EDLIDX1\n"
+_HEADER = struct.Struct("<8sIIqqqI4x")  # magic, kind, 0, size, mtime, count, crc
+
+_log = logging.getLogger(__name__)
+
+
+def index_path(path: Path) -> Path:
+    """Return where the index of a data file is kept: beside it."""
+    return path.with_name(path.name + SUFFIX)
+
+
+def load_or_build(path: Path, kind: str, scan: Callable[[Path], Offsets]) -> Offsets:
+    """Return the offsets of a file's records, from its index if that still holds.
+
+    Args:
+        path: The data file.
+        kind: What the offsets mean, with every option that changes them.
+        scan: Finds the offsets: int64[number of records + 1], ascending; record i
+            lies in [offsets[i], offsets[i + 1]).
+
+    A new index is written beside the file; where that cannot be done (a read-only
+    folder) it is kept in memory alone. Raises DataError if the file cannot be read.
+    """
+    try:
+        stat = path.stat()
+        offsets = _load(path, kind, stat)
+        if offsets is None:
+            offsets = scan(path)
+            _write(path, kind, stat, offsets)
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be read: {error.strerror}; check that the file is there "
+            "and that this user may read it"
+        ) from error
+    return offsets
+
+
+def _header(kind: str, stat: os.stat_result, offsets: Offsets) -> bytes:
+    return _HEADER.pack(
+        _MAGIC,
+        zlib.crc32(kind.encode()),
+        0,
+        stat.st_size,
+        stat.st_mtime_ns,
+        len(offsets),
+        zlib.crc32(offsets.tobytes()),
+    )
+
+
+def _load(path: Path, kind: str, stat: os.stat_result) -> Offsets | None:
+    try:
+        data = index_path(path).read_bytes()
+    except OSError:
+        return None
+    if len(data) <= _HEADER.size or (len(data) - _HEADER.size) % 8:
+        return None
+    offsets = np.frombuffer(data, "<i8", offset=_HEADER.size)
+    # Comparing whole headers checks magic, kind, size, time, count and CRC at once.
+    if data[: _HEADER.size] != _header(kind, stat, offsets):
+        return None
+    return offsets.astype(np.int64, copy=False)
+
+
+def _write(path: Path, kind: str, stat: os.stat_result, offsets: Offsets) -> None:
+    offsets = offsets.astype("<i8", copy=False)
+    try:
+        fd, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        _log.info("%s: index is kept in memory: %s", path, error.strerror)
+        return
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(_header(kind, stat, offsets))
+            file.write(offsets.tobytes())
+        # Readers under other users (a shared volume) use it as well.
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(index_path(path))
+    except OSError as error:
+        _log.info("%s: index is kept in memory: %s", path, error.strerror)
+        Path(temporary).unlink(missing_ok=True)

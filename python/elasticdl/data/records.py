@@ -1,0 +1,111 @@
+"""What readers and their callers speak of: shards, ranges of records, bad records.
+
+Owns the types that cross the border of `data`. Used by the master, workers and every
+reader of this package. Knows no format, file or task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from elasticdl.errors import BadRecordError
+
+
+@dataclass(frozen=True)
+class Shard:
+    """All records [start, end) of one source."""
+
+    source: str
+    start: int
+    end: int
+
+    @property
+    def num_records(self) -> int:
+        """Records in the shard."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What a reader knows of its records; handed to `feed` as `metadata`."""
+
+    column_names: tuple[str, ...] = ()
+    column_dtypes: tuple[str, ...] = ()
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BadRecord:
+    """A record that could not be read."""
+
+    source: str
+    record: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records [start, end) of a source: serialized bytes, in order, without bad ones.
+
+    A CSV record is its line's text as UTF-8 bytes without the line end (quoted
+    newlines kept); a NumPy record is a serialized tf.train.Example.
+    """
+
+    values: list[bytes]
+    bad: tuple[BadRecord, ...] = ()
+
+
+class Reader(Protocol):
+    """Reads ranges of records."""
+
+    @property
+    def metadata(self) -> Metadata:
+        """What is known of the records."""
+
+    def shards(self) -> Sequence[Shard]:
+        """Return one shard per source, in a stable order. Raises DataError if none."""
+
+    def read(self, source: str, start: int, end: int, *, skip_bad: bool) -> Records:
+        """Return the records of a range.
+
+        Raises BadRecordError at the first bad record unless `skip_bad`, then lists
+        them in the result. Thread-safe.
+        """
+
+
+class FileReader(Protocol):
+    """Reads ranges of one file: what a format has to provide. Thread-safe."""
+
+    @property
+    def num_records(self) -> int:
+        """Records in the file, bad ones included."""
+
+    @property
+    def metadata(self) -> Metadata:
+        """What is known of the records."""
+
+    def read(self, start: int, end: int, bad: BadRecords) -> list[bytes]:
+        """Return the good records of [start, end); tell `bad` of the others."""
+
+
+class BadRecords:
+    """Collects the bad records of one read, or ends it at the first."""
+
+    def __init__(self, source: str, *, skip: bool) -> None:
+        """Name the source for messages; `skip` lists, otherwise `add` raises."""
+        self._source = source
+        self._skip = skip
+        self._found: list[BadRecord] = []
+
+    @property
+    def found(self) -> tuple[BadRecord, ...]:
+        """The records that were added, in order."""
+        return tuple(self._found)
+
+    def add(self, record: int, reason: str) -> None:
+        """Note a bad record. Raises BadRecordError unless bad ones are skipped."""
+        if not self._skip:
+            raise BadRecordError(self._source, record, reason)
+        self._found.append(BadRecord(self._source, record, reason))

@@ -1,0 +1,195 @@
+"""TFRecord files: writing, and reading ranges through a side-car index.
+
+Owns the format. Called by the reader of many files and by conversion. Must not import
+TensorFlow, and must not know what is in a record.
+
+A record is its length (uint64), the masked CRC-32C of these 8 bytes, its bytes, and
+their masked CRC-32C, all little-endian. Nothing in the file says where the n-th record
+is, so the offsets are found once by walking the lengths, and kept.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticdl.data import index
+from elasticdl.data.crc32c import masked_crc32c
+from elasticdl.data.files import FilePool
+from elasticdl.data.records import BadRecords, Metadata
+
+_LENGTH = struct.Struct("<Q")
+_CRC = struct.Struct("<I")
+_HEAD = 12  # length and its CRC
+FRAME_BYTES = 16  # a record's bytes beside its own
+_INDEX_KIND = "tfrecord"
+_RUN = 8  # equal lengths in a row that make more of them likely
+_MOST_AT_ONCE = 1 << 16
+
+
+class TFRecordWriter:
+    """Writes a TFRecord file and its index; use as a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin the file."""
+        self._file = path.open("wb")
+
+    def write(self, record: bytes) -> None:
+        """Append a record."""
+        length = _LENGTH.pack(len(record))
+        self._file.write(length + _CRC.pack(masked_crc32c(length)))
+        self._file.write(record)
+        self._file.write(_CRC.pack(masked_crc32c(record)))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> TFRecordWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class TFRecordReader:
+    """Reads ranges of one TFRecord file, each by a single read. Thread-safe.
+
+    A record whose bytes are corrupt is a bad record. A corrupt length, or the end of
+    the file inside a record, hides what follows: the rest is one bad record.
+    """
+
+    def __init__(self, path: Path, pool: FilePool) -> None:
+        """Load or make the index. Raises DataError if the file cannot be read."""
+        self._path = path
+        self._pool = pool
+        self._offsets = index.load_or_build(path, _INDEX_KIND, scan)
+
+    @property
+    def num_records(self) -> int:
+        """Records in the file, bad ones included."""
+        return len(self._offsets) - 1
+
+    @property
+    def metadata(self) -> Metadata:
+        """Nothing is known of the records."""
+        return Metadata()
+
+    def read(self, start: int, end: int, bad: BadRecords) -> list[bytes]:
+        """Return the good records of [start, end); tell `bad` of the others."""
+        offsets = self._offsets[start : end + 1].tolist()
+        if len(offsets) < 2:
+            return []
+        base = offsets[0]
+        data = self._pool.pread(self._path, base, offsets[-1] - base)
+        values = []
+        for i in range(len(offsets) - 1):
+            frame = data[offsets[i] - base : offsets[i + 1] - base]
+            record = frame[_HEAD:-4]
+            # The length's own CRC was checked when the index was made, and the frame
+            # fits the index; so the record's CRC says all.
+            if len(frame) >= FRAME_BYTES and (
+                _LENGTH.pack(len(record)) == frame[:8]
+                and _CRC.pack(masked_crc32c(record)) == frame[-4:]
+            ):
+                values.append(record)
+            else:
+                bad.add(start + i, _what_is_wrong(frame, offsets[i]))
+        return values
+
+
+def _what_is_wrong(frame: bytes, offset: int) -> str:
+    where = f"at byte {offset}"
+    if len(frame) < _HEAD:
+        return f"the file is cut: {len(frame)} bytes of a record {where}"
+    if _CRC.pack(masked_crc32c(frame[:8])) != frame[8:_HEAD]:
+        return (
+            f"its length {where} is corrupt (wrong CRC); the records in the "
+            f"{len(frame)} bytes from here cannot be found"
+        )
+    expected = _LENGTH.unpack(frame[:8])[0] + FRAME_BYTES
+    if len(frame) < expected:
+        return f"the file is cut: {len(frame)} of {expected} bytes of a record {where}"
+    return f"its bytes {where} are corrupt (wrong CRC)"
+
+
+def scan(path: Path) -> index.Offsets:
+    """Return where each record begins, and the end of the file.
+
+    Walks the lengths; where several in a row are equal, further ones are compared by
+    the thousand. Stops at a length that is corrupt or leads beyond the end of the file:
+    the rest of the file is then the last record, which reading finds to be bad.
+    """
+    if path.stat().st_size == 0:
+        return np.zeros(1, np.int64)
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        return _scan(data, len(data))
+
+
+def _scan(data: mmap.mmap, size: int) -> index.Offsets:
+    parts: list[NDArray[np.int64]] = []
+    offsets: list[int] = []
+    good_heads: dict[bytes, int] = {}
+    at = run = 0
+    last = b""
+    while at < size:
+        offsets.append(at)
+        head = data[at : at + _HEAD]
+        step = good_heads.get(head, 0)
+        if not step:
+            step = _step(head)
+            if not step:
+                break
+            if len(good_heads) < _MOST_AT_ONCE:
+                good_heads[head] = step
+        if at + step > size:
+            break
+        at += step
+        run = run + 1 if head == last else 0
+        last = head
+        if run == _RUN:
+            run = 0
+            equal = _count_equal(data, at, step, head)
+            if equal:
+                parts.append(np.asarray(offsets, np.int64))
+                parts.append(np.arange(equal, dtype=np.int64) * step + at)
+                offsets = []
+                at += equal * step
+                run = _RUN - 1
+    parts.append(np.asarray([*offsets, size], np.int64))
+    return np.concatenate(parts)
+
+
+def _step(head: bytes) -> int:
+    """Return the length of a record with its frame; 0 if the head is corrupt or cut."""
+    if len(head) < _HEAD or _CRC.pack(masked_crc32c(head[:8])) != head[8:]:
+        return 0
+    length: int = _LENGTH.unpack(head[:8])[0]
+    return length + FRAME_BYTES
+
+
+def _count_equal(data: mmap.mmap, at: int, step: int, head: bytes) -> int:
+    """Return how many whole records from `at` begin with `head`."""
+    most = min((len(data) - at) // step, _MOST_AT_ONCE)
+    if most <= 0:
+        return 0
+    block = np.frombuffer(data, np.uint8, count=most * step, offset=at)
+    heads = block.reshape(most, step)[:, :_HEAD]
+    differs = (heads != np.frombuffer(head, np.uint8)).any(axis=1)
+    equal = int(differs.argmax()) if differs.any() else most
+    # The mapping cannot be closed while arrays look at it.
+    del block, heads
+    return equal
