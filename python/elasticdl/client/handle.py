@@ -65,8 +65,9 @@ class JobHandle:
         try:
             with MasterCalls(run.master) as master:
                 status = master.status(timeout_seconds=_STATUS_SECONDS)
-        except RpcError as error:
-            return JobView(self.name, condition, note=str(error))
+        except RpcError:
+            note = "its master does not answer now; the launcher starts it again"
+            return JobView(self.name, condition, note=note)
         return JobView(self.name, condition, status=status)
 
     def stop(

@@ -261,7 +261,7 @@ class Launcher:
                 self._calls.stop(self._stop_reason)
                 self._stop_sent = True
         except RpcError:
-            probe.failed(time.monotonic(), timing.probe)
+            probe.failed(time.monotonic())  # it took its time, or a look ago
         silent_seconds = time.monotonic() - probe.last_time
         if keeper.is_silent(
             seconds=silent_seconds,
@@ -279,7 +279,7 @@ class Launcher:
         self._notices.append(f"the master was silent for {seconds:.0f} s and is killed")
         # Not through `stop`: it ends like any killed process, and is started again.
         self._platform.signal(_MASTER, signal.SIGKILL)
-        probe.failed(time.monotonic() + seconds, seconds)
+        probe.failed(time.monotonic() + seconds)
 
 
 class _Probe:
@@ -298,9 +298,9 @@ class _Probe:
         self.last_time = now
         self.next_time = now + pause
 
-    def failed(self, now: float, pause: float) -> None:
+    def failed(self, next_time: float) -> None:
         self.failures += 1
-        self.next_time = now + pause
+        self.next_time = next_time
 
 
 def _end_of(state: ReplicaState, *, answered: bool) -> MasterEnd:

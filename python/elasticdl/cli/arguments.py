@@ -1,0 +1,60 @@
+"""What the verbs' parsers have in common.
+
+Owns the spelling of shared arguments and the form of help texts. Called by the verbs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+# argparse has no public name for what add_subparsers returns.
+Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
+Handler = Callable[[argparse.Namespace], int]
+
+
+def add_verb(
+    verbs: Verbs,
+    name: str,
+    *,
+    handler: Handler,
+    help_text: str,
+    description: str = "",
+    examples: Sequence[str] = (),
+) -> argparse.ArgumentParser:
+    """Add a verb with its help, its description and examples."""
+    epilog = "examples:\n" + "\n".join(f"  {line}" for line in examples)
+    parser = verbs.add_parser(
+        name,
+        help=help_text,
+        description=description or f"{help_text[0].upper()}{help_text[1:]}.",
+        epilog=epilog if examples else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(handler=handler)
+    return parser
+
+
+def add_jobs_dir(parser: argparse.ArgumentParser) -> None:
+    """Add `--jobs-dir`; `cli.main` resolves it."""
+    parser.add_argument(
+        "--jobs-dir",
+        metavar="DIR",
+        help="folder of the jobs' folders (default: $ELASTICDL_JOBS_DIR, or "
+        "~/.elasticdl/jobs)",
+    )
+
+
+def add_job(parser: argparse.ArgumentParser) -> None:
+    """Add the name of a job, and where jobs are."""
+    parser.add_argument("job", metavar="JOB", help="name of the job (`elasticdl list`)")
+    add_jobs_dir(parser)
+
+
+def add_replica(parser: argparse.ArgumentParser) -> None:
+    """Add the name of a replica."""
+    parser.add_argument(
+        "replica", metavar="ROLE-INDEX", help="as worker-1, ps-0, or master"
+    )

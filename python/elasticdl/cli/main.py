@@ -1,0 +1,120 @@
+"""The `elasticdl` command: parses, calls the verb, turns errors into one message.
+
+Owns the top-level parser, the environment and exit codes. Each verb has a module of
+its own with `add_parser`; what is heavy is imported by its handler, so that help and
+completion come at once. Must not do any verb's work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from elasticdl import __version__
+from elasticdl.cli import (
+    audit,
+    completion,
+    convert_flags,
+    data,
+    faults,
+    jobs,
+    scale,
+    train,
+    validate,
+)
+from elasticdl.errors import ElasticDLError, ExitCode
+from elasticdl.job import names
+
+_DEFAULT_JOBS_DIR = "~/.elasticdl/jobs"
+
+_EPILOG = """\
+examples:
+  elasticdl train -f values/digits.yaml
+  elasticdl train -f values/digits.yaml --set job.worker.replicas=2
+  elasticdl status digits --watch
+  elasticdl kill digits worker-1        # fault injection: the job goes on
+
+exit codes:
+  0    done; the job succeeded
+  1    the job failed, or is not in the state the command needs
+  2    the command line is wrong, or there is no job or replica of that name
+  3    the values file is wrong
+  4    the model module raised, or broke the contract
+  5    data is missing, empty or corrupt
+  6    a checkpoint or the journal cannot be written or read
+  7    the platform refused: a port in use, no answer
+  8    audit: a finished epoch missed a record
+  9    fenced: another one took this one's place
+  130  the job was stopped before its end
+
+environment:
+  ELASTICDL_JOBS_DIR   folder of the jobs' folders (default ~/.elasticdl/jobs)
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="elasticdl",
+        description="Elastic deep learning for Keras 3: jobs that survive the loss of "
+        "any of their processes.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"elasticdl {__version__}"
+    )
+    parser.add_argument(
+        "--debug", action="store_true", help="show the stack trace of an error"
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
+    for module in (train, jobs, scale, faults, audit, data, validate, convert_flags):
+        module.add_parser(verbs)
+    completion.add_parser(verbs)
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command; its exit code."""
+    parser = make_parser()
+    args = parser.parse_args(arguments)
+    args.environ = dict(os.environ)
+    args.jobs_dir = _jobs_dir(args)
+    args.make_parser = make_parser
+    try:
+        return int(args.handler(args) or ExitCode.OK)
+    except ElasticDLError as error:
+        if args.debug:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return ExitCode.STOPPED
+    except BrokenPipeError:
+        # The reader has seen enough (`elasticdl logs | head`); Python's own flush at
+        # exit must not complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except OSError as error:
+        if args.debug:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return ExitCode.JOB_FAILED
+
+
+def _jobs_dir(args: argparse.Namespace) -> Path:
+    given = getattr(args, "jobs_dir", None) or os.environ.get(names.ENV_JOBS_DIR)
+    return Path(given or _DEFAULT_JOBS_DIR).expanduser().absolute()
+
+
+def run() -> None:
+    """Entry point of the `elasticdl` script."""
+    sys.exit(main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    run()

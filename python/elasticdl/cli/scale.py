@@ -1,0 +1,39 @@
+"""`scale`: a running job grows or shrinks.
+
+Owns the verb's arguments and output. The job's values file is what changes; its master
+sees that.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from elasticdl.cli.arguments import Verbs, add_job, add_verb
+from elasticdl.errors import ExitCode
+
+
+def add_parser(verbs: Verbs) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "scale",
+        handler=scale,
+        help_text="change the number of workers of a running job",
+        description="Changes the number of workers of a running job. Workers that stay "
+        "are not\nrestarted; workers that go hand their tasks back.",
+        examples=("elasticdl scale digits --workers 5",),
+    )
+    add_job(parser)
+    parser.add_argument(
+        "--workers", type=int, required=True, metavar="N", help="wanted"
+    )
+
+
+def scale(args: argparse.Namespace) -> int:
+    from elasticdl import client
+
+    job = client.find(args.job, args.jobs_dir)
+    before = job.scale(args.workers)
+    when = "" if job.condition is client.Condition.RUNNING else " when it runs again"
+    print(f"job {job.name}: {before} -> {args.workers} workers{when}")
+    return ExitCode.OK

@@ -1,0 +1,214 @@
+"""`train`, `evaluate`, `predict`: run a job here, in the foreground.
+
+Owns reading the values, showing progress, what Ctrl-C means and the last line. Must
+not know how a job is launched: that is `client`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from elasticdl.cli import flags
+from elasticdl.cli.arguments import Verbs, add_jobs_dir, add_verb
+from elasticdl.errors import ExitCode, SpecError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from rich.console import Console
+
+    from elasticdl.client import Launcher, Outcome
+    from elasticdl.job.spec import ValuesFile
+
+_REFRESH_SECONDS = 0.2
+
+_EXAMPLES = {
+    "train": (
+        "elasticdl train -f values/digits.yaml",
+        "elasticdl train -f values/digits.yaml --set job.training.epochs=5",
+        "elasticdl train --model_def digits.cnn.custom_model "
+        "--training_data data/digits/train --output outputs/digits",
+    ),
+    "evaluate": (
+        "elasticdl evaluate -f values/digits.yaml",
+        "elasticdl evaluate -f values/digits.yaml "
+        "--set job.checkpoint.initFrom=checkpoints/version-900",
+    ),
+    "predict": (
+        "elasticdl predict -f values/digits.yaml --set job.data.prediction=data/new",
+    ),
+}
+_DESCRIPTION = {
+    "train": "Trains the job of a values file on this machine, or the job that classic "
+    "flags\nstand for. A job that was stopped, killed or failed goes on where it was.\n"
+    "Ctrl-C stops it cleanly (tasks handed back, checkpoint written), a second Ctrl-C\n"
+    "at once.",
+    "evaluate": "Evaluates a checkpoint on the validation data. With the values file "
+    "of a training\njob, the newest checkpoint of that job.",
+    "predict": "Runs a checkpoint over the prediction data and writes what it says. "
+    "With the\nvalues file of a training job, the newest checkpoint of that job.",
+}
+_HELP = {
+    "train": "train a model here, from a values file or classic flags",
+    "evaluate": "evaluate a checkpoint",
+    "predict": "predict with a checkpoint",
+}
+
+
+def add_parser(verbs: Verbs) -> None:
+    """Add the three verbs that run a job."""
+    for verb, help_text in _HELP.items():
+        parser = add_verb(
+            verbs,
+            verb,
+            handler=run_job,
+            help_text=help_text,
+            description=_DESCRIPTION[verb],
+            examples=_EXAMPLES[verb],
+        )
+        parser.add_argument(
+            "-f", "--file", metavar="FILE", type=Path, help="values file of the job"
+        )
+        parser.add_argument(
+            "--set",
+            dest="overrides",
+            action="append",
+            default=[],
+            metavar="PATH=VALUE",
+            help="set one field, as job.worker.replicas=2; may be repeated",
+        )
+        parser.add_argument(
+            "--restart",
+            action="store_true",
+            help="begin afresh: move an unfinished job of this name aside",
+        )
+        add_jobs_dir(parser)
+        flags.add_classic_flags(parser, verb)
+
+
+def run_job(args: argparse.Namespace) -> int:
+    """Launch the job, show it until it ends; its exit code."""
+    from rich.console import Console
+
+    from elasticdl import client
+    from elasticdl.cli.progress import choose_view
+
+    values = read_values(args)
+    console = Console(highlight=False)
+    launcher = client.launch(
+        values, environ=args.environ, jobs_dir=args.jobs_dir, restart=args.restart
+    )
+    console.print(_greeting(launcher), markup=False, soft_wrap=True)
+    with choose_view(console, values.job.name) as view, _signals() as signals:
+        told = 0
+        while True:
+            outcome = launcher.wait(_REFRESH_SECONDS)
+            notices = launcher.take_notices()
+            if len(signals) > told:
+                told = len(signals)
+                notices.append(_pass_on(launcher, told))
+            view.update(launcher.status, notices)
+            if outcome is not None:
+                break
+    return show_outcome(launcher, outcome, console)
+
+
+def read_values(args: argparse.Namespace) -> ValuesFile:
+    """Return the job of the values file or of the classic flags."""
+    from elasticdl.job.values import load_values
+
+    if args.file is None:
+        return flags.values_from_args(args, args.verb)
+    values = load_values(args.file, overrides=args.overrides)
+    if values.job.type == args.verb:
+        return values
+    if args.verb == "train":
+        raise SpecError(
+            f"{args.file}: job.type is {values.job.type}; run it with "
+            f"`elasticdl {values.job.type} -f {args.file}`"
+        )
+    renamed = [one for one in args.overrides if one.startswith("job.name=")]
+    others = [one for one in args.overrides if one not in renamed]
+    trained = load_values(args.file, overrides=others)
+    changes = _of_trained(trained, args.verb, args.jobs_dir)
+    return load_values(args.file, overrides=[*changes, *args.overrides])
+
+
+def _of_trained(values: ValuesFile, verb: str, jobs_dir: Path) -> list[str]:
+    """Return what makes an evaluation or prediction out of a training job.
+
+    It has a name of its own, so that the trained job's folder stays, and begins from
+    the trained job's newest checkpoint unless the file or `--set` names one.
+    """
+    job = values.job
+    changes = [f"job.type={verb}", f"job.name={job.name}-{verb}"]
+    if not job.checkpoint.init_from:
+        trained = job.checkpoint.dir or str(jobs_dir / job.name / "checkpoints")
+        changes += [f"job.checkpoint.initFrom={trained}"]
+    return changes
+
+
+def show_outcome(launcher: Launcher, outcome: Outcome, console: Console) -> int:
+    """Print the final report, or why there is none; the exit code."""
+    from elasticdl.cli.views import last_words, report_view
+
+    name = launcher.spec.name
+    report = outcome.report
+    if report is None:
+        stopped = outcome.exit_code == ExitCode.STOPPED
+        word = "stopped" if stopped else "failed"
+        print(f"job {name} {word}: {outcome.message}", file=sys.stderr)
+        print(f"logs: {launcher.job_dir.logs_dir}", file=sys.stderr)
+        return outcome.exit_code
+    console.print()
+    console.print(report_view(report))
+    console.print()
+    if report.status == "failed":
+        print(f"error: {report.message}", file=sys.stderr)
+    ending = f"job {name} {last_words(report)}; report: {launcher.job_dir.report_file}"
+    console.print(ending, markup=False, soft_wrap=True)
+    if outcome.exit_code == ExitCode.STOPPED:
+        print("it goes on from here when it is started again")
+    return outcome.exit_code
+
+
+def _greeting(launcher: Launcher) -> str:
+    spec = launcher.spec
+    workers = f"{spec.worker.replicas} worker{'s' if spec.worker.replicas > 1 else ''}"
+    ps = f", {spec.ps.replicas} PS" if spec.strategy == "parameterServer" else ""
+    return f"job {spec.name}: {workers}{ps}; folder {launcher.job_dir.root}"
+
+
+def _pass_on(launcher: Launcher, times: int) -> str:
+    if times == 1:
+        launcher.stop("stopped by a signal")
+        return (
+            "stopping: tasks are handed back, a checkpoint is written; again: at once"
+        )
+    launcher.kill()
+    return "stopping at once"
+
+
+@contextmanager
+def _signals() -> Iterator[list[float]]:
+    """Collect Ctrl-C and the like; handlers do nothing else, the loop acts."""
+    times: list[float] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        times.append(time.monotonic())
+
+    kinds = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(kind, note) for kind in kinds]
+    try:
+        yield times
+    finally:
+        for kind, handler in zip(kinds, before, strict=True):
+            signal.signal(kind, handler)

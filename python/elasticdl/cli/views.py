@@ -1,0 +1,259 @@
+"""Tables of jobs, of one job, of its final report and of its audit.
+
+Owns their look. Called by the verbs. Must not ask jobs anything, nor decide exit codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from elasticdl.cli import format as text
+from elasticdl.cli.events import evaluation_line
+from elasticdl.cli.progress import progress_line
+from elasticdl.client import JobView
+from elasticdl.job.status import JobReport, JobStatus, Relaunch, ReplicaStatus
+from elasticdl.master.audit import AuditReport
+
+_STYLES = {
+    "running": "green",
+    "succeeded": "green",
+    "pending": "yellow",
+    "draining": "yellow",
+    "stopped": "yellow",
+    "interrupted": "yellow",
+    "failed": "red",
+    "hung": "red",
+}
+_MOST_ROWS = 20
+
+
+def _state(state: str) -> Text:
+    return Text(state, style=_STYLES.get(state, ""))
+
+
+def _table(*columns: str) -> Table:
+    table = Table(
+        box=None, pad_edge=False, header_style="bold dim", padding=(0, 2, 0, 0)
+    )
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def jobs_table(views: Sequence[JobView], *, now: float) -> RenderableType:
+    """Return one row for each job."""
+    table = _table("JOB", "STATE", "STARTED", "PROGRESS")
+    for view in views:
+        status, report = view.status, view.report
+        started = status.started if status else report.started if report else None
+        age = f"{text.duration(now - started)} ago" if started else ""
+        if status:
+            progress = progress_line(status, short=True)
+        elif report:
+            progress = last_words(report)
+        else:
+            progress = view.note
+        table.add_row(view.name, _state(view.condition), age, progress)
+    return table
+
+
+def status_view(view: JobView, *, now: float) -> RenderableType:
+    """Return all that is known of one job."""
+    if view.report is not None:
+        return report_view(view.report)
+    if view.status is None:
+        line = Text.assemble(
+            (view.name, "bold"), " ", _state(view.condition), f" {view.note}"
+        )
+        return line if view.note else Group(line, Text(_what_next(view)))
+    status = view.status
+    parts: list[RenderableType] = [
+        Text.assemble(
+            (status.name, "bold"),
+            f" {status.type} job, strategy {status.strategy}, ",
+            _state(status.state),
+            f" for {text.duration(now - status.started)}",
+        ),
+        Text(progress_line(status)),
+    ]
+    if status.message:
+        parts.append(Text(status.message, style="yellow"))
+    if status.last_evaluation:
+        parts.append(Text(evaluation_line(status.last_evaluation)))
+    if status.checkpoint_version is not None:
+        age = status.checkpoint_age_seconds
+        ago = f", {text.duration(age)} ago" if age is not None else ""
+        parts.append(Text(f"checkpoint at version {status.checkpoint_version}{ago}"))
+    parts += [Text(""), replicas_table(status, now=now)]
+    if status.relaunches:
+        parts += [Text(""), relaunches_table(status.relaunches)]
+    return Group(*parts)
+
+
+def _what_next(view: JobView) -> str:
+    return (
+        f"its launcher is gone without a report; `elasticdl train` goes on, "
+        f"`elasticdl logs {view.name} master` tells what it did last"
+    )
+
+
+def replicas_table(status: JobStatus, *, now: float) -> Table:
+    """Return one row for each replica, ended ones after the others."""
+    table = _table(
+        "ROLE", "STATE", "SINCE", "DOING", "STEP", "STEPS/S", "LOSS", "MEMORY"
+    )
+    ended = ("succeeded", "failed")
+    rows = sorted(status.replicas, key=lambda r: (r.state in ended, r.role, r.index))
+    for row in rows:
+        table.add_row(
+            row.name,
+            _state(row.state),
+            text.duration(now - row.since) if row.since else "",
+            row.reason or row.phase,
+            _reached(row),
+            f"{row.steps_per_second:.1f}" if row.steps_per_second else "",
+            text.metric(row.loss) if row.loss is not None else "",
+            text.size(row.memory_bytes) if row.memory_bytes else "",
+        )
+    return table
+
+
+def _reached(row: ReplicaStatus) -> str:
+    """Return a worker's step, a PS's version, nothing for one that has not begun."""
+    if row.role == "ps":
+        return f"v{row.version}" if row.state == "running" else ""
+    return str(row.step) if row.step else ""
+
+
+def relaunches_table(relaunches: Sequence[Relaunch]) -> Table:
+    """Return what ended, why, and what came in its place; the newest ones."""
+    table = _table("RELAUNCH", "WHY", "THEN", "BACK AFTER")
+    for one in relaunches[-_MOST_ROWS:]:
+        detail = text.first_line(one.detail)
+        table.add_row(
+            one.replica,
+            f"{one.reason}: {detail}" if detail else one.reason,
+            one.replacement or "not replaced",
+            "" if one.seconds is None else text.duration(one.seconds),
+        )
+    return table
+
+
+def report_view(report: JobReport) -> RenderableType:
+    """Return the final report; its last line says it all."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for label, value in _report_rows(report):
+        if value:
+            grid.add_row(label, value)
+    parts: list[RenderableType] = [grid]
+    if report.relaunches:
+        parts += [Text(""), relaunches_table(report.relaunches)]
+    return Group(*parts)
+
+
+def _report_rows(report: JobReport) -> list[tuple[str, RenderableType]]:
+    seconds = sum(report.goodput_seconds.values())
+    causes = sorted(report.goodput_seconds.items(), key=lambda item: -item[1])
+    ledger = ", ".join(
+        f"{cause} {text.percent(spent, seconds)}"
+        for cause, spent in causes
+        if spent > 0
+    )
+    records = f"{text.count(report.records)}, {text.rate(report.records_per_second)}/s"
+    if report.replayed_records:
+        records += f", {text.count(report.replayed_records)} replayed"
+    lost = [
+        text.plural(number, what)
+        for number, what in (
+            (report.master_restarts, "master restart"),
+            (report.rewinds, "rewind"),
+            (report.lost_updates, "lost update"),
+            (report.skipped_batches, "skipped batch"),
+            (len(report.bad_records), "skipped bad record"),
+        )
+        if number
+    ]
+    return [
+        ("job", f"{report.name} ({report.type}, {report.strategy})"),
+        ("status", _state(report.status)),
+        ("seconds", text.duration(report.seconds)),
+        ("records", records),
+        ("steps", f"{text.count(report.steps)}, version {text.count(report.version)}"),
+        ("goodput", f"{100 * report.goodput:.0f} % of worker time: {ledger}"),
+        (
+            "last loss",
+            "" if report.last_loss is None else text.metric(report.last_loss),
+        ),
+        ("metrics", text.metrics(report.metrics)),
+        ("events", ", ".join(lost)),
+        ("checkpoint", report.checkpoint),
+        ("exports", "\n".join(report.exports)),
+        ("predictions", report.predictions),
+    ]
+
+
+def last_words(report: JobReport) -> str:
+    """Return the one line that says how a job ended."""
+    head = f"{report.status}"
+    if report.status == "failed":
+        return f"{head}: {text.first_line(report.message)}"
+    figures = f"{text.count(report.records)} records in {text.duration(report.seconds)}"
+    if report.metrics:
+        return f"{head}: {text.metrics(report.metrics)}, {figures}"
+    return f"{head}: {figures}"
+
+
+def audit_view(report: AuditReport) -> RenderableType:
+    """Return how often records were trained, by whom, and why some came again."""
+    epochs = _table("EPOCH", "FINISHED", "RECORDS", "TRAINED", "BY")
+    for epoch in report.epochs:
+        times = ", ".join(
+            f"{text.count(records)} x{often}" for often, records in epoch.times.items()
+        )
+        undone = f", {text.count(epoch.undone)} undone" if epoch.undone else ""
+        by = ", ".join(f"{name} {text.count(n)}" for name, n in epoch.by_worker.items())
+        epochs.add_row(
+            str(epoch.epoch + 1),
+            "yes" if epoch.finished else "no",
+            text.count(epoch.records),
+            times + undone,
+            by,
+        )
+    parts: list[RenderableType] = [epochs]
+    if report.replays:
+        replays = _table("GIVEN OUT AGAIN", "TASKS", "RECORDS")
+        for one in report.replays:
+            replays.add_row(one.cause, str(one.tasks), text.count(one.records))
+        parts += [Text(""), replays]
+    for gap in report.gaps[:_MOST_ROWS]:
+        parts.append(
+            Text(
+                f"missed: epoch {gap.epoch + 1}, {gap.source}, records {gap.start} to "
+                f"{gap.end - 1}",
+                style="red",
+            )
+        )
+    parts += [Text(""), Text(_verdict(report))]
+    return Group(*parts)
+
+
+def _verdict(report: AuditReport) -> str:
+    finished = sum(epoch.finished for epoch in report.epochs)
+    extra = (
+        f"; {report.late_reports} late reports, {report.master_restarts} master "
+        f"restarts, {report.rewinds} rewinds"
+    )
+    if report.gaps:
+        missed = sum(gap.end - gap.start for gap in report.gaps)
+        return f"MISSED {text.count(missed)} records of finished epochs{extra}"
+    if not finished:
+        return f"no epoch is finished yet{extra}"
+    return (
+        f"every record of {text.plural(finished, 'finished epoch')} was trained{extra}"
+    )
