@@ -224,3 +224,16 @@ def without_nulls(model: type[BaseModel], tree: Mapping[str, Any]) -> dict[str, 
             else value
         )
     return clean
+
+
+def section_descriptions(model: type[BaseModel], path: str) -> dict[str, str]:
+    """Return what each section below a model is, by dotted path; itself included."""
+    found = {path: (model.__doc__ or "").strip().partition("\n")[0]}
+    for key, info in aliases(model).items():
+        inner = model_of(info.annotation)
+        items = _model_of_items(info.annotation)
+        if inner is not None:
+            found.update(section_descriptions(inner, f"{path}.{key}"))
+        elif items is not None:
+            found.update(section_descriptions(items, f"{path}.{key}[]"))
+    return found
