@@ -13,7 +13,7 @@ from typing import Any
 
 import keras
 
-from elasticdl.model.definition import base_learning_rate
+from elasticdl.model.optimizers import base_learning_rate
 from elasticdl.proto import ps_pb2
 from elasticdl.worker.step import VariableStep
 from elasticdl.worker.trainer import (
@@ -52,7 +52,7 @@ class LocalTrainer:
             skip_nan: Go on after a loss that is not a number.
             learning_rate_of: (version, epoch) -> rate, None for the optimizer's own.
             learning_rate_scale: What callbacks in the master make of it.
-            between_steps: Called after each step with the version and, by task, the
+            between_steps: Called between steps with the version and, by task, the
                 leading records trained; writes checkpoints when asked for.
         """
         self._step = step
@@ -88,7 +88,7 @@ class LocalTrainer:
             self._applied.move_to_end(at.task_id)
             if len(self._applied) > _REMEMBERED_TASKS:
                 self._applied.popitem(last=False)
-        self._between_steps(self._version, dict(self._applied))
+        self.between_steps()
         return BatchDone(loss, version, skipped)
 
     def flush(self) -> None:
@@ -102,6 +102,10 @@ class LocalTrainer:
         """See Trainer."""
         del snapshot, ticket
         return None
+
+    def between_steps(self) -> None:
+        """See Trainer."""
+        self._between_steps(self._version, dict(self._applied))
 
     def variables_changed(self) -> None:
         """See Trainer."""

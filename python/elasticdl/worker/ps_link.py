@@ -124,11 +124,21 @@ class PsLink:
             self._versions = list(pulled.versions)
             return list(self._buffers), list(pulled.versions)
 
+    def call_snapshot(self, what: str, function: Callable[[], T]) -> T:
+        """Like `call` for a snapshot, which a PS may have lost for good.
+
+        Raises NotInitializedError then: the master has to ask for another one.
+        """
+        return self._call(what, function, lasting=False)
+
     def call(self, what: str, function: Callable[[], T]) -> T:
         """Return what `function` returns, called again while a PS is away.
 
         Raises FencedError when the PS were rewound, RefusedError, LeavingError.
         """
+        return self._call(what, function, lasting=True)
+
+    def _call(self, what: str, function: Callable[[], T], *, lasting: bool) -> T:
         wait = FIRST_WAIT_SECONDS
         while True:
             view = self._views.view
@@ -145,6 +155,8 @@ class PsLink:
             except NotInitializedError as error:
                 logger.info("%s: handing values to a PS: %s", what, error)
                 self._try_hand_over()
+                if not lasting:
+                    raise
             except RpcError as error:
                 logger.info("%s: waiting for the PS: %s", what, error)
             self._wait(view.revision, wait)

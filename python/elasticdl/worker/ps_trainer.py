@@ -139,7 +139,7 @@ class PsTrainer:
         with self._ledger.cause("waitPs"):
             client = self._link.client
             if snapshot:
-                pulled: Pulled = self._link.call(
+                pulled: Pulled = self._link.call_snapshot(
                     "pull snapshot",
                     lambda: client.pull(snapshot=snapshot, ticket=ticket),
                 )
@@ -147,12 +147,15 @@ class PsTrainer:
             else:
                 buffers, versions = self._link.pull()
                 version = versions[0]
-            state = self._link.call(
+            state = self._link.call_snapshot(
                 "state",
                 lambda: client.exchange_state({}, weight=0.0, snapshot=snapshot),
             )
         own = state if state is not None else read_state(self._state.shared)
         return Values(version, from_buffers(buffers, self._link.layout), own)
+
+    def between_steps(self) -> None:
+        """See Trainer."""
 
     def variables_changed(self) -> None:
         """See Trainer."""
@@ -164,7 +167,7 @@ class PsTrainer:
         self._transfer.close()
         self._link.client.close()
 
-    # -- parts ------------------------------------------------------------------------
+    # -- parts --------------------------------------------------------------------
 
     def _begin(self) -> None:
         with self._ledger.cause("restore"):

@@ -120,6 +120,12 @@ class TaskStream:
         """Lease no more and hand back what is read but not begun."""
         with self._changed:
             self._draining = True
+            self._changed.notify_all()
+        self.hand_back()
+
+    def hand_back(self) -> None:
+        """Return what is read but not begun."""
+        with self._changed:
             while self._ready:
                 self._return(self._ready.popleft().task)
             self._changed.notify_all()

@@ -87,6 +87,9 @@ class Trainer(Protocol):
     def values(self, snapshot: str, ticket: ps_pb2.Ticket | None) -> Values | None:
         """Return the values of a snapshot ("" is live); None: those in the model."""
 
+    def between_steps(self) -> None:
+        """Do what is asked for between steps, also while there is nothing to train."""
+
     def variables_changed(self) -> None:
         """Learn that the model's trainable variables were overwritten."""
 

@@ -1,0 +1,52 @@
+"""Tasks that are not about batches: prepare the data, list a custom reader's shards.
+
+Owns both. Called by main before TensorFlow is there (prepare) and by the loop. Must
+not import TensorFlow.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from elasticdl.data.reader import Reader
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import Outcome
+
+logger = logging.getLogger(__name__)
+
+
+class Errands:
+    """Runs PREPARE and SHARDS tasks."""
+
+    def __init__(
+        self,
+        prepare: Callable[[], None],
+        reader_of: Callable[[str], Reader],
+    ) -> None:
+        """Take what does them.
+
+        Args:
+            prepare: Makes the data if it is not there. Raises DataError.
+            reader_of: The reader of "training", "validation" or "prediction".
+        """
+        self._prepare = prepare
+        self._reader_of = reader_of
+
+    def prepare(self, task: master_pb2.Task) -> master_pb2.TaskReport:
+        """Make the data; return the report."""
+        self._prepare()
+        return _done(task)
+
+    def shards(self, task: master_pb2.Task) -> master_pb2.TaskReport:
+        """List the shards of the custom reader; return the report."""
+        report = _done(task)
+        for shard in self._reader_of(task.target or "training").shards():
+            report.shards.add(source=shard.source, start=shard.start, end=shard.end)
+        return report
+
+
+def _done(task: master_pb2.Task) -> master_pb2.TaskReport:
+    return master_pb2.TaskReport(
+        task_id=task.task_id, lease_id=task.lease_id, outcome=Outcome.DONE
+    )

@@ -1,0 +1,81 @@
+"""A trainer for jobs that do not train: the values of a checkpoint, nothing else.
+
+Owns loading them into the model once. Called by the loop through `Trainer`.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from elasticdl.checkpoint import reshard
+from elasticdl.errors import CheckpointError, JobError
+from elasticdl.model.state import non_trainable, write_state
+from elasticdl.model.variables import trainable_variables
+from elasticdl.proto import ps_pb2
+from elasticdl.worker.trainer import BatchDone, BatchPosition, Values
+
+logger = logging.getLogger(__name__)
+
+
+class FixedTrainer:
+    """Evaluation and prediction jobs: the model stays as it was loaded."""
+
+    trained = 0
+    acknowledged = 0
+
+    def __init__(self, model: keras.Model, path: Path) -> None:
+        """Load a checkpoint into the model.
+
+        Raises CheckpointError if it is missing, torn, or of another model.
+        """
+        whole = reshard.load_all(path)
+        variables = trainable_variables(model)
+        wrong = [
+            f"{v.name} {v.shape}"
+            for v in variables
+            if v.name not in whole.values or whole.values[v.name].shape != v.shape
+        ]
+        if wrong:
+            raise CheckpointError(
+                f"{path}: does not fit the model: it has no {', '.join(wrong)}; "
+                "expected a checkpoint of the same model module and parameters"
+            )
+        for item in variables:
+            item.variable.assign(whole.values[item.name])
+        state = non_trainable(model)
+        missing = write_state(state.shared, whole.states)
+        if missing:
+            logger.warning(
+                "the checkpoint has no state for %s; initial values are used",
+                ", ".join(missing),
+            )
+        self.version = whole.version
+
+    def train_batch(self, features: Any, labels: Any, at: BatchPosition) -> BatchDone:
+        """See Trainer."""
+        del features, labels, at
+        raise JobError("a job that does not train was given a training task")
+
+    def flush(self) -> None:
+        """See Trainer."""
+
+    def recover(self) -> None:
+        """See Trainer."""
+
+    def values(self, snapshot: str, ticket: ps_pb2.Ticket | None) -> Values | None:
+        """See Trainer."""
+        del snapshot, ticket
+        return None
+
+    def between_steps(self) -> None:
+        """See Trainer."""
+
+    def variables_changed(self) -> None:
+        """See Trainer."""
+
+    def close(self) -> None:
+        """See Trainer."""

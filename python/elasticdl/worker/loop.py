@@ -1,0 +1,194 @@
+"""The worker's loop: a task, what it asks for, its report; until there is no more.
+
+Owns the dispatch by task type, and what each kind of error means for the tasks in
+hand. Called by main, in the main thread. Knows only protocols: no TensorFlow, no PS.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from elasticdl.errors import (
+    BadRecordError,
+    DataError,
+    ElasticDLError,
+    FencedError,
+    NotInitializedError,
+    RpcError,
+    UserCodeError,
+)
+from elasticdl.metrics.ledger import GoodputLedger
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import TaskType
+from elasticdl.worker.progress import Phase, Progress
+from elasticdl.worker.records import LoadedTask
+from elasticdl.worker.task_stream import TaskStream, failure, returned
+from elasticdl.worker.trainer import LeavingError, NanLossError, Trainer
+
+logger = logging.getLogger(__name__)
+
+# How long the loop waits for a task before it looks around again.
+LOOK_SECONDS = 0.2
+# A task that a PS could not serve is not asked for again at once.
+PAUSE_SECONDS = 0.2
+
+Handler = Callable[[LoadedTask], master_pb2.TaskReport]
+
+
+class TrainingTasks(Protocol):
+    """What the loop needs of worker.training."""
+
+    def run(self, loaded: LoadedTask) -> None:
+        """Train a task."""
+
+    def settle(self) -> None:
+        """Wait for all acknowledgements and report."""
+
+    def hand_back(self, *, keep: master_pb2.Task | None = None) -> None:
+        """Return every task that is not acknowledged, but for `keep`."""
+
+
+@dataclass(frozen=True)
+class LoopParts:
+    """What the loop puts together."""
+
+    stream: TaskStream
+    trainer: Trainer
+    training: TrainingTasks
+    handlers: Mapping[int, Handler]  # of every type but TRAINING
+    on_rewind: Callable[[], None]
+    leaving: threading.Event
+    ledger: GoodputLedger
+    progress: Progress
+
+
+_PHASES = {
+    TaskType.TRAINING: (Phase.TRAIN, "train"),
+    TaskType.EVALUATION: (Phase.EVALUATE, "evaluate"),
+    TaskType.SUMMARIZE: (Phase.EVALUATE, "evaluate"),
+    TaskType.PREDICTION: (Phase.PREDICT, "predict"),
+    TaskType.EXPORT: (Phase.EXPORT, "export"),
+    TaskType.PREPARE: (Phase.START, "start"),
+    TaskType.SHARDS: (Phase.START, "start"),
+}
+
+
+class Loop:
+    """Runs tasks until none will come or the worker has to leave."""
+
+    def __init__(self, parts: LoopParts) -> None:
+        """Take the finished parts."""
+        self._parts = parts
+
+    def run(self) -> None:
+        """Run. Raises UserCodeError after the task that it broke was reported."""
+        parts = self._parts
+        while not parts.leaving.is_set():
+            parts.trainer.between_steps()
+            if not parts.stream.has_next:
+                self._guarded(None, parts.training.settle)
+            loaded = self._next()
+            if loaded is not None:
+                self._take(loaded)
+            elif parts.stream.ended:
+                break
+        self._leave()
+
+    def _next(self) -> LoadedTask | None:
+        parts = self._parts
+        if not parts.stream.has_next:
+            parts.progress.enter(Phase.IDLE)
+            parts.ledger.switch("idle")
+        return parts.stream.next(LOOK_SECONDS)
+
+    def _take(self, loaded: LoadedTask) -> None:
+        parts = self._parts
+        task = loaded.task
+        phase, cause = _PHASES.get(task.type, (Phase.IDLE, "idle"))
+        if task.type == TaskType.TRAINING and task.replay:
+            cause = "replay"
+        parts.progress.enter(phase)
+        parts.ledger.switch(cause)
+        if task.type == TaskType.TRAINING:
+            self._guarded(task, lambda: parts.training.run(loaded))
+            return
+        handler = parts.handlers.get(task.type)
+        if handler is None:
+            parts.stream.report(failure(task, f"this worker knows no type {task.type}"))
+            return
+        chosen = handler
+        self._guarded(task, lambda: parts.stream.report(chosen(loaded)))
+
+    def _guarded(self, task: master_pb2.Task | None, act: Callable[[], None]) -> None:
+        """Act; turn what goes wrong into a report of the task."""
+        parts = self._parts
+        try:
+            act()
+        except FencedError as error:
+            self._begin_again(task, str(error))
+        except LeavingError:
+            self._give_back(task)
+        except (NotInitializedError, RpcError) as error:
+            logger.warning("handing the task back: %s", error)
+            self._give_back(task)
+            parts.leaving.wait(PAUSE_SECONDS)
+        except NanLossError as error:
+            self._fail(task, str(error), fatal=True)
+        except (BadRecordError, DataError) as error:
+            self._fail(task, self._with_source(task, error), fatal=True)
+        except UserCodeError as error:
+            self._fail(task, str(error), fatal=False)
+            raise
+        except ElasticDLError as error:
+            self._fail(task, str(error), fatal=False)
+        except Exception as error:
+            # Whatever else comes out of a step is the user's model, feed or metric.
+            self._fail(task, traceback.format_exc(), fatal=False)
+            raise UserCodeError(str(error) or type(error).__name__) from error
+
+    def _begin_again(self, task: master_pb2.Task | None, why: str) -> None:
+        parts = self._parts
+        logger.info("Beginning again from the PS's checkpoint: %s", why)
+        self._give_back(task)
+        parts.stream.hand_back()
+        parts.on_rewind()
+        try:
+            parts.trainer.recover()
+        except LeavingError:
+            logger.info("told to leave while waiting for the PS")
+
+    def _give_back(self, task: master_pb2.Task | None) -> None:
+        """Return the task and all whose gradients nobody has acknowledged."""
+        parts = self._parts
+        is_training = task is not None and task.type == TaskType.TRAINING
+        parts.training.hand_back()
+        if task is not None and not is_training:
+            parts.stream.report(returned(task))
+
+    def _fail(self, task: master_pb2.Task | None, error: str, *, fatal: bool) -> None:
+        parts = self._parts
+        logger.error("%s", error.strip().splitlines()[-1] if error else "failed")
+        logger.debug("%s", error)
+        parts.training.hand_back(keep=task)
+        if task is not None:
+            parts.stream.report(failure(task, error, fatal=fatal))
+
+    @staticmethod
+    def _with_source(task: master_pb2.Task | None, error: Exception) -> str:
+        text = str(error)
+        if task is None or not task.source or task.source in text:
+            return text
+        return f"{task.source}[{task.start}:{task.end}]: {text}"
+
+    def _leave(self) -> None:
+        """Finish what is under way, hand the rest back."""
+        parts = self._parts
+        parts.stream.drain()
+        self._guarded(None, parts.training.settle)
+        parts.training.hand_back()
+        parts.trainer.between_steps()

@@ -1,0 +1,43 @@
+"""Other values in the model for a while: a pinned version, a loaded checkpoint.
+
+Owns putting them in and taking the training's own state back afterwards. Called by
+evaluation, prediction and export. Knows nothing of where values come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import keras
+import tensorflow as tf
+
+from elasticdl.model.state import non_trainable, read_state, write_state
+from elasticdl.model.variables import trainable_variables
+from elasticdl.worker.trainer import Trainer, Values
+
+
+class ModelValues:
+    """The model's variables as something to borrow."""
+
+    def __init__(self, model: keras.Model, trainer: Trainer) -> None:
+        """Take the model and the trainer that it is borrowed from."""
+        self._trainable = trainable_variables(model)
+        self._shared = non_trainable(model).shared
+        self._trainer = trainer
+
+    @contextmanager
+    def set_to(self, values: Values | None) -> Iterator[None]:
+        """Run a block with these values in the model; None leaves what is there."""
+        if values is None:
+            yield
+            return
+        before = read_state(self._shared)
+        try:
+            for item, array in zip(self._trainable, values.trainable, strict=True):
+                item.variable.value.assign(tf.convert_to_tensor(array))
+            write_state(self._shared, values.state)
+            yield
+        finally:
+            write_state(self._shared, before)
+            self._trainer.variables_changed()

@@ -1,0 +1,122 @@
+"""Predictions on disk: one file per task, written aside and renamed.
+
+Owns the default output of prediction jobs. A task that is done twice replaces its own
+file, so every record's prediction is there exactly once. Called by the predictor. Must
+not import TensorFlow.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from elasticdl.errors import DataError
+
+Columns = dict[str, list[Any]]
+
+
+def columns_of(outputs: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Return a model's outputs (array, list or dict of arrays) by column name."""
+    if isinstance(outputs, Mapping):
+        return {str(name): np.asarray(value) for name, value in outputs.items()}
+    if isinstance(outputs, list | tuple):
+        return {f"prediction_{i}": np.asarray(value) for i, value in enumerate(outputs)}
+    return {"prediction": np.asarray(outputs)}
+
+
+def merged(batches: Sequence[Any]) -> Columns:
+    """Return the outputs of several batches as columns of plain Python values."""
+    columns: Columns = {}
+    for outputs in batches:
+        for name, array in columns_of(outputs).items():
+            wide = array.astype(np.float32) if array.dtype.kind == "V" else array
+            # A model's [n, 1] is a number per record.
+            flat = wide[:, 0] if wide.ndim == 2 and wide.shape[1] == 1 else wide
+            columns.setdefault(name, []).extend(flat.tolist())
+    return columns
+
+
+class PredictionFormat(Protocol):
+    """How columns become a file."""
+
+    suffix: str
+
+    def write(self, path: Path, columns: Columns) -> None:
+        """Write the whole file."""
+
+
+class JsonLines:
+    """One JSON object per record."""
+
+    suffix = "jsonl"
+
+    def write(self, path: Path, columns: Columns) -> None:
+        """See PredictionFormat."""
+        names = list(columns)
+        with path.open("w", encoding="utf-8") as file:
+            for row in zip(*columns.values(), strict=True):
+                file.write(
+                    json.dumps(dict(zip(names, row, strict=True)), default=_text)
+                )
+                file.write("\n")
+
+
+class Parquet:
+    """One Parquet file, a column per output."""
+
+    suffix = "parquet"
+
+    def write(self, path: Path, columns: Columns) -> None:
+        """See PredictionFormat."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.table(columns), path)
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def format_named(name: Literal["auto", "parquet", "jsonl"]) -> PredictionFormat:
+    """Return the format; `auto` is Parquet where pyarrow is installed."""
+    there = importlib.util.find_spec("pyarrow") is not None
+    if name == "parquet" and not there:
+        raise DataError(
+            "job.predictionFormat: got `parquet` without pyarrow; install "
+            "elasticdl[parquet] or use `jsonl`"
+        )
+    return Parquet() if there and name != "jsonl" else JsonLines()
+
+
+class PredictionFiles:
+    """The folder of a job's predictions."""
+
+    def __init__(self, directory: Path, form: PredictionFormat) -> None:
+        """Take the folder, made at the first write."""
+        self._directory = directory
+        self._form = form
+
+    def write(self, task_id: int, columns: Columns) -> Path:
+        """Write a task's file, in place of what an earlier try left.
+
+        Raises DataError when the disk refuses.
+        """
+        path = self._directory / f"part-{task_id:06d}.{self._form.suffix}"
+        aside = path.with_name(f".{path.name}.tmp")
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._form.write(aside, columns)
+            aside.replace(path)
+        except OSError as error:
+            aside.unlink(missing_ok=True)
+            raise DataError(
+                f"predictions cannot be written to {path}: {error.strerror or error}; "
+                "make room or set job.predictionOutput to another folder"
+            ) from error
+        return path

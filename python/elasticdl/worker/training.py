@@ -1,0 +1,247 @@
+"""Training tasks: batch after batch, and the reports of what was trained.
+
+Owns which tasks are trained but not yet acknowledged by the PS: a task's report leaves
+only when the last of its gradients is safe. Called by the loop, from one thread. Knows
+nothing of how gradients travel.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from elasticdl.metrics.ledger import GoodputLedger
+from elasticdl.metrics.registry import WorkerMetrics
+from elasticdl.model.feeding import Batch, Feeder
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import Outcome
+from elasticdl.worker.progress import Progress
+from elasticdl.worker.records import LoadedTask
+from elasticdl.worker.task_stream import TaskStream, returned
+from elasticdl.worker.trainer import BatchDone, BatchPosition, NanLossError, Trainer
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class _Run:
+    """A task under way, or trained and not acknowledged."""
+
+    loaded: LoadedTask
+    in_order: bool
+    steps: int = 0
+    records: int = 0
+    skipped: int = 0
+    loss_sum: float = 0.0
+    version: int = 0
+    last_batch: int = -1  # Trainer.trained after its last batch; -1 is under way
+
+    @property
+    def task(self) -> master_pb2.Task:
+        return self.loaded.task
+
+    def count(self, done: BatchDone, records: int) -> None:
+        self.records += records
+        self.version = done.version
+        if done.skipped:
+            self.skipped += 1
+        else:
+            self.steps += 1
+            self.loss_sum += done.loss
+
+    def report(self, bad: list[master_pb2.BadRecord]) -> master_pb2.TaskReport:
+        task = self.task
+        return master_pb2.TaskReport(
+            task_id=task.task_id,
+            lease_id=task.lease_id,
+            outcome=Outcome.DONE,
+            records=task.end - task.start,
+            steps=self.steps,
+            loss=self.loss_sum / max(1, self.steps),
+            model_version=self.version,
+            bad_records=[*self.loaded.bad, *bad],
+            skipped_batches=self.skipped,
+        )
+
+
+class Orders(Protocol):
+    """What the master may say meanwhile (worker.heartbeat)."""
+
+    def is_lost(self, lease_id: int) -> bool:
+        """Whether a lease was given to another worker."""
+
+
+class Training:
+    """Trains leased tasks and reports them."""
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        feeder: Feeder,
+        stream: TaskStream,
+        orders: Orders,
+        *,
+        leaving: threading.Event,
+        shows: Shows,
+        in_order: bool,
+    ) -> None:
+        """Take the parts.
+
+        Args:
+            trainer: Trains batches.
+            feeder: In training mode.
+            stream: Takes the reports.
+            orders: Tells of lost leases.
+            leaving: Set when the step under way is to be the last.
+            shows: Where progress is counted.
+            in_order: Whether batches follow the order of a task's records.
+        """
+        self._trainer = trainer
+        self._feeder = feeder
+        self._stream = stream
+        self._orders = orders
+        self._leaving = leaving
+        self._shows = shows
+        self._in_order = in_order
+        self._runs: list[_Run] = []
+        self._bad: dict[int, list[master_pb2.BadRecord]] = {}
+
+    def run(self, loaded: LoadedTask) -> None:
+        """Train a task. Its report follows when its gradients are acknowledged."""
+        run = _Run(loaded, self._in_order and not loaded.bad)
+        self._runs.append(run)
+        batches = self._batches(loaded)
+        batch = next(batches, None)
+        while batch is not None:
+            if self._leaving.is_set():
+                return
+            if self._orders.is_lost(run.task.lease_id):
+                logger.info("lease of task %d was lost", run.task.task_id)
+                self._runs.remove(run)
+                self._stream.forget(run.task.lease_id)
+                return
+            following = next(batches, None)
+            self._step(run, batch, last=following is None)
+            self.report_acknowledged()
+            batch = following
+        run.last_batch = self._trainer.trained
+        bad = [self._bad_record(loaded, b.index, b.reason) for b in self._feeder.bad]
+        self._bad[run.task.lease_id] = bad
+        self._shows.metrics.bad_records.inc(len(bad) + len(loaded.bad))
+        self.report_acknowledged()
+
+    def settle(self) -> None:
+        """Wait for all acknowledgements and report. Raises as Trainer.flush."""
+        if self._runs:
+            self._trainer.flush()
+            self.report_acknowledged()
+
+    def hand_back(self, *, keep: master_pb2.Task | None = None) -> None:
+        """Return every task that is not acknowledged, but for `keep`."""
+        for run in self._runs:
+            if keep is None or run.task.lease_id != keep.lease_id:
+                self._stream.report(returned(run.task, run.records))
+        self._runs.clear()
+
+    def report_acknowledged(self) -> None:
+        """Report the tasks whose gradients are all safe."""
+        safe = self._trainer.acknowledged
+        done = [r for r in self._runs if 0 <= r.last_batch <= safe]
+        for run in done:
+            self._runs.remove(run)
+            self._stream.report(run.report(self._bad.pop(run.task.lease_id, [])))
+
+    # -- parts --------------------------------------------------------------------
+
+    def _batches(self, loaded: LoadedTask) -> Iterator[Batch]:
+        batches = self._feeder.batches(loaded.records)
+        while True:
+            with self._shows.ledger.cause("waitData"):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+
+    def _step(self, run: _Run, batch: Batch, *, last: bool) -> None:
+        covered = run.records + batch.num_records
+        at = BatchPosition(
+            task_id=run.task.task_id,
+            epoch=run.task.epoch,
+            records_done=covered if run.in_order else 0,
+            num_records=batch.num_records,
+            last=last,
+        )
+        start = self._shows.clock()
+        try:
+            done = self._trainer.train_batch(batch.features, batch.labels, at)
+        except NanLossError as error:
+            raise NanLossError(self._nan_message(run, batch, error)) from error
+        run.count(done, batch.num_records)
+        self._shows.step(done, batch.num_records, self._shows.clock() - start)
+
+    def _nan_message(self, run: _Run, batch: Batch, error: NanLossError) -> str:
+        task = run.task
+        if run.in_order:
+            first = task.start + run.records
+            where = f"records {first} to {first + batch.num_records - 1}"
+        else:
+            where = f"records among {task.start} to {task.end - 1}"
+        return (
+            f"{error} at step {self._shows.progress.steps + 1}, in a batch of "
+            f"{task.source}: {where}; expected a finite number. Lower the learning "
+            "rate, look at these records, or set training.onNanLoss: skip to leave "
+            "such batches out"
+        )
+
+    def _bad_record(
+        self, loaded: LoadedTask, index: int, reason: str
+    ) -> master_pb2.BadRecord:
+        return master_pb2.BadRecord(
+            source=loaded.task.source,
+            record=loaded.task.start + index if not loaded.bad else -1,
+            reason=reason,
+        )
+
+
+class Shows:
+    """Everything that a step is counted in."""
+
+    def __init__(
+        self,
+        progress: Progress,
+        ledger: GoodputLedger,
+        metrics: WorkerMetrics,
+        *,
+        log_loss_steps: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Log the loss every `log_loss_steps` steps."""
+        self.progress = progress
+        self.ledger = ledger
+        self.metrics = metrics
+        self.clock = clock
+        self._log_loss_steps = log_loss_steps
+
+    def step(self, done: BatchDone, records: int, seconds: float) -> None:
+        """Count a step."""
+        self.metrics.records.labels(task="training").inc(records)
+        if done.skipped:
+            self.metrics.skipped_batches.inc()
+            self.progress.touch()
+            logger.warning("Loss %s: the batch was skipped", done.loss)
+            return
+        step = self.progress.stepped(
+            version=done.version, loss=done.loss, seconds=seconds
+        )
+        self.metrics.steps.inc()
+        self.metrics.loss.set(done.loss)
+        self.metrics.version.set(done.version)
+        self.metrics.step_seconds.observe(seconds)
+        if step % self._log_loss_steps == 0 or step == 1:
+            logger.info(
+                "Loss %.4f at step %d (version %d)", done.loss, step, done.version
+            )
