@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x65lasticdl/proto/ps.proto\x12\telasticdl\">\n\x06Ticket\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x10\n\x08push_ids\x18\x02 \x03(\t\x12\x11\n\tsnapshots\x18\x03 \x03(\t\"C\n\rRequestHeader\x12\x0e\n\x06worker\x18\x01 \x01(\x05\x12\x12\n\ngeneration\x18\x02 \x01(\x03\x12\x0e\n\x06rewind\x18\x03 \x01(\x03\"u\n\x0bInitRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.elasticdl.RequestHeader\x12\x13\n\x0blayout_json\x18\x02 \x01(\t\x12\x16\n\x0eoptimizer_json\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x03\".\n\tInitReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x03\"\x82\x01\n\x0bPullRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.elasticdl.RequestHeader\x12\x14\n\x0chave_version\x18\x02 \x01(\x03\x12\x10\n\x08snapshot\x18\x03 \x01(\t\x12!\n\x06ticket\x18\x04 \x01(\x0b\x32\x11.elasticdl.Ticket\"R\n\tPullReply\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x11\n\tunchanged\x18\x02 \x01(\x08\x12!\n\x06ticket\x18\x03 \x01(\x0b\x32\x11.elasticdl.Ticket\"\xc9\x01\n\x0bPushRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.elasticdl.RequestHeader\x12\x0f\n\x07push_id\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\x0f\n\x07task_id\x18\x04 \x01(\x03\x12\x14\n\x0crecords_done\x18\x05 \x01(\x03\x12\x15\n\rlearning_rate\x18\x06 \x01(\x01\x12\x19\n\x11has_learning_rate\x18\x07 \x01(\x08\x12\x15\n\rbatch_records\x18\x08 \x01(\x05\"a\n\tPushReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12!\n\x06ticket\x18\x04 \x01(\x0b\x32\x11.elasticdl.Ticket\"Z\n\x0cStateRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.elasticdl.RequestHeader\x12\x0e\n\x06weight\x18\x02 \x01(\x01\x12\x10\n\x08snapshot\x18\x03 \x01(\t\"\x1b\n\nStateReply\x12\r\n\x05known\x18\x01 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x65lasticdl/proto/ps.proto\x12\telasticdl\"R\n\x06Ticket\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x10\n\x08push_ids\x18\x02 \x03(\t\x12\x11\n\tsnapshots\x18\x03 \x03(\t\x12\x12\n\nrate_scale\x18\x04 \x01(\x01\"C\n\rRequestHeader\x12\x0e\n\x06worker\x18\x01 \x01(\x05\x12\x12\n\ngeneration\x18\x02 \x01(\x03\x12\x0e\n\x06rewind\x18\x03 \x01(\x03\"u\n\x0bInitRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.elasticdl.RequestHeader\x12\x13\n\x0blayout_json\x18\x02 \x01(\t\x12\x16\n\x0eoptimizer_json\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x03\".\n\tInitReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x03\"\x82\x01\n\x0bPullRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.elasticdl.RequestHeader\x12\x14\n\x0chave_version\x18\x02 \x01(\x03\x12\x10\n\x08snapshot\x18\x03 \x01(\t\x12!\n\x06ticket\x18\x04 \x01(\x0b\x32\x11.elasticdl.Ticket\"R\n\tPullReply\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x11\n\tunchanged\x18\x02 \x01(\x08\x12!\n\x06ticket\x18\x03 \x01(\x0b\x32\x11.elasticdl.Ticket\"\xc9\x01\n\x0bPushRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.elasticdl.RequestHeader\x12\x0f\n\x07push_id\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\x0f\n\x07task_id\x18\x04 \x01(\x03\x12\x14\n\x0crecords_done\x18\x05 \x01(\x03\x12\x15\n\rlearning_rate\x18\x06 \x01(\x01\x12\x19\n\x11has_learning_rate\x18\x07 \x01(\x08\x12\x15\n\rbatch_records\x18\x08 \x01(\x05\"a\n\tPushReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12!\n\x06ticket\x18\x04 \x01(\x0b\x32\x11.elasticdl.Ticket\"Z\n\x0cStateRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.elasticdl.RequestHeader\x12\x0e\n\x06weight\x18\x02 \x01(\x01\x12\x10\n\x08snapshot\x18\x03 \x01(\t\"\x1b\n\nStateReply\x12\r\n\x05known\x18\x01 \x01(\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,23 +32,23 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'elasticdl.proto.ps_pb2', _g
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_TICKET']._serialized_start=39
-  _globals['_TICKET']._serialized_end=101
-  _globals['_REQUESTHEADER']._serialized_start=103
-  _globals['_REQUESTHEADER']._serialized_end=170
-  _globals['_INITREQUEST']._serialized_start=172
-  _globals['_INITREQUEST']._serialized_end=289
-  _globals['_INITREPLY']._serialized_start=291
-  _globals['_INITREPLY']._serialized_end=337
-  _globals['_PULLREQUEST']._serialized_start=340
-  _globals['_PULLREQUEST']._serialized_end=470
-  _globals['_PULLREPLY']._serialized_start=472
-  _globals['_PULLREPLY']._serialized_end=554
-  _globals['_PUSHREQUEST']._serialized_start=557
-  _globals['_PUSHREQUEST']._serialized_end=758
-  _globals['_PUSHREPLY']._serialized_start=760
-  _globals['_PUSHREPLY']._serialized_end=857
-  _globals['_STATEREQUEST']._serialized_start=859
-  _globals['_STATEREQUEST']._serialized_end=949
-  _globals['_STATEREPLY']._serialized_start=951
-  _globals['_STATEREPLY']._serialized_end=978
+  _globals['_TICKET']._serialized_end=121
+  _globals['_REQUESTHEADER']._serialized_start=123
+  _globals['_REQUESTHEADER']._serialized_end=190
+  _globals['_INITREQUEST']._serialized_start=192
+  _globals['_INITREQUEST']._serialized_end=309
+  _globals['_INITREPLY']._serialized_start=311
+  _globals['_INITREPLY']._serialized_end=357
+  _globals['_PULLREQUEST']._serialized_start=360
+  _globals['_PULLREQUEST']._serialized_end=490
+  _globals['_PULLREPLY']._serialized_start=492
+  _globals['_PULLREPLY']._serialized_end=574
+  _globals['_PUSHREQUEST']._serialized_start=577
+  _globals['_PUSHREQUEST']._serialized_end=778
+  _globals['_PUSHREPLY']._serialized_start=780
+  _globals['_PUSHREPLY']._serialized_end=877
+  _globals['_STATEREQUEST']._serialized_start=879
+  _globals['_STATEREQUEST']._serialized_end=969
+  _globals['_STATEREPLY']._serialized_start=971
+  _globals['_STATEREPLY']._serialized_end=998
 # @@protoc_insertion_point(module_scope)

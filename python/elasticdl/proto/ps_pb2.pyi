@@ -29,8 +29,11 @@ class Ticket(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     PUSH_IDS_FIELD_NUMBER: _builtins.int
     SNAPSHOTS_FIELD_NUMBER: _builtins.int
+    RATE_SCALE_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """version made by applying `push_ids` to version - 1"""
+    rate_scale: _builtins.float
+    """factor of the learning rate it was applied with"""
     @_builtins.property
     def push_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -43,10 +46,11 @@ class Ticket(_message.Message):
         version: _builtins.int = ...,
         push_ids: _abc.Iterable[_builtins.str] | None = ...,
         snapshots: _abc.Iterable[_builtins.str] | None = ...,
+        rate_scale: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["push_ids", b"push_ids", "snapshots", b"snapshots", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["push_ids", b"push_ids", "rate_scale", b"rate_scale", "snapshots", b"snapshots", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -479,21 +479,21 @@ class PsClient:
             futures = [pool.submit(call, number) for number in numbers[1:]]
         except RuntimeError as error:
             raise RpcError(f"this client was closed: {error}") from error
-        first: T | None = None
-        problem: RpcError | None = None
-        try:
-            first = call(numbers[0])
-        except RpcError as error:
-            problem = error
         results: list[T] = []
-        for future in futures:
+        problems: list[RpcError] = []
+        outcomes: list[Callable[[], T]] = [lambda: call(numbers[0])]
+        outcomes += [future.result for future in futures]
+        for outcome in outcomes:
             try:
-                results.append(future.result())
+                results.append(outcome())
             except RpcError as error:
-                problem = problem or error
-        if problem is not None:
-            raise problem
-        return [first, *results]  # type: ignore[list-item]  # set when no problem
+                problems.append(error)
+            except CancelledError as error:
+                raise RpcError("this client was closed") from error
+        if problems:
+            # That one PS is away matters less than what another one says for good.
+            raise min(problems, key=is_transient)
+        return results
 
 
 def _pulled(answers: Sequence[tuple[ps_pb2.PullReply, Floats]]) -> Pulled:

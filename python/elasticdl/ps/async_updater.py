@@ -1,0 +1,67 @@
+"""Async mode: each gradient makes a version of its own, as it comes.
+
+Owns what staleness means. Called by ps/server.py under its lock.
+"""
+
+from __future__ import annotations
+
+from elasticdl.ps.parameters import Parameters, Push
+from elasticdl.ps.updater import Answer, Control, Ticket
+from elasticdl.rpc.ps_client import STALE
+
+
+class AsyncUpdater:
+    """Applies at once. An Updater."""
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        *,
+        control: Control,
+        staleness_modulation: bool,
+        max_staleness: int,
+    ) -> None:
+        """`max_staleness` 0 takes a gradient of any age.
+
+        With several PS only PS 0 is given a bound: the worker asks it first, so that
+        all PS take a gradient or none does.
+        """
+        self._parameters = parameters
+        self._control = control
+        self._modulation = staleness_modulation
+        self._max_staleness = max_staleness
+
+    @property
+    def follows(self) -> bool:
+        return False
+
+    @property
+    def ticket(self) -> Ticket | None:
+        return None
+
+    def push(self, push: Push) -> Answer:
+        parameters = self._parameters
+        if push.push_id in parameters.recent:
+            return Answer(True, parameters.version, duplicate=True)
+        parameters.check(push)
+        # A worker may be ahead of a PS that went back to its newest shard.
+        staleness = max(0, parameters.version - push.version)
+        if self._max_staleness and staleness > self._max_staleness:
+            return Answer(False, parameters.version, STALE)
+        factor = self._control.learning_rate_scale
+        if self._modulation:
+            factor /= max(1, staleness)
+        parameters.apply((push,), rate_factor=factor)
+        return Answer(True, parameters.version, staleness=staleness)
+
+    def advance(self, ticket: Ticket) -> None:
+        """Do nothing: async PS have no common version."""
+
+    def announce(self, snapshot: str) -> None:
+        """Do nothing: each PS is asked for its own."""
+
+    def control(self, control: Control) -> None:
+        self._control = control
+
+    def close(self, error: Exception) -> None:
+        """Do nothing: nobody waits."""

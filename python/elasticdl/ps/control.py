@@ -1,0 +1,189 @@
+"""The PS's side of its talk with the master: registration, heartbeat, orders.
+
+Owns that loop. Started by ps/main.py. Knows nothing of parameters: it hands orders to
+ParameterServer and figures to the master.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+import psutil
+
+from elasticdl.errors import RpcError
+from elasticdl.proto import master_pb2
+from elasticdl.ps.server import Figures, ParameterServer
+from elasticdl.ps.servicer import ticket_from_wire, ticket_to_wire
+from elasticdl.ps.snapshots import Done, Request
+from elasticdl.ps.updater import Control
+from elasticdl.rpc.master_client import MasterClient
+from elasticdl.rpc.retry import is_transient, retry
+
+logger = logging.getLogger(__name__)
+
+# While the master waits for something (a start, a snapshot) it is told this often.
+_PENDING_SECONDS = 0.05
+_LEAST_PAUSE_SECONDS = 0.01
+
+
+class ControlLoop:
+    """Registers, then reports and obeys until it is told to stop."""
+
+    def __init__(
+        self,
+        server: ParameterServer,
+        master: MasterClient,
+        registration: master_pb2.RegisterRequest,
+        *,
+        stop: threading.Event,
+        heartbeat_seconds: float,
+        keep_versions: bool,
+        registered: threading.Event,
+    ) -> None:
+        """Take what to talk about and with whom.
+
+        `keep_versions`: a PS that comes back alone does not use a version twice.
+        `registered` is set once the master knows this PS.
+        """
+        self._server = server
+        self._master = master
+        self._registration = registration
+        self._stop = stop
+        self._heartbeat_seconds = heartbeat_seconds
+        self._keep_versions = keep_versions
+        self._revision = 0
+        self._registered = registered
+        self._error: RpcError | None = None
+        self._thread = threading.Thread(target=self._run, name="control", daemon=True)
+
+    def run(self) -> None:
+        """Go on until the master or `stop` ends it.
+
+        Raises FencedError when this PS was replaced, RefusedError when the master
+        does not know such a PS.
+        """
+        self._thread.start()
+        # The loop may be in a call that a hung master does not answer.
+        self._stop.wait()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._register()
+            while not self._stop.is_set():
+                self._beat()
+        except RpcError as error:
+            if not self._stop.is_set():
+                self._error = error
+        finally:
+            self._stop.set()
+
+    def _register(self) -> None:
+        reply = retry(
+            lambda: self._master.register(self._registration), stop=self._stop
+        )
+        if not self._registered.is_set():
+            logger.info(
+                "Registered with the master (generation %d, rewind %d)",
+                reply.master_generation,
+                reply.ps.rewind,
+            )
+        self._registered.set()
+        self._begin(
+            reply.ps.rewind,
+            reply.restore_dir,
+            reply.min_version if self._keep_versions else 0,
+        )
+
+    def _begin(self, rewind: int, restore_dir: str, min_version: int = 0) -> None:
+        # Loading may take longer than the master lets a silent PS live.
+        threading.Thread(
+            target=self._server.begin,
+            kwargs={
+                "rewind": rewind,
+                "restore_dir": Path(restore_dir) if restore_dir else None,
+                "min_version": min_version,
+            },
+            name="restore",
+            daemon=True,
+        ).start()
+
+    def _beat(self) -> None:
+        figures = self._server.figures()
+        request = master_pb2.PsSyncRequest(
+            status=status_to_wire(figures, psutil.Process().memory_info().rss),
+            seen_revision=self._revision,
+            hold_seconds=_PENDING_SECONDS
+            if figures.pending
+            else self._heartbeat_seconds,
+        )
+        try:
+            reply = self._master.ps_sync(request)
+        except RpcError as error:
+            if not is_transient(error):
+                raise
+            logger.warning("%s; trying again until it answers", error)
+            # A master that was restarted has to be told the address again.
+            self._revision = 0
+            self._register()
+            return
+        self._obey(reply)
+        # Against a master that answers at once each time.
+        self._stop.wait(_LEAST_PAUSE_SECONDS)
+
+    def _obey(self, reply: master_pb2.PsSyncReply) -> None:
+        self._revision = reply.revision
+        if reply.stop:
+            logger.info("The job is over")
+            self._stop.set()
+            return
+        figures = self._server.figures()
+        if reply.rewind > figures.rewind:
+            self._begin(reply.rewind, reply.restore_dir)
+            return
+        self._server.control(
+            Control(reply.quorum, reply.learning_rate_scale or 1.0),
+            [
+                Request(
+                    request.id,
+                    request.dir,
+                    ticket_from_wire(request.ticket)
+                    if request.HasField("ticket")
+                    else None,
+                )
+                for request in reply.snapshots
+            ],
+        )
+
+
+def status_to_wire(figures: Figures, memory_bytes: int) -> master_pb2.PsStatus:
+    """Return the figures as the master is told them."""
+    return master_pb2.PsStatus(
+        initialized=figures.initialized,
+        version=figures.version,
+        bytes=figures.nbytes,
+        pushes=figures.pushes,
+        rejected=figures.rejected,
+        staleness_sum=figures.staleness_sum,
+        memory_bytes=memory_bytes,
+        snapshots=[_done_to_wire(done) for done in figures.snapshots],
+        rewind=figures.rewind,
+        error=figures.error,
+    )
+
+
+def _done_to_wire(done: Done) -> master_pb2.SnapshotDone:
+    return master_pb2.SnapshotDone(
+        id=done.snapshot,
+        version=done.version,
+        ticket=ticket_to_wire(done.ticket),
+        file=done.file.file if done.file else "",
+        file_bytes=done.file.bytes if done.file else 0,
+        crc32=done.file.crc32 if done.file else 0,
+        applied=dict(done.applied),
+        error=done.error,
+        pinned_only=done.pinned_only,
+    )

@@ -1,0 +1,175 @@
+"""Wiring of a PS process: reads environment and specification, builds, serves.
+
+Started by a runner as `python -m elasticdl.ps.main`. The only reader of the
+environment in `ps`. Decides nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import signal
+import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from elasticdl.errors import ElasticDLError, ExitCode, FencedError
+from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
+from elasticdl.job.spec import JobSpec, UpdateMode
+from elasticdl.job.values import load_values
+from elasticdl.metrics.registry import PsMetrics
+from elasticdl.metrics.server import MetricsServer
+from elasticdl.proto import master_pb2
+from elasticdl.rpc import ps_wire
+from elasticdl.rpc.master_client import MasterClient
+from elasticdl.rpc.server import serve
+
+if TYPE_CHECKING:
+    from elasticdl.ps.restore import Place
+    from elasticdl.ps.server import ParameterServer
+    from elasticdl.ps.updater import NewUpdater
+
+logger = logging.getLogger("elasticdl.ps.main")
+
+# Sync: each worker of a version waits in a thread of PS 0 until it is made.
+_SYNC_THREADS = 1024
+_HOST = "127.0.0.1"
+
+
+def run() -> int:
+    """Run a PS until the master or a signal ends it; return the exit code."""
+    try:
+        context = RoleContext.from_environ(os.environ)
+        spec = load_values(context.job_dir.spec_file).job
+        set_up_logging(context.name, spec.log.level)
+        hold_lifeline(context)
+        _choose_kernel_cache()
+        return serve_until_stopped(context, spec)
+    except FencedError as error:
+        logger.warning("This PS was replaced: %s", error)
+        return ExitCode.FENCED
+    except ElasticDLError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - before logging is set
+        return error.exit_code
+
+
+def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
+    """Build the parts, register, serve. Raises FencedError when replaced."""
+    # Imported late: numba reads where its cache is when it is imported.
+    from elasticdl.ps import kernels
+    from elasticdl.ps.control import ControlLoop
+    from elasticdl.ps.parameters import Compute
+    from elasticdl.ps.restore import Place, ShardStore
+    from elasticdl.ps.server import ParameterServer
+    from elasticdl.ps.servicer import PsServicer
+
+    stop = threading.Event()
+    _stop_on_signals(stop)
+    kernels.warm_up()
+    sync = spec.ps.mode is UpdateMode.SYNC
+    place = Place(context.index, spec.ps.replicas)
+    parts = max(1, round(spec.ps.resources.cpu))
+    server = ParameterServer(
+        place,
+        new_updater=_updater_of(spec, place),
+        store=ShardStore(place, common_version=sync),
+        compute=Compute(ThreadPoolExecutor(parts), parts) if parts > 1 else Compute(),
+    )
+    metrics = PsMetrics()
+    endpoint = serve(
+        [ps_wire.handlers(PsServicer(server, metrics))],
+        host=_HOST,
+        port=0,
+        threads=spec.ps.threads + (_SYNC_THREADS if sync else 0),
+    )
+    master = MasterClient(
+        context.master_address,
+        master_pb2.Replica(
+            role=context.role, index=context.index, generation=context.generation
+        ),
+    )
+    ready = threading.Event()
+    monitor = MetricsServer(
+        metrics.registry,
+        ready=lambda: ready.is_set() and not stop.is_set(),
+        healthy=lambda: True,
+        refresh=functools.partial(_refresh, metrics, server),
+        host=_HOST,
+    )
+    control = ControlLoop(
+        server,
+        master,
+        master_pb2.RegisterRequest(
+            address=endpoint.address, metrics_port=monitor.port, pid=os.getpid()
+        ),
+        stop=stop,
+        heartbeat_seconds=spec.worker.heartbeat_seconds,
+        keep_versions=not sync,
+        registered=ready,
+    )
+    logger.info("Serving on %s", endpoint.address)
+    try:
+        control.run()
+    finally:
+        server.close()
+        endpoint.stop(grace_seconds=0.5)
+        master.close()
+        monitor.close()
+    return ExitCode.OK
+
+
+def _updater_of(spec: JobSpec, place: Place) -> NewUpdater:
+    """Choose the policy: the one place where async and sync differ."""
+    # Imported late: see serve_until_stopped.
+    from elasticdl.ps.async_updater import AsyncUpdater
+    from elasticdl.ps.sync_updater import SyncFollower, SyncUpdater
+
+    if spec.ps.mode is UpdateMode.ASYNC:
+        bound = spec.ps.max_staleness if place.index == 0 else 0
+        return lambda parameters, _changed, _pin, control: AsyncUpdater(
+            parameters,
+            control=control,
+            staleness_modulation=spec.ps.staleness_modulation,
+            max_staleness=bound,
+        )
+    if place.index == 0:
+        return lambda parameters, changed, _pin, control: SyncUpdater(
+            parameters, changed, control=control
+        )
+    return lambda parameters, _changed, pin, _control: SyncFollower(parameters, pin=pin)
+
+
+def _refresh(metrics: PsMetrics, server: ParameterServer) -> None:
+    figures = server.figures()
+    metrics.initialized.set(figures.initialized)
+    metrics.version.set(figures.version)
+    metrics.parameter_bytes.set(figures.nbytes)
+    metrics.snapshots.set(len(figures.snapshots))
+
+
+def _stop_on_signals(stop: threading.Event) -> None:
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        logger.info("Got %s, leaving", signal.Signals(number).name)
+        stop.set()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    # Ctrl-C reaches the whole foreground group; the launcher decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _choose_kernel_cache() -> None:
+    """Give numba a writable place for compiled kernels, if the package's is not."""
+    package = Path(__file__).parent
+    if "NUMBA_CACHE_DIR" in os.environ or os.access(package, os.W_OK):
+        return
+    folder = Path(tempfile.gettempdir()) / f"elasticdl-kernels-{os.getuid()}"
+    os.environ["NUMBA_CACHE_DIR"] = str(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(run())

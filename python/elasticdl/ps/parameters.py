@@ -1,0 +1,153 @@
+"""What one PS holds: values, slots, version, and what went into them.
+
+Owns everything that belongs to one consistent cut. Called by the updaters, always
+under the PS's lock (ps/server.py); has none of its own. Knows nothing of RPC, nor of
+who decides which gradients are applied.
+
+Hash embedding tables will be a second member beside the dense shard.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticdl.errors import RefusedError
+from elasticdl.ps.apply import (
+    Gradient,
+    Shard,
+    apply_gradient,
+    check_gradient,
+    mean_gradient,
+)
+from elasticdl.ps.optimizer import Optimizer
+
+# A retry comes within seconds; so many pushes are remembered to know it again.
+RECENT_PUSHES = 4096
+# Tasks whose prefixes are remembered; only those that are being trained matter.
+RECENT_TASKS = 4096
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Push:
+    """A worker's gradient for this PS and what it covers."""
+
+    push_id: str
+    version: int  # that it was computed at
+    gradient: Gradient
+    task_id: int = 0
+    records_done: int = 0  # leading records of the task covered now; 0 unknown
+    learning_rate: float | None = None  # None: the PS's own schedule
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Threads that a dense update may use; `threads` is None for one part."""
+
+    threads: Executor | None = None
+    parts: int = 1
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where parameters come from when they do not start at version 0."""
+
+    version: int = 0
+    recent: Sequence[str] = ()
+    slots: Mapping[str, Floats] = field(default_factory=dict)
+
+
+class Parameters:
+    """Values, slots and version of one PS."""
+
+    def __init__(
+        self, shard: Shard, optimizer: Optimizer, *, origin: Origin, compute: Compute
+    ) -> None:
+        """Take over the shard's arrays; they are updated in place from now on."""
+        self.shard = shard
+        self.optimizer = optimizer
+        self.version = origin.version
+        # Push id -> version it went into, oldest first.
+        self.recent: OrderedDict[str, int] = OrderedDict(
+            (push_id, origin.version) for push_id in origin.recent
+        )
+        # Task id -> leading records applied since this process took the parameters.
+        self.applied: OrderedDict[int, int] = OrderedDict()
+        self._compute = compute
+        self._frozen: Floats | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of values and slots."""
+        slots = sum(slot.nbytes for slot in self.shard.slots.values())
+        return self.shard.values.nbytes + slots
+
+    def check(self, push: Push) -> None:
+        """Raise RefusedError unless the gradient fits what is held."""
+        if push.learning_rate is None and self.optimizer.needs_worker_learning_rate:
+            raise RefusedError(
+                f"push {push.push_id}: got no learning rate, but the schedule of "
+                f"{self.optimizer.name} is the user's own code: expected the worker to "
+                "send it"
+            )
+        try:
+            check_gradient(self.shard, push.gradient)
+        except ValueError as error:
+            raise RefusedError(
+                f"push {push.push_id}: {error}; the worker's model is not the one that "
+                "the PS were initialized with"
+            ) from error
+
+    def apply(self, pushes: Sequence[Push], *, rate_factor: float) -> None:
+        """Make the next version of the mean of checked gradients.
+
+        The learning rate is that of the first push, or the optimizer's own at this
+        step, times `rate_factor`.
+        """
+        first = pushes[0]
+        rate = first.learning_rate
+        if rate is None:
+            rate = self.optimizer.learning_rate_at(self.version)
+        gradients = [push.gradient for push in pushes]
+        apply_gradient(
+            self.optimizer,
+            self.shard,
+            gradients[0] if len(gradients) == 1 else mean_gradient(gradients),
+            step=self.version,
+            learning_rate=rate * rate_factor,
+            threads=self._compute.threads,
+            parts=self._compute.parts,
+        )
+        self._frozen = None
+        self.version += 1
+        for push in pushes:
+            self._remember(push)
+
+    def frozen(self) -> Floats:
+        """Return a read-only copy of the values as of this version.
+
+        The same copy serves every pull of a version, and is never written again, so
+        a pull that is still being sent cannot see half an update.
+        """
+        if self._frozen is None:
+            self._frozen = self.shard.values.copy()
+            self._frozen.flags.writeable = False
+        return self._frozen
+
+    def _remember(self, push: Push) -> None:
+        self.recent[push.push_id] = self.version
+        while len(self.recent) > RECENT_PUSHES:
+            self.recent.popitem(last=False)
+        if push.records_done > 0:
+            before = self.applied.get(push.task_id, 0)
+            self.applied[push.task_id] = max(before, push.records_done)
+            self.applied.move_to_end(push.task_id)
+            while len(self.applied) > RECENT_TASKS:
+                self.applied.popitem(last=False)

@@ -1,0 +1,160 @@
+"""The PS's calls: wire messages to ParameterServer methods and back.
+
+Owns that translation and the figures of each call. Called by gRPC's threads. Decides
+nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from elasticdl.errors import RefusedError
+from elasticdl.metrics.registry import PsMetrics
+from elasticdl.proto import ps_pb2
+from elasticdl.ps.apply import Gradient
+from elasticdl.ps.parameters import Push
+from elasticdl.ps.server import Initial, ParameterServer
+from elasticdl.ps.updater import Answer, Ticket
+from elasticdl.rpc.ps_client import DENSE, STALE, STATE_PREFIX, VALUES, gradient_rows
+from elasticdl.rpc.ps_wire import Tensors
+from elasticdl.tensor.placement import Layout
+
+
+class PsServicer:
+    """Answers workers. Implements `rpc.ps_wire.PsCalls`."""
+
+    def __init__(self, server: ParameterServer, metrics: PsMetrics) -> None:
+        """Take what answers and where figures go."""
+        self._server = server
+        self._metrics = metrics
+
+    def probe(self, request: ps_pb2.InitRequest) -> ps_pb2.InitReply:
+        digest = ""
+        if request.layout_json:
+            digest = _layout(request.layout_json).digest
+        known, version = self._server.probe(rewind=request.header.rewind, digest=digest)
+        return ps_pb2.InitReply(accepted=known, version=version)
+
+    def init(self, request: ps_pb2.InitRequest, tensors: Tensors) -> ps_pb2.InitReply:
+        initial = Initial(
+            _layout(request.layout_json),
+            request.optimizer_json,
+            np.asarray(tensors[VALUES], np.float32),
+            request.version,
+        )
+        with self._timed("init"):
+            accepted, version = self._server.initialize(
+                initial, rewind=request.header.rewind
+            )
+        return ps_pb2.InitReply(accepted=accepted, version=version)
+
+    def pull(self, request: ps_pb2.PullRequest) -> tuple[ps_pb2.PullReply, Tensors]:
+        with self._timed("pull"):
+            pulled = self._server.pull(
+                rewind=request.header.rewind,
+                have_version=request.have_version,
+                snapshot=request.snapshot,
+                ticket=ticket_from_wire(request.ticket)
+                if request.HasField("ticket")
+                else None,
+            )
+        reply = ps_pb2.PullReply(
+            version=pulled.version,
+            unchanged=pulled.values is None,
+            ticket=ticket_to_wire(pulled.ticket),
+        )
+        if pulled.values is None:
+            return reply, {}
+        self._metrics.sent.inc(pulled.values.nbytes)
+        return reply, {VALUES: pulled.values}
+
+    def push(self, request: ps_pb2.PushRequest, tensors: Tensors) -> ps_pb2.PushReply:
+        self._metrics.received.inc(sum(array.nbytes for array in tensors.values()))
+        push = Push(
+            push_id=request.push_id,
+            version=request.version,
+            gradient=Gradient(
+                np.asarray(tensors[DENSE], np.float32), gradient_rows(tensors)
+            ),
+            task_id=request.task_id,
+            records_done=request.records_done,
+            learning_rate=request.learning_rate if request.has_learning_rate else None,
+        )
+        with self._timed("push"):
+            answer = self._server.push(push, rewind=request.header.rewind)
+        self._count(answer)
+        return ps_pb2.PushReply(
+            accepted=answer.accepted,
+            version=answer.version,
+            reason=answer.reason,
+            ticket=ticket_to_wire(answer.ticket),
+        )
+
+    def state(
+        self, request: ps_pb2.StateRequest, tensors: Tensors
+    ) -> tuple[ps_pb2.StateReply, Tensors]:
+        arrays = {
+            name.removeprefix(STATE_PREFIX): array for name, array in tensors.items()
+        }
+        merged = self._server.exchange_state(
+            arrays,
+            rewind=request.header.rewind,
+            weight=request.weight,
+            snapshot=request.snapshot,
+        )
+        if merged is None:
+            return ps_pb2.StateReply(known=False), {}
+        sent = {STATE_PREFIX + name: array for name, array in merged.items()}
+        return ps_pb2.StateReply(known=True), sent
+
+    @contextmanager
+    def _timed(self, method: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - began
+            self._metrics.call_seconds.labels(method).observe(seconds)
+
+    def _count(self, answer: Answer) -> None:
+        if answer.duplicate:
+            self._metrics.pushes.labels("duplicate").inc()
+        elif answer.accepted:
+            self._metrics.pushes.labels("accepted").inc()
+        elif answer.reason == STALE:
+            self._metrics.pushes.labels("stale").inc()
+        if answer.staleness is not None:
+            self._metrics.staleness.observe(answer.staleness)
+
+
+def ticket_from_wire(ticket: ps_pb2.Ticket) -> Ticket:
+    """Return the ticket of a message."""
+    return Ticket(
+        ticket.version,
+        tuple(ticket.push_ids),
+        tuple(ticket.snapshots),
+        ticket.rate_scale,
+    )
+
+
+def ticket_to_wire(ticket: Ticket | None) -> ps_pb2.Ticket | None:
+    """Return the message of a ticket."""
+    if ticket is None:
+        return None
+    return ps_pb2.Ticket(
+        version=ticket.version,
+        push_ids=ticket.push_ids,
+        snapshots=ticket.snapshots,
+        rate_scale=ticket.rate_scale,
+    )
+
+
+def _layout(text: str) -> Layout:
+    try:
+        return Layout.from_json(text)
+    except (ValueError, KeyError, TypeError) as error:
+        raise RefusedError(f"the layout cannot be read: {error}") from error

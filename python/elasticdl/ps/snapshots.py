@@ -1,0 +1,181 @@
+"""Snapshots: consistent cuts of one PS, kept for evaluation or written to disk.
+
+Owns which cuts are held, for how long, and what is reported of them. Called by
+ps/server.py under its lock; writing happens on a thread of its own, which comes back
+through that lock. Knows nothing of updaters or RPC.
+
+`eval-...` and others are values and state alone; `ckpt-...` also has slots, and is
+written once the master names a folder. The id may reach a PS in a ticket (sync mode)
+before the master's request: it is pinned at once, so that all PS hold one version.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticdl.checkpoint.layout import ShardFile
+from elasticdl.errors import ElasticDLError
+from elasticdl.ps.apply import Shard
+from elasticdl.ps.updater import Ticket
+
+logger = logging.getLogger(__name__)
+
+CHECKPOINT_PREFIX = "ckpt-"
+# A pinned snapshot that the master never asks for is dropped after so many replies.
+_UNCLAIMED_REPLIES = 200
+
+State = Mapping[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Everything one PS holds, at one version. Its arrays are never written again."""
+
+    shard: Shard  # without slots in a snapshot for evaluation
+    optimizer_json: str
+    version: int
+    state: State
+    recent: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A snapshot that the master wants."""
+
+    snapshot: str
+    directory: str = ""  # checkpoint: where to write; "": keep in memory
+    ticket: Ticket | None = None  # followers: the version to take
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a snapshot."""
+
+    snapshot: str
+    version: int
+    ticket: Ticket | None = None
+    applied: Mapping[int, int] = field(default_factory=dict)
+    file: ShardFile | None = None
+    error: str = ""
+    pinned_only: bool = False
+
+
+@dataclass
+class _Held:
+    cut: Cut | None  # None once written: the memory is given back
+    done: Done
+    claimed: bool = False  # the master has asked for it
+    writing: bool = False
+    replies: int = 0
+
+
+Write = Callable[[Cut, Path], ShardFile]
+
+
+class Snapshots:
+    """The cuts of one PS. Every method is called under `changed`'s lock."""
+
+    def __init__(self, write: Write, changed: threading.Condition) -> None:
+        """`write` stores a cut in a folder; it raises OSError or ElasticDLError."""
+        self._write = write
+        self._changed = changed
+        self._held: dict[str, _Held] = {}
+        self._jobs: queue.SimpleQueue[tuple[str, Cut, Path]] = queue.SimpleQueue()
+        self._failures = 0
+        threading.Thread(target=self._work, name="snapshots", daemon=True).start()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __contains__(self, snapshot: object) -> bool:
+        return snapshot in self._held
+
+    @property
+    def failures(self) -> int:
+        """Shards that could not be written."""
+        return self._failures
+
+    def take(
+        self,
+        snapshot: str,
+        cut: Cut,
+        *,
+        ticket: Ticket | None,
+        applied: Mapping[int, int],
+    ) -> None:
+        """Hold a cut under this id; nothing happens if it is held already."""
+        if snapshot in self._held:
+            return
+        writes = snapshot.startswith(CHECKPOINT_PREFIX)
+        done = Done(snapshot, cut.version, ticket, applied, pinned_only=writes)
+        self._held[snapshot] = _Held(cut, done)
+
+    def refuse(self, snapshot: str, *, version: int, error: str) -> None:
+        """Report a snapshot that can no longer be taken."""
+        if snapshot not in self._held:
+            done = Done(snapshot, version, error=error)
+            self._held[snapshot] = _Held(None, done, claimed=True)
+
+    def claim(self, requests: Sequence[Request]) -> None:
+        """Take the master's whole list: begin to write, drop what is not on it."""
+        wanted = {request.snapshot: request for request in requests}
+        for snapshot, held in list(self._held.items()):
+            request = wanted.get(snapshot)
+            if request is None:
+                held.replies += 1
+                if held.claimed or held.replies > _UNCLAIMED_REPLIES:
+                    del self._held[snapshot]
+                continue
+            held.claimed = True
+            if request.directory and held.cut is not None and not held.writing:
+                held.writing = True
+                self._jobs.put((snapshot, held.cut, Path(request.directory)))
+
+    def get(self, snapshot: str) -> Cut | None:
+        """Return the cut held under an id; None if there is none."""
+        held = self._held.get(snapshot)
+        return held.cut if held is not None else None
+
+    def clear(self) -> None:
+        """Drop all: the PS was rewound, its versions mean something else now."""
+        self._held.clear()
+
+    @property
+    def report(self) -> list[Done]:
+        """What to tell the master of every snapshot held."""
+        return [held.done for held in self._held.values()]
+
+    @property
+    def pending(self) -> bool:
+        """Whether the report is about to change."""
+        return any(held.done.pinned_only for held in self._held.values())
+
+    def _work(self) -> None:
+        while True:
+            snapshot, cut, directory = self._jobs.get()
+            file: ShardFile | None = None
+            problem = ""
+            try:
+                file = self._write(cut, directory)
+            except (OSError, ElasticDLError) as error:
+                problem = f"{directory}: {error}"
+                logger.warning("Checkpoint %s was not written: %s", snapshot, problem)
+            with self._changed:
+                held = self._held.get(snapshot)
+                self._failures += bool(problem)
+                if held is not None and held.cut is cut:
+                    held.cut = None
+                    held.done = replace(
+                        held.done, file=file, error=problem, pinned_only=False
+                    )
+                self._changed.notify_all()
+            # Give the memory back before the next one is waited for.
+            del cut, held

@@ -1,0 +1,75 @@
+"""The Updater protocol: which gradients make which version.
+
+Owns the words that the three policies share (ps/async_updater.py, ps/sync_updater.py:
+PS 0 and followers). Chosen once, in ps/main.py. Called by ps/server.py under its lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from elasticdl.ps.parameters import Parameters, Push
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What makes a version (sync mode): PS 0 writes it, the others follow it."""
+
+    version: int
+    push_ids: tuple[str, ...] = ()
+    snapshots: tuple[str, ...] = ()  # to take before applying
+    rate_scale: float = 1.0  # learning rate factor; the master's may change meanwhile
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a push."""
+
+    accepted: bool
+    version: int  # of this PS now
+    reason: str = ""
+    ticket: Ticket | None = None
+    staleness: int | None = None  # async: of the gradient, if applied
+    duplicate: bool = False
+
+
+@dataclass(frozen=True)
+class Control:
+    """What the master may change at any time."""
+
+    quorum: int = 0  # sync: gradients that make a version; 0 is not known yet
+    learning_rate_scale: float = 1.0
+
+
+class Updater(Protocol):
+    """A policy over one set of parameters. All methods are called under the lock."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether another PS decides (sync mode, all but PS 0)."""
+
+    @property
+    def ticket(self) -> Ticket | None:
+        """What made the present version (PS 0 in sync mode)."""
+
+    def push(self, push: Push) -> Answer:
+        """Take a gradient; may wait on the lock's condition until it is applied."""
+
+    def advance(self, ticket: Ticket) -> None:
+        """Go to the ticket's version if that is one step (followers)."""
+
+    def announce(self, snapshot: str) -> None:
+        """Put a snapshot that was just taken into the next ticket (PS 0, sync)."""
+
+    def control(self, control: Control) -> None:
+        """Take new figures from the master."""
+
+    def close(self, error: Exception) -> None:
+        """End: whoever waits in `push` raises `error`."""
+
+
+Pin = Callable[[str], None]  # takes a snapshot of that id now
+NewUpdater = Callable[[Parameters, threading.Condition, Pin, Control], Updater]
