@@ -1,0 +1,230 @@
+"""Claims about applying a gradient to all that a PS holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from elasticdl.checkpoint import reshard, store
+from elasticdl.checkpoint.layout import Manifest
+from elasticdl.ps.apply import (
+    Gradient,
+    Shard,
+    Span,
+    apply_gradient,
+    dense_spans,
+    mean_gradient,
+    split,
+)
+from elasticdl.ps.optimizer import Optimizer, optimizer_from_json
+from elasticdl.tensor.placement import Kind, Layout, Variable, place
+
+F = np.float32
+
+COMMON = {
+    "learning_rate": 0.1, "weight_decay": None, "clipnorm": None, "clipvalue": None,
+    "loss_scale_factor": None, "gradient_accumulation_steps": None,
+}  # fmt: skip
+OWN: dict[str, dict[str, Any]] = {
+    "SGD": {"momentum": 0.0, "nesterov": False},
+    "Adam": {"beta_1": 0.9, "beta_2": 0.99, "epsilon": 1e-7, "amsgrad": False},
+    "AdamW": {"beta_1": 0.9, "beta_2": 0.99, "epsilon": 1e-7, "amsgrad": False},
+    "Adagrad": {"initial_accumulator_value": 0.1, "epsilon": 1e-7},
+}
+
+
+def tree(kind: str, **options: Any) -> dict[str, Any]:
+    return {
+        "module": "keras.optimizers",
+        "class_name": kind,
+        "config": COMMON | OWN[kind] | options,
+        "registered_name": None,
+    }
+
+
+def make(kind: str, **options: Any) -> Optimizer:
+    return optimizer_from_json(json.dumps(tree(kind, **options)))
+
+
+OPTIMIZERS: dict[str, Callable[[], Optimizer]] = {
+    "sgd": lambda: make("SGD"),
+    "momentum": lambda: make("SGD", momentum=0.9),
+    "nesterov": lambda: make("SGD", momentum=0.9, nesterov=True),
+    "adam": lambda: make("Adam"),
+    "amsgrad": lambda: make("Adam", amsgrad=True),
+    "adamw": lambda: make("AdamW", weight_decay=0.1),
+    "adagrad": lambda: make("Adagrad"),
+    "adagrad-decay": lambda: make("Adagrad", weight_decay=0.1),
+    "clipvalue": lambda: make("Adam", clipvalue=0.5),
+    "loss-scale": lambda: make("SGD", loss_scale_factor=8.0),
+    "accumulation": lambda: make("Adam", gradient_accumulation_steps=2),
+}
+
+
+VARIABLES = (
+    Variable("a/kernel", (30, 4)),
+    Variable("a/bias", (4,)),
+    Variable("b/kernel", (4, 3)),
+    Variable("table", (50, 3), Kind.ROWWISE),
+    Variable("frozen", (6,), Kind.FROZEN),
+)
+
+
+def new_shard(optimizer: Optimizer, layout: Layout, ps: int) -> Shard:
+    size = layout.size(ps)
+    values = np.random.default_rng(ps).standard_normal(size).astype(F)
+    return Shard(layout, ps, values, optimizer.slots(size))
+
+
+def some_gradient(layout: Layout, ps: int, seed: int) -> Gradient:
+    rng = np.random.default_rng(seed)
+    rows = {}
+    for index, piece in enumerate(layout.pieces[ps]):
+        if layout.variables[piece.variable].kind is Kind.ROWWISE:
+            ids = rng.permutation(piece.end - piece.start)[:5].astype(np.int64)
+            rows[index] = (ids, rng.standard_normal((ids.size, 3)).astype(F))
+    return Gradient(rng.standard_normal(layout.dense_size(ps)).astype(F), rows)
+
+
+def test_frozen_variables_never_move() -> None:
+    layout = place(VARIABLES, 1)
+    optimizer = make("AdamW", weight_decay=0.5)
+    shard = new_shard(optimizer, layout, 0)
+    before = shard.values.copy()
+    apply_gradient(
+        optimizer, shard, some_gradient(layout, 0, 1), step=0, learning_rate=0.1
+    )
+    moved = shard.values != before
+    assert not moved[-6:].any()
+    assert moved[:-6].all()
+
+
+def test_a_row_wise_piece_without_rows_still_moves_where_keras_moves_it() -> None:
+    layout = place(VARIABLES, 1)
+    optimizer = make("Adam")
+    shard = new_shard(optimizer, layout, 0)
+    first = some_gradient(layout, 0, 1)
+    apply_gradient(optimizer, shard, first, step=0, learning_rate=0.1)
+    before = shard.values.copy()
+    none = Gradient(np.empty(0, F), {})
+    apply_gradient(optimizer, shard, none, step=1, learning_rate=0.1)
+    moved = shard.values != before
+    assert not moved[: layout.dense_size(0)].any()
+    assert moved.sum() == 5 * 3
+
+
+def test_threads_change_nothing_in_the_result() -> None:
+    layout = place([Variable("w", (1000, 300)), Variable("b", (300,))], 1)
+    changed = tree("AdamW", weight_decay=0.1)
+    changed["exclude_from_weight_decay"] = ["b"]
+    optimizer = optimizer_from_json(json.dumps(changed))
+    one, many = (new_shard(optimizer, layout, 0) for _ in range(2))
+    gradient = Gradient(new_shard(optimizer, layout, 0).values, {})
+    apply_gradient(optimizer, one, gradient, step=0, learning_rate=0.1)
+    with ThreadPoolExecutor(3) as threads:
+        apply_gradient(
+            optimizer, many, gradient, step=0, learning_rate=0.1, threads=threads,
+            parts=3,
+        )  # fmt: skip
+    np.testing.assert_array_equal(one.values, many.values)
+
+
+def test_spans_join_what_is_updated_alike_and_keep_variables_for_clipnorm() -> None:
+    layout = place(VARIABLES, 1)
+    assert dense_spans(make("Adam"), layout, 0) == (Span(0, 136, False, True),)
+    changed = tree("AdamW", weight_decay=0.1)
+    changed["exclude_from_weight_decay"] = ["a/bias"]
+    spans = dense_spans(optimizer_from_json(json.dumps(changed)), layout, 0)
+    assert [(s.start, s.stop, s.decay) for s in spans] == [
+        (0, 120, True), (120, 124, False), (124, 136, True)
+    ]  # fmt: skip
+    spans = dense_spans(make("SGD", clipnorm=1.0), layout, 0)
+    assert [(s.start, s.stop) for s in spans] == [(0, 120), (120, 124), (124, 136)]
+    assert list(split(Span(0, 1 << 20, True, False), 4)) == [
+        Span(0, 1 << 20, True, False)
+    ]
+    assert [s.stop for s in split(Span(0, 1 << 20, True, True), 2)] == [
+        1 << 19,
+        1 << 20,
+    ]
+    assert len(list(split(Span(0, 100, True, True), 4))) == 1
+
+
+def test_the_mean_of_gradients_counts_absent_rows_as_zero() -> None:
+    ids = np.array([4, 1], np.int64)
+    first = Gradient(np.array([1, 2], F), {0: (ids, np.ones((2, 1), F))})
+    second = Gradient(np.array([3, 6], F), {0: (ids[:1], np.ones((1, 1), F))})
+    third = Gradient(np.empty(0, F), {})
+    mean = mean_gradient([first, second, third, third])
+    np.testing.assert_array_equal(mean.dense, [1, 2])
+    np.testing.assert_array_equal(mean.rows[0][0], ids)
+    np.testing.assert_array_equal(mean.rows[0][1], [[0.5], [0.25]])
+
+
+@pytest.mark.parametrize(
+    ("gradient", "message"),
+    [
+        (Gradient(np.zeros(3, F), {}), r"shape \(3,\) and float32, expected \(136,\)"),
+        (Gradient(np.zeros(136), {}), "and float64, expected"),
+        (Gradient(np.zeros(136, F), {0: (np.zeros(1, np.int64), np.zeros((1, 4), F))}),
+         r"pieces \[0\], which are not row-wise"),
+        (Gradient(np.zeros(136, F), {3: (np.array([50]), np.zeros((1, 3), F))}),
+         "got row numbers from 50 to 50, expected 0 to 49"),
+        (Gradient(np.zeros(136, F), {3: (np.array([-1]), np.zeros((1, 3), F))}),
+         "got row numbers from -1"),
+        (Gradient(np.zeros(136, F), {3: (np.array([1]), np.zeros((2, 3), F))}),
+         r"got rows of shape \(2, 3\)"),
+    ],
+)  # fmt: skip
+def test_a_gradient_that_does_not_fit_is_refused_and_changes_nothing(
+    gradient: Gradient, message: str
+) -> None:
+    layout = place(VARIABLES, 1)
+    optimizer = make("Adam")
+    shard = new_shard(optimizer, layout, 0)
+    before = shard.values.copy()
+    with pytest.raises(ValueError, match=message):
+        apply_gradient(optimizer, shard, gradient, step=0, learning_rate=0.1)
+    np.testing.assert_array_equal(shard.values, before)
+    assert not shard.slots["m"].any()
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_d8_slots_survive_a_checkpoint_and_training_goes_on_bit_for_bit(
+    name: str, tmp_path: Path
+) -> None:
+    optimizer = OPTIMIZERS[name]()
+    layout = place(VARIABLES, 2)
+    shards = [new_shard(optimizer, layout, ps) for ps in range(2)]
+
+    def train(shard: Shard, first: int, last: int) -> None:
+        for step in range(first, last):
+            gradient = some_gradient(layout, shard.ps, 10 * step + shard.ps)
+            apply_gradient(optimizer, shard, gradient, step=step, learning_rate=0.1)
+
+    entries = []
+    for shard in shards:
+        train(shard, 0, 3)
+        tensors = reshard.shard_tensors(
+            layout, shard.ps, shard.values, shard.slots, scalars={}, states={}
+        )
+        meta = reshard.shard_meta(layout, version=3, optimizer=optimizer.text)
+        entries.append(store.write_shard(tmp_path, shard.ps, 2, tensors, meta))
+    store.write_manifest(
+        tmp_path, Manifest(job="j", strategy="s", version=3, shards=entries)
+    )
+    for shard in shards:
+        train(shard, 3, 6)
+        loaded = reshard.load_pieces(tmp_path, layout, shard.ps)
+        assert loaded.version == 3
+        again = optimizer_from_json(loaded.optimizer)
+        size = layout.size(shard.ps)
+        slots = again.restore_slots(size, loaded.slots)
+        resumed = Shard(layout, shard.ps, loaded.values, slots)
+        train(resumed, loaded.version, 6)
+        np.testing.assert_array_equal(resumed.values, shard.values)
