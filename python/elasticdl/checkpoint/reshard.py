@@ -32,7 +32,7 @@ from elasticdl.checkpoint.layout import (
 )
 from elasticdl.errors import CheckpointError
 from elasticdl.tensor.codec import Array
-from elasticdl.tensor.placement import Layout, Piece, Variable, place
+from elasticdl.tensor.placement import Layout, Piece, Variable
 
 Floats = NDArray[np.float32]
 
@@ -129,23 +129,6 @@ def shard_meta(layout: Layout, *, version: int, optimizer: str) -> dict[str, Any
         "layout_digest": layout.digest,
         "optimizer": optimizer,
     }
-
-
-def stored_layout(path: Path, num_ps: int) -> Layout:
-    """Return the layout for `num_ps` PS of the variables in a checkpoint.
-
-    It is the one that workers compute from the same model. Raises CheckpointError.
-    """
-    path, manifest = store.resolve(path)
-    meta = store.read_shard(path, manifest.shards[0], verify=False).meta
-    try:
-        layout = Layout.from_json(meta["layout"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            f"{path / manifest.shards[0].file}: got no layout ({error!r}), expected "
-            "one in its meta: another version of ElasticDL wrote it"
-        ) from error
-    return layout if layout.num_ps == num_ps else place(layout.variables, num_ps)
 
 
 def load_pieces(path: Path, layout: Layout, ps: int, *, verify: bool = True) -> Loaded:

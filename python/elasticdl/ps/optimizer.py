@@ -76,16 +76,16 @@ class Optimizer:
         """
         if self.schedule is None:
             raise SpecError(
-                f"optimizer {self.name}: the learning rate {self.config.learning_rate} "
-                "is the user's own code: expected it with each push, got none"
+                f"optimizer {self.name}: the learning rate is the user's own code: "
+                "expected it with each push, got none"
             )
         return self.schedule(step)
 
     @property
     def initial_slots(self) -> Mapping[str, float]:
         """Names of the slots and what fills them at the start."""
-        mine = {ACCUMULATOR: 0.0} if self.config.accumulation_steps else {}
-        return {**self.rule.initial_slots, **mine}
+        sums = {ACCUMULATOR: 0.0} if self.config.accumulation_steps else {}
+        return {**self.rule.initial_slots, **sums}
 
     def slots(self, size: int) -> dict[str, NDArray[np.float32]]:
         """Return new slots for a buffer of `size` floats."""
@@ -102,7 +102,7 @@ class Optimizer:
         Slots that it does not have are left out. Raises CheckpointError if one is
         missing or has another size.
         """
-        slots: dict[str, NDArray[np.float32]] = {}
+        slots = {}
         for name in self.initial_slots:
             array = loaded.get(name)
             if array is None or array.shape != (size,):
@@ -252,9 +252,8 @@ class Optimizer:
 
     def _decay(self, values: Floats, learning_rate: float) -> None:
         if self.config.weight_decay:
-            kernels.decay(
-                values, np.float32(self.config.weight_decay), np.float32(learning_rate)
-            )
+            share = np.float32(self.config.weight_decay)
+            kernels.decay(values, share, np.float32(learning_rate))
 
     def _unscaled(self, grads: Floats) -> Floats:
         scale = self.config.loss_scale_factor
@@ -281,9 +280,8 @@ class Optimizer:
             flat = {name: slot.reshape(-1) for name, slot in slots.items()}
             # The step at which an accumulated gradient is applied, so all code runs.
             step = (self.config.accumulation_steps or 1) - 1
-            self.apply_dense(
-                values.reshape(-1), rows[0], flat, step=step, learning_rate=0.0
-            )
+            line = values.reshape(-1)
+            self.apply_dense(line, rows[0], flat, step=step, learning_rate=0.0)
             self.apply_rows(values, ids, rows, slots, step=step, learning_rate=0.0)
 
 
@@ -295,8 +293,9 @@ def check_rows(ids: Ids, rows: Floats, shape: tuple[int, ...]) -> None:
             f"got rows of shape {rows.shape} and {rows.dtype} for {ids.size} row "
             f"numbers, expected ({ids.size}, {row_size}) and float32"
         )
-    if ids.size and not (ids.min() >= 0 and ids.max() < num_rows):
+    inside = not ids.size or (ids.min() >= 0 and ids.max() < num_rows)
+    if ids.dtype != np.int64 or not inside:
         raise ValueError(
-            f"got row numbers from {ids.min()} to {ids.max()}, expected 0 to "
-            f"{num_rows - 1}: rows count from the start of the piece"
+            f"got row numbers of {ids.dtype} from {ids.min()} to {ids.max()}, expected "
+            f"int64 from 0 to {num_rows - 1}, counted from the start of the piece"
         )

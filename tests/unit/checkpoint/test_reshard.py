@@ -125,14 +125,6 @@ def test_d8_a_restored_ps_knows_its_version_and_has_all_its_slots(
             assert loaded.optimizer == "{}"
 
 
-@pytest.mark.parametrize("num_ps", [1, 2, 4])
-def test_a_ps_finds_the_layout_of_workers_in_the_checkpoint(
-    tmp_path: Path, num_ps: int
-) -> None:
-    layout = reshard.stored_layout(one_checkpoint(tmp_path), num_ps)
-    assert layout == place(VARIABLES, num_ps)
-
-
 def test_missing_and_misshapen_variables_are_all_named(tmp_path: Path) -> None:
     target = one_checkpoint(tmp_path)
     other = place(
@@ -201,12 +193,6 @@ def test_a_tensor_of_an_unknown_name_is_refused(tmp_path: Path) -> None:
     write_raw(tmp_path, [{"w": np.ones(1, np.float32)}])
     with pytest.raises(CheckpointError, match="another version of ElasticDL"):
         reshard.load_all(tmp_path)
-
-
-def test_a_checkpoint_without_layout_cannot_restore_a_ps_alone(tmp_path: Path) -> None:
-    write_raw(tmp_path, [rows(0, 5)])
-    with pytest.raises(CheckpointError, match="got no layout"):
-        reshard.stored_layout(tmp_path, 1)
 
 
 def test_a_layout_whose_shard_has_nothing_of_it_is_refused(tmp_path: Path) -> None:
