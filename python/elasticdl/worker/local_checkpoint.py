@@ -76,8 +76,8 @@ class LocalState:
         meta = reshard.shard_meta(self._layout, version=version, optimizer=self._config)
         return lambda directory: store.write_shard(directory, 0, 1, tensors, meta)
 
-    def restore(self, path: Path, *, progress: bool) -> int:
-        """Load a checkpoint of any strategy; return its version, 0 without progress.
+    def restore(self, path: Path) -> int:
+        """Load a checkpoint of any strategy; return its version.
 
         Raises CheckpointError naming the variables that it does not have.
         """
@@ -95,9 +95,9 @@ class LocalState:
         for name, variable in self._scalars.items():
             if name in whole.scalars:
                 variable.assign(whole.scalars[name])
-        if progress and _ITERATIONS not in whole.scalars:
+        if _ITERATIONS not in whole.scalars:
             self._optimizer.iterations.assign(whole.version)
-        return whole.version if progress else 0
+        return whole.version
 
     def _restore_slots(self, stored: Mapping[str, Mapping[str, Array]]) -> None:
         for slot, by_name in self._slots.items():

@@ -6,6 +6,7 @@ hand. Called by main, in the main thread. Knows only protocols: no TensorFlow, n
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import traceback
@@ -14,11 +15,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from elasticdl.errors import (
-    BadRecordError,
     DataError,
     ElasticDLError,
     FencedError,
-    NotInitializedError,
+    RefusedError,
     RpcError,
     UserCodeError,
 )
@@ -73,8 +73,8 @@ _PHASES = {
     TaskType.SUMMARIZE: (Phase.EVALUATE, "evaluate"),
     TaskType.PREDICTION: (Phase.PREDICT, "predict"),
     TaskType.EXPORT: (Phase.EXPORT, "export"),
-    TaskType.PREPARE: (Phase.START, "start"),
-    TaskType.SHARDS: (Phase.START, "start"),
+    TaskType.PREPARE: (Phase.PREPARE, "start"),
+    TaskType.SHARDS: (Phase.PREPARE, "start"),
 }
 
 
@@ -126,20 +126,15 @@ class Loop:
 
     def _guarded(self, task: master_pb2.Task | None, act: Callable[[], None]) -> None:
         """Act; turn what goes wrong into a report of the task."""
-        parts = self._parts
         try:
             act()
         except FencedError as error:
             self._begin_again(task, str(error))
         except LeavingError:
             self._give_back(task)
-        except (NotInitializedError, RpcError) as error:
-            logger.warning("handing the task back: %s", error)
-            self._give_back(task)
-            parts.leaving.wait(PAUSE_SECONDS)
-        except NanLossError as error:
-            self._fail(task, str(error), fatal=True)
-        except (BadRecordError, DataError) as error:
+        except RpcError as error:
+            self._not_served(task, error)
+        except (NanLossError, DataError) as error:
             self._fail(task, self._with_source(task, error), fatal=True)
         except UserCodeError as error:
             self._fail(task, str(error), fatal=False)
@@ -162,6 +157,14 @@ class Loop:
         except LeavingError:
             logger.info("told to leave while waiting for the PS")
 
+    def _not_served(self, task: master_pb2.Task | None, error: RpcError) -> None:
+        if isinstance(error, RefusedError):
+            self._fail(task, str(error), fatal=False)
+            return
+        logger.warning("Handing the task back: %s", error)
+        self._give_back(task)
+        self._parts.leaving.wait(PAUSE_SECONDS)
+
     def _give_back(self, task: master_pb2.Task | None) -> None:
         """Return the task and all whose gradients nobody has acknowledged."""
         parts = self._parts
@@ -174,6 +177,9 @@ class Loop:
         parts = self._parts
         logger.error("%s", error.strip().splitlines()[-1] if error else "failed")
         logger.debug("%s", error)
+        with contextlib.suppress(ElasticDLError):
+            # Gradients of the task before may still be on their way; they are good.
+            parts.training.settle()
         parts.training.hand_back(keep=task)
         if task is not None:
             parts.stream.report(failure(task, error, fatal=fatal))

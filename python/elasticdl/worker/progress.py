@@ -18,6 +18,7 @@ class Phase(enum.StrEnum):
     """What the worker is at; `WAIT` is waiting for others and never a hang."""
 
     START = "start"
+    PREPARE = "prepare"
     TRAIN = "train"
     EVALUATE = "evaluate"
     PREDICT = "predict"

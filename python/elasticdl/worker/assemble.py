@@ -1,0 +1,346 @@
+"""Putting a worker together once TensorFlow is there: model, trainer, loop.
+
+Owns the choice of strategy, the one place where they differ. Called by main. Decides
+nothing while the job runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import tensorflow as tf
+
+from elasticdl.errors import RefusedError, UserCodeError
+from elasticdl.job.spec import (
+    JobSpec,
+    JobType,
+    OnBadRecord,
+    OnNanLoss,
+    Strategy,
+    UpdateMode,
+)
+from elasticdl.model.definition import ModelDefinition
+from elasticdl.model.feeding import Batch, Feeder
+from elasticdl.model.state import non_trainable, seed_for_worker
+from elasticdl.model.variables import (
+    layout_variables,
+    to_buffers,
+    trainable_variables,
+)
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import TaskType
+from elasticdl.rpc.ps_client import PsClient
+from elasticdl.tensor.placement import place
+from elasticdl.worker.errands import Errands
+from elasticdl.worker.evaluator import Evaluator
+from elasticdl.worker.exporter import Exporter
+from elasticdl.worker.fixed_trainer import FixedTrainer
+from elasticdl.worker.life import Life, leave_fenced
+from elasticdl.worker.local_checkpoint import LocalCheckpoints, LocalState
+from elasticdl.worker.local_trainer import LocalTrainer
+from elasticdl.worker.loop import Handler, Loop, LoopParts
+from elasticdl.worker.model_values import ModelValues
+from elasticdl.worker.predictions import PredictionFiles, format_named
+from elasticdl.worker.predictor import FileSink, Predictor, ProcessorSink
+from elasticdl.worker.ps_link import PsLink
+from elasticdl.worker.ps_trainer import PsTrainer, PsTrainerOptions
+from elasticdl.worker.readers import Readers, Sample
+from elasticdl.worker.records import RecordLoader
+from elasticdl.worker.step import VariableStep, choose_step
+from elasticdl.worker.task_stream import TaskStream
+from elasticdl.worker.trainer import Trainer
+from elasticdl.worker.training import Shows, Training
+from elasticdl.worker.transfer import Transfer
+
+logger = logging.getLogger(__name__)
+
+
+def _nothing() -> None:
+    """Do nothing: a job that keeps no snapshot has none to forget."""
+
+
+_MODES = {
+    JobType.TRAIN: "training",
+    JobType.EVALUATE: "evaluation",
+    JobType.PREDICT: "prediction",
+}
+
+
+class Assembly:
+    """The model, and everything around it."""
+
+    def __init__(
+        self,
+        life: Life,
+        spec: JobSpec,
+        definition: ModelDefinition,
+        sample: Sample | None,
+    ) -> None:
+        """Build the model and tell the master of it. Raises UserCodeError."""
+        self._life = life
+        self._spec = spec
+        self._definition = definition
+        if spec.worker.threads:
+            tf.config.threading.set_intra_op_parallelism_threads(spec.worker.threads)
+        if sample is None:
+            model = definition.build_model()
+        else:
+            model = definition.build_model(sample.metadata, sample.records)
+        self._state = non_trainable(model)
+        seed_for_worker(self._state, life.context.index)
+        self._batch: Batch | None = None
+        self._main_feeder: Feeder | None = None
+        if sample is not None:
+            self._learn(sample)
+        self._tell()
+
+    def run(
+        self, readers: Readers, errands: Errands, sample: Sample, *, restore_dir: str
+    ) -> None:
+        """Make the trainer and run tasks until there are no more."""
+        if self._batch is None:
+            self._learn(sample)
+        life, spec = self._life, self._spec
+        try:
+            trainer = self._trainer(restore_dir)
+        except RefusedError as error:
+            raise UserCodeError(str(error)) from error
+        loader = RecordLoader(
+            readers.of_task,
+            skip_bad=spec.data.on_bad_record is OnBadRecord.SKIP,
+            shuffle_records=spec.data.shuffle_records,
+        )
+        stream = TaskStream(
+            life.master.lease, life.replica, load=loader.load, on_fenced=leave_fenced
+        )
+        loop = self._loop(trainer, stream, errands, sample)
+        life.answer_for(lambda: stream.held)
+        stream.start()
+        try:
+            loop.run()
+        finally:
+            stream.close(max(1.0, spec.worker.grace_seconds / 2))
+            trainer.close()
+
+    # -- parts ----------------------------------------------------------------------
+
+    def _feeder(self, mode: str, sample: Sample) -> Feeder:
+        return Feeder(
+            self._definition,
+            mode=mode,
+            batch_size=self._spec.training.batch_size,
+            metadata=sample.metadata,
+            skip_bad=self._spec.data.on_bad_record is OnBadRecord.SKIP,
+        )
+
+    def _learn(self, sample: Sample) -> None:
+        """Make the job's main feeder and an example batch."""
+        feeder = self._feeder(_MODES[self._spec.type], sample)
+        batch = next(feeder.batches(sample.records), None)
+        if batch is None:
+            raise UserCodeError(
+                f"{self._spec.model.feed} made no batch of the first "
+                f"{len(sample.records)} records; it must not drop all records"
+            )
+        self._main_feeder, self._batch = feeder, batch
+
+    def _main(self) -> tuple[Feeder, Batch]:
+        if self._main_feeder is None or self._batch is None:
+            raise RuntimeError("no sample of the data was seen")
+        return self._main_feeder, self._batch
+
+    @property
+    def _in_order(self) -> bool:
+        feeder = self._main_feeder
+        kept = feeder.order_preserved if feeder is not None else False
+        return kept and not self._spec.data.shuffle_records
+
+    def _tell(self) -> None:
+        definition, spec = self._definition, self._spec
+        path = {
+            JobType.TRAIN: spec.data.training,
+            JobType.EVALUATE: spec.data.validation,
+            JobType.PREDICT: spec.data.prediction,
+        }[spec.type]
+        predicts = spec.type is JobType.PREDICT
+        self._life.tell_model_ready(
+            master_pb2.ModelReadyRequest(
+                callbacks_json="[]" if predicts else definition.callbacks_json(),
+                num_parameters=definition.model.count_params(),
+                metric_names=[] if predicts else definition.metrics().names(),
+                order_preserved=self._in_order,
+                custom_reader=definition.custom_reader(path) is not None,
+            )
+        )
+
+    def _trainer(self, restore_dir: str) -> Trainer:
+        spec = self._spec
+        if spec.type is not JobType.TRAIN:
+            path = Path(restore_dir or spec.checkpoint.init_from)
+            with self._life.ledger.cause("restore"):
+                return FixedTrainer(self._definition.model, path)
+        if spec.strategy is Strategy.LOCAL:
+            return self._local_trainer(restore_dir)
+        return self._ps_trainer()
+
+    def _local_trainer(self, restore_dir: str) -> LocalTrainer:
+        life, definition = self._life, self._definition
+        optimizer = definition.optimizer
+        skip_nan = self._spec.training.on_nan_loss is OnNanLoss.SKIP
+        step = VariableStep(definition, optimizer=optimizer, guard=skip_nan)
+        _, batch = self._main()
+        step.kinds(batch.features, batch.labels)
+        state = LocalState(definition.model, optimizer, definition.optimizer_json())
+        version = 0
+        path = restore_dir or self._spec.checkpoint.init_from
+        if path:
+            with life.ledger.cause("restore"):
+                version = state.restore(Path(path))
+        checkpoints = LocalCheckpoints(
+            state,
+            wanted=lambda: life.heartbeat.latest.local_snapshot,
+            tell=life.heartbeat.tell_snapshot,
+        )
+        return LocalTrainer(
+            step,
+            optimizer,
+            version=version,
+            skip_nan=skip_nan,
+            learning_rate_of=definition.learning_rate_of,
+            learning_rate_scale=lambda: life.heartbeat.latest.learning_rate_scale,
+            between_steps=checkpoints.between_steps,
+        )
+
+    def _ps_trainer(self) -> PsTrainer:
+        life, spec, definition = self._life, self._spec, self._definition
+        sync = spec.ps.mode is UpdateMode.SYNC
+        pull_steps = 1 if sync else spec.worker.pull_steps
+        _, batch = self._main()
+        step, kinds = choose_step(
+            definition,
+            (batch.features, batch.labels),
+            optimizer=definition.optimizer if pull_steps > 1 else None,
+        )
+        variables = trainable_variables(definition.model)
+        named = {v.name: kind for v, kind in zip(variables, kinds, strict=True)}
+        layout = place(layout_variables(variables, named), spec.ps.replicas)
+        client = PsClient(
+            worker=life.context.index,
+            generation=life.context.generation,
+            sync=sync,
+            first_admits=spec.ps.max_staleness > 0,
+        )
+        link = PsLink(
+            client,
+            life.heartbeat,
+            layout=layout,
+            optimizer_json=definition.optimizer_json(),
+            initial=to_buffers([v.numpy() for v in variables], layout),
+            leaving=life.leaving,
+        )
+        transfer = Transfer(
+            link,
+            pull_seconds=life.metrics.pull_seconds,
+            push_seconds=life.metrics.push_seconds,
+            on_wait=life.progress.touch,
+        )
+        return PsTrainer(
+            step,
+            transfer,
+            link,
+            state=self._state,
+            options=PsTrainerOptions(
+                worker=f"{life.context.index}-{life.context.generation}",
+                pipeline=spec.worker.pipeline and not sync,
+                pull_steps=pull_steps,
+                skip_nan=spec.training.on_nan_loss is OnNanLoss.SKIP,
+                learning_rate_of=definition.learning_rate_of,
+                active_workers=lambda: life.heartbeat.latest.active_workers,
+            ),
+            ledger=life.ledger,
+            metrics=life.metrics,
+        )
+
+    def _loop(
+        self, trainer: Trainer, stream: TaskStream, errands: Errands, sample: Sample
+    ) -> Loop:
+        life, spec, definition = self._life, self._spec, self._definition
+        feeder, _ = self._main()
+        borrowed = ModelValues(definition.model, trainer)
+        on_rewind: Callable[[], None] = _nothing
+        handlers: dict[int, Handler] = {
+            TaskType.PREPARE: lambda loaded: errands.prepare(loaded.task),
+            TaskType.SHARDS: lambda loaded: errands.shards(loaded.task),
+        }
+        if spec.type is not JobType.PREDICT:
+            evaluator = Evaluator(
+                definition,
+                self._feeder("evaluation", sample),
+                trainer=trainer,
+                borrowed=borrowed,
+                progress=life.progress,
+            )
+            exporter = Exporter(
+                definition, spec.export, trainer=trainer, borrowed=borrowed
+            )
+            on_rewind = evaluator.forget
+            handlers[TaskType.EVALUATION] = evaluator.evaluate
+            handlers[TaskType.SUMMARIZE] = lambda loaded: evaluator.summarize(
+                loaded.task
+            )
+            handlers[TaskType.EXPORT] = lambda loaded: exporter.export(loaded.task)
+        else:
+            predictor = self._predictor(trainer, borrowed, feeder)
+            handlers[TaskType.PREDICTION] = predictor.predict
+        training = Training(
+            trainer,
+            feeder,
+            stream,
+            life.heartbeat,
+            leaving=life.leaving,
+            shows=Shows(
+                life.progress,
+                life.ledger,
+                life.metrics,
+                log_loss_steps=spec.training.log_loss_steps,
+            ),
+            in_order=self._in_order,
+        )
+        return Loop(
+            LoopParts(
+                stream=stream,
+                trainer=trainer,
+                training=training,
+                handlers=handlers,
+                on_rewind=on_rewind,
+                leaving=life.leaving,
+                ledger=life.ledger,
+                progress=life.progress,
+            )
+        )
+
+    def _predictor(
+        self, trainer: Trainer, borrowed: ModelValues, feeder: Feeder
+    ) -> Predictor:
+        life, spec, definition = self._life, self._spec, self._definition
+        processor = definition.outputs_processor()
+        if processor is not None:
+            sink: ProcessorSink | FileSink = ProcessorSink(
+                processor, definition, life.context.index
+            )
+        else:
+            output = spec.prediction_output
+            directory = Path(output) if output else life.context.job_dir.predictions_dir
+            sink = FileSink(
+                PredictionFiles(directory, format_named(spec.prediction_format))
+            )
+        return Predictor(
+            definition,
+            feeder,
+            sink,
+            trainer=trainer,
+            borrowed=borrowed,
+            progress=life.progress,
+        )

@@ -1,0 +1,122 @@
+"""What every worker has from its first second: heartbeat, ledger, orders to leave.
+
+Owns these parts and how they hang together; made by main before anything slow. Must
+not import TensorFlow.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+
+import psutil
+
+from elasticdl.errors import ExitCode
+from elasticdl.job.context import RoleContext, set_log_level
+from elasticdl.job.spec import JobSpec
+from elasticdl.metrics.ledger import GoodputLedger
+from elasticdl.metrics.registry import WorkerMetrics
+from elasticdl.metrics.server import MetricsServer
+from elasticdl.proto import master_pb2
+from elasticdl.rpc.master_client import MasterClient
+from elasticdl.rpc.retry import retry
+from elasticdl.worker.heartbeat import Heartbeat
+from elasticdl.worker.progress import Progress
+
+logger = logging.getLogger(__name__)
+
+
+class Life:
+    """A worker process as the master sees it, whatever it works on."""
+
+    def __init__(
+        self, context: RoleContext, spec: JobSpec, leaving: threading.Event
+    ) -> None:
+        """Begin to beat at once."""
+        self.context = context
+        self.leaving = leaving
+        self.ledger = GoodputLedger(time.monotonic)
+        self.progress = Progress(time.monotonic)
+        self.metrics = WorkerMetrics()
+        self.replica = master_pb2.Replica(
+            role=context.role, index=context.index, generation=context.generation
+        )
+        self.master = MasterClient(context.master_address, self.replica)
+        self._held: Callable[[], list[int]] = list
+        self._process = psutil.Process()
+        self._log_level = str(spec.log.level)
+        self._model_ready = threading.Event()
+        self.heartbeat = Heartbeat(
+            self.master.worker_sync,
+            self.replica,
+            status=self._status,
+            seconds=spec.worker.heartbeat_seconds,
+            on_fenced=leave_fenced,
+            on_reply=self._on_reply,
+        )
+        self.monitor = MetricsServer(
+            self.metrics.registry,
+            ready=self._model_ready.is_set,
+            healthy=lambda: True,
+            refresh=self._refresh,
+        )
+        self.heartbeat.start()
+
+    def register(self) -> master_pb2.RegisterReply:
+        """Say that this worker is up. Raises FencedError; RpcError when leaving."""
+        reply = retry(
+            lambda: self.master.register(
+                master_pb2.RegisterRequest(
+                    metrics_port=self.monitor.port, pid=os.getpid()
+                )
+            ),
+            stop=self.leaving,
+        )
+        self.heartbeat.learn_view(reply.ps)
+        return reply
+
+    def tell_model_ready(self, request: master_pb2.ModelReadyRequest) -> None:
+        """Tell the master of the model. Raises FencedError; RpcError when leaving."""
+        retry(lambda: self.master.model_ready(request), stop=self.leaving)
+        self._model_ready.set()
+
+    def answer_for(self, held: Callable[[], list[int]]) -> None:
+        """Name these leases in heartbeats from now on."""
+        self._held = held
+
+    def close(self) -> None:
+        """End everything."""
+        self.leaving.set()
+        self.heartbeat.stop()
+        self.monitor.close()
+        self.master.close()
+
+    def _status(self, snapshots: list[master_pb2.SnapshotDone]) -> master_pb2.Worker:
+        return self.progress.message(
+            seconds=self.ledger.seconds(),
+            memory_bytes=self._process.memory_info().rss,
+            lease_ids=self._held(),
+            snapshots=snapshots,
+        )
+
+    def _on_reply(self, reply: master_pb2.WorkerSyncReply) -> None:
+        if reply.drain and not self.leaving.is_set():
+            logger.info("Told to hand tasks back and leave")
+            self.leaving.set()
+        if reply.log_level and reply.log_level != self._log_level:
+            self._log_level = reply.log_level
+            set_log_level(reply.log_level)
+
+    def _refresh(self) -> None:
+        self.metrics.memory.set(self._process.memory_info().rss)
+        self.metrics.goodput.set(self.ledger.seconds())
+
+
+def leave_fenced(reason: str) -> None:
+    """End the process: the master has given this worker up, nothing here counts."""
+    logger.warning("This worker was replaced: %s", reason)
+    logging.shutdown()
+    os._exit(ExitCode.FENCED)

@@ -1,0 +1,160 @@
+"""Wiring of a worker process: reads environment and specification, begins, leaves.
+
+Started by a runner as `python -m elasticdl.worker.main`. The only reader of the
+environment in `worker`. Imports TensorFlow only after the heartbeat has begun and the
+data has been made. Decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from elasticdl.data.prepare import prepare
+from elasticdl.data.reader import Reader
+from elasticdl.errors import ElasticDLError, ExitCode, FencedError, RpcError
+from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
+from elasticdl.job.spec import JobSpec
+from elasticdl.job.values import load_values
+from elasticdl.worker.early import EarlyTasks
+from elasticdl.worker.errands import Errands
+from elasticdl.worker.life import Life
+from elasticdl.worker.readers import KIND_OF_JOB, Readers, Sample
+
+if TYPE_CHECKING:
+    from elasticdl.model.definition import ModelDefinition
+
+logger = logging.getLogger("elasticdl.worker.main")
+
+# How long one call waits for a task while another worker makes the data.
+_DATA_WAIT_SECONDS = 0.5
+
+
+def run() -> int:
+    """Run a worker until there is no more to do; return the exit code."""
+    try:
+        context = RoleContext.from_environ(os.environ)
+        spec = load_values(context.job_dir.spec_file).job
+    except ElasticDLError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - no logging yet
+        return error.exit_code
+    set_up_logging(context.name, spec.log.level)
+    hold_lifeline(context)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    leaving = threading.Event()
+    _leave_on_signals(leaving)
+    life = Life(context, spec, leaving)
+    try:
+        work(life, spec)
+    except FencedError as error:
+        logger.warning("This worker was replaced: %s", error)
+        return ExitCode.FENCED
+    except ElasticDLError as error:
+        if leaving.is_set() and isinstance(error, RpcError):
+            return ExitCode.OK
+        logger.error("%s", error)
+        logger.debug("trace", exc_info=error)
+        return error.exit_code
+    finally:
+        life.close()
+    return ExitCode.OK
+
+
+def work(life: Life, spec: JobSpec) -> None:
+    """Do everything between the first heartbeat and the last report."""
+    reply = life.register()
+    module = _Module(life, spec)
+    readers = Readers(spec.data, module.custom_reader)
+    errands = Errands(lambda: _prepare(spec), readers.of)
+    early = EarlyTasks(
+        life.master.lease,
+        life.replica,
+        errands,
+        leaving=life.leaving,
+        progress=life.progress,
+    )
+    life.answer_for(lambda: early.held)
+    if not early.run(0.0):
+        return
+    module.load()
+    sample = _sample(life, spec, readers, early, patient=spec.data.prepare is not None)
+
+    from elasticdl.worker.assemble import Assembly
+
+    assembly = Assembly(life, spec, module.definition, sample)
+    if sample is None:
+        # Nothing to learn from: either the master is about to say that there is no
+        # data, or data turns up.
+        sample = _sample(life, spec, readers, early, patient=True)
+    if sample is None or life.leaving.is_set():
+        return
+    assembly.run(readers, errands, sample, restore_dir=reply.restore_dir)
+
+
+class _Module:
+    """The user's model module, imported when first needed."""
+
+    def __init__(self, life: Life, spec: JobSpec) -> None:
+        self._life = life
+        self._spec = spec
+        self._definition: ModelDefinition | None = None
+
+    @property
+    def definition(self) -> ModelDefinition:
+        return self._definition or self.load()
+
+    def custom_reader(self, origin: str) -> Reader | None:
+        return self.definition.custom_reader(origin)
+
+    def load(self) -> ModelDefinition:
+        # Imported late: it takes seconds, and heartbeats have begun by now.
+        from elasticdl.model.definition import load_definition
+
+        if self._definition is None:
+            self._definition = load_definition(self._spec, self._life.context.job_dir)
+        return self._definition
+
+
+def _sample(
+    life: Life, spec: JobSpec, readers: Readers, early: EarlyTasks, *, patient: bool
+) -> Sample | None:
+    """Return some records; None if there are none, or the job is over."""
+    while not life.leaving.is_set():
+        sample = readers.sample(KIND_OF_JOB[spec.type], spec.training.batch_size)
+        if sample is not None or not patient or not early.run(_DATA_WAIT_SECONDS):
+            return sample
+        # A wait that the master cut short must not become a busy loop.
+        life.leaving.wait(_DATA_WAIT_SECONDS / 2)
+    return None
+
+
+def _prepare(spec: JobSpec) -> None:
+    if spec.data.prepare is None:
+        return
+    data = spec.data
+    needed = [p for p in (data.training, data.validation, data.prediction) if p]
+    prepare(spec.data.prepare, Path(data.root), logger.info, needed=needed)
+
+
+def _leave_on_signals(leaving: threading.Event) -> None:
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        if leaving.is_set():
+            os._exit(ExitCode.STOPPED)
+        # Not in the handler: the main thread may hold the event's own lock.
+        threading.Thread(target=leaving.set, daemon=True).start()
+        logger.info("Got %s, leaving after this step", signal.Signals(number).name)
+
+    signal.signal(signal.SIGTERM, on_signal)
+    # Ctrl-C reaches the whole foreground group; the launcher decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+if __name__ == "__main__":
+    sys.exit(run())
