@@ -1,0 +1,234 @@
+"""Puts the parts of a master together for one job.
+
+Called by `master.main` and by tests. Decides nothing but what an earlier master left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elasticdl.data.reader import Shard
+from elasticdl.errors import ExitCode
+from elasticdl.job.names import JobDir
+from elasticdl.job.spec import JobSpec
+from elasticdl.job.status import JobState
+from elasticdl.master import spec_watch, status
+from elasticdl.master.callbacks import Action, ScaleLearningRate, StopTraining
+from elasticdl.master.data_plan import DataStage
+from elasticdl.master.gauges import Gauges
+from elasticdl.master.goodput import Goodput
+from elasticdl.master.heartbeats import Heartbeats
+from elasticdl.master.job_state import Ending, Job, Parts, num_ps
+from elasticdl.master.keeper import Keeper
+from elasticdl.master.leasing import Leasing
+from elasticdl.master.ledger import Ledger
+from elasticdl.master.loop import Loop
+from elasticdl.master.member_table import MemberTable
+from elasticdl.master.membership import Membership
+from elasticdl.master.ps_group import Found, PsGroup
+from elasticdl.master.relaunches import Relaunches
+from elasticdl.master.rounds import Rounds
+from elasticdl.master.servicer import MasterServicer
+from elasticdl.master.side_tasks import SideTasks
+from elasticdl.master.signals import Signals
+from elasticdl.master.stages import Stages
+from elasticdl.metrics.registry import MasterMetrics
+from elasticdl.runner.base import Runner
+
+log = logging.getLogger(__name__)
+
+
+def steady_clock() -> Callable[[], float]:
+    """Return Unix seconds that never jump: the wall's at the start, then steady."""
+    offset = time.time() - time.monotonic()
+    return lambda: time.monotonic() + offset
+
+
+def latest(ledger: Ledger, name: str) -> dict[str, Any] | None:
+    """Return the newest `state` note of a name."""
+    found = [note for note in ledger.notes("state") if note.get("name") == name]
+    return found[-1] if found else None
+
+
+def spec_in_force(ledger: Ledger, spec: JobSpec) -> JobSpec:
+    """Return the specification a restarted master goes on with.
+
+    What changed in the file while no master ran is treated like any live edit. A run
+    that is begun anew after the job had ended takes the file as it is.
+    """
+    note = latest(ledger, "spec")
+    if note is None or _has_ended(ledger):
+        return spec
+    edit = spec_watch.compare(JobSpec.model_validate(note["job"]), spec)
+    for change in edit.refused:
+        log.error("refused on a running job: %s; the job goes on as it was", change)
+    return edit.spec
+
+
+def _has_ended(ledger: Ledger) -> bool:
+    note = latest(ledger, "job")
+    return note is not None and JobState(note["state"]).ended
+
+
+@dataclass(frozen=True)
+class Master:
+    """A master, ready to run; its servicer has to be served."""
+
+    job: Job
+    servicer: MasterServicer
+    loop: Loop
+    metrics: MasterMetrics
+
+    async def run(self) -> Ending:
+        """Run the job to its end, write the report, log the last line."""
+        job = self.job
+        if job.state.ended:
+            ending = Ending(job.state, job.message, ExitCode.OK)
+        else:
+            ending = await self.loop.run()
+        document = status.report(job, now=job.clock())
+        await asyncio.get_running_loop().run_in_executor(
+            None,
+            _write,
+            job.job_dir.report_file,
+            document.model_dump_json(indent=2),
+        )
+        log.log(
+            logging.ERROR if ending.state is JobState.FAILED else logging.INFO,
+            "job %s %s: %d records, %d steps, %.1f s%s",
+            job.spec.name,
+            ending.state,
+            document.records,
+            document.steps,
+            document.seconds,
+            f": {ending.message}" if ending.message else "",
+        )
+        return ending
+
+
+def _write(path: Path, text: str) -> None:
+    aside = path.with_suffix(".tmp")
+    try:
+        aside.write_text(text + "\n", encoding="utf-8")
+        aside.replace(path)
+    except OSError as error:
+        log.error("%s: the report cannot be written: %s", path, error.strerror)
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
+
+
+def assemble(
+    spec: JobSpec,
+    job_dir: JobDir,
+    ledger: Ledger,
+    runner: Callable[[], Runner],
+    *,
+    clock: Callable[[], float],
+) -> Master:
+    """Return a master that goes on where the ledger says. Runs in the event loop."""
+    now = clock()
+    job_note = latest(ledger, "job")
+    fresh = _has_ended(ledger) or not ledger.notes("run")
+    if fresh and not (job_note and job_note["state"] == JobState.SUCCEEDED):
+        ledger.note("run", time=now)
+        ledger.note("state", name="job", state=str(JobState.STARTING), time=now)
+    spec = spec_in_force(ledger, spec)
+    ledger.note("state", name="spec", job=spec.document())
+    after = ledger.notes("run")[-1]["time"]
+    job = _make_job(spec, job_dir, ledger, after=after, clock=clock)
+    if job_note and job_note["state"] == JobState.SUCCEEDED:
+        job.state = JobState.SUCCEEDED
+    leasing = Leasing(job)
+    heartbeats = Heartbeats(job, leasing)
+    heartbeats.take_model()
+    metrics = MasterMetrics()
+    loop = Loop(job, runner(), leasing, Stages(job), Gauges(metrics))
+    return Master(job, MasterServicer(job, leasing, heartbeats), loop, metrics)
+
+
+def _make_job(
+    spec: JobSpec,
+    job_dir: JobDir,
+    ledger: Ledger,
+    *,
+    after: float,
+    clock: Callable[[], float],
+) -> Job:
+    now = clock()
+    signals = Signals(ledger.generation)
+    side = SideTasks(ledger.generation)
+    goodput = Goodput((latest(ledger, "goodput") or {}).get("seconds"))
+    table = MemberTable(spec, ledger, num_ps=num_ps(spec))
+    table.adopt(now=now, after=after)
+    relaunches = Relaunches(ledger, after=after)
+    directory = Path(spec.checkpoint.dir) if spec.checkpoint.dir else None
+    keeper = Keeper(
+        spec,
+        directory or job_dir.checkpoints_dir,
+        ledger,
+        signals,
+        num_shards=max(1, num_ps(spec)),
+    )
+
+    def on_rewind(version: int) -> None:
+        job.version = version
+        keeper.rewound(version=version)
+        rounds.rewound(version=version, epochs_done=job.epochs_done)
+
+    def on_action(action: Action) -> None:
+        if isinstance(action, StopTraining):
+            log.info("%s", action.reason)
+            ledger.stop_leasing(now=clock())
+            signals.wake()
+        elif isinstance(action, ScaleLearningRate):
+            log.info("learning rate times %g: %s", action.scale, action.reason)
+            job.learning_rate_scale = action.scale
+            signals.bump()
+
+    def newest() -> Found | None:
+        return keeper.newest
+
+    ps = PsGroup(table, ledger, signals, newest=newest, on_rewind=on_rewind)
+    rounds = Rounds(
+        spec,
+        ledger,
+        signals,
+        side,
+        num_ps=num_ps(spec),
+        on_action=on_action,
+        now=now,
+    )
+    parts = Parts(
+        ledger=ledger,
+        signals=signals,
+        side=side,
+        table=table,
+        membership=Membership(table, ledger, relaunches, goodput),
+        relaunches=relaunches,
+        goodput=goodput,
+        ps=ps,
+        rounds=rounds,
+        keeper=keeper,
+        data=DataStage(
+            spec, known=_known_shards(ledger), prepared=bool(ledger.notes("prepared"))
+        ),
+    )
+    job = Job(spec, job_dir, parts, started=ledger.started, clock=clock)
+    return job
+
+
+def _known_shards(ledger: Ledger) -> dict[str, tuple[Shard, ...]] | None:
+    notes = ledger.notes("shards")
+    if not notes:
+        return None
+    return {
+        kind: tuple(Shard(*s) for s in of_kind)
+        for kind, of_kind in notes[-1]["shards"].items()
+    }

@@ -1,0 +1,64 @@
+"""The job's goodput: where the seconds of all workers went.
+
+Owns the sums over workers, and the time that wanted workers were pending or preempted.
+Fed by heartbeats through `master.membership`. Pure: `now` is an argument.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+PENDING = "pending"
+PREEMPTED = "preempted"
+TRAIN = "train"
+
+
+class Goodput:
+    """Seconds by cause, of workers that live and of those that ended."""
+
+    def __init__(self, ended: Mapping[str, float] | None = None) -> None:
+        """`ended`: sums that a restarted master read back."""
+        self._ended: defaultdict[str, float] = defaultdict(float, ended or {})
+        self._live: dict[int, Mapping[str, float]] = {}
+        self._absent: dict[int, tuple[str, float]] = {}
+
+    def heard(self, generation: int, seconds: Mapping[str, float]) -> None:
+        """Take a worker's own ledger, which counts from its start."""
+        self._live[generation] = dict(seconds)
+
+    def absent(self, generation: int, *, preempted: bool, now: float) -> None:
+        """A worker is wanted from now on, but has no machine yet."""
+        self._absent.setdefault(generation, (PREEMPTED if preempted else PENDING, now))
+
+    def present(self, generation: int, *, now: float) -> None:
+        """It runs, or is not wanted any more."""
+        cause, since = self._absent.pop(generation, ("", now))
+        if now > since:
+            self._ended[cause] += now - since
+
+    def ended(self, generation: int, *, now: float) -> None:
+        """A worker ended; its seconds stay."""
+        self.present(generation, now=now)
+        for cause, seconds in self._live.pop(generation, {}).items():
+            self._ended[cause] += seconds
+
+    def closed(self) -> dict[str, float]:
+        """Return the sums of ended workers, for the journal."""
+        return {cause: round(value, 3) for cause, value in self._ended.items()}
+
+    def seconds(self, *, now: float) -> dict[str, float]:
+        """Return the sums by cause."""
+        total = defaultdict(float, self._ended)
+        for ledger in self._live.values():
+            for cause, seconds in ledger.items():
+                total[cause] += seconds
+        for cause, since in self._absent.values():
+            total[cause] += now - since
+        return {cause: round(value, 3) for cause, value in sorted(total.items())}
+
+
+def share(seconds: Mapping[str, float]) -> float:
+    """Return the share of the workers' own seconds that trained, 0 to 1."""
+    alive = sum(v for cause, v in seconds.items() if cause not in (PENDING, PREEMPTED))
+    return seconds.get(TRAIN, 0.0) / alive if alive > 0 else 0.0

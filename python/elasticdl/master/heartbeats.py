@@ -1,0 +1,179 @@
+"""Register, ModelReady and the heartbeats: what replicas say and are told.
+
+Owns the answers to them. Called by `master.servicer`. Must not know RPC; whom to kill
+is returned or left to the loop.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from elasticdl.errors import UserCodeError
+from elasticdl.job.status import JobState
+from elasticdl.master import callbacks
+from elasticdl.master.job_state import Job
+from elasticdl.master.leasing import Leasing
+from elasticdl.master.member import Member, Restore
+from elasticdl.proto import master_pb2
+
+log = logging.getLogger(__name__)
+
+
+class Heartbeats:
+    """What replicas say of themselves."""
+
+    def __init__(self, job: Job, leasing: Leasing) -> None:
+        """Work on this job."""
+        self._job = job
+        self._parts = job.parts
+        self._leasing = leasing
+
+    def register(
+        self, request: master_pb2.RegisterRequest, *, now: float
+    ) -> master_pb2.RegisterReply:
+        """Take up a replica. Raises FencedError."""
+        member = self._parts.table.require(request.replica)
+        member.last_heard = now
+        member.address = request.address
+        member.metrics_port = request.metrics_port
+        member.pid = request.pid or member.pid
+        self._parts.membership.runs(member, now=now)
+        if not member.registered:
+            member.registered = True
+            log.info("%s is up (pid %d)", member.name, member.pid)
+        restore = self._restore(member, now=now)
+        self._parts.table.note(member, now=now)
+        self._parts.signals.bump()
+        return master_pb2.RegisterReply(
+            master_generation=self._parts.ledger.generation,
+            ps=self._parts.ps.view(),
+            restore_dir=restore.dir,
+            handback=restore.handback,
+            min_version=restore.min_version,
+        )
+
+    def _restore(self, member: Member, *, now: float) -> Restore:
+        if not member.is_worker:
+            return self._parts.ps.registered(member, now=now)
+        if not self._job.trains:
+            return Restore(dir=self._job.spec.checkpoint.init_from)
+        if not self._job.local:
+            return Restore()
+        if member.restore is None:
+            # All state was in the worker before this one.
+            if self._parts.ps.begun:
+                self._parts.ps.go_back("the worker was lost", now=now)
+                member.restore = Restore(dir=self._parts.ps.rewind_dir)
+            else:
+                member.restore = Restore(dir=self._job.spec.checkpoint.init_from)
+        return member.restore
+
+    def model_ready(self, request: master_pb2.ModelReadyRequest, *, now: float) -> None:
+        """A worker has built the model. Raises FencedError."""
+        member = self._parts.table.require(request.replica)
+        member.last_heard = now
+        if not member.ready:
+            member.ready = True
+            self._parts.table.note(member, now=now)
+        if not self._parts.ledger.notes("model"):
+            self._parts.ledger.note(
+                "model",
+                callbacks=request.callbacks_json,
+                custom_reader=request.custom_reader,
+                parameters=request.num_parameters,
+            )
+            log.info("the model has %d parameters", request.num_parameters)
+        self.take_model()
+        self._parts.signals.wake()
+        self._parts.signals.work()
+
+    def take_model(self) -> None:
+        """Take what is known of the model, now or from before a restart."""
+        notes = self._parts.ledger.notes("model")
+        if not notes or self._job.callbacks is not None:
+            return
+        try:
+            self._job.callbacks = callbacks.from_json(notes[0]["callbacks"])
+        except UserCodeError as error:
+            self._job.end(JobState.FAILED, str(error), error.exit_code)
+            return
+        self._parts.data.model_known(custom_reader=notes[0]["custom_reader"])
+
+    # -- heartbeats ---------------------------------------------------------------
+
+    def worker(self, request: master_pb2.WorkerSyncRequest, *, now: float) -> list[int]:
+        """Take a worker's heartbeat; return the leases it has lost. FencedError."""
+        member = self._parts.table.require(request.replica)
+        worker = request.worker
+        was = member.phase
+        member.heard_worker(worker, now=now)
+        self._parts.goodput.heard(member.generation, worker.seconds)
+        if self._job.local and worker.model_version:
+            self._job.version = worker.model_version
+            if not self._parts.ps.begun:
+                self._parts.ps.begun = True
+                self._parts.ledger.note("begun", time=now)
+        for done in worker.snapshots:
+            self._parts.keeper.take(0, done, now=now)
+        patience = 2.0**self._parts.membership.hangs
+        if was != worker.phase or member.is_hung(
+            self._job.spec.worker, patience=patience
+        ):
+            self._parts.signals.wake()
+        return self._leasing.renew(member, list(worker.lease_ids), now=now)
+
+    def worker_reply(
+        self, request: master_pb2.WorkerSyncRequest, lost: list[int]
+    ) -> master_pb2.WorkerSyncReply:
+        """Answer a worker's heartbeat. Raises FencedError if it ended meanwhile."""
+        member = self._parts.table.require(request.replica)
+        workers = self._parts.table.workers()
+        return master_pb2.WorkerSyncReply(
+            revision=self._parts.signals.revision,
+            ps=self._parts.ps.view(),
+            drain=member.drain,
+            learning_rate_scale=self._job.learning_rate_scale,
+            log_level=str(self._job.spec.log.level),
+            lost_leases=lost,
+            local_snapshot=(
+                self._parts.keeper.local_request() if self._job.local else None
+            ),
+            active_workers=sum(w.ready and w.alive for w in workers),
+            epoch=self._job.epochs_done,
+        )
+
+    def ps(self, request: master_pb2.PsSyncRequest, *, now: float) -> None:
+        """Take a PS's heartbeat. Raises FencedError."""
+        member = self._parts.table.require(request.replica)
+        status = request.status
+        if status.error:
+            self._job.end(JobState.FAILED, f"{member.name}: {status.error}")
+        if self._parts.ps.heard(member, status, now=now):
+            self._parts.table.note(member, now=now)
+            self._parts.relaunches.works(member.generation, now=now)
+            self._parts.signals.wake()
+        if member.key.index == 0:
+            self._job.version = status.version
+        for done in status.snapshots:
+            self._parts.rounds.take(member.key.index, done)
+            self._parts.keeper.take(member.key.index, done, now=now)
+        spec = self._job.spec
+        if spec.evaluation.every_steps or spec.checkpoint.every_steps:
+            self._parts.signals.wake()
+
+    def ps_reply(self, request: master_pb2.PsSyncRequest) -> master_pb2.PsSyncReply:
+        """Answer a PS's heartbeat. Raises FencedError if it ended meanwhile."""
+        member = self._parts.table.require(request.replica)
+        index = member.key.index
+        return master_pb2.PsSyncReply(
+            revision=self._parts.signals.revision,
+            quorum=self._parts.ps.quorum(),
+            learning_rate_scale=self._job.learning_rate_scale,
+            snapshots=[
+                *self._parts.rounds.requests(index),
+                *self._parts.keeper.ps_request(index, sync=self._job.sync),
+            ],
+            rewind=self._parts.ps.rewind,
+            restore_dir=self._parts.ps.rewind_dir,
+            stop=member.drain,
+        )

@@ -1,0 +1,157 @@
+"""Everything the master knows of its job, in one place.
+
+Owns the job's state and end, and holds the parts that own the rest. Made by
+`master.main`; lent to the loop, the stages, leasing and heartbeats, which all run in
+one event loop. Must not act: it has no runner.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from elasticdl.errors import ExitCode
+from elasticdl.job.names import JobDir
+from elasticdl.job.spec import JobSpec, JobType, Strategy, UpdateMode
+from elasticdl.job.status import JobState
+from elasticdl.master.callbacks import CallbackSet
+from elasticdl.master.data_plan import DataStage
+from elasticdl.master.goodput import Goodput
+from elasticdl.master.keeper import Keeper
+from elasticdl.master.ledger import Ledger
+from elasticdl.master.member_table import MemberTable
+from elasticdl.master.membership import Membership
+from elasticdl.master.ps_group import PsGroup
+from elasticdl.master.relaunches import Relaunches
+from elasticdl.master.rounds import Rounds
+from elasticdl.master.side_tasks import SideTasks
+from elasticdl.master.signals import Signals
+from elasticdl.master.speed import Speed
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the job ends."""
+
+    state: JobState
+    message: str
+    exit_code: ExitCode
+
+
+def num_ps(spec: JobSpec) -> int:
+    """Return how many PS a job has: those that only read a model have none."""
+    if spec.type is not JobType.TRAIN or spec.strategy is Strategy.LOCAL:
+        return 0
+    return spec.ps.replicas
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What owns the rest."""
+
+    ledger: Ledger
+    signals: Signals
+    side: SideTasks
+    table: MemberTable
+    membership: Membership
+    relaunches: Relaunches
+    goodput: Goodput
+    ps: PsGroup
+    rounds: Rounds
+    keeper: Keeper
+    data: DataStage
+
+
+class Job:
+    """One job as its master sees it."""
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        job_dir: JobDir,
+        parts: Parts,
+        *,
+        started: float,
+        clock: Callable[[], float],
+    ) -> None:
+        """`started`: of the job's first master; `clock`: Unix seconds, steady."""
+        self.job_dir = job_dir
+        self.parts = parts
+        self.started = started
+        self.clock = clock
+        self.state = JobState.STARTING
+        self.message = ""
+        self.ending: Ending | None = None
+        self.callbacks: CallbackSet | None = None  # known with the first model
+        self.learning_rate_scale = 1.0
+        self.training_over = False
+        self.finished = False  # workers may leave
+        self.exports: list[str] = [
+            path for note in parts.ledger.notes("export") for path in note["paths"]
+        ]
+        self.last_loss: float | None = None
+        self.version = 0
+        self.speed = Speed()
+        self._spec = spec
+
+    @property
+    def spec(self) -> JobSpec:
+        """The specification in force."""
+        return self._spec
+
+    def change_spec(self, spec: JobSpec) -> None:
+        """Put another specification in force (live edits)."""
+        self._spec = spec
+        self.parts.table.spec = spec
+        self.parts.rounds.schedule.spec = spec.evaluation
+        self.parts.signals.bump()
+        self.parts.signals.work()
+
+    @property
+    def trains(self) -> bool:
+        """Whether this is a training job."""
+        return self._spec.type is JobType.TRAIN
+
+    @property
+    def local(self) -> bool:
+        """Whether one worker holds all of a training job's state."""
+        return self.trains and self._spec.strategy is Strategy.LOCAL
+
+    @property
+    def sync(self) -> bool:
+        """Whether PS make versions out of several gradients."""
+        return self._spec.ps.mode is UpdateMode.SYNC
+
+    @property
+    def may_train(self) -> bool:
+        """Whether tasks of the ledger may be given out now."""
+        return not (
+            self.ending
+            or self._spec.paused
+            or self.parts.ps.rewinding
+            or self.parts.ledger.queue is None
+            or self.state.ended
+        )
+
+    @property
+    def epochs_done(self) -> int:
+        """Whole epochs that were trained."""
+        queue = self.parts.ledger.queue
+        return queue.epoch if queue is not None and self.trains else 0
+
+    def end(
+        self, state: JobState, message: str, exit_code: ExitCode = ExitCode.JOB_FAILED
+    ) -> None:
+        """End the job; the first reason counts. The loop carries it out."""
+        if self.ending is not None or self.state.ended:
+            return
+        self.ending = Ending(state, message, exit_code)
+        if state is JobState.FAILED:
+            log.error("the job fails: %s", message)
+        else:
+            log.info("the job stops: %s", message)
+        self.parts.signals.bump()
+        self.parts.signals.work()

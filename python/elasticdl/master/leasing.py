@@ -1,0 +1,269 @@
+"""Reports in, tasks out: what the Lease call does.
+
+Owns who gets which task next and what follows from each report. Called by
+`master.servicer`. Must not know RPC; failing tasks end the job through `Job.end`.
+
+Order of giving out: what has to be done before training (prepare, shards), tasks of an
+evaluation round, summaries and exports, then training. A worker that has not built the
+model yet gets only the first kind.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import OrderedDict
+
+from elasticdl.data.reader import Shard
+from elasticdl.errors import UserCodeError
+from elasticdl.job.status import JobState
+from elasticdl.master.job_state import Job
+from elasticdl.master.member import Member
+from elasticdl.master.rounds import BEST
+from elasticdl.master.side_tasks import is_side
+from elasticdl.master.task_queue import LeasedTask
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import Outcome, Task, TaskReport
+
+log = logging.getLogger(__name__)
+
+_BEFORE_MODEL = frozenset({int(master_pb2.PREPARE), int(master_pb2.SHARDS)})
+_REMEMBERED = 4096
+_LAST_LINES = 12
+# A lease that its worker does not name in heartbeats for so long was lost on the way.
+UNNAMED_SECONDS = 5.0
+
+
+class Leasing:
+    """Gives tasks out and takes reports."""
+
+    def __init__(self, job: Job) -> None:
+        """Work on this job."""
+        self._job = job
+        self._parts = job.parts
+        # Reports that were answered, so that a repeated one gets the same answer.
+        self._answered: OrderedDict[int, bool] = OrderedDict()
+
+    # -- out ----------------------------------------------------------------------
+
+    def give(self, member: Member, want: int, *, now: float) -> list[Task]:
+        """Lease up to `want` tasks to a worker."""
+        tasks: list[Task] = []
+        while len(tasks) < want:
+            task = self._next(member, now=now)
+            if task is None:
+                break
+            tasks.append(task)
+        if tasks:
+            self._parts.ps.count_quorum()
+            self._parts.relaunches.works(member.generation, now=now)
+        return tasks
+
+    def _next(self, member: Member, *, now: float) -> Task | None:
+        job = self._job
+        if job.ending or member.drain or job.finished:
+            return None
+        seconds = job.spec.tasks.lease_seconds
+        task = self._parts.side.lease(
+            member.key.index,
+            types=None if member.ready else _BEFORE_MODEL,
+            deadline=now + seconds,
+        )
+        if task is not None or not member.ready or not job.may_train:
+            return task
+        leased = self._parts.ledger.lease(
+            member.key.index, now=now, lease_seconds=seconds
+        )
+        return self._message(leased) if leased else None
+
+    def _message(self, leased: LeasedTask) -> Task:
+        task = leased.task
+        kind = master_pb2.TRAINING if self._job.trains else master_pb2.PREDICTION
+        return Task(
+            task_id=task.task_id,
+            lease_id=leased.lease_id,
+            type=kind,
+            source=task.source,
+            start=task.start,
+            end=task.end,
+            epoch=task.epoch,
+            # The same for whoever trains it, another one in the next epoch.
+            seed=self._job.spec.training.seed * 1_000_003 + task.task_id,
+            replay=task.replay,
+        )
+
+    # -- in -----------------------------------------------------------------------
+
+    def report(
+        self, member: Member, report: TaskReport, *, now: float
+    ) -> master_pb2.ReportResult:
+        """Take a report; the caller commits the ledger before it answers."""
+        accepted = self._answered.get(report.lease_id)
+        if accepted is None:
+            accepted = self._take(member, report, now=now)
+            self._answered[report.lease_id] = accepted
+            if len(self._answered) > _REMEMBERED:
+                self._answered.popitem(last=False)
+            self._parts.ps.count_quorum()
+            self._parts.signals.wake()
+        return master_pb2.ReportResult(
+            lease_id=report.lease_id,
+            accepted=accepted,
+            reason="" if accepted else "the lease had moved on to another worker",
+        )
+
+    def _take(self, member: Member, report: TaskReport, *, now: float) -> bool:
+        self._note_trouble(member, report)
+        if is_side(report.lease_id):
+            return self._take_side(member, report, now=now)
+        ledger = self._parts.ledger
+        if report.outcome == Outcome.DONE:
+            done = ledger.finish(
+                report.lease_id, records=report.records, steps=report.steps, now=now
+            )
+            if done is not None:
+                self._parts.membership.hangs = 0
+                if self._job.trains:
+                    self._job.last_loss = report.loss
+                    self._job.version = max(self._job.version, report.model_version)
+            return done is not None
+        failed = report.outcome == Outcome.FAILED
+        task = ledger.give_back(
+            report.lease_id,
+            cause="user code raised" if failed else "handed back",
+            now=now,
+            failed=failed,
+            untouched=not failed and not report.records and not report.steps,
+        )
+        if task is None:
+            return False
+        what = f"{task.source} records {task.start} to {task.end}"
+        if failed:
+            self._failed(member, report, task.failures, what)
+        self._parts.signals.work()
+        return True
+
+    def _failed(
+        self, member: Member, report: TaskReport, failures: int, what: str
+    ) -> None:
+        lines = "\n".join(report.error.strip().splitlines()[-_LAST_LINES:])
+        most = self._job.spec.tasks.max_failures
+        log.warning("%s failed on %s (%d): %s", member.name, what, failures, lines)
+        if report.fatal:
+            self._job.end(JobState.FAILED, f"{member.name}: {lines}")
+        elif failures >= most:
+            self._job.end(
+                JobState.FAILED,
+                f"{what} failed {failures} times (tasks.maxFailures {most}), last on "
+                f"{member.name}:\n{lines}",
+            )
+
+    def _take_side(self, member: Member, report: TaskReport, *, now: float) -> bool:
+        side = self._parts.side
+        if report.outcome == Outcome.DONE:
+            task = side.finish(report.lease_id)
+            if task is None:
+                return False
+            self._side_done(task, report, now=now)
+            return True
+        failed = report.outcome == Outcome.FAILED
+        failures = side.give_back(report.lease_id, failed=failed)
+        if failures is None:
+            return False
+        if failed:
+            self._failed(member, report, failures, "a task beside training")
+        self._parts.signals.work()
+        return True
+
+    def _side_done(self, task: Task, report: TaskReport, *, now: float) -> None:
+        parts = self._parts
+        if task.type == master_pb2.PREPARE:
+            parts.ledger.note("prepared", time=now)
+            parts.data.prepared()
+        elif task.type == master_pb2.SHARDS:
+            parts.data.asked(
+                task.target, [Shard(s.source, s.start, s.end) for s in report.shards]
+            )
+        else:
+            if task.type == master_pb2.EXPORT:
+                self._exported(task, report)
+            try:
+                parts.rounds.done(task, report, now=now)
+            except UserCodeError as error:
+                self._job.end(JobState.FAILED, str(error), error.exit_code)
+
+    def _exported(self, task: Task, report: TaskReport) -> None:
+        paths = json.loads(report.results_json or "{}").get("paths", [])
+        best = task.target == BEST
+        log.info("exported%s: %s", " the best model" if best else "", ", ".join(paths))
+        self._parts.ledger.note("export", target=task.target, paths=paths)
+        self._job.exports += [p for p in paths if p not in self._job.exports]
+
+    def _note_trouble(self, member: Member, report: TaskReport) -> None:
+        ledger = self._parts.ledger
+        for bad in report.bad_records:
+            ledger.note(
+                "badRecord", source=bad.source, record=bad.record, reason=bad.reason
+            )
+        if report.skipped_batches:
+            ledger.note("skipped", worker=member.name, batches=report.skipped_batches)
+
+    # -- leases that nobody answers for -----------------------------------------------
+
+    def renew(self, member: Member, named: list[int], *, now: float) -> list[int]:
+        """Renew the leases that a heartbeat names; return those it does not hold.
+
+        A lease that the ledger gives to the worker but that it never names was in an
+        answer that got lost: it goes back after a while.
+        """
+        seconds = self._job.spec.tasks.lease_seconds
+        index = member.key.index
+        parts = self._parts
+        side = [i for i in named if is_side(i)]
+        lost = parts.ledger.renew(
+            index,
+            [i for i in named if not is_side(i)],
+            now=now,
+            lease_seconds=seconds,
+        )
+        lost += parts.side.renew(index, side, deadline=now + seconds)
+        queue = parts.ledger.queue
+        held = [
+            *(queue.leases_of(index) if queue else []),
+            *parts.side.leases_of(index),
+        ]
+        known = set(named)
+        member.unnamed = {i: member.unnamed.get(i, now) for i in held if i not in known}
+        for lease_id, since in list(member.unnamed.items()):
+            if now - since >= UNNAMED_SECONDS:
+                log.info("%s does not know of lease %d: back", member.name, lease_id)
+                del member.unnamed[lease_id]
+                self._back(lease_id, now=now)
+        return [i for i in lost if i not in self._answered]
+
+    def _back(self, lease_id: int, *, now: float) -> None:
+        if is_side(lease_id):
+            self._parts.side.give_back(lease_id)
+        else:
+            self._parts.ledger.give_back(
+                lease_id, cause="answer lost", now=now, untouched=True
+            )
+        self._parts.signals.work()
+
+    def recover(self, member: Member, cause: str, *, now: float) -> None:
+        """Put back all that a worker held, which is gone."""
+        index = member.key.index
+        tasks = self._parts.ledger.recover(index, cause=cause, now=now)
+        count = len(tasks) + self._parts.side.recover(index)
+        if count:
+            log.info("%d tasks of %s go to others", count, member.name)
+        self._parts.ps.count_quorum()
+        self._parts.signals.work()
+
+    def expire(self, *, now: float) -> None:
+        """Put back what nobody said anything about for too long."""
+        tasks = self._parts.ledger.expire(now)
+        if len(tasks) + self._parts.side.expire(now):
+            log.warning("%d leases expired", len(tasks))
+            self._parts.ps.count_quorum()
+            self._parts.signals.work()

@@ -1,0 +1,272 @@
+"""The one place that acts: events in, decisions asked for, replicas started and ended.
+
+Owns the order of things: what was decided is in the journal before the platform is
+asked. Made by `master.assembly`. All state is changed in this event loop, so nothing
+needs a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterable
+
+from elasticdl.errors import (
+    DataError,
+    ElasticDLError,
+    ExitCode,
+    JournalError,
+    PlatformError,
+    SpecError,
+)
+from elasticdl.job.context import set_log_level
+from elasticdl.job.spec import JobSpec
+from elasticdl.job.status import JobState
+from elasticdl.master import data_plan, spec_watch
+from elasticdl.master.gauges import Gauges
+from elasticdl.master.job_state import Ending, Job
+from elasticdl.master.leasing import Leasing
+from elasticdl.master.member import Member, MemberState
+from elasticdl.master.membership import Departure, Stop
+from elasticdl.master.quantity import format_bytes
+from elasticdl.master.stages import Stages
+from elasticdl.master.wind_down import WindDown
+from elasticdl.runner.base import Launch, Observation, Runner
+
+log = logging.getLogger(__name__)
+
+_LONGEST_SLEEP_SECONDS = 2.0
+_START_RETRY_SECONDS = 1.0
+# When this process itself was held up for longer, nobody else is to blame.
+_LATE_SECONDS = 1.0
+
+
+class Loop:
+    """Keeps one job going until it ends."""
+
+    def __init__(
+        self, job: Job, runner: Runner, leasing: Leasing, stages: Stages, gauges: Gauges
+    ) -> None:
+        """Work on this job through this runner."""
+        self._job = job
+        self._parts = job.parts
+        self._runner = runner
+        self._leasing = leasing
+        self._stages = stages
+        self._gauges = gauges
+        self._stops: list[Stop] = []
+        self._counting: asyncio.Task[None] | None = None
+        self._woken_by = job.clock()
+
+    async def run(self) -> Ending:
+        """Run the job; return how it ended, with all replicas gone."""
+        tasks = [
+            asyncio.create_task(self._watch_platform(), name="platform"),
+            asyncio.create_task(self._watch_spec(), name="spec"),
+        ]
+        job = self._job
+        try:
+            while not (job.ending or job.finished):
+                await self._turn()
+            if job.ending is None:
+                job.end(JobState.SUCCEEDED, "", ExitCode.OK)
+            ending = job.ending or Ending(JobState.SUCCEEDED, "", ExitCode.OK)
+            await WindDown(job, self._runner).run(ending)
+            return ending
+        finally:
+            for task in [*tasks, *([self._counting] if self._counting else [])]:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    async def _turn(self) -> None:
+        job = self._job
+        now = job.clock()
+        self._forgive(now)
+        self._tick(now)
+        self._stages.advance(now=now)
+        if self._stages.needs_count and self._counting is None:
+            self._counting = asyncio.create_task(self._count(), name="count")
+        self._gauges.update(job, now=now)
+        try:
+            await self._parts.ledger.commit()
+            await self._act(now)
+            await self._parts.ledger.compact_if_needed()
+        except JournalError as error:
+            job.end(JobState.FAILED, str(error), error.exit_code)
+        if not (job.ending or job.finished):
+            sleep = self._sleep_seconds(job.clock())
+            self._woken_by = job.clock() + sleep
+            await self._parts.signals.wait_for_loop(sleep)
+
+    def _forgive(self, now: float) -> None:
+        """Do not count against others the time in which this process did not run."""
+        late = now - self._woken_by
+        if late > _LATE_SECONDS:
+            log.warning("the master was held up for %.1f s", late)
+            for member in self._parts.table.members.values():
+                member.last_heard += late
+
+    def _tick(self, now: float) -> None:
+        """Do what time alone, or a heartbeat, has made due."""
+        parts, spec = self._parts, self._job.spec
+        for member in parts.table.dead(now=now):
+            self._dismiss(member, "silent", now=now)
+        patience = 2.0**parts.membership.hangs
+        for member in parts.table.workers():
+            if member.is_hung(spec.worker, patience=patience):
+                self._dismiss(member, "hung", now=now)
+        self._stops += parts.membership.plan(now=now)
+        self._stops += parts.membership.overdue(now=now)
+        for member in parts.table.never_seen(now=now):
+            member.state = MemberState.SCHEDULED
+        self._leasing.expire(now=now)
+        queue = parts.ledger.queue
+        if queue is not None:
+            self._job.speed.take(queue.done_records, now=now)
+        if self._can_checkpoint(queue is not None):
+            parts.keeper.tick(version=self._job.version, now=now)
+
+    def _can_checkpoint(self, planned: bool) -> bool:
+        if not (self._job.trains and planned):
+            return False
+        if self._job.local:
+            return any(m.ready for m in self._parts.table.workers())
+        return self._parts.ps.initialized and not self._parts.ps.rewinding
+
+    def _dismiss(self, member: Member, cause: str, *, now: float) -> None:
+        self._stops.append(Stop(member.key, 0.0, cause))
+        departure = self._parts.membership.give_up_on(member, cause, now=now)
+        self._departed([departure], now=now)
+
+    def _departed(self, departures: Iterable[Departure], *, now: float) -> None:
+        parts = self._parts
+        for departure in departures:
+            member = departure.member
+            if member.is_worker:
+                self._leasing.recover(member, departure.reason, now=now)
+                if self._job.local:
+                    parts.keeper.abort()
+                parts.signals.bump()
+            else:
+                parts.keeper.abort()
+                parts.rounds.abort()
+                parts.ps.lost(member, now=now)
+            if departure.give_up is not None:
+                self._job.end(
+                    JobState.FAILED,
+                    departure.give_up.message,
+                    departure.give_up.exit_code,
+                )
+
+    def observe(self, observation: Observation) -> None:
+        """Take what the platform shows."""
+        now = self._job.clock()
+        departures, stops = self._parts.membership.observe(observation, now=now)
+        self._departed(departures, now=now)
+        self._stops += stops
+        self._parts.signals.wake()
+
+    # -- acting -------------------------------------------------------------------
+
+    async def _act(self, now: float) -> None:
+        stops, self._stops = self._stops, []
+        # First stops, then starts: a PS keeps its name.
+        await asyncio.gather(*(self._stop(stop) for stop in stops))
+        due = self._parts.table.due(now=now)
+        await asyncio.gather(*(self._start(member) for member in due))
+
+    async def _stop(self, stop: Stop) -> None:
+        try:
+            await self._runner.stop(
+                stop.key, grace_seconds=stop.grace_seconds, reason=stop.reason
+            )
+        except PlatformError as error:
+            log.warning("%s", error)
+            self._stops.append(stop)
+
+    async def _start(self, member: Member) -> None:
+        job = self._job
+        now = job.clock()
+        spec = job.spec.worker if member.is_worker else job.spec.ps
+        self._parts.membership.launched(member, now=now)
+        launch = Launch(
+            key=member.key,
+            generation=member.generation,
+            cpu=spec.resources.cpu,
+            memory=format_bytes(member.memory_bytes),
+            priority=member.priority,
+            grace_seconds=job.spec.worker.grace_seconds,
+            env={**job.spec.env, **spec.env},
+        )
+        try:
+            await self._runner.start(launch)
+        except PlatformError as error:
+            log.warning("%s not started: %s; trying again", member.name, error)
+            if member.state is MemberState.LAUNCHED:
+                member.state = MemberState.SCHEDULED
+                member.launch_at = job.clock() + _START_RETRY_SECONDS
+
+    def _sleep_seconds(self, now: float) -> float:
+        parts = self._parts
+        queue = parts.ledger.queue
+        times = [
+            parts.table.next_time(),
+            parts.keeper.schedule.next_time() if self._job.trains else None,
+            parts.rounds.schedule.next_time(),
+            parts.side.next_deadline(),
+            min((lease.deadline for lease in queue.leased.values()), default=None)
+            if queue
+            else None,
+        ]
+        due = [time - now for time in times if time is not None and time > now]
+        sleep = min([*due, _LONGEST_SLEEP_SECONDS])
+        return max(sleep, 0.01)
+
+    # -- watching -----------------------------------------------------------------
+
+    async def _watch_platform(self) -> None:
+        try:
+            async for observation in self._runner.watch():
+                self.observe(observation)
+        except PlatformError as error:
+            self._job.end(JobState.FAILED, str(error), error.exit_code)
+
+    async def _count(self) -> None:
+        loop = asyncio.get_running_loop()
+        result: data_plan.Shards | DataError
+        try:
+            result = await loop.run_in_executor(None, data_plan.count, self._job.spec)
+        except DataError as error:
+            result = error
+        except (ElasticDLError, OSError) as error:
+            result = DataError(str(error))
+        self._counting = None
+        self._stages.counted(result)
+
+    async def _watch_spec(self) -> None:
+        async for edited in spec_watch.watch(self._job.job_dir.spec_file):
+            self.edit(edited)
+
+    def edit(self, edited: JobSpec | SpecError) -> None:
+        """Take an edit of the values file, as far as it may change a running job."""
+        job = self._job
+        if isinstance(edited, SpecError):
+            log.error("the edited values file is refused, nothing changes: %s", edited)
+            return
+        edit = spec_watch.compare(job.spec, edited)
+        for change in edit.refused:
+            log.error(
+                "refused on a running job: %s; only %s may change. The job goes on as "
+                "it was",
+                change,
+                ", ".join(spec_watch.LIVE),
+            )
+        if not edit.accepted:
+            return
+        for change in edit.accepted:
+            log.info("changed: %s", change)
+        set_log_level(str(edit.spec.log.level))
+        self._parts.ledger.note("state", name="spec", job=edit.spec.document())
+        job.change_spec(edit.spec)

@@ -1,0 +1,146 @@
+"""One replica as the master sees it: launched, heard of, or ended.
+
+Owns what is known of it, and the judgement whether it is silent or hung. Held by
+`master.membership`. Pure: `now` is an argument.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from elasticdl.job.names import Role, replica_name
+from elasticdl.job.spec import WorkerSpec
+from elasticdl.proto import master_pb2
+from elasticdl.runner.base import ExitReason, ReplicaKey
+
+HANG_STEPS = 20
+_WAITING_PHASES = ("", "idle", "wait")
+# Phases whose length nobody can foresee: tracing, restoring, writing a model.
+_LONG_PHASES = ("start", "export", "prepare")
+_OTHERS_FAULT = "waitPs"
+
+
+class MemberState(enum.StrEnum):
+    """Where a member is in its life."""
+
+    SCHEDULED = "scheduled"  # starts at launch_at
+    LAUNCHED = "launched"  # the platform was asked
+    PENDING = "pending"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass
+class Restore:
+    """What a PS (or the worker of strategy local) begins with."""
+
+    dir: str = ""
+    handback: bool = False
+    min_version: int = 0
+    version: int = 0  # of the shard in `dir`
+    rewind: int = 0  # it belongs to
+
+
+@dataclass
+class Member:
+    """A replica of one generation."""
+
+    key: ReplicaKey
+    generation: int
+    priority: str
+    memory_bytes: int
+    launch_at: float
+    state: MemberState = MemberState.SCHEDULED
+    reason: str = ""  # why it is pending, or how it ended
+    ended: ExitReason = ExitReason.NONE
+    since: float = 0.0  # of `state`
+    pid: int = 0
+    seen: bool = False  # by the platform, in this master's life
+    after_preemption: bool = False  # it replaces one that was taken away
+    # What it said of itself.
+    address: str = ""
+    metrics_port: int = 0
+    registered: bool = False
+    ready: bool = False  # a worker: has built the model
+    initialized: bool = False  # a PS: has parameters
+    last_heard: float = 0.0
+    worker: master_pb2.Worker | None = None
+    ps: master_pb2.PsStatus | None = None
+    restore: Restore | None = None
+    # What the master wants of it.
+    drain: bool = False
+    stop_at: float = 0.0  # when draining: killed then
+    cause: str = ""  # why the master ends it: silent, hung, scaled down, job over
+    _step: tuple[str, int] = ("", -1)
+    _waited_at_step: float = 0.0
+    unnamed: dict[int, float] = field(default_factory=dict)  # see leasing.py
+
+    @property
+    def name(self) -> str:
+        """`worker-3`."""
+        return replica_name(self.key.role, self.key.index)
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether it is a worker; else a PS."""
+        return self.key.role is Role.WORKER
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs as far as is known, and is meant to."""
+        return self.state is MemberState.RUNNING and not self.cause
+
+    @property
+    def phase(self) -> str:
+        """What a worker does now."""
+        return self.worker.phase if self.worker else ""
+
+    def version(self) -> int:
+        """Return the model version that it last told."""
+        if self.ps is not None:
+            return self.ps.version
+        return self.worker.model_version if self.worker else 0
+
+    def heard_worker(self, worker: master_pb2.Worker, *, now: float) -> None:
+        """Take a heartbeat."""
+        self.last_heard = now
+        self.worker = worker
+        mark = (worker.phase, worker.step)
+        if mark != self._step:
+            self._step = mark
+            self._waited_at_step = worker.seconds.get(_OTHERS_FAULT, 0.0)
+
+    def heard_ps(self, status: master_pb2.PsStatus, *, now: float) -> None:
+        """Take a heartbeat."""
+        self.last_heard = now
+        self.ps = status
+
+    def silent_at(self, spec: WorkerSpec) -> float | None:
+        """Return when it counts as dead if nothing is heard; None if it cannot yet."""
+        if not self.alive:
+            return None
+        starting = self.worker is None and self.ps is None
+        starting = starting or self.phase == "start"
+        bound = spec.start_seconds if starting else spec.dead_seconds
+        return max(self.last_heard, self.since) + bound
+
+    def is_hung(self, spec: WorkerSpec, *, patience: float = 1.0) -> bool:
+        """Whether it says itself that it makes no step, and no PS is to blame.
+
+        `patience` stretches the bound: it grows when replacements hang as well, so
+        that a step that is slow everywhere is not killed for ever.
+        """
+        worker = self.worker
+        if worker is None or not self.alive or worker.phase in _WAITING_PHASES:
+            return False
+        waited = worker.seconds.get(_OTHERS_FAULT, 0.0) - self._waited_at_step
+        stuck = worker.phase_seconds - max(0.0, waited)
+        bound = max(spec.hang_seconds, HANG_STEPS * worker.step_seconds)
+        bound = max(bound, min(bound * patience, spec.start_seconds))
+        # Its first step traces the model, wherever it says that it is.
+        if worker.phase in _LONG_PHASES or (
+            worker.phase == "train" and worker.step == 0
+        ):
+            bound = max(bound, spec.start_seconds)
+        return stuck > bound

@@ -1,0 +1,266 @@
+"""Who belongs to the job: members wanted, launched, heard of, ended and replaced.
+
+Owns the table of members and keeps it equal to what the platform shows. Called by the
+master's loop (observations, ticks) and heartbeats. Decides with `replica_state` and
+`scale`; the loop carries out. Must not call the runner or know of RPC.
+
+The table is journaled as notes of kind `replica`, so that a restarted master adopts
+what still runs; whatever the platform then does not show is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from elasticdl.job.names import Role
+from elasticdl.master import scale
+from elasticdl.master.goodput import Goodput
+from elasticdl.master.ledger import Ledger
+from elasticdl.master.member import Member, MemberState
+from elasticdl.master.member_table import MemberTable
+from elasticdl.master.relaunches import Relaunches
+from elasticdl.master.replica_state import Ending, GiveUp, Relaunch
+from elasticdl.master.scale import Seat
+from elasticdl.runner.base import (
+    ExitReason,
+    Observation,
+    Phase,
+    ReplicaKey,
+    ReplicaState,
+)
+
+log = logging.getLogger(__name__)
+
+_PHASES = {
+    Phase.PENDING: MemberState.PENDING,
+    Phase.RUNNING: MemberState.RUNNING,
+}
+
+
+@dataclass(frozen=True)
+class Departure:
+    """A member that ended or is given up as dead; its tasks have to come back."""
+
+    member: Member
+    reason: str
+    give_up: GiveUp | None = None
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The platform has to end this replica."""
+
+    key: ReplicaKey
+    grace_seconds: float
+    reason: str
+
+
+class Membership:
+    """The members of one job."""
+
+    def __init__(
+        self,
+        table: MemberTable,
+        ledger: Ledger,
+        relaunches: Relaunches,
+        goodput: Goodput,
+    ) -> None:
+        """Begin with the members that the table has."""
+        self.table = table
+        self._ledger = ledger
+        self._goodput = goodput
+        self._relaunches = relaunches
+        self.hangs = 0  # in a row, without a finished task between
+        self.leaving = False  # nobody is replaced any more
+
+    # -- what the platform shows --------------------------------------------------
+
+    def observe(
+        self, observation: Observation, *, now: float
+    ) -> tuple[list[Departure], list[Stop]]:
+        """Take what the platform shows; return who left and who must not be there."""
+        departures, stops = [], []
+        shown = set()
+        for state in observation.states:
+            member = self.table.members.get(state.key)
+            if member is None or member.generation != state.generation:
+                newer = member is None or state.generation > member.generation
+                if newer and state.phase in _PHASES:
+                    stops.append(Stop(state.key, 0.0, "unknown to the master"))
+                continue
+            shown.add(state.key)
+            departure = self._take(member, state, now=now)
+            if departure:
+                departures.append(departure)
+        if observation.resync:
+            departures += self._missing(shown, now=now)
+        return departures, stops
+
+    def _take(
+        self, member: Member, state: ReplicaState, *, now: float
+    ) -> Departure | None:
+        member.seen = True
+        member.pid = state.pid or member.pid
+        member.reason = state.pending_reason
+        if state.phase not in _PHASES:
+            return self.ended(
+                member,
+                state.reason,
+                exit_code=state.exit_code,
+                message=state.message,
+                now=now,
+            )
+        # It may have registered before the platform told that it runs.
+        if member.state not in (_PHASES[state.phase], MemberState.RUNNING):
+            self._enter(member, _PHASES[state.phase], now=now)
+        return None
+
+    def runs(self, member: Member, *, now: float) -> None:
+        """It says itself that it runs; the platform's word is on its way."""
+        member.seen = True
+        if member.state is not MemberState.RUNNING:
+            self._enter(member, MemberState.RUNNING, now=now)
+
+    def _enter(self, member: Member, state: MemberState, *, now: float) -> None:
+        member.state, member.since = state, now
+        if member.is_worker:
+            self._mark_presence(member, now=now)
+
+    def _mark_presence(self, member: Member, *, now: float) -> None:
+        if member.state is MemberState.RUNNING:
+            self._goodput.present(member.generation, now=now)
+        else:
+            self._goodput.absent(
+                member.generation, preempted=member.after_preemption, now=now
+            )
+
+    def _missing(self, shown: set[ReplicaKey], *, now: float) -> list[Departure]:
+        """End the members that a complete list does not show (a missed event, D14)."""
+        # One that was asked for while the list was made may not be in it yet.
+        gone = [m for k, m in self.table.members.items() if k not in shown and m.seen]
+        ended = (self.ended(m, ExitReason.DELETED, now=now) for m in gone)
+        return [departure for departure in ended if departure]
+
+    # -- ending -------------------------------------------------------------------
+
+    def give_up_on(self, member: Member, cause: str, *, now: float) -> Departure:
+        """Count a silent or hung member as dead and replace it; the loop kills it."""
+        member.cause = cause
+        self.hangs += cause == "hung"
+        departure = self.ended(member, ExitReason.KILLED, now=now)
+        return departure or Departure(member, cause)
+
+    def ended(
+        self,
+        member: Member,
+        reason: ExitReason,
+        *,
+        now: float,
+        exit_code: int = 0,
+        message: str = "",
+    ) -> Departure | None:
+        """Book the end of a member and schedule its replacement, if it needs one."""
+        if member.state is MemberState.ENDED:
+            return None
+        lived = now - member.since if member.state is MemberState.RUNNING else 0.0
+        ending = Ending(
+            role=member.key.role,
+            reason=reason,
+            exit_code=exit_code,
+            message=message,
+            cause=member.cause,
+            lived_seconds=lived,
+            memory_bytes=member.memory_bytes,
+        )
+        member.state, member.since, member.ended = MemberState.ENDED, now, reason
+        self.table.remove(member)
+        if member.is_worker:
+            self._goodput.ended(member.generation, now=now)
+            self._ledger.note("state", name="goodput", seconds=self._goodput.closed())
+        self.table.note(member, now=now)
+        if self.leaving or member.drain:
+            member.reason = member.cause or reason.value
+            log.info("%s left: %s", member.name, member.reason)
+            return Departure(member, member.reason)
+        decision = self._relaunches.decide(member, ending, spec=self.table.spec)
+        member.reason = decision.reason
+        replacement = None
+        if isinstance(decision, Relaunch):
+            replacement = self._replace(member, ending, decision, now=now)
+        self._relaunches.book(
+            member, decision, replacement=replacement, detail=message, now=now
+        )
+        give_up = decision if isinstance(decision, GiveUp) else None
+        return Departure(member, decision.reason, give_up=give_up)
+
+    # -- coming and leaving ----------------------------------------------------
+
+    def plan(self, *, now: float) -> list[Stop]:
+        """Schedule who is missing and drain who is too many; return whom to stop."""
+        if self.leaving:
+            return []
+        for index, member in enumerate(self.table.ps()):
+            if member is None:
+                self.table.schedule(
+                    ReplicaKey(Role.PS, index),
+                    priority=self.table.spec.ps.priority,
+                    now=now,
+                )
+        seats = [
+            Seat(m.key.index, m.priority, m.state is MemberState.RUNNING)
+            for m in self.table.workers()
+            if not m.drain
+        ]
+        worker = self.table.spec.worker
+        change = scale.resize(seats, wanted=worker.replicas, priority=worker.priority)
+        for priority in change.start:
+            self.table.schedule(None, priority=priority, now=now)
+        stops = []
+        for index in change.drain:
+            member = self.table.members[ReplicaKey(Role.WORKER, index)]
+            stops += self.drain(member, "scaled down", now=now)
+        return stops
+
+    def drain(self, member: Member, cause: str, *, now: float) -> list[Stop]:
+        """Let a worker hand back its tasks and leave; stop it if it cannot be told."""
+        grace = self.table.spec.worker.grace_seconds
+        member.drain, member.cause = True, cause
+        if member.state is MemberState.SCHEDULED:
+            self.ended(member, ExitReason.DELETED, now=now)
+            return []
+        if not member.registered:
+            return [Stop(member.key, grace, cause)]
+        member.stop_at = now + grace
+        return []
+
+    def launched(self, member: Member, *, now: float) -> None:
+        """Note that the platform was asked for a member, before it is asked."""
+        self._enter(member, MemberState.LAUNCHED, now=now)
+
+    def _replace(
+        self, member: Member, ending: Ending, decision: Relaunch, *, now: float
+    ) -> Member | None:
+        wanted = self.table.spec.worker.replicas
+        staying = [m for m in self.table.workers() if not m.drain]
+        if member.is_worker and len(staying) >= wanted:
+            return None
+        replacement = self.table.schedule(
+            None if member.is_worker else member.key,
+            priority=member.priority,
+            memory_bytes=decision.memory_bytes or member.memory_bytes,
+            at=now + decision.delay_seconds,
+            now=now,
+        )
+        replacement.after_preemption = ending.reason in (
+            ExitReason.PREEMPTED,
+            ExitReason.EVICTED,
+        )
+        return replacement
+
+    def overdue(self, *, now: float) -> list[Stop]:
+        """Return the workers that were told to leave and did not."""
+        late = [m for m in self.table.workers() if m.stop_at and m.stop_at <= now]
+        for member in late:
+            member.stop_at = 0.0
+        return [Stop(m.key, 1.0, m.cause) for m in late]

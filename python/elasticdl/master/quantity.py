@@ -1,0 +1,21 @@
+"""Memory quantities of Kubernetes (`512Mi`, `4G`) as bytes, and back. Pure."""
+
+from __future__ import annotations
+
+_UNITS = {
+    "": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15,
+    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "m": 1e-3,
+}  # fmt: skip
+
+
+def parse_bytes(quantity: str) -> int:
+    """Return the bytes of a quantity that the specification has checked; "" is 0."""
+    if not quantity:
+        return 0
+    number = quantity.rstrip("kKMGTPim")
+    return int(float(number) * _UNITS[quantity[len(number) :]])
+
+
+def format_bytes(size: int) -> str:
+    """Return a quantity in Mi, rounded up."""
+    return f"{-(-size // 2**20)}Mi"

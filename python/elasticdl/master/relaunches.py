@@ -1,0 +1,107 @@
+"""What happened to replicas that ended, and what that allows for the next one.
+
+Owns the record of relaunches (journaled as notes of kind `relaunch`), the count against
+`maxRestarts` and the series of quick endings. Called by `master.membership`. Decides
+with `replica_state`. Must not start or stop anything.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from elasticdl.job import status
+from elasticdl.job.names import Role
+from elasticdl.job.spec import JobSpec
+from elasticdl.master import replica_state
+from elasticdl.master.ledger import Ledger
+from elasticdl.master.member import Member
+from elasticdl.master.quantity import parse_bytes
+from elasticdl.master.replica_state import Ending, GiveUp, History, Limits, Relaunch
+
+log = logging.getLogger(__name__)
+
+
+class Relaunches:
+    """The history of endings in one job."""
+
+    def __init__(self, ledger: Ledger, *, after: float) -> None:
+        """Read back the journal; only crashes since `after` (this run) count."""
+        self._ledger = ledger
+        self.records: list[status.Relaunch] = []
+        self._counted = 0
+        self._quick: dict[str, int] = {}  # "worker", "ps-0": endings in a row
+        self._since: dict[int, tuple[int, float]] = {}  # generation -> record, time
+        for note in ledger.notes("relaunch"):
+            fields = {k: v for k, v in note.items() if k != "counted"}
+            self.records.append(status.Relaunch(**fields))
+            self._counted += bool(note["counted"]) and note["time"] >= after
+        took = {note["record"]: note["seconds"] for note in ledger.notes("recovered")}
+        self.records = [
+            record.model_copy(update={"seconds": took.get(number)})
+            for number, record in enumerate(self.records)
+        ]
+
+    def decide(
+        self, member: Member, ending: Ending, *, spec: JobSpec
+    ) -> Relaunch | GiveUp:
+        """Return what to do, and remember the ending."""
+        series = str(Role.WORKER) if member.is_worker else member.name
+        history = History(self._counted, self._quick.get(series, 0))
+        limits = Limits(
+            spec.worker.max_restarts,
+            parse_bytes(spec.worker.max_memory) if member.is_worker else 0,
+        )
+        decision = replica_state.decide(ending, history, limits, name=member.name)
+        quick = replica_state.is_quick(ending)
+        self._quick[series] = history.quick + 1 if quick else 0
+        counted = isinstance(decision, GiveUp) or decision.counted
+        self._counted += counted and member.is_worker
+        return decision
+
+    def book(
+        self,
+        member: Member,
+        decision: Relaunch | GiveUp,
+        *,
+        replacement: Member | None,
+        detail: str,
+        now: float,
+    ) -> None:
+        """Record what was done about an ending."""
+        if replacement is not None:
+            self._since[replacement.generation] = (len(self.records), now)
+        name = replacement.name if replacement else ""
+        record = status.Relaunch(
+            replica=member.name,
+            reason=decision.reason,
+            replacement=name,
+            time=now,
+            detail=detail[-2000:],
+        )
+        self.records.append(record)
+        counted = isinstance(decision, GiveUp) or decision.counted
+        self._ledger.note(
+            "relaunch", **record.model_dump(), counted=counted and member.is_worker
+        )
+        log.warning(
+            "%s ended: %s; %s",
+            member.name,
+            decision.reason,
+            f"replaced by {name}" if name else "not replaced",
+        )
+
+    def works(self, generation: int, *, now: float) -> None:
+        """A replacement does its first work: note how long that took."""
+        number, since = self._since.pop(generation, (-1, now))
+        if number < 0:
+            return
+        seconds = round(now - since, 3)
+        record = self.records[number]
+        self.records[number] = record.model_copy(update={"seconds": seconds})
+        self._ledger.note("recovered", record=number, seconds=seconds)
+        log.info(
+            "%s works %.1f s after the end of %s",
+            record.replacement,
+            seconds,
+            record.replica,
+        )

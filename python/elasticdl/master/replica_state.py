@@ -1,0 +1,168 @@
+"""Relaunch rules: what is done about a replica that ended, and why.
+
+Owns the one function from (ending, history) to a decision. Called by
+`master.membership`. Pure: knows nothing of runners, clocks or RPC.
+
+| ending                                          | what is done     | counts  |
+|-------------------------------------------------|------------------|---------|
+| preempted, evicted, node lost, deleted, killed  | relaunched       | no      |
+| silent or hung (killed by the master), fenced   | relaunched       | no      |
+| left with exit code 0 while there is work       | relaunched       | no      |
+| out of memory, and there is more up to the limit| with more memory | no      |
+| exit codes of deterministic mistakes (3, 4, 5)  | the job fails    |         |
+| any other exit code, out of memory otherwise    | relaunched       | yes     |
+
+Counted endings of workers fail the job after `maxRestarts`; a PS after it crashed
+`PS_QUICK_CRASHES` times in a row without having lived. Replicas that end soon after
+their start come back after a growing pause, whatever the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elasticdl.errors import ExitCode
+from elasticdl.job.names import Role
+from elasticdl.runner.base import ExitReason
+
+QUICK_SECONDS = 10.0
+PS_QUICK_CRASHES = 5
+_FIRST_PAUSE_SECONDS = 0.5
+_LONGEST_PAUSE_SECONDS = 30.0
+_MEMORY_FACTOR = 1.5
+
+# Trying again cannot help: the same specification, code and data give the same error.
+DETERMINISTIC = {
+    ExitCode.SPEC: "the specification is wrong",
+    ExitCode.USER_CODE: "the model module failed",
+    ExitCode.DATA: "the data cannot be read",
+}
+_NEVER_COUNTED = {
+    ExitReason.PREEMPTED,
+    ExitReason.EVICTED,
+    ExitReason.NODE_LOST,
+    ExitReason.DELETED,
+    ExitReason.KILLED,
+    ExitReason.COMPLETED,
+}
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a replica ended. `cause` is the master's own reason if it made it end."""
+
+    role: Role
+    reason: ExitReason
+    exit_code: int = 0
+    message: str = ""  # last lines of its log
+    cause: str = ""  # silent, hung; "" if the master did not end it
+    lived_seconds: float = 0.0
+    memory_bytes: int = 0  # it was launched with
+
+
+@dataclass(frozen=True)
+class History:
+    """What happened before this ending."""
+
+    counted: int = 0  # counted endings of all workers
+    quick: int = 0  # endings in a row (of this PS, or of workers) without having lived
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the specification allows."""
+
+    max_restarts: int
+    max_memory_bytes: int = 0  # 0: no more than it has
+
+
+@dataclass(frozen=True)
+class Relaunch:
+    """Start a replacement after `delay_seconds`, with `memory_bytes`."""
+
+    reason: str
+    counted: bool = False
+    delay_seconds: float = 0.0
+    memory_bytes: int = 0  # 0: as before
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """End the job with this message."""
+
+    reason: str
+    message: str
+    exit_code: ExitCode = ExitCode.JOB_FAILED
+
+
+def decide(
+    ending: Ending, history: History, limits: Limits, *, name: str
+) -> Relaunch | GiveUp:
+    """Return what to do about a replica `name` that ended while it was needed."""
+    pause = _pause(ending, history)
+    reason = ending.cause or _words(ending)
+    if ending.cause or ending.reason in _NEVER_COUNTED:
+        return Relaunch(reason, delay_seconds=pause)
+    if ending.exit_code == ExitCode.FENCED:
+        return Relaunch("fenced", delay_seconds=pause)
+    if ending.reason is ExitReason.OOM_KILLED:
+        more = min(int(ending.memory_bytes * _MEMORY_FACTOR), limits.max_memory_bytes)
+        if more > ending.memory_bytes:
+            return Relaunch(reason, delay_seconds=pause, memory_bytes=more)
+    elif ending.exit_code in DETERMINISTIC:
+        code = ExitCode(ending.exit_code)
+        return GiveUp(
+            reason, _last_words(name, DETERMINISTIC[code], ending.message), code
+        )
+    return _counted(ending, history, limits, name=name)
+
+
+def _counted(
+    ending: Ending, history: History, limits: Limits, *, name: str
+) -> Relaunch | GiveUp:
+    reason = _words(ending)
+    pause = _pause(ending, history)
+    if ending.role is Role.PS:
+        if is_quick(ending) and history.quick + 1 >= PS_QUICK_CRASHES:
+            what = f"it crashed {history.quick + 1} times in a row ({reason})"
+            return GiveUp(reason, _last_words(name, what, ending.message))
+        return Relaunch(reason, counted=True, delay_seconds=pause)
+    if history.counted >= limits.max_restarts:
+        what = (
+            f"{reason}, and worker.maxRestarts ({limits.max_restarts}) crashes are "
+            "used up"
+        )
+        return GiveUp(reason, _last_words(name, what, ending.message))
+    return Relaunch(reason, counted=True, delay_seconds=pause)
+
+
+def is_quick(ending: Ending) -> bool:
+    """Whether it ended so soon after its start that it may do so again and again."""
+    # What was taken away says nothing about the replica.
+    taken = ending.reason in (
+        ExitReason.PREEMPTED,
+        ExitReason.EVICTED,
+        ExitReason.NODE_LOST,
+        ExitReason.DELETED,
+        ExitReason.KILLED,
+    )
+    return not taken and ending.lived_seconds < QUICK_SECONDS
+
+
+def _pause(ending: Ending, history: History) -> float:
+    if not is_quick(ending) or history.quick == 0:
+        return 0.0
+    return min(
+        _FIRST_PAUSE_SECONDS * 2.0 ** (history.quick - 1), _LONGEST_PAUSE_SECONDS
+    )
+
+
+def _words(ending: Ending) -> str:
+    if ending.reason is ExitReason.ERROR:
+        return f"exit code {ending.exit_code}"
+    return ending.reason.value or "gone"
+
+
+def _last_words(name: str, what: str, message: str) -> str:
+    tail = message.strip()
+    return f"{name}: {what}" + (f"; its last words:\n{tail}" if tail else "")

@@ -1,0 +1,151 @@
+"""The Master service: calls in, answers out, nothing decided.
+
+Owns the mapping of errors to gRPC statuses and the waiting of long polls. Registered by
+`master.main` with the server of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import grpc.aio
+
+from elasticdl.errors import ElasticDLError, JournalError
+from elasticdl.job.status import JobState
+from elasticdl.master import status
+from elasticdl.master.heartbeats import Heartbeats
+from elasticdl.master.job_state import Job
+from elasticdl.master.leasing import Leasing
+from elasticdl.proto import master_pb2, master_pb2_grpc
+from elasticdl.rpc.errors import status_of
+
+log = logging.getLogger(__name__)
+
+_MOST_HOLD_SECONDS = 30.0
+
+Reply = TypeVar("Reply")
+ServicerContext = grpc.aio.ServicerContext[Any, Any]
+Method = Callable[[Any, Any, ServicerContext], Awaitable[Reply]]
+
+
+def _answering(method: Method[Reply]) -> Method[Reply]:
+    """Turn ElasticDL's errors into statuses; a journal that fails ends the job."""
+
+    @functools.wraps(method)
+    async def call(self: Any, request: Any, context: ServicerContext) -> Reply:
+        try:
+            return await method(self, request, context)
+        except JournalError as error:
+            self.job.end(JobState.FAILED, str(error), error.exit_code)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        except ElasticDLError as error:
+            await context.abort(status_of(error), str(error))
+        raise AssertionError("abort raises")
+
+    return call
+
+
+class MasterServicer(master_pb2_grpc.MasterServicer):
+    """Adapts the service to the job's parts. All methods run in one event loop."""
+
+    def __init__(self, job: Job, leasing: Leasing, heartbeats: Heartbeats) -> None:
+        """Serve this job."""
+        self.job = job
+        self._parts = job.parts
+        self._leasing = leasing
+        self._heartbeats = heartbeats
+
+    @_answering
+    async def Register(  # noqa: N802 - the name is the RPC's
+        self, request: master_pb2.RegisterRequest, _: ServicerContext
+    ) -> master_pb2.RegisterReply:
+        """A replica is up."""
+        reply = self._heartbeats.register(request, now=self.job.clock())
+        await self._parts.ledger.commit()
+        return reply
+
+    @_answering
+    async def ModelReady(  # noqa: N802 - the name is the RPC's
+        self, request: master_pb2.ModelReadyRequest, _: ServicerContext
+    ) -> master_pb2.ModelReadyReply:
+        """A worker has built the model."""
+        self._heartbeats.model_ready(request, now=self.job.clock())
+        await self._parts.ledger.commit()
+        return master_pb2.ModelReadyReply()
+
+    @_answering
+    async def Lease(  # noqa: N802 - the name is the RPC's
+        self, request: master_pb2.LeaseRequest, _: ServicerContext
+    ) -> master_pb2.LeaseReply:
+        """Reports in, tasks out; parked until there is something to do."""
+        clock = self.job.clock
+        member = self._parts.table.require(request.replica)
+        results = [
+            self._leasing.report(member, report, now=clock())
+            for report in request.reports
+        ]
+        if results:
+            await self._parts.ledger.commit()
+        seconds = min(request.wait_seconds, _MOST_HOLD_SECONDS)
+        until = clock() + seconds
+        tasks: list[master_pb2.Task] = []
+        while request.want > 0:
+            member = self._parts.table.require(request.replica)
+            tasks = self._leasing.give(member, request.want, now=clock())
+            left = until - clock()
+            if tasks or self.job.finished or member.drain or left <= 0:
+                break
+            if not (member.ready or self._parts.data.may_prepare):
+                break  # it has a model to build meanwhile
+            await self._parts.signals.wait_for_work(left)
+        if tasks:
+            await self._parts.ledger.commit()
+        return master_pb2.LeaseReply(
+            tasks=tasks, results=results, finished=self.job.finished
+        )
+
+    @_answering
+    async def WorkerSync(  # noqa: N802 - the name is the RPC's
+        self, request: master_pb2.WorkerSyncRequest, _: ServicerContext
+    ) -> master_pb2.WorkerSyncReply:
+        """Heartbeat of a worker, held until there is news."""
+        lost = self._heartbeats.worker(request, now=self.job.clock())
+        if not lost:
+            await self._hold(request.seen_revision, request.hold_seconds)
+        return self._heartbeats.worker_reply(request, lost)
+
+    @_answering
+    async def PsSync(  # noqa: N802 - the name is the RPC's
+        self, request: master_pb2.PsSyncRequest, _: ServicerContext
+    ) -> master_pb2.PsSyncReply:
+        """Heartbeat of a PS, held until there is news."""
+        self._heartbeats.ps(request, now=self.job.clock())
+        await self._hold(request.seen_revision, request.hold_seconds)
+        return self._heartbeats.ps_reply(request)
+
+    async def _hold(self, seen_revision: int, seconds: float) -> None:
+        if seen_revision == self._parts.signals.revision:
+            most = min(seconds, self.job.spec.worker.dead_seconds / 2)
+            await self._parts.signals.wait_for_revision(most)
+
+    @_answering
+    async def Status(  # noqa: N802 - the name is the RPC's
+        self, _request: master_pb2.StatusRequest, _: ServicerContext
+    ) -> master_pb2.StatusReply:
+        """The job now."""
+        document = status.build(self.job, now=self.job.clock())
+        return master_pb2.StatusReply(json=document.model_dump_json())
+
+    @_answering
+    async def Stop(  # noqa: N802 - the name is the RPC's
+        self, request: master_pb2.StopRequest, _: ServicerContext
+    ) -> master_pb2.StopReply:
+        """End the job in good order."""
+        reason = request.reason or "asked to stop"
+        self.job.end(JobState.STOPPED, reason, status.STOPPED)
+        await asyncio.sleep(0)
+        return master_pb2.StopReply()

@@ -1,0 +1,121 @@
+"""Live edits: which changes of a running job's values file are taken, which refused.
+
+Owns the list of fields that may change, and the poll of the file. Called by the loop.
+`compare` is pure; must not apply anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elasticdl.errors import SpecError
+from elasticdl.job.spec import JobSpec
+from elasticdl.job.values import load_values
+
+POLL_SECONDS = 0.5
+
+# Dotted paths as in the file; a whole subtree counts with its prefix.
+LIVE = (
+    "paused",
+    "log.level",
+    "evaluation",
+    "worker.replicas",
+    "worker.min",
+    "worker.max",
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One field: what it was and what the file says now."""
+
+    path: str
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        """`worker.replicas: 3 -> 5`."""
+        return f"{self.path}: {self.old} -> {self.new}"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """What comes of an edit of the file."""
+
+    spec: JobSpec  # the old one with the accepted changes
+    accepted: tuple[Change, ...]
+    refused: tuple[Change, ...]
+
+
+def compare(old: JobSpec, new: JobSpec) -> Edit:
+    """Return which changes are taken on a running job and which are not."""
+    before = old.model_dump(mode="json", by_alias=True)
+    after = new.model_dump(mode="json", by_alias=True)
+    changes = list(_changes(before, after))
+    accepted = tuple(c for c in changes if _is_live(c.path))
+    refused = tuple(c for c in changes if not _is_live(c.path))
+    tree = old.model_dump(by_alias=True)
+    for change in accepted:
+        _set(tree, change.path, change.new)
+    return Edit(JobSpec.model_validate(tree), accepted, refused)
+
+
+def _is_live(path: str) -> bool:
+    return any(path == live or path.startswith(live + ".") for live in LIVE)
+
+
+def _changes(
+    old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
+) -> list[Change]:
+    found: list[Change] = []
+    for key in sorted({*old, *new}):
+        path = f"{prefix}{key}"
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            found += _changes(before, after, f"{path}.")
+        elif before != after:
+            found.append(Change(path, before, after))
+    return found
+
+
+def _set(tree: dict[str, Any], path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for key in parents:
+        tree = tree[key]
+    tree[last] = value
+
+
+async def watch(path: Path) -> AsyncIterator[JobSpec | SpecError]:
+    """Yield the file's job, or why it cannot be read, each time the file changes.
+
+    Polls the time stamp: a claim mounted from a ConfigMap or a network file system
+    sends no events.
+    """
+    loop = asyncio.get_running_loop()
+    seen = _stamp(path)
+    while True:
+        await asyncio.sleep(POLL_SECONDS)
+        stamp = await loop.run_in_executor(None, _stamp, path)
+        if stamp == seen or stamp is None:
+            continue
+        seen = stamp
+        yield await loop.run_in_executor(None, _load, path)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None  # being replaced
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _load(path: Path) -> JobSpec | SpecError:
+    try:
+        return load_values(path).job
+    except SpecError as error:
+        return error

@@ -1,0 +1,202 @@
+"""The job's course: find the data, open the plan, train, evaluate, export, finish.
+
+Owns which stage the job is in and what has to be done to get to the next one. Called by
+the loop after every event. Adds tasks and asks for checkpoints; must not launch
+replicas or wait for anything.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from elasticdl.errors import DataError, ElasticDLError, ExitCode
+from elasticdl.job.spec import JobType
+from elasticdl.job.status import JobState
+from elasticdl.master import data_plan, evaluation
+from elasticdl.master.data_plan import Shards, Stage
+from elasticdl.master.job_state import Job
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import Task
+
+log = logging.getLogger(__name__)
+
+FINAL = "final"
+
+
+class Stages:
+    """The course of one job."""
+
+    def __init__(self, job: Job) -> None:
+        """Continue where the journal says that the job is."""
+        self._job = job
+        self._parts = job.parts
+        self._final_evaluation = not self._wants_final()
+        self._final_checkpoint = not job.trains
+        self._tries_left = 2
+        self._exporting = False
+        self._exported = not (job.trains and job.spec.export.dir) or any(
+            note["target"] == FINAL for note in self._parts.ledger.notes("export")
+        )
+
+    @property
+    def needs_count(self) -> bool:
+        """Whether the loop has to count the records, in a thread."""
+        return self._parts.data.stage is Stage.CHECKING
+
+    def counted(self, result: Shards | DataError) -> None:
+        """Take what was counted."""
+        self._parts.data.counted(result)
+        self._parts.signals.work()
+        self._parts.signals.wake()
+
+    def advance(self, *, now: float) -> None:
+        """Go as far as can be gone now."""
+        job = self._job
+        if job.ending or job.state.ended:
+            return
+        if job.callbacks is None or self._parts.data.stage is not Stage.READY:
+            self._find_data()
+            return
+        if job.state in (JobState.STARTING, JobState.PREPARING):
+            self._open(now=now)
+        if job.ending or job.finished:
+            return
+        if job.state in (JobState.RUNNING, JobState.PAUSED):
+            job.state = JobState.PAUSED if job.spec.paused else JobState.RUNNING
+        self._evaluate(now=now)
+        if not self._work_left():
+            self._finish(now=now)
+
+    # -- data ---------------------------------------------------------------------
+
+    def _find_data(self) -> None:
+        data, side = self._parts.data, self._parts.side
+        if data.stage is Stage.PREPARE:
+            data.stage = Stage.PREPARING
+            self._job.state = JobState.PREPARING
+            side.add(Task(type=master_pb2.PREPARE))
+            self._parts.signals.work()
+        elif data.stage is Stage.ASK:
+            data.stage = Stage.ASKING
+            for kind in data.kinds:
+                path = data_plan.path_of(self._job.spec, kind)
+                side.add(Task(type=master_pb2.SHARDS, target=kind, source=path))
+            self._parts.signals.work()
+        elif data.stage is Stage.FAILED:
+            self._job.end(JobState.FAILED, data.error, ExitCode.DATA)
+
+    def _open(self, *, now: float) -> None:
+        job, ledger = self._job, self._parts.ledger
+        data = self._parts.data
+        callbacks = job.callbacks
+        if callbacks is None:
+            return
+        try:
+            plan = data_plan.plan_of(
+                job.spec, data.shards, max_steps=callbacks.max_steps
+            )
+            if plan is not None:
+                ledger.open_plan(plan)
+        except ElasticDLError as error:
+            job.end(JobState.FAILED, str(error), error.exit_code)
+            return
+        if not ledger.notes("shards"):
+            shards = {
+                kind: [[s.source, s.start, s.end] for s in of_kind]
+                for kind, of_kind in data.shards.items()
+            }
+            ledger.note("shards", shards=shards)
+            ledger.note("start", position=ledger.position())
+            for kind, of_kind in data.shards.items():
+                records = sum(shard.num_records for shard in of_kind)
+                log.info("%s data: %d records, %d files", kind, records, len(of_kind))
+        self._parts.rounds.begin(data.shards.get(data_plan.VALIDATION, ()), callbacks)
+        self._final_evaluation = not self._wants_final()
+        job.state = JobState.RUNNING
+        ledger.note("state", name="job", state=str(job.state), time=now)
+        self._parts.signals.work()
+
+    # -- evaluation and the end ---------------------------------------------------
+
+    def _wants_final(self) -> bool:
+        spec = self._job.spec
+        if spec.type is JobType.EVALUATE:
+            return True
+        at_end = spec.evaluation.at_end or spec.evaluation.at_epoch_end
+        return self._job.trains and self._parts.rounds.possible and at_end
+
+    def _work_left(self) -> bool:
+        queue = self._parts.ledger.queue
+        return queue is not None and not queue.finished
+
+    def _evaluate(self, *, now: float) -> None:
+        job = self._job
+        if not job.trains or not self._work_left():
+            return
+        if self._parts.ps.rewinding or not self._parts.ps.initialized:
+            return
+        self._parts.rounds.tick(
+            version=job.version, epochs_done=job.epochs_done, now=now
+        )
+
+    def _finish(self, *, now: float) -> None:
+        """Everything is trained: last evaluation, checkpoint, export."""
+        job = self._job
+        if job.state is not JobState.FINISHING:
+            job.state = JobState.FINISHING
+            log.info("all records are done; finishing")
+        if job.trains and (self._parts.ps.rewinding or not self._parts.ps.initialized):
+            return
+        if not self._final_evaluation and not self._evaluated(now=now):
+            return
+        if not self._final_checkpoint and not self._checkpointed(now=now):
+            return
+        if not self._exported and not self._export_done():
+            return
+        if self._parts.rounds.current is not None:
+            return
+        job.finished = True
+        log.info("nothing is left to do; workers may leave")
+        self._parts.signals.work()
+        self._parts.signals.bump()
+
+    def _evaluated(self, *, now: float) -> bool:
+        rounds, job = self._parts.rounds, self._job
+        if rounds.current is not None:
+            return False
+        last = rounds.last
+        fresh = last is not None and last.version == job.version and job.trains
+        done = fresh or (last is not None and last.why == evaluation.FINAL)
+        if not done:
+            rounds.open(
+                evaluation.FINAL,
+                version=job.version,
+                epochs_done=job.epochs_done,
+                now=now,
+            )
+            return False
+        self._final_evaluation = True
+        return True
+
+    def _checkpointed(self, *, now: float) -> bool:
+        keeper = self._parts.keeper
+        if keeper.busy:
+            return False
+        newest = keeper.newest
+        complete = newest is not None and newest.manifest.version >= self._job.version
+        if not complete and self._tries_left:
+            self._tries_left -= 1
+            keeper.ask("the end", now=now)
+            return False
+        self._final_checkpoint = True
+        return True
+
+    def _export_done(self) -> bool:
+        if not self._exporting:
+            self._exporting = True
+            self._parts.side.add(Task(type=master_pb2.EXPORT, target=FINAL))
+            self._parts.signals.work()
+        self._exported = any(
+            note["target"] == FINAL for note in self._parts.ledger.notes("export")
+        )
+        return self._exported

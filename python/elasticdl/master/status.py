@@ -1,0 +1,170 @@
+"""The job's status while it runs and its report when it ended, out of the job's parts.
+
+Called by `master.servicer` and `master.main`. Reads only.
+"""
+
+from __future__ import annotations
+
+from elasticdl.errors import ExitCode
+from elasticdl.job.spec import JobType
+from elasticdl.job.status import (
+    JobReport,
+    JobStatus,
+    Progress,
+    ReplicaStatus,
+)
+from elasticdl.master import goodput
+from elasticdl.master.job_state import Job
+from elasticdl.master.member import Member
+
+STOPPED = ExitCode.STOPPED
+
+
+def build(job: Job, *, now: float) -> JobStatus:
+    """Return the job as it is now."""
+    parts = job.parts
+    table = parts.table
+    newest = parts.keeper.newest
+    message = job.ending.message if job.ending else job.message
+    return JobStatus(
+        name=job.spec.name,
+        type=str(job.spec.type),
+        strategy=str(job.spec.strategy),
+        state=job.state,
+        message=message or parts.keeper.problem or _below_minimum(job),
+        started=job.started,
+        time=now,
+        master_generation=parts.ledger.generation,
+        workers_wanted=job.spec.worker.replicas,
+        progress=progress(job, now=now),
+        replicas=[
+            _replica(member)
+            for member in [
+                *(m for m in table.ps() if m is not None),
+                *table.workers(),
+                *table.past,
+            ]
+        ],
+        relaunches=parts.relaunches.records,
+        last_loss=job.last_loss,
+        last_evaluation=parts.rounds.last,
+        goodput_seconds=parts.goodput.seconds(now=now),
+        checkpoint_version=newest.manifest.version if newest else None,
+        checkpoint_age_seconds=(
+            round(max(0.0, now - newest.manifest.time), 1) if newest else None
+        ),
+        lost_updates=parts.ps.lost_updates,
+        rewinds=parts.ledger.rewinds,
+    )
+
+
+def _below_minimum(job: Job) -> str:
+    running = sum(m.alive for m in job.parts.table.workers())
+    least = job.spec.worker.min
+    if running >= least or job.state.ended:
+        return ""
+    return f"{running} workers run, fewer than worker.min ({least})"
+
+
+def progress(job: Job, *, now: float) -> Progress:
+    """Return how far the job is."""
+    ledger = job.parts.ledger
+    queue, plan = ledger.queue, ledger.plan
+    if queue is None or plan is None:
+        return Progress(version=job.version)
+    speed = job.speed.per_second(queue.done_records, now=now)
+    total = queue.total_tasks
+    left = plan.records_per_epoch * plan.epochs - queue.done_records
+    return Progress(
+        epoch=queue.epoch,
+        epochs=plan.epochs,
+        records_per_epoch=plan.records_per_epoch,
+        records_done=queue.done_records,
+        tasks_done=queue.done_tasks,
+        tasks_total=total,
+        tasks_leased=len(queue.leased),
+        tasks_waiting=len(queue.waiting),
+        replayed_records=ledger.replayed_records,
+        steps=queue.done_steps,
+        version=job.version,
+        records_per_second=round(speed, 1),
+        eta_seconds=round(max(0, left) / speed, 1) if total and speed else None,
+    )
+
+
+def _replica(member: Member) -> ReplicaStatus:
+    worker = member.worker
+    told = worker or member.ps
+    state = member.state.value
+    if member.state.value == "ended":
+        state = member.cause or member.ended.value or state
+    elif member.drain:
+        state = "draining"
+    return ReplicaStatus(
+        name=member.name,
+        role=str(member.key.role),
+        index=member.key.index,
+        generation=member.generation,
+        state=state,
+        reason=member.reason,
+        since=member.since,
+        pid=member.pid,
+        phase=member.phase,
+        step=worker.step if worker else 0,
+        steps_per_second=(
+            round(1 / worker.step_seconds, 2) if worker and worker.step_seconds else 0.0
+        ),
+        loss=worker.loss if worker and worker.step else None,
+        version=member.version(),
+        memory_bytes=told.memory_bytes if told else 0,
+        metrics_port=member.metrics_port,
+    )
+
+
+def report(job: Job, *, now: float) -> JobReport:
+    """Return what is left of the job when it has ended."""
+    parts = job.parts
+    queue = parts.ledger.queue
+    plan = parts.ledger.plan
+    seconds = parts.goodput.seconds(now=now)
+    last = parts.rounds.last
+    newest = parts.keeper.newest
+    records = queue.done_records if queue else (last.records if last else 0)
+    spent = now - job.started
+    ending = job.ending
+    return JobReport(
+        name=job.spec.name,
+        type=str(job.spec.type),
+        strategy=str(job.spec.strategy),
+        status=job.state,
+        message=ending.message if ending else job.message,
+        started=job.started,
+        seconds=round(spent, 3),
+        epochs=queue.epoch if queue and plan else 0,
+        steps=queue.done_steps if queue else 0,
+        version=job.version,
+        records=records,
+        records_per_second=round(records / spent, 1) if spent > 0 else 0.0,
+        replayed_records=parts.ledger.replayed_records,
+        replays=parts.ledger.replays,
+        bad_records=parts.ledger.notes("badRecord"),
+        skipped_batches=sum(n["batches"] for n in parts.ledger.notes("skipped")),
+        lost_updates=parts.ps.lost_updates,
+        rewinds=parts.ledger.rewinds,
+        master_restarts=parts.ledger.generation - 1,
+        goodput_seconds=seconds,
+        goodput=round(goodput.share(seconds), 4),
+        last_loss=job.last_loss,
+        metrics=last.metrics if last else {},
+        evaluations=parts.rounds.results,
+        relaunches=parts.relaunches.records,
+        checkpoint=newest.dir if newest else "",
+        exports=job.exports,
+        predictions=_predictions(job),
+    )
+
+
+def _predictions(job: Job) -> str:
+    if job.spec.type is not JobType.PREDICT:
+        return ""
+    return job.spec.prediction_output or str(job.job_dir.predictions_dir)

@@ -1,0 +1,123 @@
+"""How a job ends: workers leave, a last checkpoint, PS leave, what is left is killed.
+
+Owns the order and the bounds of waiting. Called by the loop once. Must not decide how
+the job ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+from elasticdl.errors import JournalError, PlatformError
+from elasticdl.job.status import JobState
+from elasticdl.master.job_state import Ending, Job
+from elasticdl.master.member import Member
+from elasticdl.master.membership import Stop
+from elasticdl.runner.base import Runner
+
+log = logging.getLogger(__name__)
+
+_CHECKPOINT_SECONDS = 60.0
+_PS_SECONDS = 3.0
+_KILLED_SECONDS = 5.0
+
+
+class WindDown:
+    """Ends the replicas of one job."""
+
+    def __init__(self, job: Job, runner: Runner) -> None:
+        """Work on this job."""
+        self._job = job
+        self._parts = job.parts
+        self._runner = runner
+
+    async def run(self, ending: Ending) -> None:
+        """Return when no replica is left and the end is in the journal."""
+        self._parts.membership.leaving = True
+        stopped = ending.state is JobState.STOPPED
+        # Where the worker holds the state it has to be written before it leaves.
+        if stopped and self._job.local:
+            await self._checkpoint()
+        await self._let_workers_leave(
+            "job over" if ending.state is JobState.SUCCEEDED else str(ending.state)
+        )
+        if stopped and not self._job.local:
+            await self._checkpoint()
+        await self._let_ps_leave()
+        self._job.state = ending.state
+        self._parts.ledger.note(
+            "state",
+            name="job",
+            state=str(ending.state),
+            message=ending.message,
+            time=self._job.clock(),
+        )
+        with contextlib.suppress(JournalError):
+            await self._parts.ledger.commit()
+
+    async def _let_workers_leave(self, cause: str) -> None:
+        stops: list[Stop] = []
+        for member in self._parts.table.workers():
+            if not member.drain:
+                now = self._job.clock()
+                stops += self._parts.membership.drain(member, cause, now=now)
+        self._parts.signals.bump()
+        self._parts.signals.work()
+        await self._stop(stops)
+        grace = self._job.spec.worker.grace_seconds
+        await self._until(lambda: not self._parts.table.workers(), grace)
+        await self._kill(self._parts.table.workers())
+
+    async def _let_ps_leave(self) -> None:
+        def present() -> list[Member]:
+            return [member for member in self._parts.table.ps() if member is not None]
+
+        for member in present():
+            member.drain, member.cause = True, "job over"
+        self._parts.signals.bump()
+        await self._until(lambda: not any(m.registered for m in present()), _PS_SECONDS)
+        await self._kill(present())
+
+    async def _kill(self, members: list[Member]) -> None:
+        await self._stop([Stop(m.key, 0.0, m.cause or "job over") for m in members])
+        if members:
+            await self._until(
+                lambda: all(m.key not in self._parts.table.members for m in members),
+                _KILLED_SECONDS,
+            )
+
+    async def _checkpoint(self) -> None:
+        keeper, ps = self._parts.keeper, self._parts.ps
+        able = self._parts.ledger.queue is not None and (
+            self._job.local or (self._job.trains and ps.initialized)
+        )
+        if not able or ps.rewinding:
+            return
+        await self._until(lambda: not keeper.busy, _CHECKPOINT_SECONDS)
+        newest = keeper.newest
+        if newest is not None and newest.manifest.version >= self._job.version:
+            return
+        keeper.ask("stop", now=self._job.clock())
+        await self._until(lambda: not keeper.busy, _CHECKPOINT_SECONDS)
+
+    async def _stop(self, stops: list[Stop]) -> None:
+        async def one(stop: Stop) -> None:
+            try:
+                await self._runner.stop(
+                    stop.key, grace_seconds=stop.grace_seconds, reason=stop.reason
+                )
+            except PlatformError as error:
+                log.warning("%s", error)
+
+        await asyncio.gather(*(one(stop) for stop in stops))
+
+    async def _until(self, done: Callable[[], bool], seconds: float) -> None:
+        until = self._job.clock() + seconds
+        while not done():
+            left = until - self._job.clock()
+            if left <= 0:
+                return
+            await self._parts.signals.wait_for_loop(min(left, 0.2))
