@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from elasticdl.data import csv_lines, numpy_files
+from elasticdl.data.chunk_cache import ChunkCache
 from elasticdl.data.csv_lines import CsvOptions, CsvReader
 from elasticdl.data.files import FilePool
 from elasticdl.data.formats import format_of, is_data_file, refuse_compressed
 from elasticdl.data.numpy_files import NumpyReader
-from elasticdl.data.recordio import ChunkCache, RecordIOReader
+from elasticdl.data.recordio import RecordIOReader
 from elasticdl.data.records import (
     BadRecord,
     BadRecords,
@@ -69,12 +70,12 @@ def open_reader(
     """
     files = find_files(path, data_root=data_root)
     if format is DataFormat.AUTO:
-        format = _common_format(files)
+        format = common_format(files)
     else:
         for file in files:
             if format in (DataFormat.TFRECORD, DataFormat.CSV):
                 refuse_compressed(file)
-    _check_params(format, params or {})
+    check_params(format, params or {})
     return FilesReader(files, data_root=data_root, format=format, params=params or {})
 
 
@@ -134,7 +135,8 @@ def _near(place: Path) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _common_format(files: Sequence[Path]) -> DataFormat:
+def common_format(files: Sequence[Path]) -> DataFormat:
+    """Return the format of all files. Raises DataError if unknown or mixed."""
     # Endings decide for most files, so that thousands are not opened for this.
     formats = {file.suffix: file for file in reversed(files)}
     found = {format_of(file): file for file in formats.values()}
@@ -147,7 +149,8 @@ def _common_format(files: Sequence[Path]) -> DataFormat:
     return next(iter(found))
 
 
-def _check_params(format: DataFormat, params: Mapping[str, Any]) -> None:
+def check_params(format: DataFormat, params: Mapping[str, Any]) -> None:
+    """Raise DataError if the format's reader does not know a parameter."""
     known = _PARAMS.get(format, ())
     for name in params:
         if name not in known:

@@ -15,15 +15,14 @@ from __future__ import annotations
 import enum
 import gzip
 import struct
-import threading
 import zlib
 from bisect import bisect_right
-from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from elasticdl.data import snappy
+from elasticdl.data.chunk_cache import ChunkCache
 from elasticdl.data.files import FilePool
 from elasticdl.data.records import BadRecords, Metadata
 from elasticdl.errors import DataError
@@ -36,7 +35,6 @@ _LENGTH = struct.Struct("<I")
 # pyrecordio fills 32 MiB, so that a task decodes 32 MiB to read its first record.
 DEFAULT_CHUNK_BYTES = 256 * 1024
 PYRECORDIO_CHUNK_BYTES = 32 * 1024 * 1024
-DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
 
 
 class Compressor(enum.IntEnum):
@@ -128,36 +126,6 @@ class RecordIOWriter:
         self._num_bytes = 0
 
 
-class ChunkCache:
-    """Keeps decoded chunks, as ranges share the chunk at their border. Thread-safe."""
-
-    def __init__(self, most_bytes: int = DEFAULT_CACHE_BYTES) -> None:
-        """Keep the chunks used last, up to `most_bytes` of records (one in any case)."""
-        self._most_bytes = most_bytes
-        self._lock = threading.Lock()
-        self._chunks: OrderedDict[tuple[Path, int], list[bytes]] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, path: Path, offset: int) -> list[bytes] | None:
-        """Return the records of a file's chunk, if they are kept."""
-        with self._lock:
-            records = self._chunks.get((path, offset))
-            if records is not None:
-                self._chunks.move_to_end((path, offset))
-            return records
-
-    def put(self, path: Path, offset: int, records: list[bytes]) -> None:
-        """Keep a chunk's records."""
-        with self._lock:
-            if (path, offset) in self._chunks:
-                return
-            self._chunks[path, offset] = records
-            self._bytes += _size(records)
-            while self._bytes > self._most_bytes and len(self._chunks) > 1:
-                _, oldest = self._chunks.popitem(last=False)
-                self._bytes -= _size(oldest)
-
-
 class RecordIOReader:
     """Reads ranges of one RecordIO file. Thread-safe.
 
@@ -215,10 +183,6 @@ class RecordIOReader:
             records = _decode(self._path, chunk, self._pool)
             self._cache.put(self._path, chunk.offset, records)
         return records
-
-
-def _size(records: list[bytes]) -> int:
-    return sum(map(len, records)) + 40 * len(records)
 
 
 def _scan(path: Path, pool: FilePool) -> list[_Chunk]:

@@ -27,7 +27,7 @@ _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 _HEAD = 12  # length and its CRC
 FRAME_BYTES = 16  # a record's bytes beside its own
-_INDEX_KIND = "tfrecord"
+INDEX_KIND = "tfrecord"
 _RUN = 8  # equal lengths in a row that make more of them likely
 _MOST_AT_ONCE = 1 << 16
 
@@ -73,7 +73,7 @@ class TFRecordReader:
         """Load or make the index. Raises DataError if the file cannot be read."""
         self._path = path
         self._pool = pool
-        self._offsets = index.load_or_build(path, _INDEX_KIND, scan)
+        self._offsets = index.load_or_build(path, INDEX_KIND, scan)
 
     @property
     def num_records(self) -> int:
