@@ -76,8 +76,8 @@ def validate(tree: Mapping[str, Any]) -> ValuesFile:
 
 def find_problems(document: Document) -> list[Problem]:
     """Return all mistakes of a document, in the order of its lines."""
-    finder = _Finder(document)
     try:
+        finder = _Finder(document)
         finder.run()
     except (RecursionError, TypeError, ValueError) as error:
         got = "an alias inside itself" if _circular(error) else str(error)

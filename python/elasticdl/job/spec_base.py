@@ -28,6 +28,7 @@ class SpecModel(BaseModel):
         frozen=True,
         extra="forbid",
         allow_inf_nan=False,
+        ser_json_inf_nan="constants",
         alias_generator=to_camel,
         populate_by_name=True,
         use_enum_values=False,

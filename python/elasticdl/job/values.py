@@ -21,7 +21,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
-from ruamel.yaml.scalarstring import LiteralScalarString
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
 from elasticdl.errors import SpecError
 from elasticdl.job.checking import Document, find_problems, validate
@@ -168,14 +168,18 @@ def _writer() -> YAML:
 def _for_dump(value: Any) -> Any:
     """Texts of several lines become `|` blocks: code in a file stays legible."""
     if isinstance(value, dict):
-        return CommentedMap((key, _for_dump(inner)) for key, inner in value.items())
+        return CommentedMap(
+            (_for_dump(key), _for_dump(inner)) for key, inner in value.items()
+        )
     if isinstance(value, list):
         return [_for_dump(inner) for inner in value]
-    if isinstance(value, str) and "\n" in value and value.isprintable() is False:
-        lines = value.split("\n")
-        if all(line.isprintable() for line in lines) and not value[0].isspace():
-            return LiteralScalarString(value)
-    return value
+    if not isinstance(value, str) or value.isprintable():
+        return value
+    lines = value.replace("\t", "").split("\n")
+    if all(line.isprintable() for line in lines) and not value[0].isspace():
+        return LiteralScalarString(value) if len(lines) > 1 else value
+    # The emitter leaves some control characters bare that the scanner takes for spaces.
+    return DoubleQuotedScalarString(value)
 
 
 def _load_with_duplicates(text: str) -> Any:
