@@ -128,7 +128,7 @@ def _watch(job: JobHandle) -> int:
     from rich.console import Console
     from rich.live import Live
 
-    from elasticdl.cli.progress import LineView
+    from elasticdl.cli.live import LineView
     from elasticdl.cli.views import status_view
     from elasticdl.client import Condition
 

@@ -20,6 +20,7 @@ from elasticdl.cli import (
     convert_flags,
     data,
     faults,
+    flags,
     jobs,
     scale,
     train,
@@ -27,6 +28,8 @@ from elasticdl.cli import (
 )
 from elasticdl.errors import ElasticDLError, ExitCode
 from elasticdl.job import names
+from elasticdl.job.flag_table import REFUSED_COMMANDS
+from elasticdl.job.problems import did_you_mean
 
 _DEFAULT_JOBS_DIR = "~/.elasticdl/jobs"
 
@@ -75,13 +78,15 @@ def make_parser() -> argparse.ArgumentParser:
     for module in (train, jobs, scale, faults, audit, data, validate, convert_flags):
         module.add_parser(verbs)
     completion.add_parser(verbs)
+    parser.set_defaults(known_verbs=tuple(verbs.choices))
     return parser
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command; its exit code."""
     parser = make_parser()
-    args = parser.parse_args(arguments)
+    _check_verb(parser, arguments)
+    args = flags.parse(parser, arguments)
     args.environ = dict(os.environ)
     args.jobs_dir = _jobs_dir(args)
     args.make_parser = make_parser
@@ -104,6 +109,16 @@ def main(arguments: Sequence[str]) -> int:
             raise
         print(f"error: {error}", file=sys.stderr)
         return ExitCode.JOB_FAILED
+
+
+def _check_verb(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """End with a hint at a verb that does not exist, instead of a list of all."""
+    verb = next((word for word in arguments if not word.startswith("-")), None)
+    known = parser.get_default("known_verbs")
+    if verb is None or verb in known:
+        return
+    hint = REFUSED_COMMANDS.get(verb) or did_you_mean(verb, known)
+    parser.exit(ExitCode.USAGE, f"error: no command {verb!r}: {hint}\n")
 
 
 def _jobs_dir(args: argparse.Namespace) -> Path:

@@ -98,7 +98,7 @@ def run_job(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from elasticdl import client
-    from elasticdl.cli.progress import choose_view
+    from elasticdl.cli.live import choose_view
 
     values = read_values(args)
     console = Console(highlight=False)
@@ -126,6 +126,7 @@ def read_values(args: argparse.Namespace) -> ValuesFile:
 
     if args.file is None:
         return flags.values_from_args(args, args.verb)
+    flags.refuse_beside_file(args)
     values = load_values(args.file, overrides=args.overrides)
     if values.job.type == args.verb:
         return values

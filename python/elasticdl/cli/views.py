@@ -13,7 +13,7 @@ from rich.text import Text
 
 from elasticdl.cli import format as text
 from elasticdl.cli.events import evaluation_line
-from elasticdl.cli.progress import progress_line
+from elasticdl.cli.live import progress_line
 from elasticdl.client import JobView
 from elasticdl.job.status import JobReport, JobStatus, Relaunch, ReplicaStatus
 from elasticdl.master.audit import AuditReport

@@ -81,6 +81,8 @@ class JobHandle:
                 try:
                     return master.stop(reason)
                 except RpcError:
+                    if self.condition is not Condition.RUNNING:
+                        return None  # it ended meanwhile
                     if time.monotonic() > end:
                         raise
                     time.sleep(_LOOK_SECONDS)

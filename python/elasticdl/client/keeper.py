@@ -104,20 +104,16 @@ def after_end(
     return Restart(pause)
 
 
-def is_silent(
-    *, seconds: float, failed_calls: int, answered: bool, starting_seconds: float
-) -> bool:
+def is_silent(*, seconds: float, bound_seconds: float, failed_calls: int) -> bool:
     """Tell whether a living master counts as hung.
 
     Args:
         seconds: Since its last answer, or since its start.
+        bound_seconds: What it may take; more while it starts.
         failed_calls: Unanswered calls since then. Counted too, so that a machine that
             slept for an hour does not lose its master.
-        answered: Whether it has answered since its start.
-        starting_seconds: What it may take to answer first.
     """
-    bound = SILENT_SECONDS if answered else starting_seconds
-    return seconds >= bound and failed_calls >= SILENT_CALLS
+    return seconds >= bound_seconds and failed_calls >= SILENT_CALLS
 
 
 def exit_code_of(state: JobState, master_exit: int) -> int:

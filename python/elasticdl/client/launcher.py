@@ -28,8 +28,9 @@ from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec import JobSpec, ValuesFile
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.runner.base import Launch, Phase, ReplicaKey, ReplicaState
-from elasticdl.runner.platform import CommandOf, LocalPlatform, Place, role_command
+from elasticdl.runner.platform import LocalPlatform
 from elasticdl.runner.platform_server import PlatformServer
+from elasticdl.runner.table import CommandOf, Place, role_command
 
 _MASTER = ReplicaKey(Role.MASTER, 0)
 _LOOK_SECONDS = 0.2
@@ -51,6 +52,7 @@ class Timing:
 
     probe: float = 0.5
     answer: float = 2.0
+    silent: float = keeper.SILENT_SECONDS
     starting: float = keeper.STARTING_SECONDS
     after_report: float = 60.0  # a master that wrote its report has to end
 
@@ -265,9 +267,8 @@ class Launcher:
         silent_seconds = time.monotonic() - probe.last_time
         if keeper.is_silent(
             seconds=silent_seconds,
+            bound_seconds=timing.silent if probe.answered else timing.starting,
             failed_calls=probe.failures,
-            answered=probe.answered,
-            starting_seconds=timing.starting,
         ):
             self._replace_silent(probe, silent_seconds)
         elif self.job_dir.report_file.exists():

@@ -13,16 +13,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 
 from elasticdl.errors import PlatformError
 from elasticdl.job import names
-from elasticdl.job.names import JobDir, Role
 from elasticdl.runner import capacity as scheduling
 from elasticdl.runner.base import (
     ExitReason,
@@ -31,60 +29,18 @@ from elasticdl.runner.base import (
     ReplicaKey,
     ReplicaState,
 )
-from elasticdl.runner.capacity import Claim, Holding
+from elasticdl.runner.capacity import Holding
 from elasticdl.runner.processes import ChildProcess, Ending, Intent, explain
+from elasticdl.runner.table import (
+    Change,
+    Place,
+    Replica,
+    claim_of,
+    is_worker,
+    name_of,
+)
 
 _CANNOT_START = 126  # as a shell says it
-
-CommandOf = Callable[[Role], Sequence[str]]
-
-
-def role_command(role: Role) -> Sequence[str]:
-    """Return the command line of a role's process."""
-    return (sys.executable, "-m", f"elasticdl.{role}.main")
-
-
-@dataclass(frozen=True)
-class Place:
-    """What all processes of a job have in common."""
-
-    job_dir: JobDir
-    master_address: str
-    environ: Mapping[str, str]  # of the launcher, handed down by its main
-    command: CommandOf = role_command
-
-
-@dataclass
-class _Replica:
-    """One generation of a replica; guarded by the platform's lock."""
-
-    launch: Launch
-    number: int  # order of arrival
-    state: ReplicaState
-    revision: int = 0
-    child: ChildProcess | None = None
-    intent: Intent = Intent.NONE
-    note: str = ""  # why it was stopped
-    timer: threading.Timer | None = None
-
-    @property
-    def ended(self) -> bool:
-        return self.state.phase in (Phase.SUCCEEDED, Phase.FAILED)
-
-    @property
-    def holding(self) -> Holding:
-        if self.child is None:
-            return Holding.WAITING
-        return Holding.LEAVING if self.intent is not Intent.NONE else Holding.RUNNING
-
-
-@dataclass(frozen=True)
-class Change:
-    """What a watcher gets: the states that changed since `revision` was last seen."""
-
-    states: tuple[ReplicaState, ...]
-    revision: int
-    capacity: float | None
 
 
 class LocalPlatform:
@@ -95,7 +51,7 @@ class LocalPlatform:
         self._place = place
         self._clock = clock
         self._condition = threading.Condition()
-        self._replicas: dict[int, _Replica] = {}
+        self._replicas: dict[int, Replica] = {}
         self._numbers = count(1)
         self._revision = 0
         self._capacity: float | None = None
@@ -125,15 +81,15 @@ class LocalPlatform:
                     return
                 if known > launch.generation:
                     raise PlatformError(
-                        f"{_name(launch.key)}: got generation {launch.generation}, but "
-                        f"{known} is known; the caller is an old master"
+                        f"{name_of(launch.key)}: got generation {launch.generation}, "
+                        f"but {known} is known; the caller is an old master"
                     )
                 self._supersede(old)
             number = next(self._numbers)
             state = ReplicaState(
                 launch.key, launch.generation, Phase.PENDING, since=self._clock()
             )
-            self._replicas[number] = _Replica(launch, number, state)
+            self._replicas[number] = Replica(launch, number, state)
             self._changed(number, state)
             self._schedule()
 
@@ -171,7 +127,7 @@ class LocalPlatform:
             self._capacity = cpus
             self._revision += 1
             preempted = self._schedule()
-            workers = [r for r in self._replicas.values() if _is_worker(r)]
+            workers = [r for r in self._replicas.values() if is_worker(r)]
             self._condition.notify_all()
             running = sum(r.holding is Holding.RUNNING for r in workers if not r.ended)
             pending = sum(r.state.phase is Phase.PENDING for r in workers)
@@ -222,14 +178,14 @@ class LocalPlatform:
 
     # All below is called with the lock held.
 
-    def _of_key(self, key: ReplicaKey) -> list[_Replica]:
+    def _of_key(self, key: ReplicaKey) -> list[Replica]:
         return [r for r in self._replicas.values() if r.launch.key == key]
 
-    def _live(self, key: ReplicaKey) -> _Replica | None:
+    def _live(self, key: ReplicaKey) -> Replica | None:
         live = [r for r in self._of_key(key) if not r.ended]
         return max(live, key=lambda r: r.launch.generation, default=None)
 
-    def _supersede(self, old: _Replica) -> None:
+    def _supersede(self, old: Replica) -> None:
         if not old.ended:
             self._end(old, Intent.DELETED, 0.0, "a newer generation was started")
         if old.ended:
@@ -260,13 +216,13 @@ class LocalPlatform:
         for replica in waiting:
             if replica.number in blocked:
                 self._wait_because(replica, "waiting for its predecessor to end")
-            elif not _is_worker(replica):
+            elif not is_worker(replica):
                 self._spawn(replica)
         plan = scheduling.plan(
             [
-                _claim(r)
+                claim_of(r)
                 for r in self._replicas.values()
-                if _is_worker(r) and not r.ended and r.number not in blocked
+                if is_worker(r) and not r.ended and r.number not in blocked
             ],
             self._capacity,
         )
@@ -280,18 +236,18 @@ class LocalPlatform:
             self._wait_because(self._replicas[number], reason)
         return len(plan.preempt)
 
-    def _predecessor(self, replica: _Replica) -> _Replica | None:
+    def _predecessor(self, replica: Replica) -> Replica | None:
         """Return an older generation of the same replica that still lives."""
         for other in self._of_key(replica.launch.key):
             if other.number < replica.number and not other.ended:
                 return other
         return None
 
-    def _wait_because(self, replica: _Replica, reason: str) -> None:
+    def _wait_because(self, replica: Replica, reason: str) -> None:
         if replica.state.pending_reason != reason:
             self._changed(replica.number, replace(replica.state, pending_reason=reason))
 
-    def _spawn(self, replica: _Replica) -> None:
+    def _spawn(self, replica: Replica) -> None:
         launch = replica.launch
         role, index = launch.key.role, launch.key.index
         try:
@@ -332,7 +288,7 @@ class LocalPlatform:
         }
 
     def _end(
-        self, replica: _Replica, intent: Intent, grace_seconds: float, note: str
+        self, replica: Replica, intent: Intent, grace_seconds: float, note: str
     ) -> None:
         """Begin to end a replica; a pending one is gone at once."""
         if replica.intent is Intent.NONE:
@@ -353,7 +309,7 @@ class LocalPlatform:
             replica.timer.daemon = True
             replica.timer.start()
 
-    def _ended(self, replica: _Replica, ending: Ending, message: str) -> None:
+    def _ended(self, replica: Replica, ending: Ending, message: str) -> None:
         self._changed(
             replica.number,
             replace(
@@ -381,21 +337,3 @@ class LocalPlatform:
             if any(r.number > number for r in self._of_key(replica.launch.key)):
                 del self._replicas[number]  # watchers see its successor instead
             self._schedule()
-
-
-def _claim(replica: _Replica) -> Claim:
-    return Claim(
-        key=replica.number,
-        cpu=replica.launch.cpu,
-        rank=scheduling.rank_of(replica.launch.priority),
-        age=replica.number,
-        holding=replica.holding,
-    )
-
-
-def _is_worker(replica: _Replica) -> bool:
-    return replica.launch.key.role is Role.WORKER
-
-
-def _name(key: ReplicaKey) -> str:
-    return names.replica_name(key.role, key.index)

@@ -16,7 +16,8 @@ from elasticdl.job.names import Role
 from elasticdl.proto import platform_pb2, platform_pb2_grpc
 from elasticdl.rpc.channel import server_options
 from elasticdl.runner.base import Launch, Phase, ReplicaKey, ReplicaState
-from elasticdl.runner.platform import Change, LocalPlatform
+from elasticdl.runner.platform import LocalPlatform
+from elasticdl.runner.table import Change
 
 # Each watcher keeps a thread: the master, and for moments the CLI and an old master.
 _THREADS = 16

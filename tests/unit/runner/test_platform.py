@@ -13,7 +13,8 @@ import pytest
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import JobDir, Role
 from elasticdl.runner.base import ExitReason, Phase, ReplicaKey
-from elasticdl.runner.platform import LocalPlatform, Place, role_command
+from elasticdl.runner.platform import LocalPlatform
+from elasticdl.runner.table import Place, role_command
 from elasticdl.testing.scripted import (
     BOUND_SECONDS,
     POLITE,

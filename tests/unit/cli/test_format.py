@@ -1,0 +1,53 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import pytest
+from elasticdl.cli import format as text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (-1, "0.0 s"),
+        (0.42, "0.4 s"),
+        (9.96, "10 s"),
+        (41.4, "41 s"),
+        (125, "2 min 05 s"),
+        (3780, "1 h 03 min"),
+        (187_200, "2 d 04 h"),
+    ],
+)
+def test_durations(seconds: float, expected: str) -> None:
+    assert text.duration(seconds) == expected
+
+
+def test_counts_and_rates() -> None:
+    assert text.count(28740) == "28 740"
+    assert text.rate(1234.5) == "1 234"
+    assert text.rate(41.23) == "41.2"
+    assert text.plural(1, "relaunch") == "1 relaunch"
+    assert text.plural(2, "relaunch") == "2 relaunches"
+    assert text.plural(1200, "worker") == "1 200 workers"
+
+
+def test_a_hundred_percent_is_all_of_it() -> None:
+    assert text.percent(999, 1000) == "99 %"
+    assert text.percent(1000, 1000) == "100 %"
+    assert text.percent(0, 0) == "0 %"
+
+
+def test_metrics_and_sizes() -> None:
+    assert text.metrics({"accuracy": 0.98123, "loss": 0.05}) == (
+        "accuracy 0.9812, loss 0.05"
+    )
+    assert text.size(512) == "512 B"
+    assert text.size(612 << 20) == "612 MiB"
+    assert text.size(3 << 30) == "3.0 GiB"
+
+
+def test_the_line_that_says_most() -> None:
+    trace = "Traceback (most recent call last):\n  File x\nValueError: no\n"
+    assert text.first_line(trace) == "ValueError: no"
+    assert text.first_line("\nfirst\nsecond") == "first"
+    assert text.first_line("") == ""

@@ -1,0 +1,301 @@
+"""What is shown of a job, as text 80 columns wide."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from elasticdl.cli.events import Seen, events
+from elasticdl.cli.live import LineView, LiveView, choose_view, progress_line
+from elasticdl.cli.views import (
+    audit_view,
+    jobs_table,
+    last_words,
+    report_view,
+    status_view,
+)
+from elasticdl.client import Condition, JobView
+from elasticdl.job.names import JobDir
+from elasticdl.job.status import (
+    EvaluationResult,
+    JobReport,
+    JobState,
+    JobStatus,
+    Progress,
+    Relaunch,
+    ReplicaStatus,
+)
+from elasticdl.master.audit import AuditReport, EpochAudit, Gap, ReplayCause
+from elasticdl.testing.scripted_master import ScriptedMaster
+from rich.console import Console, RenderableType
+
+EVALUATION = EvaluationResult(
+    version=400,
+    metrics={"accuracy": 0.97812},
+    records=360,
+    seconds=0.4,
+    time=1050.0,
+    why="epoch end",
+)
+RELAUNCH = Relaunch(
+    replica="worker-1", reason="killed", replacement="worker-3", time=1010.0, detail=""
+)
+
+
+def replica(name: str, state: str = "running", **fields: Any) -> ReplicaStatus:
+    role, _, index = name.partition("-")
+    return ReplicaStatus(
+        name=name, role=role, index=int(index), generation=1, state=state, **fields
+    )
+
+
+def status(**fields: Any) -> JobStatus:
+    known: dict[str, Any] = {
+        "name": "digits",
+        "type": "train",
+        "strategy": "parameterServer",
+        "state": JobState.RUNNING,
+        "started": 1000.0,
+        "time": 1060.0,
+        "master_generation": 1,
+        "workers_wanted": 3,
+        "progress": Progress(
+            epoch=1,
+            epochs=3,
+            records_per_epoch=1437,
+            records_done=2155,
+            steps=67,
+            records_per_second=539.0,
+            eta_seconds=4.2,
+        ),
+        "replicas": [
+            replica("worker-0", phase="train", step=31, loss=0.5, since=1001.0),
+            replica("worker-1", "failed", reason="killed", since=1010.0),
+            replica("worker-3", "pending", reason="waiting for CPU: 2 of 2 in use"),
+            replica("ps-0", version=67, memory_bytes=90 << 20),
+            replica("ps-1", "failed", reason="killed"),
+        ],
+        "last_loss": 0.4321,
+        "last_evaluation": EVALUATION,
+        "checkpoint_version": 60,
+        "checkpoint_age_seconds": 12.0,
+    }
+    return JobStatus(**{**known, **fields})
+
+
+def report(tmp_path: Path, state: JobState, **fields: Any) -> JobReport:
+    master = ScriptedMaster(JobDir(tmp_path / "digits"), seconds=100.0, end=state)
+    return master.report(state).model_copy(update=fields)
+
+
+def shown(renderable: RenderableType) -> str:
+    console = Console(
+        record=True, width=80, file=None, quiet=False, force_terminal=False
+    )
+    with console.capture() as capture:
+        console.print(renderable)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+
+
+def test_progress_in_one_line() -> None:
+    assert progress_line(status()) == (
+        "epoch 2/3, 49 % (2 155 of 4 311 records), 539 records/s, step 67, loss "
+        "0.4321, accuracy 0.9781, 4.0 s left, "
+        "workers 1 of 3 (1 train, 1 pending), PS 1 of 2"
+    )
+    assert progress_line(status(), short=True) == (
+        "epoch 2/3, 49 % (2 155 of 4 311 records), 4.0 s left"
+    )
+
+
+def test_progress_of_an_endless_job_and_of_one_that_starts() -> None:
+    endless = status(progress=Progress(epoch=6, epochs=0, records_per_epoch=10))
+    assert progress_line(endless, short=True) == "epoch 7"
+    starting = status(state=JobState.STARTING, progress=Progress(), replicas=[])
+    assert progress_line(starting, short=True) == "starting"
+    assert progress_line(status(type="predict"), short=True).startswith("predict, ")
+
+
+def test_the_status_shows_roles_and_relaunches_with_their_reasons() -> None:
+    text = shown(
+        status_view(
+            JobView(
+                "digits",
+                Condition.RUNNING,
+                status=status(
+                    relaunches=[RELAUNCH], message="validation data is small"
+                ),
+            ),
+            now=1061.0,
+        )
+    )
+    for part in (
+        "digits train job, strategy parameterServer, running for 1 min 01 s",
+        "validation data is small",
+        "evaluation at version 400: accuracy 0.9781 (epoch end)",
+        "checkpoint at version 60, 12 s ago",
+        "worker-0  running  1 min 00 s  train",
+        "worker-1  failed   51 s        killed",
+        "waiting for CPU:",
+        "90 MiB",
+        "RELAUNCH  WHY     THEN      BACK AFTER",
+        "worker-1  killed  worker-3",
+    ):
+        assert part in text, text
+
+
+def test_a_job_without_a_status_says_why() -> None:
+    away = JobView("digits", Condition.RUNNING, note="its master does not answer now")
+    assert shown(status_view(away, now=0.0)) == (
+        "digits running its master does not answer now"
+    )
+    lost = shown(status_view(JobView("digits", Condition.INTERRUPTED), now=0.0))
+    assert "`elasticdl train` goes on" in lost
+
+
+def test_the_report_is_legible_and_its_last_words_say_it_all(tmp_path: Path) -> None:
+    done = report(
+        tmp_path,
+        JobState.SUCCEEDED,
+        records=28740,
+        records_per_second=701.0,
+        seconds=41.0,
+        metrics={"accuracy": 0.98123},
+        replayed_records=512,
+        master_restarts=1,
+        lost_updates=3,
+        relaunches=[RELAUNCH],
+    )
+    text = shown(
+        status_view(JobView("digits", Condition.SUCCEEDED, report=done), now=0)
+    )
+    for part in (
+        "status      succeeded",
+        "records     28 740, 701/s, 512 replayed",
+        "goodput     75 % of worker time: train 75 %, start 21 %, waitPs 3 %",
+        "events      1 master restart, 3 lost updates",
+        "exports     outputs/digits/saved_model",
+        "worker-1  killed  worker-3",
+    ):
+        assert part in text, text
+    assert last_words(done) == "succeeded: accuracy 0.9812, 28 740 records in 41 s"
+    assert last_words(done.model_copy(update={"metrics": {}})) == (
+        "succeeded: 28 740 records in 41 s"
+    )
+
+
+def test_a_failed_report_says_why(tmp_path: Path) -> None:
+    failed = report(tmp_path, JobState.FAILED)
+    assert last_words(failed) == "failed: cnn.py:12: loss() returned shape (64,)"
+    assert "failed" in shown(report_view(failed))
+
+
+def test_the_list_has_a_row_for_each_job(tmp_path: Path) -> None:
+    done = report(tmp_path, JobState.STOPPED, started=0.0)
+    text = shown(
+        jobs_table(
+            [
+                JobView("digits", Condition.RUNNING, status=status()),
+                JobView("wine", Condition.STOPPED, report=done),
+                JobView("lost", Condition.INTERRUPTED),
+            ],
+            now=1060.0,
+        )
+    )
+    assert "digits  running      1 min 00 s ago  epoch 2/3, 49 %" in text
+    assert "wine    stopped" in text
+    assert "lost    interrupted" in text
+
+
+def test_the_audit_counts_and_judges() -> None:
+    epoch = EpochAudit(0, True, 1437, {1: 1400, 2: 37}, {"worker-0": 1474}, 64)
+    good = AuditReport([epoch], [], [ReplayCause("worker killed", 2, 37)], 1, 1, 0, [])
+    text = shown(audit_view(good))
+    for part in (
+        "1      yes       1 437    1 400 x1, 37 x2, 64 undone  worker-0 1 474",
+        "worker killed    2      37",
+        "every record of 1 finished epoch was trained; 1 late reports",
+    ):
+        assert part in text, text
+    bad = AuditReport([epoch], [Gap(0, "train-0", 64, 128)], [], 0, 0, 0, [])
+    text = shown(audit_view(bad))
+    assert "missed: epoch 1, train-0, records 64 to 127" in text
+    assert "MISSED 64 records of finished epochs" in text
+    open_epoch = EpochAudit(0, False, 1437, {1: 64}, {}, 0)
+    none = AuditReport([open_epoch], [], [], 0, 0, 0, [])
+    assert "no epoch is finished yet" in shown(audit_view(none))
+
+
+def test_events_are_told_once() -> None:
+    lines, seen = events(Seen(), status(relaunches=[RELAUNCH]))
+    assert lines == ["running"]  # what an earlier launch saw is not told again
+    lines, seen = events(seen, status(relaunches=[RELAUNCH]))
+    assert lines == []
+    crash = Relaunch(
+        replica="ps-0",
+        reason="error",
+        replacement="ps-0",
+        time=1.0,
+        detail="Traceback (most recent call last):\n  File\nMemoryError: x",
+    )
+    given_up = Relaunch(replica="worker-9", reason="error", replacement="", time=1.0)
+    lines, seen = events(
+        seen,
+        status(
+            relaunches=[RELAUNCH, RELAUNCH, crash, given_up],
+            last_evaluation=EVALUATION.model_copy(update={"time": 1055.0}),
+            master_generation=2,
+            rewinds=1,
+            state=JobState.FINISHING,
+            message="exporting",
+        ),
+    )
+    assert lines == [
+        "finishing: exporting",
+        "the master is back; it read its journal and goes on",
+        "worker-1 killed: worker-3 takes its place",
+        "ps-0 error (MemoryError: x): it is started again",
+        "worker-9 error: it is not replaced",
+        "rewound to the newest checkpoint, tasks after it come again",
+        "evaluation at version 400: accuracy 0.9781 (epoch end)",
+    ]
+
+
+def test_lines_come_every_few_seconds_and_at_events() -> None:
+    now = 0.0
+    console = Console(width=80, force_terminal=False)
+    view = LineView(console, clock=lambda: now)
+    with console.capture() as capture, view:
+        view.update(None, ["the master was killed (SIGKILL); it is started again"])
+        view.update(status(), [])
+        view.update(status(last_loss=0.3), [])  # too soon
+        now = 6.0
+        view.update(status(last_loss=0.2), [])
+        view.update(status(last_loss=0.2), [])
+    lines = [line[9:] for line in capture.get().splitlines()]  # without the time
+    assert lines == [
+        "the master was killed (SIGKILL); it is started again",
+        "running",
+        progress_line(status()),
+        progress_line(status(last_loss=0.2)),
+    ]
+
+
+def test_a_terminal_gets_a_bar() -> None:
+    console = Console(width=100, force_terminal=True, color_system=None)
+    view = choose_view(console, "digits")
+    assert isinstance(view, LiveView)
+    with console.capture() as capture, view:
+        view.update(None, ["[notice]"])
+        view.update(status(progress=Progress()), [])
+        view.update(status(), [])
+    text = capture.get()
+    assert "[notice]" in text
+    assert "digits epoch 2/3 " in text
+    assert "49 % 4.0 s left" in text
+    assert "539 records/s · step 67 · loss 0.4321 · accuracy 0.9781" in text
+    assert "workers 1 of 3 (1 train, 1 pending) · PS 1 of 2" in text
+
+
+def test_a_pipe_gets_lines() -> None:
+    assert isinstance(choose_view(Console(force_terminal=False), "digits"), LineView)
