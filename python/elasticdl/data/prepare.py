@@ -33,9 +33,11 @@ def prepare(
 ) -> None:
     """Make the data in `root`, unless it is there; return when it is.
 
-    A data set goes to `<root>/<name>/train` and `<root>/<name>/test`. A command runs in
-    `root`; that it ran is noted there, so that it runs once. Several processes may call
-    this at once: one makes the data, the others wait.
+    A data set goes to the folder of its name in the data paths: with `digits` and
+    `data/digits/train` to `<root>/data/digits/{train,test}`, without such a folder to
+    `<root>/digits`. A command runs in `root`; that it ran is noted there, so that it
+    runs once. Several processes may call this at once: one makes the data, the others
+    wait.
 
     Args:
         spec: What makes the data.
@@ -54,7 +56,7 @@ def prepare(
             if needed and not _missing(needed, root):
                 return
             if spec.dataset is not None:
-                _make(spec.dataset, root, log)
+                _make(spec.dataset, _home(spec.dataset, root, needed), log)
             elif spec.command is not None:
                 _run(spec.command, root, log, again=bool(needed))
     except OSError as error:
@@ -91,6 +93,15 @@ def _lock(file: Path, log: Callable[[str], None]) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX)
         # Closing the file gives the lock back, also when the process is killed.
         yield
+
+
+def _home(name: str, root: Path, needed: Sequence[str]) -> Path:
+    """Return the folder that is to hold the data set's folder."""
+    for path in needed:
+        parts = Path(path).parts
+        if name in parts:
+            return root.joinpath(*parts[: parts.index(name)])
+    return root
 
 
 def _make(name: str, root: Path, log: Callable[[str], None]) -> None:
