@@ -55,8 +55,8 @@ class RoleContext:
             )
         except KeyError as error:
             raise SpecError(
-                f"environment variable {error.args[0]} is not set; roles are started by "
-                "`elasticdl train` or by the chart, not by hand"
+                f"environment variable {error.args[0]} is not set; roles are started "
+                "by `elasticdl train` or by the chart, not by hand"
             ) from None
 
 

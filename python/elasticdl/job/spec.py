@@ -297,7 +297,9 @@ class JobSpec(SpecModel):
     training: TrainingSpec = Field(
         default_factory=TrainingSpec, description="How long, in which portions."
     )
-    tasks: TasksSpec = Field(default_factory=TasksSpec, description="Leases on tasks.")
+    tasks: TasksSpec = Field(
+        default_factory=TasksSpec, description="Leases, and how often a task may fail."
+    )
     evaluation: EvaluationSpec = Field(
         default_factory=EvaluationSpec, description="When to evaluate."
     )
@@ -317,9 +319,16 @@ class JobSpec(SpecModel):
         description="Form of those files; `auto` is Parquet where pyarrow is "
         "installed.",
     )
-    master: MasterSpec = Field(default_factory=MasterSpec, description="The master.")
-    ps: PsSpec = Field(default_factory=PsSpec, description="The parameter servers.")
-    worker: WorkerSpec = Field(default_factory=WorkerSpec, description="The workers.")
+    master: MasterSpec = Field(
+        default_factory=MasterSpec, description="The process that leads the job."
+    )
+    ps: PsSpec = Field(
+        default_factory=PsSpec,
+        description="The parameter servers, which hold the model.",
+    )
+    worker: WorkerSpec = Field(
+        default_factory=WorkerSpec, description="The workers, which compute gradients."
+    )
     env: dict[str, str] = Field(
         default_factory=dict, description="Environment of all roles."
     )
@@ -332,7 +341,9 @@ class JobSpec(SpecModel):
     volumes: list[VolumeSpec] = Field(
         default_factory=list, description="Volumes of all pods."
     )
-    log: LogSpec = Field(default_factory=LogSpec, description="The roles' logs.")
+    log: LogSpec = Field(
+        default_factory=LogSpec, description="What the roles' logs hold."
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> JobSpec:

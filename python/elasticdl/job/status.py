@@ -62,7 +62,9 @@ class Relaunch(_Document):
     replacement: str  # name, or "" when given up
     time: float
     detail: str = ""
-    seconds: float | None = None  # until the replacement worked (first lease, first apply)
+    seconds: float | None = (
+        None  # until the replacement worked (first lease, first apply)
+    )
 
 
 class EvaluationResult(_Document):

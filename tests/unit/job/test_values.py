@@ -4,9 +4,6 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from elasticdl.errors import SpecError
 from elasticdl.job.spec import JobSpec, ModelSpec, Strategy, UpdateMode, ValuesFile
 from elasticdl.job.values import (
@@ -17,6 +14,8 @@ from elasticdl.job.values import (
     read_values,
     write_values,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
 GOOD = """\
 # What it shows.
@@ -120,7 +119,7 @@ def test_a_mistake_in_an_override_names_the_override():
     [
         ("novalue", "expected path=value"),
         ("=3", "expected path=value"),
-        ("trainin.epochs=3", "did you mean `training`?"),
+        ("trainng.epochs=3", "did you mean `training`?"),
         ("jb.worker=3", "did you mean `job`?"),
         ("qqq=1", "expected a field of the job"),
         ("job.name.x=1", "expected a mapping at `job.name`"),
@@ -149,7 +148,7 @@ def test_a_key_near_to_nothing_gets_the_list_of_keys():
 
 
 def test_a_misspelt_section_does_not_hide_the_mistakes_inside_it():
-    text = with_line("  trainig:\n    epochs: x\n    batchSize: 0")
+    text = with_line("  trainingg:\n    epochs: x\n    batchSize: 0")
     found = mistakes(text)
     assert len(found) == 3
     assert "did you mean `training`?" in found[0]
@@ -325,7 +324,10 @@ def test_written_values_are_read_back_the_same(tmp_path):
     write_values(other, values)
     assert load_values(other) == values
     assert stat.S_IMODE(other.stat().st_mode) == 0o644
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["job.yaml", "other.yaml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "job.yaml",
+        "other.yaml",
+    ]
 
 
 def test_code_in_a_values_file_is_written_as_a_block():
@@ -345,7 +347,9 @@ def test_code_in_a_values_file_is_written_as_a_block():
 _TEXT = st.text(max_size=30)
 _ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _TEXT,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
