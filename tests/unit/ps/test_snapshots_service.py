@@ -1,0 +1,307 @@
+"""Snapshots, checkpoints, restore and rewind over real gRPC."""
+
+import random
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from elasticdl.checkpoint import store
+from elasticdl.checkpoint.layout import Manifest
+from elasticdl.errors import FencedError, NotInitializedError
+from elasticdl.ps.servicer import ticket_to_wire
+from elasticdl.ps.snapshots import Request
+from elasticdl.ps.updater import Ticket
+from elasticdl.tensor.placement import Kind, Variable
+
+
+def wait_until_written(ps, snapshot):
+    """Wait, by each PS's own condition, for the snapshot; return what they report."""
+    result = []
+    for server in ps.servers:
+        with server._changed:
+            while True:
+                found = [d for d in server.figures().snapshots
+                         if d.snapshot == snapshot]  # fmt: skip
+                if found and not found[0].pinned_only:
+                    break
+                server._changed.wait(0.01)
+        result.append(found[0])
+    return result
+
+
+def ask(ps, snapshot, directory=None):
+    """Ask as the master does: PS 0 first, the others with its ticket (sync)."""
+    place = str(directory) if directory else ""
+    if not ps.sync:
+        ps.control(snapshots=(Request(snapshot, place),))
+        return
+    ps.servers[0].control(ps.control_figures, (Request(snapshot, place),))
+    ticket = next(
+        d.ticket for d in ps.servers[0].figures().snapshots if d.snapshot == snapshot
+    )
+    for server in ps.servers[1:]:
+        server.control(ps.control_figures, (Request(snapshot, place, ticket),))
+
+
+def checkpoint(ps, tmp_path, snapshot="ckpt-1") -> Path:
+    """Write a complete checkpoint as PS and master do together."""
+    directory = tmp_path / f"version-{ps.servers[0].figures().version}"
+    ask(ps, snapshot, directory)
+    done = wait_until_written(ps, snapshot)
+    assert [d.error for d in done] == [""] * ps.num_ps
+    manifest = Manifest(
+        job="j",
+        strategy="parameterServer",
+        version=done[0].version,
+        shards=[d.file for d in done],
+    )
+    store.write_manifest(directory, manifest)
+    return directory
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_an_evaluation_snapshot_stays_while_training_goes_on(group, sync):
+    ps = group(2, sync=sync)
+    client = ps.ready()
+    client.exchange_state({"bn": np.ones(2, np.float32)}, weight=1.0)
+    ask(ps, "eval-1")
+    pinned = ps.whole(client.pull().buffers)
+    for step in range(3):
+        ps.push(client, ps.gradients(1.0), f"s{step}", client.pull().versions)
+    client.exchange_state({"bn": np.zeros(2, np.float32)}, weight=1.0)
+    snapshot = client.pull(snapshot="eval-1")
+    assert snapshot.versions == [0, 0]
+    for name, values in ps.whole(snapshot.buffers).items():
+        np.testing.assert_array_equal(values, pinned[name])
+    state = client.exchange_state({}, weight=0.0, snapshot="eval-1")
+    np.testing.assert_array_equal(state["bn"], [1.0, 1.0])
+    assert client.pull().version == 3
+    # The master no longer asks for it: it is dropped.
+    ps.control(snapshots=())
+    with pytest.raises(NotInitializedError, match="eval-1"):
+        client.pull(snapshot="eval-1")
+    assert client.exchange_state({}, weight=0.0, snapshot="eval-1") is None
+
+
+def test_a_snapshot_that_nobody_asked_for_is_unknown(group):
+    client = group(1, sync=False).ready()
+    with pytest.raises(NotInitializedError, match="hand the task back"):
+        client.pull(snapshot="eval-9")
+
+
+def test_a_follower_serves_a_snapshot_that_the_master_has_not_named_yet(group):
+    ps = group(2, sync=True)
+    client = ps.ready()
+    ps.push(client, ps.gradients(1.0), "a", [0, 0])
+    # PS 0 has version 1; the follower has not even applied it.
+    request = (Request("eval-1"),)
+    ps.servers[0].control(ps.control_figures, request)
+    ticket = ps.servers[0].figures().snapshots[0].ticket
+    pulled = client.pull(snapshot="eval-1", ticket=ticket_to_wire(ticket))
+    assert pulled.versions == [1, 1]
+
+
+def test_snapshots_of_all_ps_are_of_one_version_while_pushes_go_on(group, threads):
+    ps = group(4, sync=True, variables=[Variable("big", (64, 2))])
+    ps.ready(value=0.0)
+    done = threading.Event()
+
+    def train(worker: int) -> None:
+        client, step = ps.client(worker), 0
+        while not done.is_set():
+            step += 1
+            ps.push(
+                client, ps.gradients(1.0), f"{worker}-{step}", client.pull().versions
+            )
+
+    jobs = [threads.submit(train, worker) for worker in range(2)]
+    reader, order = ps.client(9), random.Random(1)
+    requests: tuple = ()
+    for number in range(20):
+        name = f"eval-{number}"
+        requests = (Request(name),)
+        ps.servers[0].control(ps.control_figures, requests)
+        ticket = next(
+            d.ticket for d in ps.servers[0].figures().snapshots if d.snapshot == name
+        )
+        for server in order.sample(ps.servers[1:], 3):
+            server.control(ps.control_figures, (Request(name, "", ticket),))
+        pulled = reader.pull(snapshot=name)
+        assert set(pulled.versions) == {ticket.version}
+        values = {float(buffer[0]) for buffer in pulled.buffers}
+        assert len(values) == 1
+    done.set()
+    for job in jobs:
+        job.result()
+
+
+@pytest.mark.parametrize("sync", [False, True])
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 2), (2, 3), (4, 1), (1, 4)])
+def test_a_checkpoint_loads_on_any_number_of_ps(
+    group, sgd, tmp_path, sync, before, after
+):
+    # D8: version and slots come back with the values.
+    old = group(before, sync=sync, optimizer=sgd(0.1, momentum=0.9))
+    client = old.ready()
+    client.exchange_state({"bn": np.full(2, 5.0, np.float32)}, weight=1.0)
+    for step in range(3):
+        old.push(client, old.gradients(1.0, rows=[step]), f"s{step}", [step] * before)
+        client.pull()
+    directory = checkpoint(old, tmp_path)
+    new = group(after, sync=sync, optimizer=sgd(0.1, momentum=0.9))
+    new.begin(restore_dir=directory)
+    restored = new.client()
+    assert restored.is_initialized() == [True] * after
+    new.control(quorum=1)
+    assert restored.pull().versions == [3] * after
+    np.testing.assert_array_equal(
+        restored.exchange_state({}, weight=0.0)["bn"], [5.0, 5.0]
+    )
+    # Both go on alike: the momentum was restored too.
+    for one, who in ((old, client), (new, restored)):
+        one.push(who, one.gradients(2.0, rows=[1]), "next", [3] * one.num_ps)
+    first, second = client.pull(), restored.pull()
+    expected, got = old.whole(first.buffers), new.whole(second.buffers)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(got[name], values)
+    assert second.version == 4
+
+
+def test_a_push_that_the_checkpoint_has_is_not_applied_again(group, tmp_path):
+    ps = group(2, sync=False)
+    client = ps.ready()
+    ps.push(client, ps.gradients(1.0), "known", [0, 0])
+    directory = checkpoint(ps, tmp_path)
+    ps.relaunch(1, restore_dir=directory, min_version=4)
+    assert ps.push(client, ps.gradients(1.0), "known", [0, 0]).accepted
+    values = ps.whole(client.pull().buffers)
+    np.testing.assert_array_equal(values["dense/kernel"], 0.5)
+    assert client.pull().versions == [1, 4]
+
+
+def test_a_rewind_takes_all_ps_back_and_fences_the_past(group, tmp_path):
+    ps = group(2, sync=True)
+    client = ps.ready()
+    ps.push(client, ps.gradients(1.0), "a", [0, 0])
+    client.pull()
+    directory = checkpoint(ps, tmp_path)
+    have = client.pull()
+    ps.push(client, ps.gradients(1.0), "b", [1, 1])
+    ps.rewind = 1
+    ps.relaunch(1, restore_dir=directory)
+    ps.servers[0].begin(rewind=1, restore_dir=directory)
+    ps.control(quorum=1)
+    pulled = client.pull(have=have.versions)
+    # The version is the one it has; the life is another: values are sent.
+    assert pulled.versions == [1, 1]
+    assert [b.size for b in pulled.buffers] == [b.size for b in have.buffers]
+    for old, new in zip(have.buffers, pulled.buffers, strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert ps.push(client, ps.gradients(1.0), "b", [1, 1]).accepted
+    assert client.pull().version == 2
+    ps.rewind = 0
+    stale = ps.client(5)
+    ps.rewind = 1
+    with pytest.raises(FencedError):
+        stale.pull()
+
+
+def test_a_rewind_to_the_beginning_waits_for_values(group):
+    ps = group(2, sync=True)
+    client = ps.ready()
+    ps.push(client, ps.gradients(1.0), "a", [0, 0])
+    ps.rewind = 1
+    ps.begin()
+    ps.tell_clients()
+    assert client.is_initialized() == [False, False]
+    client.initialize(ps.layout, ps.optimizer, ps.initial(), 0)
+    assert client.pull().versions == [0, 0]
+
+
+def test_prefixes_of_tasks_belong_to_the_checkpoint(group, tmp_path):
+    ps = group(2, sync=False)
+    client = ps.ready()
+    ps.push(client, ps.gradients(1.0), "a", [0, 0], task=7, records=8)
+    ps.push(client, ps.gradients(1.0), "b", [1, 1], task=7, records=16)
+    ps.push(client, ps.gradients(1.0), "c", [2, 2], task=9, records=8)
+    ask(ps, "ckpt-1", tmp_path)
+    ps.push(client, ps.gradients(1.0), "d", [3, 3], task=9, records=16)
+    for done in wait_until_written(ps, "ckpt-1"):
+        assert dict(done.applied) == {7: 16, 9: 8}
+        assert done.version == 3
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told_and_training_goes_on(
+    group, tmp_path
+):
+    ps = group(2, sync=False)
+    client = ps.ready()
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    ask(ps, "ckpt-1", blocked / "version-0")
+    for done in wait_until_written(ps, "ckpt-1"):
+        assert "version-0" in done.error
+        assert done.file is None
+    assert ps.push(client, ps.gradients(1.0), "a", [0, 0]).accepted
+    assert ps.servers[0].figures().error == ""
+
+
+def test_a_torn_checkpoint_is_an_error_that_the_master_hears(group, tmp_path):
+    ps = group(1, sync=False)
+    ps.begin(restore_dir=tmp_path / "version-3")
+    figures = ps.servers[0].figures()
+    assert "cannot restore" in figures.error
+    assert not figures.initialized
+
+
+def test_a_checkpoint_of_the_same_model_laid_out_otherwise_is_loaded_anew(
+    group, tmp_path
+):
+    old = group(2, sync=False)
+    client = old.ready()
+    old.push(client, old.gradients(1.0), "a", [0, 0])
+    directory = checkpoint(old, tmp_path)
+    expected = old.whole(client.pull().buffers)
+    changed = [
+        Variable(v.name, v.shape, Kind.DENSE if v.kind is Kind.ROWWISE else v.kind)
+        for v in old.layout.variables
+    ]
+    new = group(2, sync=False, variables=changed)
+    new.begin(restore_dir=directory)
+    restored = new.client()
+    restored.initialize(new.layout, new.optimizer, new.initial(9.0), 0)
+    pulled = restored.pull()
+    assert pulled.versions == [1, 1]
+    for name, values in new.whole(pulled.buffers).items():
+        np.testing.assert_array_equal(values, expected[name])
+
+
+def test_a_snapshot_for_a_version_that_is_gone_is_refused(group):
+    ps = group(2, sync=True)
+    client = ps.ready()
+    for step in range(2):
+        ps.push(client, ps.gradients(1.0), f"s{step}", client.pull().versions)
+    client.pull()
+    ps.servers[1].control(
+        ps.control_figures, (Request("ckpt-1", "/nowhere", Ticket(0)),)
+    )
+    done = ps.servers[1].figures().snapshots[0]
+    assert "already at 2" in done.error
+    # Without a ticket a follower waits for the master.
+    ps.servers[1].control(ps.control_figures, (Request("ckpt-2", "/nowhere"),))
+    assert not ps.servers[1].figures().snapshots
+
+
+def test_a_pinned_snapshot_that_is_never_claimed_is_dropped(group, monkeypatch):
+    monkeypatch.setattr("elasticdl.ps.snapshots._UNCLAIMED_REPLIES", 2)
+    ps = group(2, sync=True)
+    client = ps.ready()
+    ps.servers[0].control(ps.control_figures, (Request("ckpt-1", ""),))
+    ps.push(client, ps.gradients(1.0), "a", [0, 0])
+    client.pull()
+    follower = ps.servers[1]
+    assert [d.snapshot for d in follower.figures().snapshots] == ["ckpt-1"]
+    for _ in range(3):
+        follower.control(ps.control_figures, ())
+    assert not follower.figures().snapshots

@@ -1,0 +1,128 @@
+"""Calls to a master, over real gRPC on loopback."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+from elasticdl.errors import (
+    ElasticDLError,
+    FencedError,
+    NotInitializedError,
+    PlatformError,
+    RefusedError,
+    RpcError,
+)
+from elasticdl.proto import master_pb2, master_pb2_grpc
+from elasticdl.rpc.errors import status_of
+from elasticdl.rpc.master_client import MasterClient
+from elasticdl.rpc.server import bind, serve
+
+REPLICA = master_pb2.Replica(role="worker", index=3, generation=7)
+
+
+class Master(master_pb2_grpc.MasterServicer):
+    """Echoes who calls; answers `Stop` with a status."""
+
+    def __init__(self) -> None:
+        self.seen: list[master_pb2.Replica] = []
+        self.answer: ElasticDLError | None = None
+
+    def _note(self, request) -> None:
+        self.seen.append(request.replica)
+
+    def Register(self, request, context):
+        self._note(request)
+        return master_pb2.RegisterReply(master_generation=2)
+
+    def ModelReady(self, request, context):
+        self._note(request)
+        return master_pb2.ModelReadyReply()
+
+    def Lease(self, request, context):
+        self._note(request)
+        return master_pb2.LeaseReply(finished=True)
+
+    def WorkerSync(self, request, context):
+        self._note(request)
+        return master_pb2.WorkerSyncReply(revision=1)
+
+    def PsSync(self, request, context):
+        self._note(request)
+        return master_pb2.PsSyncReply(revision=1)
+
+    def Status(self, request, context):
+        return master_pb2.StatusReply(json="{}")
+
+    def Stop(self, request, context):
+        if self.answer is not None:
+            context.abort(status_of(self.answer), str(self.answer))
+        return master_pb2.StopReply()
+
+
+@pytest.fixture
+def master():
+    servicer = Master()
+    server = grpc.server(ThreadPoolExecutor(2))
+    master_pb2_grpc.add_MasterServicer_to_server(servicer, server)
+    port = bind(server, "127.0.0.1", 0)
+    server.start()
+    client = MasterClient(f"127.0.0.1:{port}", REPLICA)
+    yield servicer, client
+    client.close()
+    server.stop(0).wait()
+
+
+def test_every_call_says_who_calls(master):
+    servicer, client = master
+    assert client.register(master_pb2.RegisterRequest()).master_generation == 2
+    client.model_ready(master_pb2.ModelReadyRequest())
+    assert client.lease(master_pb2.LeaseRequest(want=1)).finished
+    assert client.worker_sync(master_pb2.WorkerSyncRequest()).revision == 1
+    assert client.ps_sync(master_pb2.PsSyncRequest()).revision == 1
+    assert servicer.seen == [REPLICA] * 5
+    assert client.replica == REPLICA
+    assert client.status().json == "{}"
+    client.stop(master_pb2.StopRequest(reason="enough"))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FencedError("old"),
+        NotInitializedError("empty"),
+        RefusedError("wrong"),
+        RpcError("later"),
+    ],
+)
+def test_errors_cross_the_wire_as_what_they_are(master, error):
+    servicer, client = master
+    servicer.answer = error
+    with pytest.raises(RpcError) as caught:
+        client.stop(master_pb2.StopRequest())
+    assert type(caught.value) is type(error)
+    assert str(error) in str(caught.value)
+    assert "stop at master 127.0.0.1" in str(caught.value)
+
+
+def test_an_error_of_ours_that_is_not_rpc_refuses_the_call(master):
+    servicer, client = master
+    servicer.answer = PlatformError("no")
+    with pytest.raises(RefusedError):
+        client.stop(master_pb2.StopRequest())
+
+
+def test_a_master_that_is_away_is_an_rpc_error():
+    client = MasterClient("127.0.0.1:1", REPLICA)
+    with pytest.raises(RpcError, match="unavailable"):
+        client.status()
+    client.close()
+    with pytest.raises(RpcError):
+        client.status()
+
+
+def test_a_port_in_use_is_a_clear_error():
+    first = serve([], host="127.0.0.1", port=0, threads=1)
+    port = int(first.address.rpartition(":")[2])
+    with pytest.raises(PlatformError, match="choose another port"):
+        serve([], host="127.0.0.1", port=port, threads=1)
+    first.stop(0)
