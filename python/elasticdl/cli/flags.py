@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _DEST = "classic_flags"
 _GROUP = "classic flags"
 _GROUP_TEXT = (
-    "Another spelling of the fields of a values file; `--num-workers` is as good as "
-    "`--num_workers`. --model_def, --training_data and --output are enough. "
-    "`elasticdl convert-flags` prints the values file that flags stand for."
+    "Another spelling of the fields of a values file; `--num-workers` is as good as\n"
+    "`--num_workers`. The model and the data are enough; `elasticdl convert-flags`\n"
+    "prints the values file that flags stand for."
 )
 
 
@@ -47,6 +47,10 @@ class _TakeDown(argparse.Action):
 
 def add_classic_flags(parser: argparse.ArgumentParser, verb: str) -> None:
     """Add every classic flag of a verb to its parser, refused ones unseen."""
+    parser.usage = (
+        f"elasticdl {verb} -f FILE [--set PATH=VALUE ...]\n"
+        f"       elasticdl {verb} --model_def VALUE ... (classic flags, below)"
+    )
     group = parser.add_argument_group(_GROUP, _GROUP_TEXT)
     for flag in flags_of(JobType(verb)).values():
         _add(group, flag, f"--{flag.name}", _help(flag))

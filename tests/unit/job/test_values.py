@@ -119,7 +119,7 @@ def test_a_mistake_in_an_override_names_the_override():
     [
         ("novalue", "expected path=value"),
         ("=3", "expected path=value"),
-        ("trainng.epochs=3", "did you mean `training`?"),
+        ("trainingz.epochs=3", "did you mean `training`?"),
         ("jb.worker=3", "did you mean `job`?"),
         ("qqq=1", "expected a field of the job"),
         ("job.name.x=1", "expected a mapping at `job.name`"),
