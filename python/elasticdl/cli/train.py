@@ -206,7 +206,9 @@ def _signals() -> Iterator[list[float]]:
         del number, frame
         times.append(time.monotonic())
 
-    kinds = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    kinds = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # not under nohup
+        kinds.append(signal.SIGHUP)
     before = [signal.signal(kind, note) for kind in kinds]
     try:
         yield times

@@ -134,7 +134,7 @@ def test_help_does_not_load_what_is_heavy() -> None:
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        (["trian"], "no command 'trian': did you mean `train`?"),
+        (["trainn"], "no command 'trainn': did you mean `train`?"),
         (["zoo", "init"], "no command 'zoo': images are built by docker"),
     ],
 )
@@ -162,11 +162,11 @@ def test_a_wrong_values_file_names_every_mistake(
     jobs_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = tmp_path / "wrong.yaml"
-    wrong.write_text(VALUES.replace("training:", "trainning:"))
+    wrong.write_text(VALUES.replace("training:", "training_data:"))
     code = main(["train", "-f", str(wrong), "--set", "job.worker.replicas=none"])
     assert code == ExitCode.SPEC
     text = capsys.readouterr().err
-    assert "trainning" in text
+    assert "training_data" in text
     assert "job.worker.replicas" in text
     assert not jobs_dir.exists()
 

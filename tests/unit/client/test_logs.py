@@ -36,7 +36,7 @@ def test_tail_of_a_long_log_reads_blocks_backwards(tmp_path: Path) -> None:
 def test_following_gives_what_is_added_until_the_job_ends(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     log.write_text("first\n")
-    additions = iter(["second\n", "thi", "rd\n"])
+    additions = iter(["second\n", "th", "ird\n"])
 
     def more() -> bool:
         added = next(additions, None)
