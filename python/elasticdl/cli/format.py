@@ -40,8 +40,9 @@ def metric(value: float) -> str:
 
 
 def metrics(values: Mapping[str, float]) -> str:
-    """`accuracy 0.9812, loss 0.0523`."""
-    return ", ".join(f"{name} {metric(value)}" for name, value in values.items())
+    """`accuracy 0.9812, loss 0.0523`: what the user asked for before the loss."""
+    ordered = sorted(values.items(), key=lambda item: item[0] == "loss")
+    return ", ".join(f"{name} {metric(value)}" for name, value in ordered)
 
 
 def percent(part: float, whole: float) -> str:

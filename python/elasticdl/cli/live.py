@@ -185,13 +185,16 @@ def progress_line(status: JobStatus, *, short: bool = False) -> str:
 def figures(status: JobStatus) -> list[str]:
     """Return speed, loss and the last evaluation, as far as they are known."""
     progress = status.progress
-    parts = [f"{text.rate(progress.records_per_second)} records/s"]
+    parts = []
+    if progress.records_per_second:
+        parts.append(f"{text.rate(progress.records_per_second)} records/s")
     if progress.steps:
         parts.append(f"step {text.count(progress.steps)}")
     if status.last_loss is not None:
         parts.append(f"loss {text.metric(status.last_loss)}")
     if status.last_evaluation:
-        parts.append(text.metrics(status.last_evaluation.metrics))
+        # Named, since both have a loss.
+        parts.append(f"validation {text.metrics(status.last_evaluation.metrics)}")
     return parts
 
 

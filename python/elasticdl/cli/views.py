@@ -163,7 +163,7 @@ def _report_rows(report: JobReport) -> list[tuple[str, RenderableType]]:
     ledger = ", ".join(
         f"{cause} {text.percent(spent, seconds)}"
         for cause, spent in causes
-        if spent > 0
+        if spent >= 0.01 * seconds
     )
     records = f"{text.count(report.records)}, {text.rate(report.records_per_second)}/s"
     if report.replayed_records:

@@ -38,7 +38,7 @@ def test_a_hundred_percent_is_all_of_it() -> None:
 
 
 def test_metrics_and_sizes() -> None:
-    assert text.metrics({"accuracy": 0.98123, "loss": 0.05}) == (
+    assert text.metrics({"loss": 0.05, "accuracy": 0.98123}) == (
         "accuracy 0.9812, loss 0.05"
     )
     assert text.size(512) == "512 B"

@@ -100,7 +100,7 @@ def shown(renderable: RenderableType) -> str:
 def test_progress_in_one_line() -> None:
     assert progress_line(status()) == (
         "epoch 2/3, 49 % (2 155 of 4 311 records), 539 records/s, step 67, loss "
-        "0.4321, accuracy 0.9781, 4.0 s left, "
+        "0.4321, validation accuracy 0.9781, 4.0 s left, "
         "workers 1 of 3 (1 train, 1 pending), PS 1 of 2"
     )
     assert progress_line(status(), short=True) == (
@@ -293,7 +293,7 @@ def test_a_terminal_gets_a_bar() -> None:
     assert "[notice]" in text
     assert "digits epoch 2/3 " in text
     assert "49 % 4.0 s left" in text
-    assert "539 records/s · step 67 · loss 0.4321 · accuracy 0.9781" in text
+    assert "539 records/s · step 67 · loss 0.4321 · validation accuracy 0.9781" in text
     assert "workers 1 of 3 (1 train, 1 pending) · PS 1 of 2" in text
 
 
