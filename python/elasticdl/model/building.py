@@ -147,46 +147,6 @@ def build_weights(code: ModelCode, model: keras.Model, features: Any, name: str)
         return call(model, features, training=False)
 
 
-def check_loss(
-    code: ModelCode, loss: Callable[[Any, Any], Any], labels: Any, predictions: Any
-) -> None:
-    """Trace the loss on the shapes at hand; raises UserCodeError when it is unfit.
-
-    Traced, not run: made-up labels may be no legal ones.
-    """
-
-    def spec(tensor: Any) -> tf.TensorSpec:
-        return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype)
-
-    traced = tf.function(loss)
-    with code.running("loss(labels, predictions)"):
-        traced.get_concrete_function(
-            tf.nest.map_structure(spec, labels),
-            tf.nest.map_structure(spec, predictions),
-        )
-
-
-def checked_loss_value(value: Any, name: str) -> tf.Tensor:
-    """Return a loss as a float32 scalar tensor, or raise UserCodeError."""
-    if value is None:
-        raise UserCodeError(
-            f"{name}(labels, predictions) returned None, expected one number for the "
-            "batch; is a `return` missing?"
-        )
-    tensor = tf.convert_to_tensor(value)
-    if tensor.shape.rank not in (None, 0):
-        raise UserCodeError(
-            f"{name}(labels, predictions) returned a tensor of shape {tensor.shape}, "
-            "expected one number for the batch; return tf.reduce_mean(...) of it"
-        )
-    if not tensor.dtype.is_floating:
-        raise UserCodeError(
-            f"{name}(labels, predictions) returned {tensor.dtype.name}, expected a "
-            "floating-point number, or no gradient can reach the model"
-        )
-    return tf.cast(tensor, tf.float32)
-
-
 def mode_of(job_type: str) -> str:
     """Return the mode whose feed tells the model's shapes in a job of this type."""
     return {"train": "training", "evaluate": "evaluation", "predict": PREDICTION}[

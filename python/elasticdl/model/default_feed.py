@@ -129,7 +129,7 @@ def _pick(name: str, num_inputs: int, there: Sequence[str], word: str) -> str:
 def _shape_for(tensor: Any, name: str, count: int, stored: tf.DType) -> tuple[int, ...]:
     shape = tuple(tensor.shape[1:])
     known = math.prod(e for e in shape if e is not None)
-    bytes_of_image = stored is tf.string and tensor.dtype != "string"
+    bytes_of_image = stored == tf.string and tensor.dtype != "string"
     unknown = sum(e is None for e in shape)
     if bytes_of_image and unknown == 0:
         return shape
@@ -166,7 +166,7 @@ def _labels(
 
 
 def _convert(values: tf.Tensor, wanted: _Wanted) -> tf.Tensor:
-    if wanted.stored is tf.string and wanted.dtype is not tf.string:
+    if wanted.stored == tf.string and wanted.dtype != tf.string:
         values = tf.io.decode_raw(values[:, 0], tf.uint8)
     return tf.cast(tf.reshape(values, [-1, *wanted.shape]), wanted.dtype)
 
@@ -229,7 +229,7 @@ def _default_of(name: str, columns: _Columns, types: dict[str, tf.DType]) -> Any
     if name in columns.together or name == columns.label:
         return tf.constant([], tf.float32)
     dtype = types.get(name)
-    if dtype is None or dtype is tf.string:
+    if dtype is None or dtype == tf.string:
         return [""]  # a column nobody reads may hold anything
     # Ids beyond 2^24 would not survive a float.
     return tf.constant([], tf.int64 if dtype.is_integer else tf.float32)

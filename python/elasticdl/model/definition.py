@@ -27,6 +27,7 @@ from elasticdl.model import building, user_code
 from elasticdl.model import callbacks as callback_rules
 from elasticdl.model.classic_reader import ClassicReader
 from elasticdl.model.feed_call import PREDICTION, Feed
+from elasticdl.model.losses import Loss, check_loss
 from elasticdl.model.metric_parts import (
     NamedMetric,
     full_precision,
@@ -35,7 +36,7 @@ from elasticdl.model.metric_parts import (
 from elasticdl.model.metrics import MetricSet
 from elasticdl.model.optimizers import base_learning_rate, choose_optimizer
 from elasticdl.model.symbols import Symbols, find_symbols, write_files
-from elasticdl.model.user_code import ModelCode, did_you_mean, takes_predictions_first
+from elasticdl.model.user_code import ModelCode, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ class ModelDefinition:
             )
         self._built = _Built(model, optimizer, features, labels, predictions)
         if labels is not None and predictions is not None and mode != PREDICTION:
-            building.check_loss(self.code, self.loss, labels, predictions)
+            check_loss(self.code, self.loss, labels, predictions)
         return model
 
     def _known(self) -> _Built:
@@ -183,8 +184,14 @@ class ModelDefinition:
         features = self._known().features
         if features is None:
             return None
-        return tf.nest.map_structure(
-            lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), features
+
+        def spec(path: tuple[Any, ...], tensor: Any) -> tf.TensorSpec:
+            name = "_".join(str(part) for part in path) or None
+            return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype, name=name)
+
+        return keras.tree.pack_sequence_as(
+            features,
+            [spec(path, t) for path, t in keras.tree.flatten_with_path(features)],
         )
 
     def call(self, features: Any, *, training: bool) -> Any:
@@ -193,49 +200,33 @@ class ModelDefinition:
 
     # Loss.
 
+    @property
+    def _loss(self) -> Loss:
+        return Loss(
+            self.code, self._spec.model.loss, self._symbols.loss, self._known().model
+        )
+
     def loss(self, labels: Any, predictions: Any) -> tf.Tensor:
         """Return the loss of a batch: float32 scalar, without regularisation terms.
 
         This is what evaluation reports. Raises UserCodeError when it is no scalar.
         """
-        predictions = full_precision(predictions)
-        function = self._symbols.loss
-        if function is None:
-            compiled = getattr(self.model, "_compile_loss", None)
-            if compiled is None:
-                # A model with a compute_loss of its own.
-                return building.checked_loss_value(
-                    self.model.compute_loss(y=labels, y_pred=predictions), "loss"
-                )
-            return building.checked_loss_value(compiled(labels, predictions), "loss")
-        pair = (labels, predictions)
-        if takes_predictions_first(function):
-            pair = (predictions, labels)
-        with self.code.running(f"{self._spec.model.loss}(labels, predictions)"):
-            value = function(*pair)
-        return building.checked_loss_value(value, self._spec.model.loss)
+        return self._loss.of_batch(labels, predictions)
 
     def training_loss(self, features: Any, labels: Any, predictions: Any) -> tf.Tensor:
         """Return what a training step minimises: the loss and the model's own losses.
 
-        Those are weight and activity regularisers and `add_loss` terms; call it right
-        after `call(features, training=True)`, in the same tf.function.
+        Call it right after `call(features, training=True)`, in the same tf.function.
         """
-        if self._symbols.loss is None:
-            with self.code.running("compute_loss"):
-                value = self.model.compute_loss(
-                    x=features, y=labels, y_pred=full_precision(predictions)
-                )
-            return building.checked_loss_value(value, "compute_loss")
-        total = self.loss(labels, predictions)
-        for extra in self.model.losses:
-            total += tf.cast(tf.reduce_sum(extra), tf.float32)
-        return total
+        return self._loss.of_step(features, labels, predictions)
 
     # Metrics.
 
     def metrics(self) -> MetricSet:
-        """Return the evaluation metrics with fresh states."""
+        """Return the evaluation metrics with fresh states.
+
+        Keep the set and `reset` it for the next task: each new one is traced again.
+        """
         built = self._known()
         named: list[NamedMetric] = []
         if self._symbols.metrics is not None:
@@ -316,7 +307,7 @@ def load_definition(spec: JobSpec, job_dir: JobDir) -> ModelDefinition:
         root = job_dir.model_dir
         write_files(root, model.files)
     code, function_name = user_code.locate(root, model.definition)
-    module = user_code.import_module(code, code.main_file)
+    module = user_code.import_module(code, code.main_file, again=True)
     function = getattr(module, function_name, None)
     if function is None or not callable(function):
         raise UserCodeError(

@@ -69,10 +69,11 @@ class Embedding(keras.layers.Layer):
 
     def call(self, inputs: Any) -> Any:
         """Return the vectors of the ids."""
+        sparse = isinstance(inputs, tf.SparseTensor)
+        if sparse and self.combiner is None:
+            raise ValueError("a SparseTensor of ids needs a combiner")
         table = tf.convert_to_tensor(self.embeddings)
-        if isinstance(inputs, tf.SparseTensor):
-            if self.combiner is None:
-                raise ValueError("a SparseTensor of ids needs a combiner")
+        if sparse:
             return tf.nn.embedding_lookup_sparse(
                 table, inputs, None, combiner=self.combiner
             )

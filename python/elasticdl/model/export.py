@@ -83,6 +83,10 @@ def export_model(
 
 def _write(model: keras.Model, path: Path, name: str, input_signature: Any) -> None:
     if name == KERAS:
+        if model.compiled and model.optimizer and not model.optimizer.built:
+            # Its slots are on the PS. An archive without them warns when it is loaded;
+            # zeros are what a further `fit` would begin with anyway.
+            model.optimizer.build(model.trainable_variables)
         model.save(path)
         return
     subclassed = not getattr(model, "inputs", None)

@@ -80,8 +80,8 @@ def seed_for_worker(state: ModelState, worker: int) -> None:
     """
     for item in state.own:
         value = item.numpy()
-        if value.dtype == np.uint32 and value.shape == (2,):
-            value[0] = np.uint32((int(value[0]) + worker * _SEED_STRIDE) % 2**32)
+        if "seed_generator" in item.name and value.shape == (2,):
+            value[0] = (int(value[0]) + worker * _SEED_STRIDE) % 2**32
             item.variable.assign(value)
 
 

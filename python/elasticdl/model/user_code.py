@@ -23,6 +23,8 @@ from typing import Any
 from elasticdl.errors import ElasticDLError, UserCodeError
 
 _LONGEST_MESSAGE = 400
+_OWN_PACKAGE = Path(__file__).resolve().parents[1]
+_NOISE = re.compile(r'File ".*", line \d+|Graph execution|Detected at node|\[\[\{\{')
 _IN_TEXT = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
 
 
@@ -45,7 +47,7 @@ class ModelCode:
 
     def owns(self, file: str) -> bool:
         """Say whether a file is the user's: below the zoo, not an installed package."""
-        if "site-packages" in file:
+        if "site-packages" in file or Path(file).is_relative_to(_OWN_PACKAGE):
             return False
         return Path(file).resolve().is_relative_to(self.root.resolve())
 
@@ -61,7 +63,10 @@ class ModelCode:
         except ElasticDLError:
             raise
         except Exception as error:
-            raise UserCodeError(self.describe(what, error)) from error
+            told = UserCodeError(self.describe(what, error))
+            # AutoGraph would wrap the message in a trace of its own otherwise.
+            told.ag_pass_through = True  # type: ignore[attr-defined]  # TensorFlow's mark
+            raise told from error
 
     def describe(self, what: str, error: BaseException) -> str:
         """Return the one-line message for an exception of the user's code."""
@@ -79,7 +84,12 @@ class ModelCode:
         ]
         if own:
             return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}"
-        # Code that TensorFlow rewrote has no frame of its own; its message has.
+        # Code that AutoGraph rewrote has no frame of its own: TensorFlow keeps the
+        # original places beside the exception, or in its message.
+        metadata = getattr(error, "ag_error_metadata", None)
+        for frame in getattr(metadata, "translated_stack", ()):
+            if self.owns(frame.filename):
+                return f"{frame.filename}:{frame.lineno} in {frame.function_name}"
         for file, line, name in reversed(_IN_TEXT.findall(str(error))):
             if self.owns(file):
                 return f"{file}:{line} in {name}"
@@ -95,7 +105,7 @@ def short(error: BaseException) -> str:
     lines = [
         line.strip()
         for line in text.splitlines()
-        if line.strip() and not _IN_TEXT.search(line)
+        if line.strip() and not _NOISE.match(line.strip())
     ]
     line = " ".join(lines[:4]) or repr(error)
     return line if len(line) <= _LONGEST_MESSAGE else line[:_LONGEST_MESSAGE] + " ..."
@@ -131,8 +141,8 @@ def locate(root: Path, definition: str) -> tuple[ModelCode, str]:
     return ModelCode(root, file), function
 
 
-def import_module(code: ModelCode, file: Path) -> ModuleType:
-    """Import one file of the zoo under its dotted name; each file only once.
+def import_module(code: ModelCode, file: Path, *, again: bool = False) -> ModuleType:
+    """Import one file of the zoo under its dotted name; once, unless `again`.
 
     The zoo comes first on the import path and its parent last, so that a module may
     import its neighbours as `folder.file` and as `model_zoo.folder.file`.
@@ -145,7 +155,11 @@ def import_module(code: ModelCode, file: Path) -> ModuleType:
         sys.path.append(parent)
     name = ".".join(file.resolve().relative_to(root).with_suffix("").parts)
     known = sys.modules.get(name)
-    if known is not None and getattr(known, "__file__", None) == str(file.resolve()):
+    if (
+        not again
+        and known is not None
+        and getattr(known, "__file__", None) == str(file.resolve())
+    ):
         return known
     spec = importlib.util.spec_from_file_location(name, file.resolve())
     if spec is None or spec.loader is None:
@@ -156,7 +170,7 @@ def import_module(code: ModelCode, file: Path) -> ModuleType:
         with code.running(f"importing {file}"):
             spec.loader.exec_module(module)
     except UserCodeError:
-        del sys.modules[name]
+        sys.modules.pop(name, None)
         raise
     return module
 

@@ -1,0 +1,98 @@
+"""Exported models predict what the trained one does; old exports survive failures."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from elasticdl.errors import CheckpointError, UserCodeError
+from elasticdl.model.export import export_model
+
+from tests.integration.model.conftest import CLASSIC, COMPILED
+
+BOTH = ["savedModel", "keras"]
+SUBCLASS = CLASSIC.replace(
+    CLASSIC[: CLASSIC.index("def loss")],
+    """
+import keras
+import tensorflow as tf
+
+
+class Net(keras.Model):
+    def __init__(self, units=8, **kwargs):
+        super().__init__(**kwargs)
+        self.hidden = keras.layers.Dense(units)
+        self.out = keras.layers.Dense(3)
+
+    def call(self, inputs):
+        return self.out(tf.nn.relu(self.hidden(inputs["x"])))
+
+
+""",
+)
+
+
+def predict(path, x, key):
+    signature = tf.saved_model.load(str(path)).signatures["serving_default"]
+    name = next(iter(signature.structured_input_signature[1]))
+    assert key in name
+    return next(iter(signature(**{name: tf.constant(x)}).values())).numpy()
+
+
+def test_both_forms_reload_and_predict_the_same(built, tmp_path):
+    definition = built(COMPILED, "net.model")
+    x = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    expected = definition.model(x).numpy()
+    out = tmp_path / "new" / "out"
+    paths = export_model(definition.model, out, BOTH)
+    assert paths == [out / "saved_model", out / "model.keras"]
+    np.testing.assert_allclose(predict(paths[0], x, "x"), expected, rtol=1e-6)
+    loaded = keras.models.load_model(paths[1])
+    np.testing.assert_allclose(loaded(x).numpy(), expected, rtol=1e-6)
+    assert sorted(p.name for p in out.iterdir()) == ["model.keras", "saved_model"]
+
+
+def test_a_subclassed_model_is_exported_by_its_features(built, tmp_path):
+    definition = built(SUBCLASS, "net.Net")
+    x = np.ones((3, 4), np.float32)
+    paths = export_model(
+        definition.model, tmp_path, BOTH, input_signature=definition.input_signature
+    )
+    expected = definition.model({"x": x}).numpy()
+    np.testing.assert_allclose(predict(paths[0], x, "x"), expected, rtol=1e-6)
+    loaded = keras.models.load_model(
+        paths[1], custom_objects={"Net": type(definition.model)}
+    )
+    np.testing.assert_allclose(loaded({"x": x}).numpy(), expected, rtol=1e-6)
+
+
+def test_a_second_export_takes_the_place_of_the_first(built, tmp_path):
+    model = built(COMPILED, "net.model").model
+    (tmp_path / "mine.txt").write_text("kept")
+    export_model(model, tmp_path, BOTH)
+    model.set_weights([w + 1 for w in model.get_weights()])
+    paths = export_model(model, tmp_path, BOTH)
+    x = np.ones((1, 4), np.float32)
+    np.testing.assert_allclose(
+        keras.models.load_model(paths[1])(x).numpy(), model(x).numpy(), rtol=1e-6
+    )
+    assert (tmp_path / "mine.txt").read_text() == "kept"
+
+
+def test_what_keras_cannot_archive_is_left_out_with_a_warning(built, tmp_path, caplog):
+    text = SUBCLASS.replace(
+        "    def call(",
+        "    def get_config(self):\n        raise KeyError('x')\n\n    def call(",
+    )
+    definition = built(text, "net.Net")
+    signature = definition.input_signature
+    paths = export_model(definition.model, tmp_path, BOTH, input_signature=signature)
+    assert [p.name for p in paths] == ["saved_model"]
+    assert "cannot be exported as keras" in caplog.text
+    with pytest.raises(UserCodeError, match="get_config"):
+        export_model(definition.model, tmp_path, ["keras"])
+
+
+def test_a_folder_that_cannot_be_made_is_named(built, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match=r"file/out: .*export\.dir"):
+        export_model(built(CLASSIC).model, tmp_path / "file" / "out", BOTH)
