@@ -16,12 +16,18 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from elasticdl.data import images, tables
 from elasticdl.data.csv_lines import CsvOptions
 from elasticdl.data.formats import compression_of
-from elasticdl.data.reader import FilesReader, check_params, common_format, find_files
+from elasticdl.data.reader import (
+    FilesReader,
+    check_params,
+    common_format,
+    find_files,
+    source_name,
+)
 from elasticdl.data.records import BadRecord
 from elasticdl.data.shards import (
     MARKER,
@@ -160,13 +166,14 @@ class _Files:
 
     def __init__(self, source: str, scratch: Path, options: ConvertOptions) -> None:
         root = Path.cwd()
-        files = [
-            _plain(file, scratch / str(number))
+        # Sources keep the names of the user's files, also those decompressed first.
+        files = {
+            source_name(file, root): _plain(file, scratch / str(number))
             for number, file in enumerate(find_files(source, data_root=root))
-        ]
+        }
         self._format = options.source_format
         if self._format is DataFormat.AUTO:
-            self._format = common_format(files)
+            self._format = common_format(list(files.values()))
         check_params(self._format, options.params)
         self._reader = FilesReader(
             files, data_root=root, format=self._format, params=options.params
@@ -239,18 +246,27 @@ def _plain(file: Path, scratch: Path) -> Path:
     scratch.mkdir(parents=True)
     name = file.name.removesuffix(".gz").removesuffix(".zlib")
     plain = scratch / name
-    inflate = zlib.decompressobj(_ANY_HEADER)
     try:
-        with file.open("rb") as source, plain.open("wb") as target:
-            while block := source.read(_BLOCK_BYTES):
-                while block:
-                    target.write(inflate.decompress(block))
-                    block = inflate.unused_data
-                    if inflate.eof:
-                        # A gzip file may be several, one behind the other.
-                        inflate = zlib.decompressobj(_ANY_HEADER)
+        with file.open("rb") as compressed, plain.open("wb") as target:
+            _inflate(compressed, target)
     except zlib.error as error:
         raise DataError(
             f"{file}: is no whole {kind} file: {error}; fetch or write it again"
         ) from error
     return plain
+
+
+def _inflate(compressed: BinaryIO, target: BinaryIO) -> None:
+    """Decompress a stream. Raises zlib.error if it is broken or cut."""
+    inflate = zlib.decompressobj(_ANY_HEADER)
+    is_inside = False
+    while block := compressed.read(_BLOCK_BYTES):
+        while block:
+            target.write(inflate.decompress(block))
+            block = inflate.unused_data
+            is_inside = not inflate.eof
+            if inflate.eof:
+                # A gzip file may be several, one behind the other.
+                inflate = zlib.decompressobj(_ANY_HEADER)
+    if is_inside:
+        raise zlib.error("it is cut")

@@ -66,11 +66,21 @@ class CsvOptions:
         return options
 
     def split(self, line: str) -> list[str]:
-        """Return a record's columns."""
+        """Return a record's columns; none if it is more than one line.
+
+        Raises csv.Error if its quotes do not fit.
+        """
         if not self.quote or self.quote not in line:
             return line.split(self.delimiter)
-        lines = io.StringIO(line, newline="\n")
-        rows = list(csv.reader(lines, delimiter=self.delimiter, quotechar=self.quote))
+        # Strict: a quote that is not closed must not pass with the lines it swallowed.
+        rows = list(
+            csv.reader(
+                io.StringIO(line, newline="\n"),
+                delimiter=self.delimiter,
+                quotechar=self.quote,
+                strict=True,
+            )
+        )
         return rows[0] if len(rows) == 1 else []
 
     @property
@@ -198,15 +208,15 @@ class CsvReader:
         try:
             got = len(self._options.split(text))
         except csv.Error as error:
-            return f"not CSV: {error}"
+            got, problem = 0, f"not CSV: {error}"
+        else:
+            problem = f"got {got} columns, expected {expected}"
         if got == expected:
             return ""
         if b"\n" in line:
-            return (
-                f"expected {expected} columns; a quote that is not closed spans "
-                f"{line.count(_ENDS[1:]) + 1} lines"
-            )
-        return f"got {got} columns, expected {expected}"
+            lines = line.count(b"\n") + 1
+            problem += f"; perhaps a quote that is not closed: it spans {lines} lines"
+        return problem
 
 
 def _refuse_other_encodings(path: Path, pool: FilePool) -> None:

@@ -136,7 +136,7 @@ def _there(name: str, place: Path, options: DatasetOptions) -> MadeDataset | Non
         there = MadeDataset(
             name, place, int(marker["num_train"]), int(marker["num_test"]), made=False
         )
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(

@@ -76,7 +76,10 @@ def open_reader(
             if format in (DataFormat.TFRECORD, DataFormat.CSV):
                 refuse_compressed(file)
     check_params(format, params or {})
-    return FilesReader(files, data_root=data_root, format=format, params=params or {})
+    by_source = {source_name(file, data_root): file for file in files}
+    return FilesReader(
+        by_source, data_root=data_root, format=format, params=params or {}
+    )
 
 
 def find_files(path: str, *, data_root: Path) -> list[Path]:
@@ -172,16 +175,16 @@ class FilesReader:
 
     def __init__(
         self,
-        files: Sequence[Path],
+        files: Mapping[str, Path],
         *,
         data_root: Path,
         format: DataFormat,
         params: Mapping[str, Any],
     ) -> None:
-        """Take the files in this order; each is opened when it is first needed."""
+        """Take files by source, in order; each is opened when it is first needed."""
         self.format = format
         self._root = data_root
-        self._files = {_source(file, data_root): file for file in files}
+        self._files = dict(files)
         self._params = dict(params)
         self._pool = FilePool()
         self._chunks = ChunkCache()
@@ -250,7 +253,8 @@ class FilesReader:
         return NumpyReader(file, self._params)
 
 
-def _source(file: Path, root: Path) -> str:
+def source_name(file: Path, root: Path) -> str:
+    """Return a file's path from the root, or its whole path if it lies elsewhere."""
     try:
         return file.relative_to(root).as_posix()
     except ValueError:
