@@ -97,7 +97,7 @@ def test_files_without_records_make_no_shards(folder):
     ("path", "message"),
     [
         ("", "path to the data is empty"),
-        ("digits/trian", r"no such file or folder; did you mean train\?"),
+        ("digits/trains", r"no such file or folder; did you mean train\?"),
         ("nowhere/at/all", "relative paths start at the data root"),
         ("digits", "holds the folders train: name one of them"),
         ("digits/train/*.csv", "no file matches"),
@@ -156,8 +156,8 @@ def test_params_reach_the_csv_reader(tmp_path):
 
 def test_a_parameter_that_means_nothing_is_refused(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(DataError, match=r"readerParams.delimeter.*delimiter\?"):
-        open_reader("t.csv", data_root=tmp_path, params={"delimeter": ";"})
+    with pytest.raises(DataError, match=r"readerParams.delimiters.*delimiter\?"):
+        open_reader("t.csv", data_root=tmp_path, params={"delimiters": ";"})
     write(tmp_path / "d.recordio", numbered(1))
     with pytest.raises(DataError, match=r"recordio reader does not know .* none"):
         open_reader("d.recordio", data_root=tmp_path, params={"header": True})
