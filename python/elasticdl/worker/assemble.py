@@ -239,6 +239,7 @@ class Assembly:
             optimizer_json=definition.optimizer_json(),
             initial=to_buffers([v.numpy() for v in variables], layout),
             leaving=life.leaving,
+            on_wait=life.progress.touch,
         )
         transfer = Transfer(
             link,

@@ -57,6 +57,7 @@ class PsLink:
         optimizer_json: str,
         initial: Sequence[Floats],
         leaving: threading.Event,
+        on_wait: Callable[[], None],
     ) -> None:
         """Take what a PS needs to begin.
 
@@ -67,6 +68,7 @@ class PsLink:
             optimizer_json: The user's optimizer, serialized.
             initial: Buffers per PS of the values that training starts from.
             leaving: Once set, a call that would have to wait ends with LeavingError.
+            on_wait: Called while waiting, as a sign of life.
         """
         self._client = client
         self._views = views
@@ -74,6 +76,7 @@ class PsLink:
         self._optimizer_json = optimizer_json
         self._initial = list(initial)
         self._leaving = leaving
+        self._on_wait = on_wait
         self._rewind: int | None = None
         self._lock = threading.Lock()
         # Of the last pull: what is handed to a PS that lost its values.
@@ -140,6 +143,7 @@ class PsLink:
 
     def _call(self, what: str, function: Callable[[], T], *, lasting: bool) -> T:
         wait = FIRST_WAIT_SECONDS
+        level = logging.INFO  # once per outage; what follows is for debugging
         while True:
             view = self._views.view
             if view.rewind != self._rewind:
@@ -153,18 +157,20 @@ class PsLink:
             except (FencedError, RefusedError):
                 raise
             except NotInitializedError as error:
-                logger.info("%s: handing values to a PS: %s", what, error)
+                logger.log(level, "%s: handing values to a PS: %s", what, error)
                 self._try_hand_over()
                 if not lasting:
                     raise
             except RpcError as error:
-                logger.info("%s: waiting for the PS: %s", what, error)
+                logger.log(level, "%s: waiting for the PS: %s", what, error)
+            level = logging.DEBUG
             self._wait(view.revision, wait)
             wait = min(2 * wait, MOST_WAIT_SECONDS)
 
     def _wait(self, revision: int, seconds: float) -> None:
         if self._leaving.is_set():
             raise LeavingError("told to leave while waiting for the PS")
+        self._on_wait()
         self._views.wait_for_view(revision, seconds)
 
     def _try_hand_over(self) -> None:
@@ -173,7 +179,7 @@ class PsLink:
         except (FencedError, RefusedError):
             raise
         except RpcError as error:
-            logger.info("values not handed over yet: %s", error)
+            logger.debug("values not handed over yet: %s", error)
 
     def _hand_over(self) -> None:
         with self._lock:

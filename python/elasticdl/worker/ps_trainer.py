@@ -170,7 +170,8 @@ class PsTrainer:
     # -- parts --------------------------------------------------------------------
 
     def _begin(self) -> None:
-        with self._ledger.cause("restore"):
+        # Not "restore": it is the PS that restore, this worker waits for them.
+        with self._ledger.cause("waitPs"):
             while True:
                 try:
                     self._link.join()
