@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -30,11 +30,12 @@ from elasticdl.errors import (
     SpecError,
 )
 from elasticdl.ps.apply import Shard
+from elasticdl.ps.live import Live, Pulled
 from elasticdl.ps.optimizer import optimizer_from_json
 from elasticdl.ps.parameters import Compute, Origin, Parameters, Push
 from elasticdl.ps.restore import Loaded, Place, ShardStore
-from elasticdl.ps.snapshots import CHECKPOINT_PREFIX, Cut, Done, Request, Snapshots
-from elasticdl.ps.updater import Answer, Control, NewUpdater, Ticket, Updater
+from elasticdl.ps.snapshots import Done, Request, Snapshots, State
+from elasticdl.ps.updater import Answer, Control, NewUpdater, Ticket
 from elasticdl.rpc.ps_client import STALE
 from elasticdl.tensor.placement import Layout
 
@@ -44,7 +45,6 @@ logger = logging.getLogger(__name__)
 LOADING_WAIT_SECONDS = 5.0
 
 Floats = NDArray[np.float32]
-State = Mapping[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,6 @@ class Initial:
     optimizer_json: str
     values: Floats
     version: int
-
-
-@dataclass(frozen=True)
-class Pulled:
-    """An answer to a pull; no values when the caller has them."""
-
-    version: int
-    values: Floats | None
-    ticket: Ticket | None
 
 
 @dataclass(frozen=True)
@@ -80,14 +71,6 @@ class Figures:
     pending: bool  # something is about to change
     rewind: int
     error: str
-
-
-@dataclass(frozen=True)
-class _Live:
-    parameters: Parameters
-    updater: Updater
-    digest: str
-    restored: int  # version that it restored by itself; -1 if it did not
 
 
 class ParameterServer:
@@ -107,9 +90,8 @@ class ParameterServer:
         self._store = store
         self._compute = compute or Compute()
         self._changed = threading.Condition()
-        self._live: _Live | None = None
+        self._live: Live | None = None
         self._snapshots = Snapshots(store.write, self._changed)
-        self._state: dict[str, NDArray[np.generic]] = {}
         self._control = Control()
         self._loading = True
         self._closed = False
@@ -165,7 +147,6 @@ class ParameterServer:
         if self._live is not None:
             self._live.updater.close(error)
         self._live = None
-        self._state = {}
         self._snapshots.clear()
         self._changed.notify_all()
 
@@ -188,14 +169,15 @@ class ParameterServer:
     def _install(
         self, parameters: Parameters, state: State, *, restored: bool = False
     ) -> None:
-        updater = self._new_updater(parameters, self._changed, self._pin, self._control)
-        self._live = _Live(
+        self._live = Live(
             parameters,
-            updater,
-            parameters.shard.layout.digest,
-            parameters.version if restored else -1,
+            state,
+            self._snapshots,
+            restored=restored,
+            new_updater=lambda pin: self._new_updater(
+                parameters, self._changed, pin, self._control
+            ),
         )
-        self._state = dict(state)
         logger.info(
             "Parameters are there: %d floats, version %d, %s",
             parameters.shard.values.size,
@@ -220,7 +202,7 @@ class ParameterServer:
         """
         with self._changed:
             self._enter(rewind)
-            if self._live is None or not _fits(self._live, digest):
+            if self._live is None or not self._live.fits(digest):
                 return False, -1
             return True, self._live.parameters.version
 
@@ -231,7 +213,7 @@ class ParameterServer:
         """
         with self._changed:
             self._enter(rewind)
-            if self._live is not None and _fits(self._live, initial.layout.digest):
+            if self._live is not None and self._live.fits(initial.layout.digest):
                 return False, self._live.parameters.version
             self._loading = True  # others wait meanwhile; the lock is free
         try:
@@ -287,27 +269,8 @@ class ParameterServer:
         with self._changed:
             live = self._require_live(rewind)
             if snapshot:
-                return self._pull_snapshot(live, snapshot, ticket)
-            if ticket is not None:
-                live.updater.advance(ticket)
-            parameters = live.parameters
-            values = None
-            if parameters.version != have_version:
-                values = parameters.frozen()
-            return Pulled(parameters.version, values, live.updater.ticket)
-
-    def _pull_snapshot(
-        self, live: _Live, snapshot: str, ticket: Ticket | None
-    ) -> Pulled:
-        self._pin_at(live, snapshot, ticket)
-        cut = self._snapshots.get(snapshot)
-        if cut is None:
-            raise NotInitializedError(
-                f"snapshot {snapshot!r} is not held here (version "
-                f"{live.parameters.version}); hand the task back: the master asks for "
-                "another one"
-            )
-        return Pulled(cut.version, cut.shard.values, None)
+                return live.pull_snapshot(snapshot, ticket)
+            return live.pull(have_version, ticket)
 
     def push(self, push: Push, *, rewind: int) -> Answer:
         """Give a gradient to the updater; in sync mode wait for its version."""
@@ -329,16 +292,10 @@ class ParameterServer:
         reads. None when there is no state.
         """
         with self._changed:
-            self._require_live(rewind)
+            live = self._require_live(rewind)
             if snapshot:
-                cut = self._snapshots.get(snapshot)
-                return cut.state or None if cut is not None else None
-            if weight:
-                # New arrays each time: snapshots and replies hold the old ones.
-                for name, mine in arrays.items():
-                    before = self._state.get(name)
-                    self._state[name] = _moved(name, before, mine, weight)
-            return dict(self._state) or None
+                return live.state_of(snapshot)
+            return live.exchange_state(arrays, weight)
 
     # Calls of the master, by the control loop
 
@@ -346,63 +303,8 @@ class ParameterServer:
         """Take the master's figures and its whole list of snapshots."""
         with self._changed:
             self._control = control
-            live = self._live
-            if live is None:
-                return
-            live.updater.control(control)
-            for request in requests:
-                self._serve(live, request)
-            self._snapshots.claim(requests)
-
-    def _serve(self, live: _Live, request: Request) -> None:
-        snapshot, ticket = request.snapshot, request.ticket
-        if live.updater.follows and ticket is None:
-            return  # the master waits for PS 0 to say which version
-        if ticket is None:
-            if snapshot not in self._snapshots:
-                self._pin(snapshot)
-                live.updater.announce(snapshot)
-            return
-        try:
-            self._pin_at(live, snapshot, ticket)
-        except RpcError as error:
-            logger.warning("Snapshot %s: %s", snapshot, error)
-            return  # the request is repeated, or a rewind comes
-        version = live.parameters.version
-        if snapshot not in self._snapshots and version > ticket.version:
-            self._snapshots.refuse(
-                snapshot,
-                version=version,
-                error=f"asked for version {ticket.version}, already at {version}",
-            )
-
-    def _pin_at(self, live: _Live, snapshot: str, ticket: Ticket | None) -> None:
-        if ticket is None or snapshot in self._snapshots:
-            return
-        live.updater.advance(ticket)
-        if live.parameters.version == ticket.version:
-            self._pin(snapshot)
-
-    def _pin(self, snapshot: str) -> None:
-        if self._live is None or snapshot in self._snapshots:
-            return
-        parameters = self._live.parameters
-        slots = {}
-        if snapshot.startswith(CHECKPOINT_PREFIX):
-            slots = {name: slot.copy() for name, slot in parameters.shard.slots.items()}
-        cut = Cut(
-            shard=replace(parameters.shard, values=parameters.frozen(), slots=slots),
-            optimizer_json=parameters.optimizer.text,
-            version=parameters.version,
-            state=dict(self._state),
-            recent=tuple(parameters.recent),
-        )
-        self._snapshots.take(
-            snapshot,
-            cut,
-            ticket=self._live.updater.ticket,
-            applied=dict(parameters.applied),
-        )
+            if self._live is not None:
+                self._live.obey(control, requests)
 
     def figures(self) -> Figures:
         """Return what the master and the metrics are told."""
@@ -444,44 +346,10 @@ class ParameterServer:
             what = "shutting down" if self._closed else "loading"
             raise RpcError(f"this PS is {what}; try again")
 
-    def _require_live(self, rewind: int) -> _Live:
+    def _require_live(self, rewind: int) -> Live:
         self._enter(rewind)
         if self._live is None:
             raise NotInitializedError(
                 "this PS has no parameters yet; a worker has to hand them over"
             )
         return self._live
-
-
-def _fits(live: _Live, digest: str) -> bool:
-    """Return whether what is held has this layout ("" is any).
-
-    False if it was restored from a checkpoint of another layout and nothing happened
-    since: then it is loaded again, by the new one. Raises RefusedError otherwise.
-    """
-    if not digest or digest == live.digest:
-        return True
-    if live.restored == live.parameters.version:
-        return False
-    raise RefusedError(
-        f"got layout {digest}, the PS have {live.digest}: the worker's model is not "
-        "the one that the job was started with"
-    )
-
-
-def _moved(
-    name: str,
-    before: NDArray[np.generic] | None,
-    mine: NDArray[np.generic],
-    weight: float,
-) -> NDArray[np.generic]:
-    if before is None:
-        return mine.copy()
-    if before.shape != mine.shape:
-        raise RefusedError(
-            f"state {name!r}: got shape {mine.shape}, expected {before.shape}"
-        )
-    if not np.issubdtype(mine.dtype, np.floating):
-        return mine.copy()
-    old = before.astype(np.float64)
-    return (old + weight * (mine.astype(np.float64) - old)).astype(before.dtype)

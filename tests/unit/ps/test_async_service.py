@@ -118,9 +118,11 @@ def test_pulls_never_see_half_an_update(group, threads):
         return torn
 
     pullers = [threads.submit(pull_until_done) for _ in range(2)]
-    for number in range(30):
-        ps.push(client, ps.gradients(1.0), f"p{number}", [number] * 2)
-    done.set()
+    try:
+        for number in range(30):
+            ps.push(client, ps.gradients(1.0), f"p{number}", [number] * 2)
+    finally:
+        done.set()
     assert [puller.result() for puller in pullers] == [0, 0]
 
 

@@ -118,20 +118,24 @@ def test_snapshots_of_all_ps_are_of_one_version_while_pushes_go_on(group, thread
     jobs = [threads.submit(train, worker) for worker in range(2)]
     reader, order = ps.client(9), random.Random(1)
     requests: tuple = ()
-    for number in range(20):
-        name = f"eval-{number}"
-        requests = (Request(name),)
-        ps.servers[0].control(ps.control_figures, requests)
-        ticket = next(
-            d.ticket for d in ps.servers[0].figures().snapshots if d.snapshot == name
-        )
-        for server in order.sample(ps.servers[1:], 3):
-            server.control(ps.control_figures, (Request(name, "", ticket),))
-        pulled = reader.pull(snapshot=name)
-        assert set(pulled.versions) == {ticket.version}
-        values = {float(buffer[0]) for buffer in pulled.buffers}
-        assert len(values) == 1
-    done.set()
+    try:
+        for number in range(20):
+            name = f"eval-{number}"
+            requests = (Request(name),)
+            ps.servers[0].control(ps.control_figures, requests)
+            ticket = next(
+                d.ticket
+                for d in ps.servers[0].figures().snapshots
+                if d.snapshot == name
+            )
+            for server in order.sample(ps.servers[1:], 3):
+                server.control(ps.control_figures, (Request(name, "", ticket),))
+            pulled = reader.pull(snapshot=name)
+            assert set(pulled.versions) == {ticket.version}
+            values = {float(buffer[0]) for buffer in pulled.buffers}
+            assert len(values) == 1
+    finally:
+        done.set()
     for job in jobs:
         job.result()
 
