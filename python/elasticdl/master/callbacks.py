@@ -163,7 +163,7 @@ class ReduceLROnPlateau:
         self._wait = 0
         self._cooling = self._cooldown
         scale = max(self._scale * self._factor, self._least_scale)
-        if scale >= self._scale:
+        if scale >= self._scale * (1 - 1e-9):
             return []
         self._scale = scale
         return [

@@ -54,7 +54,7 @@ class Request:
     num_shards: int
     parts: dict[int, Part] = field(default_factory=dict)
     pinned: set[int] = field(default_factory=set)
-    ticket: bytes = b""  # of PS 0, sync mode; serialized Ticket
+    ticket: bytes | None = None  # of PS 0, sync mode; serialized Ticket
     error: str = ""
 
     def take(self, shard: int, done: master_pb2.SnapshotDone) -> bool:

@@ -149,9 +149,10 @@ class Job:
         if self.ending is not None or self.state.ended:
             return
         self.ending = Ending(state, message, exit_code)
+        self.parts.membership.leaving = True
         if state is JobState.FAILED:
             log.error("the job fails: %s", message)
-        else:
+        elif state is JobState.STOPPED:
             log.info("the job stops: %s", message)
         self.parts.signals.bump()
         self.parts.signals.work()

@@ -30,7 +30,7 @@ from elasticdl.master.checkpoints import CheckpointSchedule, Outcome, Request
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.ps_group import Found
 from elasticdl.master.signals import Signals
-from elasticdl.proto import master_pb2, ps_pb2
+from elasticdl.proto import master_pb2
 
 log = logging.getLogger(__name__)
 
@@ -119,9 +119,10 @@ class Keeper:
             return []
         message = master_pb2.SnapshotRequest(id=request.id, dir=request.dir)
         if sync and index:
-            if not request.ticket:
+            if request.ticket is None:
                 return []
-            message.ticket.CopyFrom(ps_pb2.Ticket.FromString(request.ticket))
+            message.ticket.SetInParent()  # that of version 0 is empty
+            message.ticket.MergeFromString(request.ticket)
         return [message]
 
     def local_request(self) -> master_pb2.LocalSnapshot | None:

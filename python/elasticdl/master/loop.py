@@ -149,7 +149,7 @@ class Loop:
                 if self._job.local:
                     parts.keeper.abort()
                 parts.signals.bump()
-            else:
+            elif not parts.membership.leaving:  # else it was told to go
                 parts.keeper.abort()
                 parts.rounds.abort()
                 parts.ps.lost(member, now=now)

@@ -146,6 +146,7 @@ class Rounds:
             # heartbeat, and the shards lie no further apart.
             return []
         if index and current.ticket is not None:
+            request.ticket.SetInParent()  # that of version 0 is empty
             request.ticket.CopyFrom(current.ticket)
         return [request]
 

@@ -156,6 +156,8 @@ class Stages:
         if self._parts.rounds.current is not None:
             return
         job.finished = True
+        # Whoever leaves from now on is not replaced, however fast it is.
+        self._parts.membership.leaving = True
         log.info("nothing is left to do; workers may leave")
         self._parts.signals.work()
         self._parts.signals.bump()

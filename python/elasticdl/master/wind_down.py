@@ -36,7 +36,6 @@ class WindDown:
 
     async def run(self, ending: Ending) -> None:
         """Return when no replica is left and the end is in the journal."""
-        self._parts.membership.leaving = True
         stopped = ending.state is JobState.STOPPED
         # Where the worker holds the state it has to be written before it leaves.
         if stopped and self._job.local:

@@ -1,0 +1,446 @@
+"""A real master on loopback, with replicas that follow a script instead of training.
+
+The servicer, the loop, the ledger on disk, the checkpoints' files and MasterClient are
+the real ones; only processes and gradients are missing.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from elasticdl.checkpoint import store
+from elasticdl.checkpoint.layout import shard_file
+from elasticdl.errors import FencedError, RpcError
+from elasticdl.job.names import JobDir, Role
+from elasticdl.job.spec import ValuesFile
+from elasticdl.job.status import JobReport
+from elasticdl.job.values import write_values
+from elasticdl.master import status
+from elasticdl.master.assembly import Master, assemble, steady_clock
+from elasticdl.master.ledger import Ledger
+from elasticdl.proto import master_pb2, master_pb2_grpc
+from elasticdl.rpc.master_client import MasterClient
+from elasticdl.rpc.server import aio_server, bind
+from elasticdl.runner.base import ExitReason, Launch, ReplicaKey
+from elasticdl.tensor import codec
+from elasticdl.testing.fakes import InMemoryRunner
+
+BOUND_SECONDS = 10.0
+DONE = master_pb2.DONE
+RECORDS = 64
+
+
+class World:
+    """What scripted replicas share: the model version, and how they behave."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.go = asyncio.Event()  # training goes on while it is set
+        self.go.set()
+        self.mute: set[str] = set()  # these send no heartbeats
+        self.stuck: set[str] = set()  # these make no step
+        self.trained: list[tuple[str, int, int, int]] = []  # who, epoch, start, end
+        self.summaries: list[float] = []
+        self.ready: dict[str, object] = {}
+        self.fail: Callable[[master_pb2.Task], str] = lambda task: ""
+        self.results: Callable[[int], dict[str, float]] = lambda n: {"accuracy": 0.9}
+        self.quorums: list[int] = []
+        self.scales: list[float] = []
+        self.views: dict[str, master_pb2.PsView] = {}
+        self.types: list[int] = []
+        self.restored: list[tuple[str, str, bool]] = []
+        self.rewinds: list[int] = []
+        self.late: list[bool] = []
+        self.disk_full = False
+
+
+class Replica:
+    """One scripted replica."""
+
+    def __init__(self, rig: "Rig", launch: Launch) -> None:
+        self.rig, self.world, self.key = rig, rig.world, launch.key
+        self.name = f"{launch.key.role}-{launch.key.index}"
+        self.client = MasterClient(
+            rig.address,
+            master_pb2.Replica(
+                role=launch.key.role,
+                index=launch.key.index,
+                generation=launch.generation,
+            ),
+        )
+        self.held: set[int] = set()
+        self.step = 0
+        self.drain = False
+        self.tasks = [asyncio.ensure_future(self.life())]
+
+    async def call(self, method: Callable, request):
+        """Call the master until it answers; a FencedError ends the replica."""
+        while True:
+            try:
+                return await asyncio.get_running_loop().run_in_executor(
+                    self.rig.pool, method, request
+                )
+            except FencedError:
+                raise
+            except RpcError:
+                await asyncio.sleep(0.02)
+
+    async def life(self) -> None:
+        try:
+            reply = await self.call(
+                self.client.register,
+                master_pb2.RegisterRequest(
+                    address=f"127.0.0.1:{1000 + self.key.index}", pid=1
+                ),
+            )
+            self.world.restored.append((self.name, reply.restore_dir, reply.handback))
+            work = self.worker if self.key.role is Role.WORKER else self.ps
+            await work(reply)
+        except FencedError:
+            return
+        self.rig.runner.end(self.key, ExitReason.COMPLETED)
+
+    def kill(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+
+    # -- a PS ---------------------------------------------------------------------
+
+    async def ps(self, reply: master_pb2.RegisterReply) -> None:
+        status = master_pb2.PsStatus(rewind=reply.ps.rewind, initialized=True)
+        if reply.restore_dir:
+            self.world.version = store.read_manifest(Path(reply.restore_dir)).version
+        seen, pinned = 0, {}
+        while True:
+            status.version = self.world.version
+            del status.snapshots[:]
+            status.snapshots.extend(pinned.values())
+            if self.name in self.world.mute:
+                await asyncio.sleep(0.05)
+                continue
+            answer = await self.call(
+                self.client.ps_sync,
+                master_pb2.PsSyncRequest(
+                    status=status, seen_revision=seen, hold_seconds=0.1
+                ),
+            )
+            seen = answer.revision
+            self.world.quorums.append(answer.quorum)
+            self.world.scales.append(answer.learning_rate_scale)
+            if answer.stop:
+                return
+            if answer.rewind > status.rewind:
+                status.rewind = answer.rewind
+                self.world.rewinds.append(answer.rewind)
+                manifest = store.read_manifest(Path(answer.restore_dir))
+                self.world.version = manifest.version
+            pinned = {
+                wanted.id: pinned.get(wanted.id) or self.pin(wanted)
+                for wanted in answer.snapshots
+            }
+
+    def pin(self, wanted: master_pb2.SnapshotRequest) -> master_pb2.SnapshotDone:
+        done = master_pb2.SnapshotDone(id=wanted.id, version=self.world.version)
+        if self.key.index == 0:
+            done.ticket.version = self.world.version
+        if wanted.dir and self.world.disk_full:
+            done.error = "No space left on device"
+        elif wanted.dir:
+            write_part(done, wanted.dir, self.key.index, self.rig.num_ps)
+        return done
+
+    # -- a worker -----------------------------------------------------------------
+
+    async def worker(self, reply: master_pb2.RegisterReply) -> None:
+        beat = asyncio.ensure_future(self.beat())
+        self.tasks.append(beat)
+        try:
+            await self.work()
+        finally:
+            beat.cancel()
+
+    async def beat(self) -> None:
+        seen, done = 0, []
+        while True:
+            if self.name in self.world.mute:
+                await asyncio.sleep(0.05)
+                continue
+            stuck = self.name in self.world.stuck
+            answer = await self.call(
+                self.client.worker_sync,
+                master_pb2.WorkerSyncRequest(
+                    worker=master_pb2.Worker(
+                        phase="train" if stuck else "idle",
+                        step=max(1, self.step),
+                        model_version=self.world.version,
+                        phase_seconds=1000.0 if stuck else 0.0,
+                        seconds={"train": 2.0, "idle": 1.0},
+                        lease_ids=list(self.held),
+                        snapshots=done,
+                    ),
+                    seen_revision=seen,
+                    hold_seconds=0.1,
+                ),
+            )
+            seen = answer.revision
+            self.world.views[self.name] = answer.ps
+            self.drain = self.drain or answer.drain
+            self.held -= set(answer.lost_leases)
+            if not answer.local_snapshot.id:
+                done = []
+            elif not done:
+                part = master_pb2.SnapshotDone(
+                    id=answer.local_snapshot.id, version=self.world.version
+                )
+                write_part(part, answer.local_snapshot.dir, 0, 1)
+                done = [part]
+
+    async def work(self) -> None:
+        answer = await self.lease([], want=1, wait=0.1)
+        first = [await self.do(task) for task in answer.tasks]
+        await self.lease(first, want=0, wait=0.0)
+        await self.call(
+            self.client.model_ready, master_pb2.ModelReadyRequest(**self.world.ready)
+        )
+        reports: list[master_pb2.TaskReport] = []
+        while not self.drain:
+            answer = await self.lease(reports, want=1, wait=0.1)
+            if answer.finished:
+                return
+            reports = [await self.do(task) for task in answer.tasks]
+        await self.lease(reports, want=0, wait=0.0)
+
+    async def lease(
+        self, reports: list[master_pb2.TaskReport], *, want: int, wait: float
+    ) -> master_pb2.LeaseReply:
+        request = master_pb2.LeaseRequest(reports=reports, want=want, wait_seconds=wait)
+        answer = await self.call(self.client.lease, request)
+        self.held -= {report.lease_id for report in reports}
+        self.held |= {task.lease_id for task in answer.tasks}
+        self.world.late += [not result.accepted for result in answer.results]
+        return answer
+
+    async def do(self, task: master_pb2.Task) -> master_pb2.TaskReport:
+        self.world.types.append(task.type)
+        report = master_pb2.TaskReport(
+            task_id=task.task_id,
+            lease_id=task.lease_id,
+            outcome=DONE,
+            records=task.end - task.start,
+            model_version=self.world.version,
+        )
+        if task.type == master_pb2.TRAINING:
+            while not self.world.go.is_set() or self.name in self.world.stuck:
+                if self.drain:
+                    report.outcome = master_pb2.RETURNED
+                    report.records = 0
+                    return report
+                await asyncio.sleep(0.005)
+        error = self.world.fail(task)
+        if error:
+            report.outcome, report.error = master_pb2.FAILED, error
+            report.fatal = error.startswith("fatal")
+            return report
+        if task.type == master_pb2.TRAINING:
+            self.step += 2
+            self.world.version += 2
+            report.steps, report.loss = 2, 0.5
+            report.model_version = self.world.version
+            self.world.trained.append((self.name, task.epoch, task.start, task.end))
+        elif task.type == master_pb2.EVALUATION:
+            count = np.array(float(task.end - task.start))
+            report.state = codec.join(codec.encode(b"", {"count": count}))
+        elif task.type == master_pb2.SUMMARIZE:
+            total = float(codec.decode(task.state).tensors["count"])
+            self.world.summaries.append(total)
+            results = self.world.results(len(self.world.summaries))
+            report.results_json = json.dumps(results)
+        elif task.type == master_pb2.EXPORT:
+            report.results_json = json.dumps({"paths": [f"/out/{task.target}"]})
+        elif task.type == master_pb2.SHARDS:
+            report.shards.add(source="table", start=0, end=RECORDS)
+        elif task.type == master_pb2.PREPARE:
+            write_data(self.rig.root)
+        return report
+
+
+def write_part(
+    done: master_pb2.SnapshotDone, directory: str, index: int, total: int
+) -> None:
+    part = store.write_shard(
+        Path(directory),
+        index,
+        total,
+        {"value|w|0|1": np.ones(1, np.float32)},
+        {"version": done.version},
+    )
+    assert part.file == shard_file(index, total)
+    done.file, done.file_bytes, done.crc32 = part.file, part.bytes, part.crc32
+
+
+def write_data(root: Path) -> None:
+    for name in ("train", "test"):
+        rows = "\n".join(f"{n},{n % 2}" for n in range(RECORDS))
+        (root / f"{name}.csv").write_text(f"x,label\n{rows}\n")
+
+
+class Rig:
+    """A job whose master runs in this process."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.job_dir = JobDir(root / "job")
+        self.job_dir.root.mkdir()
+        write_data(root)
+        self.pool = ThreadPoolExecutor(24)
+        self.replicas: dict[ReplicaKey, Replica] = {}
+        self.everyone: list[Replica] = []
+        self.master: Master
+        self.address = ""
+
+    @property
+    def num_ps(self) -> int:
+        return self.master.job.parts.table.num_ps
+
+    def configure(self, **changes: object) -> None:
+        """Write the job's values file; `worker__replicas=2` sets worker.replicas."""
+        tree = {
+            "name": "rig",
+            "model": {"definition": "m.f"},
+            "data": {
+                "root": str(self.root),
+                "training": "train.csv",
+                "shuffle": False,
+            },
+            "training": {"batch_size": 4, "batches_per_task": 2},
+            "ps": {"replicas": 2},
+            "worker": {
+                "replicas": 2,
+                "grace_seconds": 2.0,
+                "dead_seconds": 5.0,
+                "start_seconds": 10.0,
+            },
+        }
+        for path, value in changes.items():
+            *parents, last = path.split("__")
+            inner = tree
+            for key in parents:
+                inner = inner.setdefault(key, {})
+            inner[last] = value
+        self.values = ValuesFile.model_validate({"kind": "job", "job": tree})
+        write_values(self.job_dir.spec_file, self.values)
+
+    def start_replica(self, launch: Launch) -> None:
+        replica = Replica(self, launch)
+        self.replicas[launch.key] = replica
+        self.everyone.append(replica)
+
+    def kill(
+        self,
+        name: str,
+        reason: ExitReason = ExitReason.KILLED,
+        *,
+        exit_code: int = 0,
+        message: str = "",
+    ) -> None:
+        role, index = name.split("-")
+        key = ReplicaKey(Role(role), int(index))
+        self.replicas[key].kill()
+        self.runner.end(key, reason, exit_code=exit_code, message=message)
+
+    @asynccontextmanager
+    async def serving(self):
+        """Run a master until the block ends; the replicas outlive it."""
+        clock = steady_clock()
+        server = aio_server()
+        port = int(self.address.split(":")[1]) if self.address else 0
+        port = bind(server, "127.0.0.1", port)
+        self.address = f"127.0.0.1:{port}"
+        ledger = Ledger.open(self.job_dir.journal_dir, now=clock(), wait_seconds=0.5)
+        self.master = assemble(
+            self.values.job, self.job_dir, ledger, lambda: self.runner, clock=clock
+        )
+        master_pb2_grpc.add_MasterServicer_to_server(self.master.servicer, server)
+        await server.start()
+        self.running = asyncio.ensure_future(self.master.run())
+        try:
+            yield self.master
+        finally:
+            if not self.running.done():
+                self.running.cancel()
+            with suppress(asyncio.CancelledError):
+                await self.running
+            await server.stop(grace=0)
+            ledger.close()
+
+    async def ended(self) -> JobReport:
+        """Wait for the job's end; return its report."""
+        try:
+            async with asyncio.timeout(BOUND_SECONDS):
+                await self.running
+        except TimeoutError:
+            pytest.fail(f"the job did not end: {self.picture()}")
+        text = self.job_dir.report_file.read_text()
+        return JobReport.model_validate_json(text)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        try:
+            async with asyncio.timeout(BOUND_SECONDS):
+                while not condition():
+                    if self.running.done():
+                        self.running.result()
+                        assert condition(), self.master.job.ending
+                        return
+                    await asyncio.sleep(0.005)
+        except TimeoutError:
+            pytest.fail(f"it did not come about: {self.picture()}")
+
+    def picture(self) -> str:
+        """What a test that failed shows."""
+        parts = self.master.job.parts
+        shown = status.build(self.master.job, now=self.master.job.clock())
+        return "\n".join(
+            [
+                shown.model_dump_json(indent=1),
+                f"data {parts.data.stage} {parts.data.error}",
+                f"round {parts.rounds.current}",
+                f"checkpoint {parts.keeper.request}",
+                f"rewinding {parts.ps.rewinding} view {parts.ps.view()}",
+                f"quorum {parts.ps.quorum()} {self.world.quorums[-3:]}",
+            ]
+        )
+
+    def run(self, story: Callable[["Rig"], Awaitable[None]], **changes: object) -> None:
+        """Run a story about a job with this specification."""
+
+        async def main() -> None:
+            self.world = World()
+            self.runner = InMemoryRunner(
+                on_start=self.start_replica,
+                on_stop=lambda key: (
+                    self.replicas[key].kill() if key in self.replicas else None
+                ),
+            )
+            self.configure(**changes)
+            try:
+                await story(self)
+            finally:
+                for replica in self.everyone:
+                    replica.kill()
+                    replica.client.close()
+                tasks = [task for r in self.everyone for task in r.tasks]
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+        asyncio.run(main())
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(tmp_path)
+    yield made
+    made.pool.shutdown(wait=True)

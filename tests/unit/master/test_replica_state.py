@@ -1,0 +1,140 @@
+"""Relaunch rules, line by line of the table."""
+
+import pytest
+from elasticdl.errors import ExitCode
+from elasticdl.job.names import Role
+from elasticdl.master.replica_state import (
+    PS_QUICK_CRASHES,
+    Ending,
+    GiveUp,
+    History,
+    Limits,
+    Relaunch,
+    decide,
+)
+from elasticdl.runner.base import ExitReason
+
+STRICT = Limits(max_restarts=0)
+GI = 1 << 30
+
+
+def ended(
+    reason: ExitReason,
+    *,
+    role: Role = Role.WORKER,
+    code: int = 0,
+    lived: float = 100.0,
+    cause: str = "",
+    memory: int = GI,
+    message: str = "",
+) -> Ending:
+    return Ending(role, reason, code, message, cause, lived, memory)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        ExitReason.PREEMPTED,
+        ExitReason.EVICTED,
+        ExitReason.NODE_LOST,
+        ExitReason.DELETED,
+        ExitReason.KILLED,
+        ExitReason.COMPLETED,
+    ],
+)
+@pytest.mark.parametrize("role", [Role.WORKER, Role.PS])
+def test_what_was_taken_away_is_relaunched_and_never_counts(
+    reason: ExitReason, role: Role
+) -> None:
+    decision = decide(
+        ended(reason, role=role), History(counted=99), STRICT, name="worker-0"
+    )
+    assert decision == Relaunch(reason.value)
+
+
+@pytest.mark.parametrize("cause", ["silent", "hung"])
+def test_what_the_master_killed_is_relaunched_under_its_own_reason(cause: str) -> None:
+    decision = decide(
+        ended(ExitReason.KILLED, cause=cause), History(), STRICT, name="worker-0"
+    )
+    assert decision == Relaunch(cause)
+
+
+def test_a_fenced_replica_does_not_count() -> None:
+    decision = decide(
+        ended(ExitReason.ERROR, code=int(ExitCode.FENCED)),
+        History(),
+        STRICT,
+        name="worker-0",
+    )
+    assert decision == Relaunch("fenced")
+
+
+def test_a_crash_counts_until_the_budget_is_used_up() -> None:
+    crash = ended(ExitReason.ERROR, code=1, message="ValueError: boom\n")
+    limits = Limits(max_restarts=2)
+    first = decide(crash, History(counted=1), limits, name="worker-7")
+    assert first == Relaunch("exit code 1", counted=True)
+    last = decide(crash, History(counted=2), limits, name="worker-7")
+    assert isinstance(last, GiveUp)
+    assert last.message.startswith("worker-7: exit code 1, and worker.maxRestarts (2)")
+    assert last.message.endswith("ValueError: boom")
+
+
+@pytest.mark.parametrize("code", [ExitCode.SPEC, ExitCode.USER_CODE, ExitCode.DATA])
+def test_a_mistake_that_stays_a_mistake_fails_the_job_at_once(code: ExitCode) -> None:
+    decision = decide(
+        ended(ExitReason.ERROR, code=int(code), message="m.py:3: no f"),
+        History(),
+        Limits(max_restarts=9),
+        name="worker-0",
+    )
+    assert isinstance(decision, GiveUp)
+    assert decision.exit_code is code
+    assert "m.py:3: no f" in decision.message
+
+
+def test_out_of_memory_gets_half_as_much_again_up_to_the_limit() -> None:
+    oom = ended(ExitReason.OOM_KILLED)
+    more = decide(oom, History(), Limits(0, 4 * GI), name="worker-0")
+    assert more == Relaunch("oomKilled", memory_bytes=GI * 3 // 2)
+    rest = decide(oom, History(), Limits(0, GI + 5), name="worker-0")
+    assert rest == Relaunch("oomKilled", memory_bytes=GI + 5)
+
+
+def test_out_of_memory_at_the_limit_counts() -> None:
+    oom = ended(ExitReason.OOM_KILLED)
+    decision = decide(oom, History(), Limits(1, GI), name="worker-0")
+    assert decision == Relaunch("oomKilled", counted=True)
+    decision = decide(oom, History(counted=1), Limits(1), name="worker-0")
+    assert isinstance(decision, GiveUp)
+
+
+def test_a_ps_is_relaunched_until_it_crashes_over_and_over_without_living() -> None:
+    crash = ended(ExitReason.ERROR, role=Role.PS, code=1, lived=1.0, message="boom")
+    for quick in range(PS_QUICK_CRASHES - 1):
+        decision = decide(crash, History(quick=quick), STRICT, name="ps-0")
+        assert isinstance(decision, Relaunch)
+    decision = decide(crash, History(quick=PS_QUICK_CRASHES - 1), STRICT, name="ps-0")
+    assert isinstance(decision, GiveUp)
+    assert "boom" in decision.message
+    lived = ended(ExitReason.ERROR, role=Role.PS, code=1, lived=60.0)
+    decision = decide(lived, History(quick=99), STRICT, name="ps-0")
+    assert isinstance(decision, Relaunch)
+
+
+def test_replicas_that_end_at_once_come_back_after_a_growing_pause() -> None:
+    quick = ended(ExitReason.COMPLETED, lived=0.1)
+    pauses = []
+    for count in (0, 1, 2, 3, 20):
+        decision = decide(quick, History(quick=count), STRICT, name="worker-0")
+        assert isinstance(decision, Relaunch)
+        pauses.append(decision.delay_seconds)
+    assert pauses == [0.0, 0.5, 1.0, 2.0, 30.0]
+
+
+def test_a_preempted_replica_never_waits() -> None:
+    taken = ended(ExitReason.PREEMPTED, lived=0.1)
+    decision = decide(taken, History(quick=10), STRICT, name="worker-0")
+    assert isinstance(decision, Relaunch)
+    assert decision.delay_seconds == 0.0
