@@ -1,0 +1,124 @@
+"""The master's process: one message and an exit code, whatever is wrong."""
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from elasticdl.errors import ExitCode
+from elasticdl.job import names
+from elasticdl.job.names import JobDir, Role
+from elasticdl.job.status import JobReport, JobState
+from elasticdl.master.main import main
+from elasticdl.runner.platform import LocalPlatform, Place
+from elasticdl.runner.platform_server import PlatformServer
+
+VALUES = """\
+kind: job
+job:
+  name: j
+  model: {definition: m.f}
+  data: {training: nothing.csv}
+  worker: {graceSeconds: 1}
+"""
+
+
+def environ(job_dir: JobDir, *, master: str, platform: str = "") -> dict[str, str]:
+    return {
+        names.ENV_JOB_DIR: str(job_dir.root),
+        names.ENV_ROLE: "master",
+        names.ENV_INDEX: "0",
+        names.ENV_GENERATION: "1",
+        names.ENV_MASTER_ADDRESS: master,
+        names.ENV_PLATFORM_ADDRESS: platform,
+    }
+
+
+@pytest.fixture
+def job_dir(tmp_path: Path) -> JobDir:
+    made = JobDir(tmp_path)
+    made.spec_file.write_text(VALUES)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _loggers_as_before() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("elasticdl")
+    before = (list(root.handlers), root.level, ours.level)
+    yield
+    root.handlers[:] = before[0]
+    root.setLevel(before[1])
+    ours.setLevel(before[2])
+
+
+def test_a_role_that_is_started_by_hand_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main({}) == ExitCode.SPEC
+    assert "not by hand" in capsys.readouterr().err
+
+
+def test_a_wrong_specification_ends_with_its_mistakes(
+    job_dir: JobDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job_dir.spec_file.write_text("kind: job\njob: {name: J!}\n")
+    assert main(environ(job_dir, master="127.0.0.1:0")) == ExitCode.SPEC
+    assert "job.name" in capsys.readouterr().err
+
+
+def test_a_port_in_use_is_one_message_and_exit_code_platform(
+    job_dir: JobDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert main(environ(job_dir, master=address)) == ExitCode.PLATFORM
+    err = capsys.readouterr().err
+    assert "in use" in err
+    assert "Traceback" not in err
+
+
+def silent_roles(role: Role) -> Sequence[str]:
+    """Workers and PS that are alive and never say a word."""
+    assert role is not Role.MASTER
+    return (sys.executable, "-S", "-c", "import signal; signal.pause()")
+
+
+def test_the_first_sigterm_ends_the_job_in_good_order(job_dir: JobDir) -> None:
+    platform = LocalPlatform(
+        Place(job_dir, "127.0.0.1:1", dict(os.environ), silent_roles)
+    )
+    server = PlatformServer(platform)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "elasticdl.master.main"],
+        env={
+            **os.environ,
+            **environ(job_dir, master=f"127.0.0.1:{port}", platform=server.address),
+        },
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        lines = []
+        for line in process.stderr:
+            lines.append(line)
+            if "master generation 1 of job j" in line:
+                process.send_signal(signal.SIGTERM)
+        text = "".join(lines)
+        assert process.wait(30) == ExitCode.STOPPED, text
+        assert "job j stopped: 0 records" in lines[-1]
+        report = JobReport.model_validate_json(job_dir.report_file.read_text())
+        assert report.status is JobState.STOPPED
+    finally:
+        process.kill()
+        process.wait()
+        server.close()
+        platform.close(grace_seconds=0.0)
