@@ -7,6 +7,7 @@ not import TensorFlow.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 from collections.abc import Mapping, Sequence
@@ -114,7 +115,8 @@ class PredictionFiles:
             self._form.write(aside, columns)
             aside.replace(path)
         except OSError as error:
-            aside.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                aside.unlink(missing_ok=True)
             raise DataError(
                 f"predictions cannot be written to {path}: {error.strerror or error}; "
                 "make room or set job.predictionOutput to another folder"

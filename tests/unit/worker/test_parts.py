@@ -1,0 +1,169 @@
+"""Small parts: progress, outbox, records, predictions, errands, early tasks."""
+
+import json
+import threading
+
+import numpy as np
+import pytest
+from elasticdl.data.reader import BadRecord, Records, Shard
+from elasticdl.errors import DataError, RpcError
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import Outcome, TaskType
+from elasticdl.worker.early import EarlyTasks
+from elasticdl.worker.errands import Errands
+from elasticdl.worker.outbox import Outbox
+from elasticdl.worker.predictions import (
+    PredictionFiles,
+    columns_of,
+    format_named,
+    merged,
+)
+from elasticdl.worker.progress import Phase, Progress
+from elasticdl.worker.records import RecordLoader, permuted
+
+
+class Reader:
+    metadata = None
+
+    def shards(self):
+        return [Shard("mine", 0, 7)]
+
+    def read(self, source, start, end, *, skip_bad):
+        bad = (BadRecord(source, start, "cut"),) if skip_bad else ()
+        return Records([b"%d" % i for i in range(start, end)], bad)
+
+
+def test_phase_seconds_start_anew_with_each_step():
+    now = [10.0]
+    progress = Progress(lambda: now[0])
+    progress.enter(Phase.TRAIN)
+    now[0] = 13.0
+    message = progress.message(seconds={}, memory_bytes=1, lease_ids=[5], snapshots=[])
+    assert (message.phase, message.phase_seconds) == ("train", 3.0)
+    assert progress.stepped(version=4, loss=0.5, seconds=0.2) == 1
+    message = progress.message(seconds={}, memory_bytes=1, lease_ids=[], snapshots=[])
+    assert (message.step, message.model_version, message.phase_seconds) == (1, 4, 0.0)
+    assert message.step_seconds == pytest.approx(0.2)
+    now[0] = 20.0
+    progress.touch()
+    message = progress.message(seconds={}, memory_bytes=1, lease_ids=[], snapshots=[])
+    assert message.phase_seconds == 0.0
+
+
+def test_a_report_stays_in_the_outbox_until_it_is_acknowledged():
+    box = Outbox()
+    first, second = master_pb2.TaskReport(lease_id=1), master_pb2.TaskReport(lease_id=2)
+    box.add(first)
+    taken = box.take()
+    box.add(second)
+    assert (len(box), box.waiting, box.lease_ids) == (2, 1, [1, 2])
+    box.put_back(taken)
+    assert [r.lease_id for r in box.take()] == [1, 2]
+    box.acknowledge([first, second])
+    assert len(box) == 0
+
+
+def test_records_are_permuted_the_same_on_every_worker():
+    loader = RecordLoader(lambda _: Reader(), skip_bad=True, shuffle_records=True)
+    task = master_pb2.Task(type=TaskType.TRAINING, source="a", start=0, end=9, seed=3)
+    loaded = loader.load(task)
+    assert loaded.records == permuted([b"%d" % i for i in range(9)], 3)
+    assert sorted(loaded.records) == [b"%d" % i for i in range(9)]
+    assert loaded.records != sorted(loaded.records)
+    assert loaded.bad[0].reason == "cut"
+    task.type = TaskType.EVALUATION
+    assert loader.load(task).records == [b"%d" % i for i in range(9)]
+    task.type = TaskType.EXPORT
+    assert loader.load(task).records == []
+
+
+@pytest.mark.parametrize("name", ["jsonl", "parquet"])
+def test_a_task_done_twice_leaves_one_file_with_each_record_once(tmp_path, name):
+    files = PredictionFiles(tmp_path, format_named(name))
+    outputs = [
+        np.arange(6, dtype=np.float32).reshape(3, 2),
+        np.ones((1, 2), np.float32),
+    ]
+    files.write(3, {"prediction": [0]})
+    path = files.write(3, merged(outputs))
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    if name == "jsonl":
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        assert rows[0] == {"prediction": [0.0, 1.0]}
+    else:
+        import pyarrow.parquet as pq
+
+        rows = pq.read_table(path).to_pylist()
+    assert len(rows) == 4
+
+
+def test_outputs_of_any_structure_become_columns():
+    one = np.zeros((2, 1))
+    assert merged([one]) == {"prediction": [0.0, 0.0]}
+    assert list(columns_of([one, one])) == ["prediction_0", "prediction_1"]
+    assert list(columns_of({"a": one})) == ["a"]
+
+
+def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    files = PredictionFiles(tmp_path / "file", format_named("jsonl"))
+    with pytest.raises(DataError, match="predictionOutput"):
+        files.write(1, {"a": [1]})
+
+
+class EarlyMaster:
+    def __init__(self, *replies):
+        self.replies = list(replies)
+        self.requests = []
+
+    def lease(self, request):
+        self.requests.append(request)
+        reply = self.replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+
+def early(master, errands):
+    return EarlyTasks(
+        master.lease,
+        master_pb2.Replica(),
+        errands,
+        leaving=threading.Event(),
+        progress=Progress(lambda: 0.0),
+    )
+
+
+def one_task(kind, **fields):
+    task = master_pb2.Task(task_id=-1, lease_id=-2, type=kind, **fields)
+    return master_pb2.LeaseReply(tasks=[task])
+
+
+def test_data_is_prepared_and_reported_before_the_model_is_built():
+    ran = []
+    master = EarlyMaster(
+        RpcError("not up yet"),
+        one_task(TaskType.PREPARE),
+        one_task(TaskType.SHARDS, target="training"),
+        master_pb2.LeaseReply(),
+    )
+    errands = Errands(lambda: ran.append("prepared"), lambda kind: Reader())
+    assert early(master, errands).run(0.0)
+    assert ran == ["prepared"]
+    reports = [r for request in master.requests for r in request.reports]
+    assert [r.outcome for r in reports] == [Outcome.DONE, Outcome.DONE]
+    assert reports[1].shards[0].source == "mine"
+    assert reports[1].shards[0].end == 7
+
+
+def test_data_that_cannot_be_prepared_fails_the_job():
+    def prepare():
+        raise DataError("no network")
+
+    master = EarlyMaster(
+        one_task(TaskType.PREPARE), master_pb2.LeaseReply(finished=True)
+    )
+    assert not early(master, Errands(prepare, lambda kind: Reader())).run(0.0)
+    report = master.requests[-1].reports[0]
+    assert report.fatal
+    assert report.error == "no network"

@@ -1,0 +1,189 @@
+"""The task stream: look-ahead, reports until acknowledged, a master that goes away."""
+
+import threading
+
+import pytest
+from elasticdl.errors import BadRecordError, FencedError, RpcError
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import Outcome, TaskType
+from elasticdl.worker.records import LoadedTask
+from elasticdl.worker.task_stream import TaskStream, failure
+
+SECONDS = 20.0
+
+
+class Master:
+    """Answers leases from a list, as the RPC would; a test may cut the line."""
+
+    def __init__(self, tasks, *, away=0, fence=False):
+        self.tasks = list(tasks)
+        self.away = away
+        self.fence = fence
+        self.changed = threading.Condition()
+        self.reports = []
+        self.calls = []
+        self.leased = 0
+
+    def lease(self, request):
+        with self.changed:
+            self.calls.append(request)
+            if self.fence:
+                raise FencedError("old generation")
+            if self.away:
+                self.away -= 1
+                raise RpcError("connection refused")
+            self.reports.extend(request.reports)
+            self.changed.notify_all()
+            results = [
+                master_pb2.ReportResult(lease_id=r.lease_id, accepted=True)
+                for r in request.reports
+            ]
+            if request.want and not self.tasks:
+                done = len(self.reports) >= self.leased
+                if not done:
+                    self.changed.wait(min(request.wait_seconds, 0.02))
+                return master_pb2.LeaseReply(results=results, finished=done)
+            taken = [
+                self.tasks.pop(0) for _ in range(min(request.want, len(self.tasks)))
+            ]
+            self.leased += len(taken)
+            return master_pb2.LeaseReply(tasks=taken, results=results)
+
+    def wait_for_reports(self, count):
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.reports) >= count, SECONDS)
+            return self.reports
+
+
+def task(number, **fields):
+    return master_pb2.Task(
+        task_id=number,
+        lease_id=100 + number,
+        type=TaskType.TRAINING,
+        source="a",
+        **fields,
+    )
+
+
+def done(loaded):
+    return master_pb2.TaskReport(
+        task_id=loaded.task.task_id, lease_id=loaded.task.lease_id, outcome=Outcome.DONE
+    )
+
+
+@pytest.fixture
+def stream():
+    made = []
+
+    def make(master, load=lambda t: LoadedTask(t, [b"x"]), on_fenced=lambda _: None):
+        made.append(
+            TaskStream(
+                master.lease, master_pb2.Replica(), load=load, on_fenced=on_fenced
+            )
+        )
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close(0.1)
+
+
+def test_tasks_come_in_order_and_each_report_arrives_once(stream):
+    master = Master([task(i) for i in range(5)])
+    one = stream(master)
+    seen = []
+    while (loaded := one.next(SECONDS)) is not None:
+        seen.append(loaded.task.task_id)
+        one.report(done(loaded))
+    assert one.ended
+    assert seen == [0, 1, 2, 3, 4]
+    assert one.close(SECONDS)
+    assert sorted(r.task_id for r in master.reports) == seen
+    assert one.held == []
+
+
+def test_the_next_task_is_read_while_the_first_is_trained(stream):
+    read = threading.Semaphore(0)
+    master = Master([task(0), task(1), task(2)])
+    one = stream(master, load=lambda t: (read.release(), LoadedTask(t, []))[1])
+    assert one.next(SECONDS).task.task_id == 0
+    assert read.acquire(timeout=SECONDS)
+    assert read.acquire(timeout=SECONDS)
+    assert not read.acquire(timeout=0.05), "two ahead would be hoarding"
+    assert one.held == [100, 101]
+
+
+def test_an_unreachable_master_never_means_that_there_is_no_more_work(stream):
+    # The earlier system turned any error of the call into "no more tasks" (D4).
+    master = Master([task(0)], away=3)
+    one = stream(master)
+    loaded = one.next(SECONDS)
+    assert loaded is not None
+    assert not one.ended
+    with master.changed:
+        master.away = 2
+    one.report(done(loaded))
+    assert master.wait_for_reports(1)[0].task_id == 0
+
+
+def test_a_report_goes_out_while_the_stream_waits_for_work(stream):
+    master = Master([task(0), task(1)])
+    one = stream(master)
+    first, second = one.next(SECONDS), one.next(SECONDS)
+    one.report(done(first))
+    master.wait_for_reports(1)
+    one.report(done(second))
+    assert [r.task_id for r in master.wait_for_reports(2)] == [0, 1]
+
+
+def test_a_bad_record_fails_the_job_naming_file_and_record(stream):
+    def load(_):
+        raise BadRecordError("digits.rec", 17, "CRC does not fit")
+
+    master = Master([task(0)])
+    stream(master, load=load)
+    report = master.wait_for_reports(1)[0]
+    assert report.outcome == Outcome.FAILED
+    assert report.fatal
+    assert "digits.rec: record 17" in report.error
+
+
+def test_an_exception_of_a_custom_reader_is_reported_with_its_trace(stream):
+    def load(_):
+        raise KeyError("column")
+
+    master = Master([task(0)])
+    stream(master, load=load)
+    report = master.wait_for_reports(1)[0]
+    assert "KeyError: 'column'" in report.error
+    assert not report.fatal
+
+
+def test_draining_hands_back_what_was_not_begun(stream):
+    ready = threading.Semaphore(0)
+    master = Master([task(0), task(1)])
+    one = stream(master, load=lambda t: (ready.release(), LoadedTask(t, []))[1])
+    running = one.next(SECONDS)
+    assert ready.acquire(timeout=SECONDS)
+    assert ready.acquire(timeout=SECONDS)
+    one.drain()
+    one.report(failure(running.task, "broken"))
+    assert one.next(SECONDS) is None
+    assert one.close(SECONDS)
+    outcomes = {r.task_id: r.outcome for r in master.reports}
+    assert outcomes == {0: Outcome.FAILED, 1: Outcome.RETURNED}
+
+
+def test_a_lost_lease_is_dropped_without_a_report(stream):
+    master = Master([task(0)])
+    one = stream(master)
+    loaded = one.next(SECONDS)
+    one.forget(loaded.task.lease_id)
+    assert one.held == []
+
+
+def test_a_fenced_worker_stops_at_once(stream):
+    told = threading.Event()
+    stream(Master([], fence=True), on_fenced=lambda _: told.set())
+    assert told.wait(SECONDS)
