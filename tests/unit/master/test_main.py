@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-
 from elasticdl.errors import ExitCode
 from elasticdl.job import names
 from elasticdl.job.names import JobDir, Role
@@ -119,6 +118,6 @@ def test_the_first_sigterm_ends_the_job_in_good_order(job_dir: JobDir) -> None:
         assert report.status is JobState.STOPPED
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
         server.close()
         platform.close(grace_seconds=0.0)
