@@ -10,7 +10,7 @@ def test_lost_ps_comes_back_with_its_newest_shard_in_async_mode(job):
     killed = one.fault("ps", signal.SIGKILL, at_step=400)
     relaunched(one, killed, reason="killed")
     stopped = one.fault("ps", signal.SIGSTOP, at_step=1200)
-    relaunched(one, stopped, reason="hung")
+    relaunched(one, stopped, reason="silent")
     report = one.finish()
     check_whole(one, report)
     # Same index again.

@@ -9,7 +9,7 @@ def test_killed_and_stopped_workers_are_replaced_and_no_record_is_missed(job):
     one = job("workers", worker={"replicas": 3})
     killed = one.fault("worker", signal.SIGKILL, at_step=200)
     stopped = one.fault("worker", signal.SIGSTOP, at_step=500)
-    relaunched(one, stopped, reason="hung")
+    relaunched(one, stopped, reason="silent")
     pair = [one.fault("worker", signal.SIGKILL), one.fault("worker", signal.SIGSTOP)]
     report = one.finish()
     check_whole(one, report)
@@ -86,7 +86,7 @@ def test_a_task_preempted_five_times_in_a_row_is_not_lost(job):
         "stubborn",
         worker={"replicas": 1},
         ps={"replicas": 1},
-        training={"epochs": 40, "batchSize": 4, "batchesPerTask": 10_000},
+        training={"epochs": 3, "batchSize": 4, "batchesPerTask": 10_000},
     )
     one.wait_for_step(1)
     for times in range(1, 6):

@@ -197,7 +197,7 @@ def test_rows_of_an_embedding_travel_alone_and_duplicates_are_summed(
     module = definition(mlp.replace(DENSE, EMBEDDING).replace("Adam(0.05)", "SGD(0.5)"))
     keras.config.enable_unsafe_deserialization()  # to clone a Lambda layer
     model = keras.models.clone_model(module.model)
-    model.build((None, 6))
+    model(np.zeros((1, 6), np.float32))
     model.set_weights(module.model.get_weights())
     optimizer = keras.optimizers.SGD(0.5)
     for features, labels in batches_of(10):
