@@ -150,7 +150,7 @@ class Heartbeats:
             self._job.end(JobState.FAILED, f"{member.name}: {status.error}")
         if self._parts.ps.heard(member, status, now=now):
             self._parts.table.note(member, now=now)
-            self._parts.relaunches.works(member.generation, now=now)
+            self._parts.relaunches.works(member.name, now=now)
             self._parts.signals.wake()
         if member.key.index == 0:
             self._job.version = status.version

@@ -137,6 +137,17 @@ class Job:
         )
 
     @property
+    def can_snapshot(self) -> bool:
+        """Whether the model's present state is known and can be pinned or written."""
+        parts = self.parts
+        if not self.trains or parts.ledger.queue is None:
+            return False
+        if self.local:
+            heard = (w.ready and w.worker is not None for w in parts.table.workers())
+            return any(heard)
+        return parts.ps.initialized and not parts.ps.rewinding
+
+    @property
     def epochs_done(self) -> int:
         """Whole epochs that were trained."""
         queue = self.parts.ledger.queue

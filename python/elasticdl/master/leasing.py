@@ -56,7 +56,7 @@ class Leasing:
             tasks.append(task)
         if tasks:
             self._parts.ps.count_quorum()
-            self._parts.relaunches.works(member.generation, now=now)
+            self._parts.relaunches.works(member.name, now=now)
         return tasks
 
     def _next(self, member: Member, *, now: float) -> Task | None:

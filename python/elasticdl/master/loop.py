@@ -69,6 +69,7 @@ class Loop:
         try:
             while not (job.ending or job.finished):
                 await self._turn()
+                self._check(tasks)
             if job.ending is None:
                 job.end(JobState.SUCCEEDED, "", ExitCode.OK)
             ending = job.ending or Ending(JobState.SUCCEEDED, "", ExitCode.OK)
@@ -79,6 +80,14 @@ class Loop:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+
+    def _check(self, tasks: Iterable[asyncio.Task[None]]) -> None:
+        """Fail the job if something that should run for ever has ended."""
+        counting = [self._counting] if self._counting else []
+        for task in [*tasks, *counting]:
+            if task.done() and not task.cancelled() and task.exception():
+                log.error("%s ended", task.get_name(), exc_info=task.exception())
+                self._job.end(JobState.FAILED, f"internal: {task.exception()!r}")
 
     async def _turn(self) -> None:
         job = self._job
@@ -125,15 +134,8 @@ class Loop:
         queue = parts.ledger.queue
         if queue is not None:
             self._job.speed.take(queue.done_records, now=now)
-        if self._can_checkpoint(queue is not None):
+        if self._job.can_snapshot:
             parts.keeper.tick(version=self._job.version, now=now)
-
-    def _can_checkpoint(self, planned: bool) -> bool:
-        if not (self._job.trains and planned):
-            return False
-        if self._job.local:
-            return any(m.ready for m in self._parts.table.workers())
-        return self._parts.ps.initialized and not self._parts.ps.rewinding
 
     def _dismiss(self, member: Member, cause: str, *, now: float) -> None:
         self._stops.append(Stop(member.key, 0.0, cause))

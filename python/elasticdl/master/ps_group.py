@@ -86,8 +86,8 @@ class PsGroup:
 
     @property
     def initialized(self) -> bool:
-        """Whether every PS is there and has parameters."""
-        return self._all(lambda m: m.initialized and m.alive)
+        """Whether every PS is there, has parameters and has told this master so."""
+        return self._all(lambda m: m.initialized and m.alive and m.ps is not None)
 
     def version(self) -> int:
         """Return the newest known version of PS 0."""

@@ -30,7 +30,7 @@ class Relaunches:
         self.records: list[status.Relaunch] = []
         self._counted = 0
         self._quick: dict[str, int] = {}  # "worker", "ps-0": endings in a row
-        self._since: dict[int, tuple[int, float]] = {}  # generation -> record, time
+        self._since: dict[str, tuple[int, float]] = {}  # replacement -> record, time
         for note in ledger.notes("relaunch"):
             fields = {k: v for k, v in note.items() if k != "counted"}
             self.records.append(status.Relaunch(**fields))
@@ -40,6 +40,9 @@ class Relaunches:
             record.model_copy(update={"seconds": took.get(number)})
             for number, record in enumerate(self.records)
         ]
+        for number, record in enumerate(self.records):
+            if record.replacement and record.seconds is None and record.time >= after:
+                self._since[record.replacement] = (number, record.time)
 
     def decide(
         self, member: Member, ending: Ending, *, spec: JobSpec
@@ -69,7 +72,7 @@ class Relaunches:
     ) -> None:
         """Record what was done about an ending."""
         if replacement is not None:
-            self._since[replacement.generation] = (len(self.records), now)
+            self._since[replacement.name] = (len(self.records), now)
         name = replacement.name if replacement else ""
         record = status.Relaunch(
             replica=member.name,
@@ -90,9 +93,9 @@ class Relaunches:
             f"replaced by {name}" if name else "not replaced",
         )
 
-    def works(self, generation: int, *, now: float) -> None:
+    def works(self, name: str, *, now: float) -> None:
         """A replacement does its first work: note how long that took."""
-        number, since = self._since.pop(generation, (-1, now))
+        number, since = self._since.pop(name, (-1, now))
         if number < 0:
             return
         seconds = round(now - since, 3)

@@ -133,7 +133,7 @@ class Stages:
         job = self._job
         if not job.trains or not self._work_left():
             return
-        if self._parts.ps.rewinding or not self._parts.ps.initialized:
+        if not job.can_snapshot:
             return
         self._parts.rounds.tick(
             version=job.version, epochs_done=job.epochs_done, now=now
@@ -145,7 +145,7 @@ class Stages:
         if job.state is not JobState.FINISHING:
             job.state = JobState.FINISHING
             log.info("all records are done; finishing")
-        if job.trains and (self._parts.ps.rewinding or not self._parts.ps.initialized):
+        if job.trains and not job.can_snapshot:
             return
         if not self._final_evaluation and not self._evaluated(now=now):
             return

@@ -89,11 +89,8 @@ class WindDown:
             )
 
     async def _checkpoint(self) -> None:
-        keeper, ps = self._parts.keeper, self._parts.ps
-        able = self._parts.ledger.queue is not None and (
-            self._job.local or (self._job.trains and ps.initialized)
-        )
-        if not able or ps.rewinding:
+        keeper = self._parts.keeper
+        if not self._job.can_snapshot:
             return
         await self._until(lambda: not keeper.busy, _CHECKPOINT_SECONDS)
         newest = keeper.newest

@@ -57,6 +57,7 @@ class World:
         self.rewinds: list[int] = []
         self.late: list[bool] = []
         self.disk_full = False
+        self.before: Callable[[master_pb2.Task], Awaitable[None]] | None = None
 
 
 class Replica:
@@ -227,6 +228,8 @@ class Replica:
 
     async def do(self, task: master_pb2.Task) -> master_pb2.TaskReport:
         self.world.types.append(task.type)
+        if self.world.before:
+            await self.world.before(task)
         report = master_pb2.TaskReport(
             task_id=task.task_id,
             lease_id=task.lease_id,
@@ -361,7 +364,9 @@ class Rig:
         port = int(self.address.split(":")[1]) if self.address else 0
         port = bind(server, "127.0.0.1", port)
         self.address = f"127.0.0.1:{port}"
-        ledger = Ledger.open(self.job_dir.journal_dir, now=clock(), wait_seconds=0.5)
+        ledger = Ledger.open(
+            self.job_dir.journal_dir, now=clock(), wait_seconds=self.journal_wait
+        )
         self.master = assemble(
             self.values.job, self.job_dir, ledger, lambda: self.runner, clock=clock
         )
@@ -415,8 +420,15 @@ class Rig:
             ]
         )
 
-    def run(self, story: Callable[["Rig"], Awaitable[None]], **changes: object) -> None:
+    def run(
+        self,
+        story: Callable[["Rig"], Awaitable[None]],
+        *,
+        journal_wait: float = 5.0,
+        **changes: object,
+    ) -> None:
         """Run a story about a job with this specification."""
+        self.journal_wait = journal_wait
 
         async def main() -> None:
             self.world = World()

@@ -1,6 +1,9 @@
 """What a master does with a job: the real one, over gRPC, with scripted replicas."""
 
+import asyncio
 import json
+import os
+from pathlib import Path
 
 import pytest
 from elasticdl.checkpoint import store
@@ -868,3 +871,77 @@ def test_evaluation_by_time_is_due_without_any_other_event(rig) -> None:
         evaluation__every_seconds=0.2,
         worker__replicas=3,
     )
+
+
+# -- the journal's disk -------------------------------------------------------------
+
+
+def fill_disk(master) -> int:
+    """Let the journal meet a full disk; return a descriptor of the real file."""
+    journal = master.job.parts.ledger._journal
+    kept = os.dup(journal._fd)
+    full = os.open("/dev/full", os.O_RDWR)
+    os.dup2(full, journal._fd)
+    os.close(full)
+    return kept
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has /dev/full")
+def test_a_full_disk_under_the_journal_is_waited_for(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: leases_known(rig) == 2)
+            kept = fill_disk(master)
+            rig.world.go.set()
+            ledger = master.job.parts.ledger
+            await rig.until(lambda: ledger.blocked_since is not None)
+            done = ledger.queue.done_tasks
+            os.dup2(kept, ledger._journal._fd)
+            os.close(kept)
+            report = await rig.ended()
+        assert done < 8
+        assert report.status is JobState.SUCCEEDED
+        assert audit(rig.job_dir.journal_dir).ok
+
+    rig.run(story, journal_wait=30.0)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has /dev/full")
+def test_a_disk_that_stays_full_fails_the_job_and_acknowledges_nothing(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: leases_known(rig) == 2)
+            kept = fill_disk(master)
+            rig.world.go.set()
+            report = await rig.ended()
+            os.close(kept)
+        assert report.status is JobState.FAILED
+        assert "cannot write the journal" in report.message
+        assert rig.running.result().exit_code is ExitCode.STORAGE
+        assert not rig.world.late
+
+    rig.run(story, journal_wait=0.3)
+
+
+def test_a_master_restarted_while_it_finishes_finishes(rig) -> None:
+    async def story(rig) -> None:
+        export_may_end = asyncio.Event()
+
+        async def before(task: master_pb2.Task) -> None:
+            if task.type == master_pb2.EXPORT:
+                await export_may_end.wait()
+
+        rig.world.before = before
+        async with rig.serving() as master:
+            await rig.until(lambda: master_pb2.EXPORT in rig.world.types)
+            assert master.job.state is JobState.FINISHING
+        export_may_end.set()
+        async with rig.serving():
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert report.exports == ["/out/final"]
+        assert len(report.evaluations) == 1
+
+    rig.run(story, data__validation="test.csv", export__dir="out")
