@@ -1,7 +1,6 @@
 """Putting a worker together once TensorFlow is there: model, trainer, loop.
 
-Owns the choice of strategy, the one place where they differ. Called by main. Decides
-nothing while the job runs.
+Owns which part gets what. Called by main. Decides nothing while the job runs.
 """
 
 from __future__ import annotations
@@ -17,42 +16,26 @@ from elasticdl.job.spec import (
     JobSpec,
     JobType,
     OnBadRecord,
-    OnNanLoss,
-    Strategy,
-    UpdateMode,
 )
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Batch, Feeder
 from elasticdl.model.state import non_trainable, seed_for_worker
-from elasticdl.model.variables import (
-    layout_variables,
-    to_buffers,
-    trainable_variables,
-)
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import TaskType
-from elasticdl.rpc.ps_client import PsClient
-from elasticdl.tensor.placement import place
 from elasticdl.worker.errands import Errands
 from elasticdl.worker.evaluator import Evaluator
 from elasticdl.worker.exporter import Exporter
-from elasticdl.worker.fixed_trainer import FixedTrainer
 from elasticdl.worker.life import Life, leave_fenced
-from elasticdl.worker.local_checkpoint import LocalCheckpoints, LocalState
-from elasticdl.worker.local_trainer import LocalTrainer
 from elasticdl.worker.loop import Handler, Loop, LoopParts
 from elasticdl.worker.model_values import ModelValues
 from elasticdl.worker.predictions import PredictionFiles, format_named
 from elasticdl.worker.predictor import FileSink, Predictor, ProcessorSink
-from elasticdl.worker.ps_link import PsLink
-from elasticdl.worker.ps_trainer import PsTrainer, PsTrainerOptions
 from elasticdl.worker.readers import Readers, Sample
 from elasticdl.worker.records import RecordLoader
-from elasticdl.worker.step import VariableStep, choose_step
 from elasticdl.worker.task_stream import TaskStream
 from elasticdl.worker.trainer import Trainer
+from elasticdl.worker.trainer_maker import TrainerMaker
 from elasticdl.worker.training import Shows, Training
-from elasticdl.worker.transfer import Transfer
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +73,7 @@ class Assembly:
             model = definition.build_model(sample.metadata, sample.records)
         self._state = non_trainable(model)
         seed_for_worker(self._state, life.context.index)
+        self._makers = TrainerMaker(life, spec, definition, self._state)
         self._batch: Batch | None = None
         self._main_feeder: Feeder | None = None
         if sample is not None:
@@ -104,7 +88,7 @@ class Assembly:
             self._learn(sample)
         life, spec = self._life, self._spec
         try:
-            trainer = self._trainer(restore_dir)
+            trainer = self._makers.trainer(self._main()[1], restore_dir)
         except RefusedError as error:
             raise UserCodeError(str(error)) from error
         loader = RecordLoader(
@@ -173,95 +157,6 @@ class Assembly:
                 order_preserved=self._in_order,
                 custom_reader=definition.custom_reader(path) is not None,
             )
-        )
-
-    def _trainer(self, restore_dir: str) -> Trainer:
-        spec = self._spec
-        if spec.type is not JobType.TRAIN:
-            path = Path(restore_dir or spec.checkpoint.init_from)
-            with self._life.ledger.cause("restore"):
-                return FixedTrainer(self._definition.model, path)
-        if spec.strategy is Strategy.LOCAL:
-            return self._local_trainer(restore_dir)
-        return self._ps_trainer()
-
-    def _local_trainer(self, restore_dir: str) -> LocalTrainer:
-        life, definition = self._life, self._definition
-        optimizer = definition.optimizer
-        skip_nan = self._spec.training.on_nan_loss is OnNanLoss.SKIP
-        step = VariableStep(definition, optimizer=optimizer, guard=skip_nan)
-        _, batch = self._main()
-        step.kinds(batch.features, batch.labels)
-        state = LocalState(definition.model, optimizer, definition.optimizer_json())
-        version = 0
-        path = restore_dir or self._spec.checkpoint.init_from
-        if path:
-            with life.ledger.cause("restore"):
-                version = state.restore(Path(path))
-        checkpoints = LocalCheckpoints(
-            state,
-            wanted=lambda: life.heartbeat.latest.local_snapshot,
-            tell=life.heartbeat.tell_snapshot,
-        )
-        return LocalTrainer(
-            step,
-            optimizer,
-            version=version,
-            skip_nan=skip_nan,
-            learning_rate_of=definition.learning_rate_of,
-            learning_rate_scale=lambda: life.heartbeat.latest.learning_rate_scale,
-            between_steps=checkpoints.between_steps,
-        )
-
-    def _ps_trainer(self) -> PsTrainer:
-        life, spec, definition = self._life, self._spec, self._definition
-        sync = spec.ps.mode is UpdateMode.SYNC
-        pull_steps = 1 if sync else spec.worker.pull_steps
-        _, batch = self._main()
-        step, kinds = choose_step(
-            definition,
-            (batch.features, batch.labels),
-            optimizer=definition.optimizer if pull_steps > 1 else None,
-        )
-        variables = trainable_variables(definition.model)
-        named = {v.name: kind for v, kind in zip(variables, kinds, strict=True)}
-        layout = place(layout_variables(variables, named), spec.ps.replicas)
-        client = PsClient(
-            worker=life.context.index,
-            generation=life.context.generation,
-            sync=sync,
-            first_admits=spec.ps.max_staleness > 0,
-        )
-        link = PsLink(
-            client,
-            life.heartbeat,
-            layout=layout,
-            optimizer_json=definition.optimizer_json(),
-            initial=to_buffers([v.numpy() for v in variables], layout),
-            leaving=life.leaving,
-            on_wait=life.progress.touch,
-        )
-        transfer = Transfer(
-            link,
-            pull_seconds=life.metrics.pull_seconds,
-            push_seconds=life.metrics.push_seconds,
-            on_wait=life.progress.touch,
-        )
-        return PsTrainer(
-            step,
-            transfer,
-            link,
-            state=self._state,
-            options=PsTrainerOptions(
-                worker=f"{life.context.index}-{life.context.generation}",
-                pipeline=spec.worker.pipeline and not sync,
-                pull_steps=pull_steps,
-                skip_nan=spec.training.on_nan_loss is OnNanLoss.SKIP,
-                learning_rate_of=definition.learning_rate_of,
-                active_workers=lambda: life.heartbeat.latest.active_workers,
-            ),
-            ledger=life.ledger,
-            metrics=life.metrics,
         )
 
     def _loop(

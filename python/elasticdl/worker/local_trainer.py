@@ -15,7 +15,7 @@ import keras
 
 from elasticdl.model.optimizers import base_learning_rate
 from elasticdl.proto import ps_pb2
-from elasticdl.worker.step import VariableStep
+from elasticdl.worker.variable_step import VariableStep
 from elasticdl.worker.trainer import (
     BatchDone,
     BatchPosition,
@@ -76,7 +76,6 @@ class LocalTrainer:
     def train_batch(self, features: Any, labels: Any, at: BatchPosition) -> BatchDone:
         """See Trainer."""
         self._rate.set_for(self._version, at.epoch)
-        version = self._version
         loss = self._step.apply(features, labels)
         skipped = not abs(loss) < float("inf")
         if skipped and not self._skip_nan:
@@ -89,7 +88,7 @@ class LocalTrainer:
             if len(self._applied) > _REMEMBERED_TASKS:
                 self._applied.popitem(last=False)
         self.between_steps()
-        return BatchDone(loss, version, skipped)
+        return BatchDone(loss, self._version, skipped)
 
     def flush(self) -> None:
         """See Trainer."""

@@ -1,9 +1,7 @@
-"""One training step as a TensorFlow function, in two forms.
+"""One training step as a TensorFlow function: what it needs, what it gives.
 
-Owns what is traced. `BufferStep` takes the parameters as tensors that share memory with
-an arena: nothing is copied on the way in or out. `VariableStep` keeps them in the
-model's own variables and can apply the gradients there; it works for every model that
-Keras trains, and is what strategy local runs. Called by the trainers, which know only
+Owns the protocol of both forms (worker.buffer_step, worker.variable_step) and what they
+share: tracing for any number of records, gradients as NumPy views. Trainers know only
 GradientStep. Must not know PS or tasks.
 """
 
@@ -19,7 +17,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from elasticdl.errors import UserCodeError
 from elasticdl.tensor.placement import Kind
 from elasticdl.worker.packing import Arena, Gradient, RowGradient
 
@@ -113,13 +110,19 @@ def as_gradient(gradient: Any) -> Gradient:
     return np.asarray(gradient)
 
 
-def _changing(model: keras.Model) -> list[Any]:
+def as_gradients(computed: Sequence[Any], kinds: Sequence[Kind]) -> list[Gradient]:
+    """Return what a traced step gave, which leaves out variables without gradient."""
+    found = iter(computed)
+    return [None if kind is Kind.FROZEN else as_gradient(next(found)) for kind in kinds]
+
+
+def changing_variables(model: keras.Model) -> list[Any]:
     """Return the variables that a step moves besides the trainable ones."""
     others = {id(v) for v in (*model.trainable_variables, *model.metrics_variables)}
     return [v for v in model.variables if id(v) not in others]
 
 
-class _Traced:
+class Traced:
     """A traced function of (fixed arguments, a batch of any number of records)."""
 
     def __init__(self, function: Callable[..., Any], *, jit: bool) -> None:
@@ -142,187 +145,3 @@ class _Traced:
 
     def __call__(self, *arguments: Tensors) -> Any:
         return self._function(*arguments)
-
-
-class BufferStep:
-    """Parameters are tensors that share the arena's memory; nothing is copied."""
-
-    def __init__(self, definition: Definition) -> None:
-        """Take a module whose model is built."""
-        self._definition = definition
-        self._variables = list(definition.model.trainable_variables)
-        self._state = _changing(definition.model)
-        self._traced = _Traced(self._compute, jit=definition.jit_compile)
-        self._kinds: list[Kind] = []
-        # Views are made once per arena: arenas take turns.
-        self._views: dict[int, tuple[Arena, list[Any]]] = {}
-        self._parameters: list[Any] = []
-
-    def kinds(self, features: Tensors, labels: Tensors) -> list[Kind]:
-        """See GradientStep."""
-        specs = [tf.TensorSpec(v.shape, tf.float32) for v in self._variables]
-        self._traced.trace([specs], [features, labels])
-        return self._kinds
-
-    def load(self, arena: Arena) -> None:
-        """See GradientStep."""
-        held = self._views.get(id(arena))
-        if held is None:
-            views = [
-                tf.experimental.dlpack.from_dlpack(array.__dlpack__())
-                for array in arena.arrays
-            ]
-            held = self._views[id(arena)] = (arena, views)
-        self._parameters = held[1]
-
-    def run(self, features: Tensors, labels: Tensors) -> StepResult:
-        """See GradientStep."""
-        loss, gradients = self._traced(self._parameters, features, labels)
-        # The traced function drops None from its result, so the kinds tell where.
-        found = iter(gradients)
-        return StepResult(
-            float(loss),
-            [
-                None if kind is Kind.FROZEN else as_gradient(next(found))
-                for kind in self._kinds
-            ],
-        )
-
-    def _compute(
-        self, parameters: list[Any], features: Tensors, labels: Tensors
-    ) -> Any:
-        mapping = list(zip(self._variables, parameters, strict=True))
-        with tf.GradientTape() as tape:
-            tape.watch(parameters)
-            with keras.StatelessScope(mapping, collect_losses=True) as scope:
-                out = self._definition.call(features, training=True)
-                loss = self._definition.training_loss(features, labels, out)
-        gradients = tape.gradient(loss, parameters)
-        self._kinds = [kind_of(g) for g in gradients]
-        finite = tf.math.is_finite(loss)
-        for variable in self._state:
-            new = scope.get_current_value(variable)
-            if new is not None:
-                # A batch whose loss is not a number must not spoil the statistics.
-                old = variable.value
-                new = tf.cast(new, old.dtype)
-                variable.assign(tf.where(finite, new, old))
-        return loss, [g for g in gradients if g is not None]
-
-
-class VariableStep:
-    """Parameters are the model's own variables; gradients may be applied there."""
-
-    def __init__(
-        self,
-        definition: Definition,
-        *,
-        optimizer: keras.optimizers.Optimizer | None = None,
-        guard: bool = False,
-    ) -> None:
-        """Take a module whose model is built; its variables hold the parameters.
-
-        Args:
-            definition: The module.
-            optimizer: Applies the gradients within the step; None leaves that to PS.
-            guard: Let a batch whose loss is not a number change nothing.
-        """
-        self._definition = definition
-        self._optimizer = optimizer
-        self._guard = guard
-        self._variables = list(definition.model.trainable_variables)
-        if optimizer is not None:
-            optimizer.build(self._variables)
-        self._traced = _Traced(self._compute, jit=definition.jit_compile)
-        self._kinds: list[Kind] = []
-
-    def kinds(self, features: Tensors, labels: Tensors) -> list[Kind]:
-        """See GradientStep."""
-        self._traced.trace([], [features, labels])
-        return self._kinds
-
-    def load(self, arena: Arena) -> None:
-        """See GradientStep."""
-        for variable, array in zip(self._variables, arena.arrays, strict=True):
-            variable.assign(tf.experimental.dlpack.from_dlpack(array.__dlpack__()))
-
-    def run(self, features: Tensors, labels: Tensors) -> StepResult:
-        """See GradientStep."""
-        loss, gradients = self._traced(features, labels)
-        found = iter(gradients)
-        return StepResult(
-            float(loss),
-            [
-                None if kind is Kind.FROZEN else as_gradient(next(found))
-                for kind in self._kinds
-            ],
-        )
-
-    def apply(self, features: Tensors, labels: Tensors) -> float:
-        """Compute a batch, apply its gradients here and return the loss."""
-        return float(self._traced(features, labels)[0])
-
-    def _compute(self, features: Tensors, labels: Tensors) -> Any:
-        state = _changing(self._definition.model) if self._guard else []
-        before = [tf.identity(v.value) for v in state]
-        with tf.GradientTape() as tape:
-            out = self._definition.call(features, training=True)
-            loss = self._definition.training_loss(features, labels, out)
-        gradients = tape.gradient(loss, [v.value for v in self._variables])
-        self._kinds = [kind_of(g) for g in gradients]
-        finite = tf.math.is_finite(loss)
-        for variable, old in zip(state, before, strict=True):
-            variable.assign(tf.where(finite, variable.value, old))
-        if self._optimizer is not None:
-            self._apply(self._optimizer, gradients, finite)
-        return loss, [g for g in gradients if g is not None]
-
-    def _apply(
-        self, optimizer: keras.optimizers.Optimizer, gradients: list[Any], finite: Any
-    ) -> None:
-        pairs = [
-            (gradient, variable)
-            for gradient, variable in zip(gradients, self._variables, strict=True)
-            if gradient is not None
-        ]
-
-        def apply() -> int:
-            optimizer.apply_gradients(pairs)
-            return 0
-
-        if self._guard:
-            tf.cond(finite, apply, lambda: 0)
-        else:
-            apply()
-
-
-def choose_step(
-    definition: Definition,
-    batch: tuple[Tensors, Tensors],
-    *,
-    optimizer: keras.optimizers.Optimizer | None,
-) -> tuple[GradientStep, list[Kind]]:
-    """Return the fastest step that is right for this model, and the gradients' kinds.
-
-    Some layers (a wrapped SavedModel, rematerialization) read their variables behind
-    Keras's back: with parameters as tensors they would get no gradient. A variable
-    without gradient is therefore looked at a second time.
-
-    Args:
-        definition: The module, its model built.
-        batch: Features and labels of any batch.
-        optimizer: Given if gradients are also applied here, between pulls.
-    """
-    variables = VariableStep(definition, optimizer=optimizer, guard=True)
-    if optimizer is None:
-        buffers = BufferStep(definition)
-        try:
-            kinds = buffers.kinds(*batch)
-        except UserCodeError:
-            raise
-        except Exception as error:  # noqa: BLE001 - border: the user's model is traced
-            logger.info("the model's own variables are used: %s", error)
-        else:
-            if Kind.FROZEN not in kinds or variables.kinds(*batch) == kinds:
-                return buffers, kinds
-    return variables, variables.kinds(*batch)

@@ -61,6 +61,7 @@ class TaskStream:
         self._leasing = False  # the lease thread is in a call
         self._loading = False
         self._finished = False
+        self._away = False
         self._draining = False
         self._closed = False
         self._threads = [
@@ -244,10 +245,15 @@ class TaskStream:
             self._on_fenced(str(error))
             return None
         except RpcError as error:
-            logger.info("master not reached, trying again: %s", error)
+            if not self._away:
+                self._away = True
+                logger.warning("Master not reached, trying until it is: %s", error)
             with self._changed:
                 self._outbox.put_back(reports)
             return None
+        if self._away:
+            self._away = False
+            logger.info("Master reached again")
         with self._changed:
             self._outbox.acknowledge(reports)
             self._changed.notify_all()

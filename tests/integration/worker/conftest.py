@@ -38,7 +38,7 @@ from elasticdl.rpc.server import serve
 from elasticdl.tensor.placement import place
 from elasticdl.worker.ps_link import PsLink
 from elasticdl.worker.ps_trainer import PsTrainer, PsTrainerOptions
-from elasticdl.worker.step import choose_step
+from elasticdl.worker.step_choice import choose_step
 from elasticdl.worker.trainer import BatchPosition
 from elasticdl.worker.transfer import Transfer
 

@@ -1,0 +1,134 @@
+"""The trainer that a job's type and strategy ask for, with all its parts.
+
+Owns the one place where strategies differ. Called once by worker.assemble.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from elasticdl.job.spec import JobSpec, JobType, OnNanLoss, Strategy, UpdateMode
+from elasticdl.model.definition import ModelDefinition
+from elasticdl.model.feeding import Batch
+from elasticdl.model.state import ModelState
+from elasticdl.model.variables import (
+    layout_variables,
+    to_buffers,
+    trainable_variables,
+)
+from elasticdl.rpc.ps_client import PsClient
+from elasticdl.tensor.placement import place
+from elasticdl.worker.fixed_trainer import FixedTrainer
+from elasticdl.worker.life import Life
+from elasticdl.worker.local_checkpoint import LocalCheckpoints, LocalState
+from elasticdl.worker.local_trainer import LocalTrainer
+from elasticdl.worker.ps_link import PsLink
+from elasticdl.worker.ps_trainer import PsTrainer, PsTrainerOptions
+from elasticdl.worker.step_choice import choose_step
+from elasticdl.worker.trainer import Trainer
+from elasticdl.worker.transfer import Transfer
+from elasticdl.worker.variable_step import VariableStep
+
+
+class TrainerMaker:
+    """Makes the trainer."""
+
+    def __init__(
+        self, life: Life, spec: JobSpec, definition: ModelDefinition, state: ModelState
+    ) -> None:
+        """Take a module with its model built and its non-trainable state."""
+        self._life = life
+        self._spec = spec
+        self._definition = definition
+        self._state = state
+
+    def trainer(self, batch: Batch, restore_dir: str) -> Trainer:
+        """Return a trainer that begins where the job stands.
+
+        Raises RefusedError when the PS cannot run the optimizer, CheckpointError.
+        """
+        spec = self._spec
+        if spec.type is not JobType.TRAIN:
+            path = Path(restore_dir or spec.checkpoint.init_from)
+            with self._life.ledger.cause("restore"):
+                return FixedTrainer(self._definition.model, path)
+        if spec.strategy is Strategy.LOCAL:
+            return self._local_trainer(batch, restore_dir)
+        return self._ps_trainer(batch)
+
+    def _local_trainer(self, batch: Batch, restore_dir: str) -> LocalTrainer:
+        life, definition = self._life, self._definition
+        optimizer = definition.optimizer
+        skip_nan = self._spec.training.on_nan_loss is OnNanLoss.SKIP
+        step = VariableStep(definition, optimizer=optimizer, guard=skip_nan)
+        step.kinds(batch.features, batch.labels)
+        state = LocalState(definition.model, optimizer, definition.optimizer_json())
+        version = 0
+        path = restore_dir or self._spec.checkpoint.init_from
+        if path:
+            with life.ledger.cause("restore"):
+                version = state.restore(Path(path))
+        checkpoints = LocalCheckpoints(
+            state,
+            wanted=lambda: life.heartbeat.latest.local_snapshot,
+            tell=life.heartbeat.tell_snapshot,
+        )
+        return LocalTrainer(
+            step,
+            optimizer,
+            version=version,
+            skip_nan=skip_nan,
+            learning_rate_of=definition.learning_rate_of,
+            learning_rate_scale=lambda: life.heartbeat.latest.learning_rate_scale,
+            between_steps=checkpoints.between_steps,
+        )
+
+    def _ps_trainer(self, batch: Batch) -> PsTrainer:
+        life, spec, definition = self._life, self._spec, self._definition
+        sync = spec.ps.mode is UpdateMode.SYNC
+        pull_steps = 1 if sync else spec.worker.pull_steps
+        step, kinds = choose_step(
+            definition,
+            (batch.features, batch.labels),
+            optimizer=definition.optimizer if pull_steps > 1 else None,
+        )
+        variables = trainable_variables(definition.model)
+        named = {v.name: kind for v, kind in zip(variables, kinds, strict=True)}
+        layout = place(layout_variables(variables, named), spec.ps.replicas)
+        client = PsClient(
+            worker=life.context.index,
+            generation=life.context.generation,
+            sync=sync,
+            first_admits=spec.ps.max_staleness > 0,
+        )
+        link = PsLink(
+            client,
+            life.heartbeat,
+            layout=layout,
+            optimizer_json=definition.optimizer_json(),
+            initial=to_buffers([v.numpy() for v in variables], layout),
+            leaving=life.leaving,
+            on_wait=life.progress.touch,
+        )
+        transfer = Transfer(
+            link,
+            pull_seconds=life.metrics.pull_seconds,
+            push_seconds=life.metrics.push_seconds,
+            on_wait=life.progress.touch,
+        )
+        return PsTrainer(
+            step,
+            transfer,
+            link,
+            state=self._state,
+            options=PsTrainerOptions(
+                worker=f"{life.context.index}-{life.context.generation}",
+                pipeline=spec.worker.pipeline and not sync,
+                pull_steps=pull_steps,
+                skip_nan=spec.training.on_nan_loss is OnNanLoss.SKIP,
+                learning_rate_of=definition.learning_rate_of,
+                active_workers=lambda: life.heartbeat.latest.active_workers,
+            ),
+            ledger=life.ledger,
+            metrics=life.metrics,
+        )

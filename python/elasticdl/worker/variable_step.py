@@ -1,0 +1,104 @@
+"""The general step: parameters are the model's own variables.
+
+Owns a step that works for every model Keras trains and can apply its gradients in the
+same graph; strategy local runs on it, and PS workers that apply between pulls. Chosen
+by worker.step_choice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from elasticdl.tensor.placement import Kind
+from elasticdl.worker.packing import Arena
+from elasticdl.worker.step import (
+    Definition,
+    StepResult,
+    Tensors,
+    Traced,
+    as_gradients,
+    changing_variables,
+    kind_of,
+)
+
+
+class VariableStep:
+    """Parameters are the model's own variables; gradients may be applied there."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        *,
+        optimizer: keras.optimizers.Optimizer | None = None,
+        guard: bool = False,
+    ) -> None:
+        """Take a module whose model is built; its variables hold the parameters.
+
+        Args:
+            definition: The module.
+            optimizer: Applies the gradients within the step; None leaves that to PS.
+            guard: Let a batch whose loss is not a number change nothing.
+        """
+        self._definition = definition
+        self._optimizer = optimizer
+        self._guard = guard
+        self._variables = list(definition.model.trainable_variables)
+        if optimizer is not None:
+            optimizer.build(self._variables)
+        self._traced = Traced(self._compute, jit=definition.jit_compile)
+        self._kinds: list[Kind] = []
+
+    def kinds(self, features: Tensors, labels: Tensors) -> list[Kind]:
+        """See GradientStep."""
+        self._traced.trace([], [features, labels])
+        return self._kinds
+
+    def load(self, arena: Arena) -> None:
+        """See GradientStep."""
+        for variable, array in zip(self._variables, arena.arrays, strict=True):
+            variable.assign(tf.experimental.dlpack.from_dlpack(array.__dlpack__()))
+
+    def run(self, features: Tensors, labels: Tensors) -> StepResult:
+        """See GradientStep."""
+        loss, gradients = self._traced(features, labels)
+        return StepResult(float(loss), as_gradients(gradients, self._kinds))
+
+    def apply(self, features: Tensors, labels: Tensors) -> float:
+        """Compute a batch, apply its gradients here and return the loss."""
+        return float(self._traced(features, labels)[0])
+
+    def _compute(self, features: Tensors, labels: Tensors) -> Any:
+        state = changing_variables(self._definition.model) if self._guard else []
+        before = [tf.identity(v.value) for v in state]
+        with tf.GradientTape() as tape:
+            out = self._definition.call(features, training=True)
+            loss = self._definition.training_loss(features, labels, out)
+        gradients = tape.gradient(loss, [v.value for v in self._variables])
+        self._kinds = [kind_of(g) for g in gradients]
+        finite = tf.math.is_finite(loss)
+        for variable, old in zip(state, before, strict=True):
+            variable.assign(tf.where(finite, variable.value, old))
+        if self._optimizer is not None:
+            self._apply(self._optimizer, gradients, finite)
+        return loss, [g for g in gradients if g is not None]
+
+    def _apply(
+        self, optimizer: keras.optimizers.Optimizer, gradients: list[Any], finite: Any
+    ) -> None:
+        pairs = [
+            (gradient, variable)
+            for gradient, variable in zip(gradients, self._variables, strict=True)
+            if gradient is not None
+        ]
+
+        def apply() -> int:
+            optimizer.apply_gradients(pairs)
+            return 0
+
+        if self._guard:
+            tf.cond(finite, apply, lambda: 0)
+        else:
+            apply()

@@ -1,0 +1,106 @@
+"""Strategy local: the plain Keras loop, checkpoints that hold everything."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+from elasticdl.checkpoint import store
+from elasticdl.checkpoint.layout import Manifest
+from elasticdl.proto import master_pb2
+from elasticdl.worker.local_checkpoint import LocalCheckpoints, LocalState
+from elasticdl.worker.local_trainer import LocalTrainer
+from elasticdl.worker.trainer import BatchPosition
+from elasticdl.worker.variable_step import VariableStep
+
+
+def local(module, *, between=lambda version, applied: None, version=0, skip_nan=False):
+    step = VariableStep(module, optimizer=module.optimizer, guard=skip_nan)
+    return LocalTrainer(
+        step,
+        module.optimizer,
+        version=version,
+        skip_nan=skip_nan,
+        learning_rate_of=lambda version, epoch: None,
+        learning_rate_scale=lambda: 1.0,
+        between_steps=between,
+    )
+
+
+def train(trainer, batches, task=1):
+    done, seen = 0, []
+    for features, labels in batches:
+        done += len(labels)
+        at = BatchPosition(task, 0, done, len(labels), last=False)
+        seen.append(trainer.train_batch(features, labels, at))
+    return seen
+
+
+def weights(module):
+    return [v.numpy() for v in module.model.trainable_variables]
+
+
+def test_the_local_loop_is_plain_keras_training(definition, batches_of):
+    module = definition()
+    model = keras.models.clone_model(module.model)
+    model.set_weights(module.model.get_weights())
+    optimizer = keras.optimizers.Adam(0.05)
+    for features, labels in batches_of(15):
+        with tf.GradientTape() as tape:
+            loss = module.loss(tf.constant(labels), model(features, training=True))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply(gradients, model.trainable_variables)
+    seen = train(local(module), batches_of(15))
+    for mine, theirs in zip(weights(module), model.trainable_variables, strict=True):
+        np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-5, atol=1e-6)
+    assert seen[-1].version == 15
+
+
+def test_a_batch_with_nan_loss_changes_nothing_when_skipped(definition, batches_of):
+    module = definition()
+    trainer = local(module, skip_nan=True)
+    train(trainer, batches_of(2))
+    before = weights(module)
+    nan = [(np.full((4, 6), np.nan, np.float32), np.zeros(4, np.int32))]
+    assert train(trainer, nan)[0].skipped
+    for old, new in zip(before, weights(module), strict=True):
+        np.testing.assert_array_equal(old, new)
+    assert train(trainer, batches_of(1))[0].version == 3
+
+
+def test_a_restored_checkpoint_goes_on_as_if_nothing_had_happened(
+    definition, batches_of, tmp_path
+):
+    batches = list(batches_of(12))
+    module = definition()
+    state = LocalState(module.model, module.optimizer, module.optimizer_json())
+    wanted = master_pb2.LocalSnapshot()
+    told = []
+    checkpoints = LocalCheckpoints(state, wanted=lambda: wanted, tell=told.append)
+    trainer = local(module, between=checkpoints.between_steps)
+    train(trainer, batches[:5])
+    folder = tmp_path / "version-6"
+    folder.mkdir()
+    wanted.id, wanted.dir = "ckpt-1", str(folder)
+    train(trainer, batches[5:6], task=2)
+    checkpoints.finish()
+    train(trainer, batches[6:], task=2)
+    undisturbed = weights(module)
+
+    done = told[0]
+    assert (done.id, done.version, done.error) == ("ckpt-1", 6, "")
+    assert dict(done.applied) == {1: 80, 2: 16}
+    entry = {
+        "file": done.file,
+        "bytes": done.file_bytes,
+        "crc32": done.crc32,
+        "version": 6,
+    }
+    manifest = Manifest(job="j", strategy="local", version=6, shards=[entry])
+    store.write_manifest(folder, manifest)
+
+    again = definition()
+    restored = LocalState(again.model, again.optimizer, again.optimizer_json())
+    resumed = local(again)
+    assert restored.restore(folder) == 6
+    train(resumed, batches[6:])
+    for mine, theirs in zip(weights(again), undisturbed, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
