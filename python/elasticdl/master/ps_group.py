@@ -158,7 +158,9 @@ class PsGroup:
             others = [m for m in self._table.ps() if m is not None and m is not member]
             alive = any(m.initialized and m.alive for m in others)
             if not alive or rewinds_on_loss(spec):
-                self.go_back(f"{member.name} was lost", now=now)
+                # After a stop, or when all went down together, nobody was lost alone.
+                cause = f"{member.name} was lost" if alive else "no PS was left"
+                self.go_back(cause, now=now)
         if self.rewinding:
             return Restore(dir=self._rewind_dir, rewind=self.rewind)
         found = self._newest()
