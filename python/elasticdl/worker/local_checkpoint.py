@@ -45,6 +45,8 @@ class LocalState:
         self._trainable = trainable_variables(model)
         self._state = non_trainable(model).everything
         self._layout = place(layout_variables(self._trainable, {}), 1)
+        if not optimizer.built:
+            optimizer.build(model.trainable_variables)
         self._slots, self._scalars = _slots_of(
             optimizer, {v.variable.path: v.name for v in self._trainable}
         )

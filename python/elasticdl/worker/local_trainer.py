@@ -15,13 +15,13 @@ import keras
 
 from elasticdl.model.optimizers import base_learning_rate
 from elasticdl.proto import ps_pb2
-from elasticdl.worker.variable_step import VariableStep
 from elasticdl.worker.trainer import (
     BatchDone,
     BatchPosition,
     NanLossError,
     Values,
 )
+from elasticdl.worker.variable_step import VariableStep
 
 logger = logging.getLogger(__name__)
 

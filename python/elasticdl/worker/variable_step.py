@@ -46,7 +46,7 @@ class VariableStep:
         self._optimizer = optimizer
         self._guard = guard
         self._variables = list(definition.model.trainable_variables)
-        if optimizer is not None:
+        if optimizer is not None and not optimizer.built:
             optimizer.build(self._variables)
         self._traced = Traced(self._compute, jit=definition.jit_compile)
         self._kinds: list[Kind] = []
