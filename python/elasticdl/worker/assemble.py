@@ -211,6 +211,7 @@ class Assembly:
                 training=training,
                 handlers=handlers,
                 on_rewind=on_rewind,
+                describe=definition.code.describe,
                 leaving=life.leaving,
                 ledger=life.ledger,
                 progress=life.progress,

@@ -62,6 +62,8 @@ class LoopParts:
     training: TrainingTasks
     handlers: Mapping[int, Handler]  # of every type but TRAINING
     on_rewind: Callable[[], None]
+    # (what ran, what it raised) -> one line with the user's own file and line.
+    describe: Callable[[str, BaseException], str]
     leaving: threading.Event
     ledger: GoodputLedger
     progress: Progress
@@ -144,7 +146,7 @@ class Loop:
         except Exception as error:
             # Whatever else comes out of a step is the user's model, feed or metric.
             self._fail(task, traceback.format_exc(), fatal=False)
-            raise UserCodeError(str(error) or type(error).__name__) from error
+            raise UserCodeError(self._parts.describe("a task", error)) from error
 
     def _begin_again(self, task: master_pb2.Task | None, why: str) -> None:
         parts = self._parts
