@@ -23,7 +23,7 @@ import os
 import shutil
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +108,7 @@ class Journal:
         self._appended = 0
         self._durable = 0
         self._flushing: asyncio.Task[None] | None = None
+        self._disk = asyncio.Lock()  # one write or switch of segments at a time
         self._failed: JournalError | None = None
         self.blocked_since: float | None = None  # the disk is full since (monotonic)
         self.writes = 0  # so far; fewer than commits, that is the point of grouping
@@ -150,7 +151,15 @@ class Journal:
             await asyncio.shield(self._flushing)
 
     async def _flush(self) -> None:
+        async with self._disk:
+            await self._put(self._take())
+
+    def _take(self) -> list[bytes]:
         lines, self._buffer = self._buffer, []
+        return lines
+
+    async def _put(self, lines: list[bytes]) -> None:
+        """Write lines, waiting for room if need be; the caller holds `_disk`."""
         data = b"".join(lines)
         loop = asyncio.get_running_loop()
         began = time.monotonic()
@@ -192,15 +201,20 @@ class Journal:
         self._size = offset
         self.writes += 1
 
-    async def compact(self, state: Event) -> None:
-        """Write `state` as a snapshot and go on in a new segment.
+    async def compact(self, state: Callable[[], Event]) -> None:
+        """Write what `state` returns as a snapshot and go on in a new segment.
 
-        `state` has to describe everything appended so far. Without room for it the
-        journal goes on in the segment it has.
+        `state` has to describe everything appended so far; it is called in the moment
+        in which the segments part. Without room for the snapshot the journal goes on
+        in the segment it has.
         """
-        await self.commit()
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, self._compact, state)
+        async with self._disk:
+            # No await between these two: events of later moments go to the next
+            # segment, which is begun before the lock is given back.
+            lines, snapshot = self._take(), state()
+            await self._put(lines)
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, self._compact, snapshot)
 
     def _compact(self, state: Event) -> None:
         number = self._number + 1

@@ -206,7 +206,7 @@ class Ledger:
     async def compact_if_needed(self, limit: int = journals.SEGMENT_BYTES) -> None:
         """Write a snapshot and begin a new segment when this one exceeds `limit`."""
         if self._journal.segment_bytes > limit:
-            await self._journal.compact(self._state())
+            await self._journal.compact(self._state)
 
     @property
     def blocked_since(self) -> float | None:

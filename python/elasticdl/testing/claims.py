@@ -43,6 +43,6 @@ def relaunched(job: JobUnderTest, replica: str, *, reason: str) -> None:
         lambda s: any(r.replica == replica for r in s.relaunches),
         f"the relaunch of {replica}",
     )
-    found = next(r for r in status.relaunches if r.replica == replica)
+    found = [r for r in status.relaunches if r.replica == replica][-1]
     if found.reason != reason:
         raise JobError(f"{replica} was relaunched as {found.reason}, expected {reason}")

@@ -126,10 +126,31 @@ def test_compaction_keeps_state_and_history(tmp_path):
     assert [e.times for e in report.epochs] == [{1: 93}, {1: 93}]
 
 
+def test_events_of_the_moment_of_compaction_are_not_lost(tmp_path):
+    ledger = opened(tmp_path)
+    work(ledger, count=3)
+
+    async def meanwhile():
+        compacting = asyncio.ensure_future(ledger.compact_if_needed(limit=-1))
+        while not compacting.done():
+            work(ledger, count=1)
+            await ledger.commit()
+            await asyncio.sleep(0)
+        work(ledger, count=1)
+        await ledger.commit()
+
+    run(meanwhile())
+    ledger.close()
+    again = opened(tmp_path)
+    assert again.queue.state() == ledger.queue.state()
+    closed(again)
+    assert len(audit(tmp_path).trained) == ledger.queue.done_tasks > 4
+
+
 def test_snapshot_without_its_segment_is_used_and_not_forgotten(tmp_path):
     ledger = opened(tmp_path)
     work(ledger, count=4)
-    run(ledger._journal.compact(ledger._state()))
+    run(ledger._journal.compact(ledger._state))
     ledger.close()
     (tmp_path / "00000002.jsonl").unlink()  # went down between rename and creation
     again = opened(tmp_path)
@@ -325,7 +346,7 @@ def test_any_schedule_of_faults_leaves_every_record_trained(
             ledger.rewind(saved, applied=applied, cause="ps lost", now=now)
             saved = None
         elif action == "compact":
-            run(ledger._journal.compact(ledger._state()))
+            run(ledger._journal.compact(ledger._state))
         elif action == "restart":
             closed(ledger)
             before = ledger.queue.state()
