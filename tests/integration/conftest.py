@@ -1,6 +1,7 @@
 """Jobs on real processes: the data, a small model, and a job to be put under test."""
 
 import os
+from pathlib import Path
 
 import pytest
 from elasticdl.data.datasets import make_dataset
@@ -10,53 +11,7 @@ from elasticdl.testing.job import JobUnderTest
 # Quiet, and the same threads whatever the machine: workers share few cores.
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
-MLP = """
-import keras
-import tensorflow as tf
-
-
-def custom_model():
-    return keras.Sequential(
-        [
-            keras.Input((64,)),
-            keras.layers.Dense(64, activation="relu"),
-            keras.layers.Dense(10),
-        ]
-    )
-
-
-def loss(labels, predictions):
-    return tf.reduce_mean(
-        keras.losses.sparse_categorical_crossentropy(
-            labels, predictions, from_logits=True
-        )
-    )
-
-
-def optimizer(lr=0.003):
-    return keras.optimizers.Adam(lr)
-
-
-def feed(dataset, mode, metadata):
-    def parse(record):
-        features = tf.io.parse_single_example(
-            record,
-            {
-                "image": tf.io.FixedLenFeature([64], tf.float32),
-                "label": tf.io.FixedLenFeature([1], tf.int64),
-            },
-        )
-        image = features["image"] / 16.0
-        if mode == "prediction":
-            return image
-        return image, features["label"][0]
-
-    return dataset.map(parse)
-
-
-def eval_metrics_fn():
-    return {"accuracy": keras.metrics.SparseCategoricalAccuracy()}
-"""
+MLP = (Path(__file__).parent / "models" / "net.py").read_text()
 
 
 @pytest.fixture(scope="session")

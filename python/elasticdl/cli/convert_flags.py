@@ -14,9 +14,8 @@ from elasticdl.cli import flags
 from elasticdl.cli.arguments import Verbs, add_verb
 from elasticdl.errors import ExitCode, SpecError
 from elasticdl.job.flag_table import REFUSED_COMMANDS
+from elasticdl.job.kinds import JobType
 from elasticdl.job.problems import did_you_mean
-from elasticdl.job.spec import JobType
-from elasticdl.job.values import dump_values, parse_values
 
 _VERBS = [str(verb) for verb in JobType]
 
@@ -66,6 +65,8 @@ def split_command(text: str) -> list[str]:
 
 def convert_command(words: Sequence[str]) -> str:
     """Return the text of the values file that a command's words stand for."""
+    from elasticdl.job.values import dump_values, parse_values
+
     verb, rest = _verb_of(words)
     parser = argparse.ArgumentParser(
         prog=f"elasticdl {verb}", allow_abbrev=False, add_help=False

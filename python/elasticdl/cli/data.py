@@ -9,15 +9,13 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from elasticdl.cli.progress import RecordProgress
-from elasticdl.data import builtin
-from elasticdl.data.convert import ConvertOptions, convert
-from elasticdl.data.datasets import DEFAULT_SHARE, DatasetOptions, make_dataset
-from elasticdl.data.info import DataInfo, describe
-from elasticdl.data.shards import WRITABLE
-from elasticdl.job.spec import DataFormat
+from elasticdl.data.catalog import DEFAULT_SHARE, NAMES, WRITABLE
+from elasticdl.job.kinds import DataFormat
+
+if TYPE_CHECKING:
+    from elasticdl.data.info import DataInfo
 
 _FILES_SHOWN = 20
 _BAD_SHOWN = 10
@@ -50,9 +48,7 @@ def _add_make(verbs: Any) -> None:
         "\nand cifar10 are fetched through keras.datasets, once.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "name", metavar="NAME", help=f"one of {', '.join(builtin.NAMES)}"
-    )
+    parser.add_argument("name", metavar="NAME", help=f"one of {', '.join(NAMES)}")
     parser.add_argument(
         "--dir", type=Path, default=Path("data"), help="folder (default: data)"
     )
@@ -204,6 +200,9 @@ def _params(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _make(args: argparse.Namespace) -> int:
+    from elasticdl.cli.progress import RecordProgress
+    from elasticdl.data.datasets import DatasetOptions, make_dataset
+
     options = DatasetOptions(
         format=args.format,
         records_per_file=args.records_per_file,
@@ -226,6 +225,9 @@ def _make(args: argparse.Namespace) -> int:
 
 
 def _convert(args: argparse.Namespace) -> int:
+    from elasticdl.cli.progress import RecordProgress
+    from elasticdl.data.convert import ConvertOptions, convert
+
     options = ConvertOptions(
         format=args.format,
         records_per_file=args.records_per_file,
@@ -258,6 +260,8 @@ def _convert(args: argparse.Namespace) -> int:
 
 
 def _info(args: argparse.Namespace) -> int:
+    from elasticdl.data.info import describe
+
     found = describe(
         args.path,
         data_root=Path.cwd(),

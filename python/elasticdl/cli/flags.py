@@ -10,13 +10,12 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from elasticdl.job.flag_table import Flag, flags_of
-from elasticdl.job.flags import Converted, GivenFlag, unknown_flag, values_from_flags
+from elasticdl.job.flag_table import Flag, GivenFlag, flags_of
+from elasticdl.job.kinds import JobType
 from elasticdl.job.problems import Problem, spec_error
-from elasticdl.job.spec import JobType
-from elasticdl.job.values import dump_values, parse_values
 
 if TYPE_CHECKING:
+    from elasticdl.job.flags import Converted
     from elasticdl.job.spec import ValuesFile
 
 _DEST = "classic_flags"
@@ -107,6 +106,9 @@ def convert_args(args: argparse.Namespace, verb: str) -> Converted:
 
     Raises SpecError that names every mistake.
     """
+    from elasticdl.job.flags import Converted, values_from_flags
+    from elasticdl.job.values import dump_values, parse_values
+
     given = given_flags(args)
     unknown = unknown_problems(getattr(args, "unknown", []), verb)
     if not given and not unknown:
@@ -162,6 +164,8 @@ def _as_override(args: argparse.Namespace, given: GivenFlag) -> str:
 
 def unknown_problems(unknown: Sequence[str], verb: str) -> list[Problem]:
     """Return a problem for each argument that the parser of a verb did not know."""
+    from elasticdl.job.flags import unknown_flag
+
     names = [
         argument[2:].partition("=")[0].replace("-", "_")
         for argument in unknown

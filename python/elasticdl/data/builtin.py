@@ -16,14 +16,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from elasticdl.data.catalog import FROM_KERAS, FROM_SKLEARN, NAMES
 from elasticdl.errors import DataError
 
 Array = NDArray[np.generic]
-
-FROM_SKLEARN = ("digits", "breast_cancer", "wine")
-FROM_KERAS = ("mnist", "fashion_mnist", "cifar10")
-NAMES = FROM_SKLEARN + FROM_KERAS
-IMAGES = ("digits", *FROM_KERAS)
 
 # In a process of its own: Keras brings TensorFlow, which takes seconds and gigabytes
 # and must not be loaded into a role that is only to fetch data.

@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from elasticdl.data.builtin import IMAGES, Array, Arrays, load_arrays
+from elasticdl.data.builtin import Array, Arrays, load_arrays
+from elasticdl.data.catalog import DEFAULT_SHARE, IMAGES
 from elasticdl.data.example import encode_example
 from elasticdl.data.shards import (
     MARKER,
@@ -29,7 +30,6 @@ from elasticdl.data.shards import (
 from elasticdl.errors import DataError
 from elasticdl.job.spec import DataFormat
 
-DEFAULT_SHARE = 0.2
 _FILES_WANTED = 4
 _FEWEST_IN_FILE, _MOST_IN_FILE = 32, 8192
 

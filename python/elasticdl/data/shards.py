@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from elasticdl.data import index, tfrecord
+from elasticdl.data.catalog import WRITABLE
 from elasticdl.data.recordio import RecordIOWriter
 from elasticdl.data.tfrecord import TFRecordWriter
 from elasticdl.errors import DataError
@@ -21,7 +22,6 @@ from elasticdl.job.spec import DataFormat
 
 # Begins with an underscore, so that it is never taken for data.
 MARKER = "_dataset.json"
-WRITABLE = (DataFormat.RECORDIO, DataFormat.TFRECORD)
 
 Progress = Callable[[int, int], None]  # records done, records in all
 

@@ -11,12 +11,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from elasticdl.job import flag_values as as_
-from elasticdl.job.spec import JobType
+from elasticdl.job.kinds import JobType
 
 ALL = (JobType.TRAIN, JobType.EVALUATE, JobType.PREDICT)
 TRAIN = (JobType.TRAIN,)
 EVALUATE = (JobType.EVALUATE,)
 PREDICT = (JobType.PREDICT,)
+
+
+@dataclass(frozen=True)
+class GivenFlag:
+    """A flag as the user gave it; `text` is None where no value came with it."""
+
+    name: str
+    text: str | None
+
+    @property
+    def written(self) -> str:
+        """`--num_workers 3`."""
+        return f"--{self.name}" if self.text is None else f"--{self.name} {self.text}"
 
 
 @dataclass(frozen=True)

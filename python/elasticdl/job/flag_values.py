@@ -10,9 +10,6 @@ import ast
 import re
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from elasticdl.job.problems import did_you_mean
 
 _TRUE = ("true", "yes", "t", "y", "1")
@@ -216,6 +213,10 @@ def _typed(value: str) -> Any:
 
 
 def _by_yaml(value: str) -> Any:
+    # Late: help, which lists the flags, needs none of it and has to come at once.
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
     try:
         return YAML(typ="safe").load(value)
     except (YAMLError, ValueError):

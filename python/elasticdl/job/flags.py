@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from elasticdl.job.checking import Document, find_problems, validate
-from elasticdl.job.flag_table import FLAGS, Flag, flag_of_field, flags_of
+from elasticdl.job.flag_table import FLAGS, Flag, GivenFlag, flag_of_field, flags_of
 from elasticdl.job.flag_values import FlagValueError, reader_format
 from elasticdl.job.overrides import Override, split_path
 from elasticdl.job.positions import Positions
@@ -20,19 +20,6 @@ from elasticdl.job.problems import Problem, did_you_mean, spec_error
 from elasticdl.job.spec import JobType, ValuesFile
 
 _LONGEST_NAME = 52
-
-
-@dataclass(frozen=True)
-class GivenFlag:
-    """A flag as the user gave it; `text` is None where no value came with it."""
-
-    name: str
-    text: str | None
-
-    @property
-    def written(self) -> str:
-        """`--num_workers 3`."""
-        return f"--{self.name}" if self.text is None else f"--{self.name} {self.text}"
 
 
 @dataclass(frozen=True)

@@ -158,23 +158,22 @@ def _on_done(count: _Count, event: Event) -> None:
 def _on_rewind(count: _Count, event: Event) -> None:
     """What is after the position is undone, but for the prefixes in the parameters."""
     count.rewinds += 1
-    position, applied = event["p"], dict(event["a"])
-    batch = count.plan.batch_size if count.plan else 1
+    position = event["p"]
     again = {task["task_id"]: task for task in position["waiting"]}
+    holders = {one.task_id: one.worker for one in count.trained}
+    holders.update(
+        (lease["i"], replica_name(Role.WORKER, lease["w"]))
+        for lease in count.leases.values()
+    )
     count.trained = [
         one if _survives(one, position["cursor"], again) else replace(one, valid=False)
         for one in count.trained
     ]
-    count.cursor = position["cursor"]
-    count.outstanding = {}
-    for task_id, task in again.items():
-        whole = task["end"] - task["start"]
-        done = applied.get(task_id, 0)
-        done = whole if done >= whole else done - done % batch
-        if done:
-            count.trained.append(_credit(task, done))
-        if done < whole:
-            count.outstanding[task_id] = {"e": task["epoch"]}
+    for task_id, source, start, end, epoch in event["cr"]:
+        worker = holders.get(task_id, "?")
+        count.trained.append(Trained(task_id, epoch, source, start, end, worker))
+    count.cursor = event["cu"]
+    count.outstanding = {task_id: {"e": epoch} for task_id, epoch in event["wt"]}
 
 
 def _survives(one: Trained, cursor: int, again: dict[int, Event]) -> bool:
@@ -183,18 +182,6 @@ def _survives(one: Trained, cursor: int, again: dict[int, Event]) -> bool:
         return one.task_id < cursor
     # Given out again from `start` on: only a prefix credited before is not.
     return bool(one.end <= task["start"])
-
-
-def _credit(task: Event, records: int) -> Trained:
-    workers = task["workers"]
-    return Trained(
-        task["task_id"],
-        task["epoch"],
-        task["source"],
-        task["start"],
-        task["start"] + records,
-        replica_name(Role.WORKER, workers[-1]) if workers else "?",
-    )
 
 
 def _on_stop(count: _Count, event: Event) -> None:

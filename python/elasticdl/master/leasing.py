@@ -15,7 +15,7 @@ import logging
 from collections import OrderedDict
 
 from elasticdl.data.reader import Shard
-from elasticdl.errors import UserCodeError
+from elasticdl.errors import ExitCode, UserCodeError
 from elasticdl.job.status import JobState
 from elasticdl.master.job_state import Job
 from elasticdl.master.member import Member
@@ -150,12 +150,13 @@ class Leasing:
         most = self._job.spec.tasks.max_failures
         log.warning("%s failed on %s (%d): %s", member.name, what, failures, lines)
         if report.fatal:
-            self._job.end(JobState.FAILED, f"{member.name}: {lines}")
+            self._job.end(JobState.FAILED, f"{member.name}: {lines}", _code(report))
         elif failures >= most:
             self._job.end(
                 JobState.FAILED,
                 f"{what} failed {failures} times (tasks.maxFailures {most}), last on "
                 f"{member.name}:\n{lines}",
+                _code(report),
             )
 
     def _take_side(self, member: Member, report: TaskReport, *, now: float) -> bool:
@@ -267,3 +268,9 @@ class Leasing:
             log.warning("%d leases expired", len(tasks))
             self._parts.ps.count_quorum()
             self._parts.signals.work()
+
+
+def _code(report: TaskReport) -> ExitCode:
+    """Return what the job ends with by this report; an older worker does not say."""
+    known = {ExitCode.USER_CODE, ExitCode.DATA, ExitCode.STORAGE, ExitCode.PLATFORM}
+    return next((c for c in known if c == report.exit_code), ExitCode.JOB_FAILED)

@@ -272,8 +272,13 @@ class Ledger:
 
     def _on_rewind(self, event: Event) -> None:
         self.rewinds += 1
-        if self.queue is not None:
-            self.queue.restore(event["p"], dict(event["a"]))
+        if self.queue is None:
+            return
+        credited = self.queue.restore(event["p"], dict(event["a"]))
+        # What audit needs: the ranges that stay trained, and where leasing goes on.
+        event["cr"] = [[t.task_id, t.source, t.start, t.end, t.epoch] for t in credited]
+        event["cu"] = self.queue.cursor
+        event["wt"] = [[t.task_id, t.epoch] for t in self.queue.waiting]
 
     def _on_note(self, event: Event) -> None:
         kind, data = event["kind"], event["data"]

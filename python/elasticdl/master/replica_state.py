@@ -164,5 +164,11 @@ def _words(ending: Ending) -> str:
 
 
 def _last_words(name: str, what: str, message: str) -> str:
-    tail = message.strip()
-    return f"{name}: {what}" + (f"; its last words:\n{tail}" if tail else "")
+    """Say it in one line, the error with it; then the rest of what it said last."""
+    lines = message.strip().splitlines()
+    if not lines:
+        return f"{name}: {what}; its log says nothing of it"
+    is_trace = lines[0].startswith("Traceback")
+    head = f"{name}: {what}: {(lines[-1] if is_trace else lines[0]).strip()}"
+    rest = lines if is_trace else lines[1:]
+    return "\n".join([head, *rest])

@@ -303,11 +303,13 @@ class TaskQueue:
 
     def restore(
         self, position: Mapping[str, Any], applied: Mapping[int, int] | None = None
-    ) -> None:
+    ) -> list[Task]:
         """Go back (or on) to a position; all leases are void.
 
         `applied` gives, by task, the leading records that the parameters of that
-        position contain already; they are not given out again.
+        position contain already; they are not given out again, and are returned. Tasks
+        beyond the position may be among them: a snapshot is taken a moment after the
+        position was noted.
         """
         self._cursor = position["cursor"]
         self._issued_steps = position["issued_steps"]
@@ -317,19 +319,29 @@ class TaskQueue:
         self._stopped = position["stopped"]
         self._leases.clear()
         self._waiting.clear()
-        for tree in position["waiting"]:
-            task = task_from_json(tree)
-            records = min((applied or {}).get(task.task_id, 0), task.records)
+        applied = applied or {}
+        tasks = [task_from_json(tree) for tree in position["waiting"]]
+        while self._cursor <= max(applied, default=-1):
+            task = self._next()
+            if task is None:
+                break
+            tasks.append(task)
+        credited = []
+        for task in tasks:
+            records = min(applied.get(task.task_id, 0), task.records)
             # Whole batches only: a step takes a batch or nothing.
             if records < task.records:
                 records -= records % self.plan.batch_size
-            task = replace(
+            if records:
+                credited.append(replace(task, end=task.start + records))
+            rest = replace(
                 task, start=task.start + records, credit=task.credit + records
             )
-            if task.records:
-                self._waiting.append(task)
+            if rest.records:
+                self._waiting.append(rest)
             else:
-                self._count(task)
+                self._count(rest)
+        return credited
 
     def state(self) -> dict[str, Any]:
         """Return everything, leases included, for a snapshot of the journal."""

@@ -406,6 +406,7 @@ class TaskReport(_message.Message):
     SHARDS_FIELD_NUMBER: _builtins.int
     SKIPPED_BATCHES_FIELD_NUMBER: _builtins.int
     FATAL_FIELD_NUMBER: _builtins.int
+    EXIT_CODE_FIELD_NUMBER: _builtins.int
     task_id: _builtins.int
     lease_id: _builtins.int
     outcome: Global___Outcome.ValueType
@@ -424,6 +425,8 @@ class TaskReport(_message.Message):
     """onNanLoss: skip"""
     fatal: _builtins.bool
     """FAILED: more tries are useless (NaN loss, bad data)"""
+    exit_code: _builtins.int
+    """FAILED: kind of error, errors.ExitCode; 0: not known"""
     @_builtins.property
     def bad_records(self) -> _containers.RepeatedCompositeFieldContainer[Global___BadRecord]: ...
     @_builtins.property
@@ -447,10 +450,11 @@ class TaskReport(_message.Message):
         shards: _abc.Iterable[Global___ShardInfo] | None = ...,
         skipped_batches: _builtins.int = ...,
         fatal: _builtins.bool = ...,
+        exit_code: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bad_records", b"bad_records", "error", b"error", "fatal", b"fatal", "lease_id", b"lease_id", "loss", b"loss", "model_version", b"model_version", "outcome", b"outcome", "records", b"records", "results_json", b"results_json", "shards", b"shards", "skipped_batches", b"skipped_batches", "state", b"state", "steps", b"steps", "task_id", b"task_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bad_records", b"bad_records", "error", b"error", "exit_code", b"exit_code", "fatal", b"fatal", "lease_id", b"lease_id", "loss", b"loss", "model_version", b"model_version", "outcome", b"outcome", "records", b"records", "results_json", b"results_json", "shards", b"shards", "skipped_batches", b"skipped_batches", "state", b"state", "steps", b"steps", "task_id", b"task_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -21,6 +22,8 @@ _TAIL_BYTES = 64 * 1024
 _TAIL_LINES = 30
 _MOST_LINES = 60
 _TRACEBACK = "Traceback (most recent call last):"
+# As `job.context` writes them: time, level, who, module.
+_ERROR_LINE = re.compile(r"[-\d]+ [:.\d]+ (?:ERROR|CRITICAL) \S+ \S+: ")
 
 # Signals a process brings upon itself: a crash of its code, not a kill by somebody.
 _CRASHES = frozenset(
@@ -131,7 +134,7 @@ class ChildProcess:
         return self._ended.wait(timeout_seconds)
 
     def last_words(self) -> str:
-        """Return the last traceback of its log, or else the last lines."""
+        """Return the last error or traceback of its log, or else the last lines."""
         return last_words(self._log_file, self._log_start)
 
     def _send(self, number: int, *, group: bool) -> bool:
@@ -165,10 +168,16 @@ def last_words(log_file: Path, start: int = 0) -> str:
         return ""
     lines = text.rstrip().splitlines()
     begin = max(
-        (i for i, line in enumerate(lines) if line.rstrip().endswith(_TRACEBACK)),
+        (i for i, line in enumerate(lines) if _is_error(line)),
         default=len(lines) - _TAIL_LINES,
     )
     lines = lines[max(0, begin) :]
+    if lines:
+        lines[0] = _ERROR_LINE.sub("", lines[0])
     if len(lines) > _MOST_LINES:  # the end says what happened
         lines = [lines[0], "  ...", *lines[2 - _MOST_LINES :]]
     return "\n".join(lines)
+
+
+def _is_error(line: str) -> bool:
+    return line.rstrip().endswith(_TRACEBACK) or _ERROR_LINE.match(line) is not None

@@ -167,7 +167,7 @@ def chunks(
     size = 0
     for buffer in buffers:
         view = memoryview(buffer)
-        while len(view):
+        while view:
             part = view[: chunk_bytes - size]
             pending.append(part)
             size += len(part)

@@ -84,6 +84,6 @@ class EarlyTasks:
             return failure(task, f"type {task.type} before the model was built")
         except ElasticDLError as error:
             logger.error("%s", error)
-            return failure(task, str(error), fatal=True)
+            return failure(task, str(error), fatal=True, exit_code=error.exit_code)
         finally:
             self._progress.enter(phase)

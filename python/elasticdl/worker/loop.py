@@ -17,6 +17,7 @@ from typing import Protocol
 from elasticdl.errors import (
     DataError,
     ElasticDLError,
+    ExitCode,
     FencedError,
     RefusedError,
     RpcError,
@@ -137,15 +138,15 @@ class Loop:
         except RpcError as error:
             self._not_served(task, error)
         except (NanLossError, DataError) as error:
-            self._fail(task, self._with_source(task, error), fatal=True)
-        except UserCodeError as error:
-            self._fail(task, str(error), fatal=False)
-            raise
+            text = self._with_source(task, error)
+            self._fail(task, text, error.exit_code, fatal=True)
         except ElasticDLError as error:
-            self._fail(task, str(error), fatal=False)
+            self._fail(task, str(error), error.exit_code)
+            if isinstance(error, UserCodeError):
+                raise
         except Exception as error:
             # Whatever else comes out of a step is the user's model, feed or metric.
-            self._fail(task, traceback.format_exc(), fatal=False)
+            self._fail(task, traceback.format_exc(), ExitCode.USER_CODE)
             raise UserCodeError(self._parts.describe("a task", error)) from error
 
     def _begin_again(self, task: master_pb2.Task | None, why: str) -> None:
@@ -161,7 +162,7 @@ class Loop:
 
     def _not_served(self, task: master_pb2.Task | None, error: RpcError) -> None:
         if isinstance(error, RefusedError):
-            self._fail(task, str(error), fatal=False)
+            self._fail(task, str(error), error.exit_code)
             return
         logger.warning("Handing the task back: %s", error)
         self._give_back(task)
@@ -175,7 +176,14 @@ class Loop:
         if task is not None and not is_training:
             parts.stream.report(returned(task))
 
-    def _fail(self, task: master_pb2.Task | None, error: str, *, fatal: bool) -> None:
+    def _fail(
+        self,
+        task: master_pb2.Task | None,
+        error: str,
+        exit_code: ExitCode,
+        *,
+        fatal: bool = False,
+    ) -> None:
         parts = self._parts
         logger.error("%s", error.strip().splitlines()[-1] if error else "failed")
         logger.debug("%s", error)
@@ -184,7 +192,8 @@ class Loop:
             parts.training.settle()
         parts.training.hand_back(keep=task)
         if task is not None:
-            parts.stream.report(failure(task, error, fatal=fatal))
+            report = failure(task, error, fatal=fatal, exit_code=exit_code)
+            parts.stream.report(report)
 
     @staticmethod
     def _with_source(task: master_pb2.Task | None, error: Exception) -> str:

@@ -25,6 +25,7 @@ from elasticdl.job.values import load_values
 from elasticdl.worker.early import EarlyTasks
 from elasticdl.worker.errands import Errands
 from elasticdl.worker.life import Life
+from elasticdl.worker.quiet import quiet_import
 from elasticdl.worker.readers import KIND_OF_JOB, Readers, Sample
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ class _Module:
 
     def load(self) -> ModelDefinition:
         # Imported late: it takes seconds, and heartbeats have begun by now.
-        from elasticdl.model.definition import load_definition
+        with quiet_import():
+            from elasticdl.model.definition import load_definition
 
         if self._definition is None:
             self._definition = load_definition(self._spec, self._life.context.job_dir)

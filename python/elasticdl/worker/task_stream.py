@@ -15,7 +15,13 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 
-from elasticdl.errors import BadRecordError, ElasticDLError, FencedError, RpcError
+from elasticdl.errors import (
+    BadRecordError,
+    ElasticDLError,
+    ExitCode,
+    FencedError,
+    RpcError,
+)
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome
 from elasticdl.worker.outbox import Outbox
@@ -192,11 +198,17 @@ class TaskStream:
         try:
             return self._load(task)
         except BadRecordError as error:
-            self.report(failure(task, str(error), fatal=True))
-        except (ElasticDLError, OSError) as error:
-            self.report(failure(task, f"{task.source}: {error}"))
+            code = error.exit_code
+            self.report(failure(task, str(error), fatal=True, exit_code=code))
+        except ElasticDLError as error:
+            text = f"{task.source}: {error}"
+            self.report(failure(task, text, exit_code=error.exit_code))
+        except OSError as error:
+            text = f"{task.source}: {error}"
+            self.report(failure(task, text, exit_code=ExitCode.DATA))
         except Exception:  # noqa: BLE001 - border: a custom reader is the user's code
-            self.report(failure(task, traceback.format_exc()))
+            text = traceback.format_exc()
+            self.report(failure(task, text, exit_code=ExitCode.USER_CODE))
         return None
 
     def _return(self, task: master_pb2.Task) -> None:
@@ -274,13 +286,25 @@ def returned(task: master_pb2.Task, records_done: int = 0) -> master_pb2.TaskRep
 
 
 def failure(
-    task: master_pb2.Task, error: str, *, fatal: bool = False
+    task: master_pb2.Task,
+    error: str,
+    *,
+    fatal: bool = False,
+    exit_code: ExitCode = ExitCode.JOB_FAILED,
 ) -> master_pb2.TaskReport:
-    """Return the report of a task that failed; `fatal` when more tries are useless."""
+    """Return the report of a task that failed.
+
+    Args:
+        task: The task.
+        error: One line, or a traceback.
+        fatal: More tries are useless.
+        exit_code: What the job ends with, should it end by this failure.
+    """
     return master_pb2.TaskReport(
         task_id=task.task_id,
         lease_id=task.lease_id,
         outcome=Outcome.FAILED,
         error=error,
         fatal=fatal,
+        exit_code=exit_code,
     )

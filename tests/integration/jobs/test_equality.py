@@ -5,6 +5,7 @@ import itertools
 import signal
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,12 +20,9 @@ RTOL, ATOL = 2e-4, 2e-6
 
 
 @pytest.fixture(scope="session")
-def net(tmp_path_factory):
+def net():
     """The jobs' own model module, for the reference."""
-    text = Path(__file__).parent.parent.joinpath("conftest.py").read_text()
-    code = text.split("MLP = '''")[1].split("'''")[0]
-    file = tmp_path_factory.mktemp("net") / "net.py"
-    file.write_text(code)
+    file = Path(__file__).parent.parent / "models" / "net.py"
     spec = importlib.util.spec_from_file_location("reference_net", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -42,6 +40,7 @@ def versions(one):
 
 def plain_keras(net, start, batches):
     """Weights after each step of a plain loop over `batches` (lists of records)."""
+    keras.utils.clear_session()  # the same names as in the job
     model, optimizer = net.custom_model(), net.optimizer()
     for variable in model.trainable_variables:
         variable.assign(start[variable.path])
@@ -86,9 +85,8 @@ def test_one_worker_in_sync_mode_equals_keras_step_by_step(job, digits, net, num
     )
     one.finish()
     ours = versions(one)
-    assert STEPS in ours
-    # Checkpoints are taken in the background: most steps have one, the last always.
-    assert len(ours) > STEPS // 3
+    # Checkpoints are taken in the background: not every step has one.
+    assert {0, STEPS} < set(ours)
     batches = []
     for done in sorted(one.audit().trained, key=lambda t: t.task_id):
         records = records_of(digits, done.source, done.start, done.end)

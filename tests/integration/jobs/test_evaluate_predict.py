@@ -46,7 +46,7 @@ def test_trained_model_is_exported_evaluated_and_used_for_prediction(job, digits
         for file in sorted((prediction.job_dir.predictions_dir).glob("*.jsonl"))
         for line in file.read_text().splitlines()
     ]
-    assert len(rows) == done.records == 360
+    assert len(rows) == done.records == 359
 
     paths = {p.rsplit("/", 1)[-1]: p for p in report.exports}
     assert len(paths) == 2

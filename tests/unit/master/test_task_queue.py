@@ -221,6 +221,20 @@ def test_restore_leaves_out_what_the_parameters_contain_already():
     assert queue.done_steps == 15
 
 
+def test_restore_knows_tasks_given_out_after_the_position_was_noted():
+    queue = TaskQueue(plan(shards=(Shard("a", 0, 40),)))
+    queue.lease(worker=0, lease_id=1, deadline=9.0)
+    position = queue.position()
+    for lease in (2, 3):
+        queue.lease(worker=0, lease_id=lease, deadline=9.0)
+    credited = queue.restore(position, {0: 10, 1: 10, 2: 4})
+    assert [(t.start, t.end) for t in credited] == [(0, 10), (10, 20), (20, 24)]
+    assert [(t.start, t.end) for t in queue.waiting] == [(24, 30)]
+    rest = drain(queue, first_lease=10)
+    assert [(t.start, t.end) for t in rest] == [(24, 30), (30, 40)]
+    assert queue.done_records == 40
+
+
 def test_stop_gives_out_nothing_more():
     queue = TaskQueue(plan())
     queue.lease(worker=0, lease_id=1, deadline=9.0)
