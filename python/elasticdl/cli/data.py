@@ -28,6 +28,12 @@ def add_parser(subparsers: Any) -> None:
         help="make, convert and look at data",
         description="Make built-in data sets, convert files to shards that are read "
         "by range, look at data.",
+        epilog="examples:\n"
+        "  elasticdl data make digits\n"
+        "  elasticdl data convert photos/ data/photos --size 64x64\n"
+        "  elasticdl data info data/digits/train\n"
+        "\n`elasticdl data make --help` and so on tell more.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = data.add_subparsers(dest="data_command", required=True, metavar="COMMAND")
     _add_make(verbs)

@@ -146,7 +146,7 @@ class Leasing:
     def _failed(
         self, member: Member, report: TaskReport, failures: int, what: str
     ) -> None:
-        lines = "\n".join(report.error.strip().splitlines()[-_LAST_LINES:])
+        lines = _error_first(report.error)
         most = self._job.spec.tasks.max_failures
         log.warning("%s failed on %s (%d): %s", member.name, what, failures, lines)
         if report.fatal:
@@ -155,7 +155,7 @@ class Leasing:
             self._job.end(
                 JobState.FAILED,
                 f"{what} failed {failures} times (tasks.maxFailures {most}), last on "
-                f"{member.name}:\n{lines}",
+                f"{member.name}: {lines}",
                 _code(report),
             )
 
@@ -268,6 +268,14 @@ class Leasing:
             log.warning("%d leases expired", len(tasks))
             self._parts.ps.count_quorum()
             self._parts.signals.work()
+
+
+def _error_first(error: str) -> str:
+    """Return the end of a report's error; a traceback's own error stands first."""
+    lines = error.strip().splitlines()[-_LAST_LINES:]
+    if error.lstrip().startswith("Traceback"):
+        lines.insert(0, lines[-1].strip())
+    return "\n".join(lines)
 
 
 def _code(report: TaskReport) -> ExitCode:

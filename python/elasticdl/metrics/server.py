@@ -14,6 +14,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from elasticdl.errors import PlatformError
 
+# How often the thread looks whether it is to end: what a process waits when it leaves.
+_LOOK_SECONDS = 0.1
+
 
 class MetricsServer:
     """A started server; `port` is the one it got. `close` ends it."""
@@ -70,7 +73,10 @@ class MetricsServer:
         self._server.daemon_threads = True
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(
-            target=self._server.serve_forever, name="metrics", daemon=True
+            target=self._server.serve_forever,
+            args=(_LOOK_SECONDS,),
+            name="metrics",
+            daemon=True,
         )
         self._thread.start()
 

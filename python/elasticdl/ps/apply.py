@@ -134,20 +134,31 @@ def apply_gradient(
         )
 
 
-def mean_gradient(gradients: Sequence[Gradient]) -> Gradient:
+def mean_gradient(
+    gradients: Sequence[Gradient], records: Sequence[int] | None = None
+) -> Gradient:
     """Return the mean of gradients of one PS (sync mode), in new arrays.
 
-    A gradient counts as zero where it has no rows. The order decides the rounding.
+    `records` are the batch sizes that they are means of: weighted by them, N gradients
+    are the one of the N-fold batch also when a batch is short. A gradient counts as
+    zero where it has no rows. The order decides the rounding.
     """
-    scale = np.float32(1 / len(gradients))
+    records = records or [1] * len(gradients)
+    equal = len(set(records)) == 1
+    weights = [np.float32(1 if equal else n / sum(records)) for n in records]
+    scale = np.float32(1 / len(gradients) if equal else 1)
     dense = np.zeros(max(one.dense.size for one in gradients), np.float32)
-    for one in gradients:
+    for one, weight in zip(gradients, weights, strict=True):
         if one.dense.size:
-            kernels.add_scaled(dense, one.dense, np.float32(1))
+            kernels.add_scaled(dense, one.dense, weight)
     dense *= scale
     rows: dict[int, Rows] = {}
     for index in sorted({index for one in gradients for index in one.rows}):
-        parts = [one.rows[index] for one in gradients if index in one.rows]
+        parts = [
+            (one.rows[index][0], one.rows[index][1] * weight)
+            for one, weight in zip(gradients, weights, strict=True)
+            if index in one.rows
+        ]
         ids, sums = kernels.sum_rows(
             np.concatenate([part[0] for part in parts]),
             np.concatenate([part[1] for part in parts]),

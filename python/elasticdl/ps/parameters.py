@@ -45,6 +45,7 @@ class Push:
     task_id: int = 0
     records_done: int = 0  # leading records of the task covered now; 0 unknown
     learning_rate: float | None = None  # None: the PS's own schedule
+    records: int = 1  # batch size: the gradient's weight in a mean
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,9 @@ class Parameters:
         apply_gradient(
             self.optimizer,
             self.shard,
-            gradients[0] if len(gradients) == 1 else mean_gradient(gradients),
+            gradients[0]
+            if len(gradients) == 1
+            else mean_gradient(gradients, [push.records for push in pushes]),
             step=self.version,
             learning_rate=rate * rate_factor,
             threads=self._compute.threads,

@@ -83,6 +83,7 @@ class PsServicer:
             task_id=request.task_id,
             records_done=request.records_done,
             learning_rate=request.learning_rate if request.has_learning_rate else None,
+            records=max(1, request.batch_records),
         )
         with self._timed("push"):
             answer = self._server.push(push, rewind=request.header.rewind)

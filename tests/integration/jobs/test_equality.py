@@ -1,7 +1,6 @@
 """Sync training on parameter servers gives the weights of plain Keras training."""
 
 import importlib.util
-import itertools
 import signal
 from pathlib import Path
 
@@ -104,7 +103,7 @@ def test_n_workers_in_sync_mode_equal_one_worker_with_the_n_fold_batch(
         paused=True,  # until both are there: versions are made of two from the start
         data={"shuffle": False},
         training={"epochs": 1, "maxSteps": 2 * STEPS, "batchesPerTask": 1},
-        checkpoint={"everySteps": 0, "everySeconds": 0},
+        checkpoint={"everySteps": 1, "everySeconds": 0, "keep": 0},
         ps={"mode": "sync", "replicas": 2},
         worker={"replicas": 2},
     )
@@ -118,13 +117,16 @@ def test_n_workers_in_sync_mode_equal_one_worker_with_the_n_fold_batch(
     for done in one.audit().trained:
         records = records_of(digits, done.source, done.start, done.end)
         by_worker.setdefault(done.worker, []).append(records)
-    # What one worker took more at the end made versions alone.
-    rounds = itertools.zip_longest(*by_worker.values(), fillvalue=[])
-    batches = [[record for part in parts for record in part] for parts in rounds]
-    assert report.version == len(batches) < 2 * STEPS
-    assert sum(len(b) == 32 for b in batches) >= STEPS - 2
+    # Towards the end one worker may be without a task: versions of one gradient.
+    rounds = zip(*by_worker.values(), strict=False)
+    batches = [[r for part in parts for r in part] for parts in rounds][: STEPS - 4]
+    assert {len(batch) for batch in batches} == {32, 24}  # 24: a file's short end
+    assert STEPS <= report.version < STEPS + 4
     history = plain_keras(net, ours[0], batches)
-    assert_same(ours[report.version], history[-1], "final version")
+    compared = [version for version in ours if version <= len(batches)]
+    assert len(compared) >= 2
+    for version in compared:
+        assert_same(ours[version], history[version], f"2 workers, version {version}")
 
 
 def test_killed_and_resumed_sync_job_equals_an_undisturbed_one(job, digits, net):

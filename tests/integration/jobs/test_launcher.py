@@ -17,7 +17,7 @@ def test_ctrl_c_hands_tasks_back_and_the_job_resumes_in_the_middle_of_its_epoch(
     stopped = one.finish(expected=130)
     assert stopped.status == "stopped"
     assert 0 < stopped.records < 40 * 1438
-    assert "stopped" in one.output.splitlines()[-1]
+    assert "stopped" in one.output
     again = job("pause", training={"epochs": 40})
     report = again.finish()
     check_whole(again, report)

@@ -110,11 +110,14 @@ def test_help_names_every_verb_and_exit_code(
         assert f"  {code.value:<4} " in text
 
 
-def test_every_verb_has_a_description_and_examples() -> None:
+def test_every_verb_has_a_description_and_examples(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     parser = make_parser()
     for verb in parser.get_default("known_verbs"):
         with pytest.raises(SystemExit):
             parser.parse_args([verb, "--help"])
+        assert "examples:\n" in capsys.readouterr().out, verb
 
 
 def test_help_does_not_load_what_is_heavy() -> None:
@@ -123,6 +126,7 @@ def test_help_does_not_load_what_is_heavy() -> None:
         from elasticdl.cli.main import make_parser
         make_parser()
         heavy = {"grpc", "psutil", "sklearn", "tensorflow", "keras"}
+        heavy |= {"numpy", "pydantic", "rich", "ruamel.yaml"}
         print(sorted(heavy & set(sys.modules)))
     """)
     done = subprocess.run(

@@ -248,6 +248,7 @@ class Replica:
         if error:
             report.outcome, report.error = master_pb2.FAILED, error
             report.fatal = error.startswith("fatal")
+            report.exit_code = ExitCode.DATA if "data" in error else 0
             return report
         if task.type == master_pb2.TRAINING:
             self.step += 2

@@ -235,8 +235,9 @@ def test_a_task_that_keeps_failing_fails_the_job_with_its_error(rig) -> None:
         async with rig.serving():
             report = await rig.ended()
         assert report.status is JobState.FAILED
-        assert "failed 3 times" in report.message
-        assert "ValueError: bad loss" in report.message
+        first = report.message.splitlines()[0]
+        assert "failed 3 times" in first
+        assert first.endswith("ValueError: bad loss")
 
     rig.run(story, worker__replicas=1, training__batches_per_task=1000)
 
@@ -249,6 +250,18 @@ def test_a_fatal_failure_is_not_tried_again(rig) -> None:
         assert report.status is JobState.FAILED
         assert "the loss is NaN" in report.message
         assert "times" not in report.message
+        assert rig.running.result().exit_code is ExitCode.JOB_FAILED
+
+    rig.run(story)
+
+
+def test_a_failure_by_bad_data_gives_the_job_the_exit_code_of_data(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.fail = lambda task: "fatal: data/train: record 7: bad checksum"
+        async with rig.serving():
+            report = await rig.ended()
+        assert report.message.endswith("data/train: record 7: bad checksum")
+        assert rig.running.result().exit_code is ExitCode.DATA
 
     rig.run(story)
 

@@ -91,7 +91,32 @@ def test_a_mistake_that_stays_a_mistake_fails_the_job_at_once(code: ExitCode) ->
     )
     assert isinstance(decision, GiveUp)
     assert decision.exit_code is code
-    assert "m.py:3: no f" in decision.message
+    # In the first line: that is what a terminal shows.
+    assert decision.message.splitlines()[0].endswith(": m.py:3: no f")
+
+
+def test_the_error_of_a_traceback_is_in_the_first_line_too() -> None:
+    trace = "Traceback (most recent call last):\n  File m.py\nValueError: odd"
+    decision = decide(
+        ended(ExitReason.ERROR, code=1, message=trace),
+        History(counted=3),
+        Limits(max_restarts=3),
+        name="worker-0",
+    )
+    assert isinstance(decision, GiveUp)
+    first, *rest = decision.message.splitlines()
+    assert first.endswith("are used up: ValueError: odd")
+    assert "\n".join(rest) == trace
+
+
+def test_a_crash_without_a_word_says_so() -> None:
+    decision = decide(
+        ended(ExitReason.ERROR, code=4), History(), Limits(0), name="worker-0"
+    )
+    assert isinstance(decision, GiveUp)
+    assert decision.message == (
+        "worker-0: the model module failed; its log says nothing of it"
+    )
 
 
 def test_out_of_memory_gets_half_as_much_again_up_to_the_limit() -> None:

@@ -166,6 +166,15 @@ def test_the_mean_of_gradients_counts_absent_rows_as_zero() -> None:
     np.testing.assert_array_equal(mean.rows[0][1], [[0.5], [0.25]])
 
 
+def test_the_mean_is_that_of_the_whole_batch_when_one_is_short() -> None:
+    ids = np.array([2], np.int64)
+    long = Gradient(np.array([1, 2], F), {0: (ids, np.full((1, 1), 3, F))})
+    short = Gradient(np.array([5, 6], F), {0: (ids, np.full((1, 1), 7, F))})
+    mean = mean_gradient([long, short], [24, 8])
+    np.testing.assert_allclose(mean.dense, [2, 3])
+    np.testing.assert_allclose(mean.rows[0][1], [[4]])
+
+
 @pytest.mark.parametrize(
     ("gradient", "message"),
     [
