@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import shard_file
-from elasticdl.errors import FencedError, RpcError
+from elasticdl.errors import ExitCode, FencedError, RpcError
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec import ValuesFile
 from elasticdl.job.status import JobReport
