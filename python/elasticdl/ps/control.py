@@ -85,12 +85,15 @@ class ControlLoop:
         reply = retry(
             lambda: self._master.register(self._registration), stop=self._stop
         )
-        if not self._registered.is_set():
-            logger.info(
-                "Registered with the master (generation %d, rewind %d)",
-                reply.master_generation,
-                reply.ps.rewind,
-            )
+        if self._registered.is_set():
+            # Known already: a rewind that came meanwhile is told, with the checkpoint
+            # to load, in the next heartbeat's answer; this one names none.
+            return
+        logger.info(
+            "Registered with the master (generation %d, rewind %d)",
+            reply.master_generation,
+            reply.ps.rewind,
+        )
         self._registered.set()
         self._begin(
             reply.ps.rewind,

@@ -32,6 +32,7 @@ class Master(master_pb2_grpc.MasterServicer):
         self.registered: list[master_pb2.RegisterRequest] = []
         self.register_error: Exception | None = None
         self.restore_dir = ""
+        self.rewind = 0
         self.problems: list[BaseException] = []
 
     def Register(self, request, context):
@@ -40,7 +41,7 @@ class Master(master_pb2_grpc.MasterServicer):
         self.registered.append(request)
         return master_pb2.RegisterReply(
             master_generation=1,
-            ps=master_pb2.PsView(rewind=0),
+            ps=master_pb2.PsView(rewind=self.rewind),
             restore_dir=self.restore_dir,
         )
 
@@ -139,6 +140,25 @@ def test_a_master_that_was_away_is_told_the_address_again(start):
 
     master = Master(script)
     assert start(master) == ExitCode.OK
+    assert len(master.registered) == 2
+
+
+def test_a_rewind_begun_while_the_master_was_away_loads_its_checkpoint(start, tmp_path):
+    """Registering again names no checkpoint; the heartbeat that follows does."""
+    missing = str(tmp_path / "version-7")
+
+    def script(number, request):
+        if number == 2:
+            master.rewind = 1
+            raise RpcError("restarting")
+        reply = master_pb2.PsSyncReply(revision=9)
+        if number > 2:
+            reply.rewind, reply.restore_dir = 1, missing
+        reply.stop = "version-7" in request.status.error
+        return reply
+
+    master = Master(script)
+    assert start(master, "sync", 1) == ExitCode.OK
     assert len(master.registered) == 2
 
 
