@@ -46,7 +46,11 @@ def add_parser(verbs: Verbs) -> None:
         "status",
         handler=status,
         help_text="show a job: progress, roles, relaunches with their reasons",
-        examples=("elasticdl status digits", "elasticdl status digits --watch"),
+        examples=(
+            "elasticdl status digits",
+            "elasticdl status digits --watch",
+            "elasticdl status digits --json    # also every metrics port",
+        ),
     )
     add_job(parser)
     how = parser.add_mutually_exclusive_group()

@@ -91,7 +91,16 @@ def status_view(view: JobView, *, now: float) -> RenderableType:
     parts += [Text(""), replicas_table(status, now=now)]
     if status.relaunches:
         parts += [Text(""), relaunches_table(status.relaunches)]
+    if ports := _metrics_ports(status):
+        where = ", ".join(f"{name} :{port}" for name, port in ports)
+        parts += [Text(""), Text(f"/metrics of {where}", style="dim")]
     return Group(*parts)
+
+
+def _metrics_ports(status: JobStatus) -> list[tuple[str, int]]:
+    ports = [("master", status.master_metrics_port)]
+    ports += [(r.name, r.metrics_port) for r in status.replicas if r.state == "running"]
+    return [(name, port) for name, port in ports if port]
 
 
 def _what_next(view: JobView) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elasticdl.errors import ExitCode
-from elasticdl.job.status import JobState
+from elasticdl.job.status import JobState, JobStatus
 from elasticdl.runner.base import ExitReason
 
 STARTS_WITHOUT_ANSWER = 3
@@ -102,6 +102,16 @@ def after_end(
         )
     pause = FIRST_PAUSE_SECONDS * 2 ** (streak - 1) if streak else 0.0
     return Restart(pause)
+
+
+def with_last_status(message: str, status: JobStatus) -> str:
+    """Return the end's message with what the master had said of itself before.
+
+    For a job without a report: what the master did say is then all there is.
+    """
+    if not status.message or status.message in message:
+        return message
+    return f"{status.message}\n{message}".rstrip()
 
 
 def is_silent(*, seconds: float, bound_seconds: float, failed_calls: int) -> bool:

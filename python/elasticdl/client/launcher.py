@@ -181,7 +181,11 @@ class Launcher:
         try:
             finish = self._keep_master()
             report = folder.read_report(self.job_dir)
-            outcome = Outcome(finish.exit_code, report, finish.message)
+            message = finish.message
+            if report is None and self._status is not None:
+                # The disk that took no report has taken no log either.
+                message = keeper.with_last_status(message, self._status)
+            outcome = Outcome(finish.exit_code, report, message)
         except Exception as error:  # noqa: BLE001 - top of the thread
             outcome = Outcome(
                 ExitCode.JOB_FAILED, None, f"the launcher failed: {error!r}"

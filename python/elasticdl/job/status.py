@@ -118,6 +118,7 @@ class JobStatus(_Document):
     started: float
     time: float
     master_generation: int
+    master_metrics_port: int = 0
     workers_wanted: int
     progress: Progress = Field(default_factory=Progress)
     replicas: list[ReplicaStatus] = Field(default_factory=list)

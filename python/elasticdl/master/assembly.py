@@ -131,6 +131,7 @@ def assemble(
     runner: Callable[[], Runner],
     *,
     clock: Callable[[], float],
+    metrics: MasterMetrics | None = None,
 ) -> Master:
     """Return a master that goes on where the ledger says. Runs in the event loop."""
     now = clock()
@@ -145,10 +146,10 @@ def assemble(
     job = _make_job(spec, job_dir, ledger, after=after, clock=clock)
     if job_note and job_note["state"] == JobState.SUCCEEDED:
         job.state = JobState.SUCCEEDED
-    leasing = Leasing(job)
+    metrics = metrics or MasterMetrics()
+    leasing = Leasing(job, metrics)
     heartbeats = Heartbeats(job, leasing)
     heartbeats.take_model()
-    metrics = MasterMetrics()
     loop = Loop(job, runner(), leasing, Stages(job), Gauges(metrics))
     return Master(job, MasterServicer(job, leasing, heartbeats), loop, metrics)
 

@@ -19,6 +19,7 @@ class Gauges:
         """Set these metrics."""
         self._metrics = metrics
         self._relaunches = 0
+        self._recovered: set[int] = set()
         self._seen: Counter[str] = Counter()
 
     def update(self, job: Job, *, now: float) -> None:
@@ -45,6 +46,8 @@ class Gauges:
             role = record.replica.split("-")[0]
             metrics.relaunches.labels(role, record.reason).inc()
         self._relaunches = len(parts.relaunches.records)
+        self._observe_recoveries(job)
+        metrics.journal_bytes.set(parts.ledger.journal_bytes)
         self._count_up(job)
         if parts.rounds.last:
             for name, value in parts.rounds.last.metrics.items():
@@ -53,6 +56,13 @@ class Gauges:
             metrics.checkpoint_version.set(parts.keeper.newest.manifest.version)
             metrics.checkpoint_time.set(parts.keeper.newest.manifest.time)
         metrics.goodput.set(parts.goodput.seconds(now=now))
+
+    def _observe_recoveries(self, job: Job) -> None:
+        for number, record in enumerate(job.parts.relaunches.records):
+            if record.seconds is not None and number not in self._recovered:
+                self._recovered.add(number)
+                role = record.replica.split("-")[0]
+                self._metrics.recovery_seconds.labels(role).observe(record.seconds)
 
     def _count_up(self, job: Job) -> None:
         metrics, parts = self._metrics, job.parts

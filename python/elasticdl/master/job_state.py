@@ -94,6 +94,7 @@ class Job:
         ]
         self.last_loss: float | None = None
         self.version = 0
+        self.metrics_port = 0  # of this master, once it serves
         self.speed = Speed()
         self._spec = spec
 

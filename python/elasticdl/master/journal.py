@@ -37,6 +37,10 @@ _RETRY_SECONDS = 0.25
 Event = dict[str, Any]
 
 
+def ignore(_seconds: float) -> None:
+    """Tell nobody how long a commit took."""
+
+
 def _line(text: str) -> bytes:
     raw = text.encode()
     return b"%08x %s\n" % (zlib.crc32(raw), raw)
@@ -97,13 +101,21 @@ def read_events(directory: Path, first: int = 0) -> Iterator[tuple[int, Event]]:
 class Journal:
     """Appends events, many to one write (group commit)."""
 
-    def __init__(self, directory: Path, *, wait_seconds: float = 60.0) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        wait_seconds: float = 60.0,
+        on_commit: Callable[[float], None] = ignore,
+    ) -> None:
         """Open the directory for appending after what is there.
 
-        `wait_seconds`: how long a full disk is waited for before JournalError.
+        `wait_seconds`: how long a full disk is waited for before JournalError;
+        `on_commit`: told of each write how many seconds it took.
         """
         self._directory = directory
         self._wait_seconds = wait_seconds
+        self._on_commit = on_commit
         self._buffer: list[bytes] = []
         self._appended = 0
         self._durable = 0
@@ -111,6 +123,7 @@ class Journal:
         self._disk = asyncio.Lock()  # one write or switch of segments at a time
         self._failed: JournalError | None = None
         self.blocked_since: float | None = None  # the disk is full since (monotonic)
+        self._problem = ""
         self.writes = 0  # so far; fewer than commits, that is the point of grouping
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -131,6 +144,18 @@ class Journal:
     def segment_bytes(self) -> int:
         """Size of the segment that is being written."""
         return self._size
+
+    @property
+    def trouble(self) -> str:
+        """What to do about a journal that cannot be written now; empty if it can."""
+        if self.blocked_since is None:
+            return ""
+        return (
+            f"{self._problem}. The job has stood still for "
+            f"{time.monotonic() - self.blocked_since:.0f} s and goes on by itself once "
+            f"there is room; it fails after {self._wait_seconds:.0f} s "
+            "(master.journalWaitSeconds)"
+        )
 
     def append(self, event: Event) -> None:
         """Add an event; it is durable only after `commit`."""
@@ -169,6 +194,7 @@ class Journal:
                 break
             except OSError as error:
                 problem = _cannot_write(self._path, error)
+                self._problem = str(problem)
                 if self.blocked_since is None:
                     self.blocked_since = began
                     log.error(
@@ -186,6 +212,7 @@ class Journal:
                 time.monotonic() - self.blocked_since,
             )
             self.blocked_since = None
+        self._on_commit(time.monotonic() - began)
         self._durable += len(lines)
 
     def _write(self, data: bytes) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import OrderedDict
+from typing import TypeVar
 
 from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode, UserCodeError
@@ -22,10 +23,13 @@ from elasticdl.master.member import Member
 from elasticdl.master.rounds import BEST
 from elasticdl.master.side_tasks import is_side
 from elasticdl.master.task_queue import LeasedTask
+from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome, Task, TaskReport
 
 log = logging.getLogger(__name__)
+
+V = TypeVar("V")
 
 _BEFORE_MODEL = frozenset({int(master_pb2.PREPARE), int(master_pb2.SHARDS)})
 _REMEMBERED = 4096
@@ -37,12 +41,15 @@ UNNAMED_SECONDS = 5.0
 class Leasing:
     """Gives tasks out and takes reports."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, metrics: MasterMetrics) -> None:
         """Work on this job."""
         self._job = job
+        self._metrics = metrics
         self._parts = job.parts
         # Reports that were answered, so that a repeated one gets the same answer.
         self._answered: OrderedDict[int, bool] = OrderedDict()
+        # When each lease was given, by this master; of one before it is not known.
+        self._given: OrderedDict[int, float] = OrderedDict()
 
     # -- out ----------------------------------------------------------------------
 
@@ -54,6 +61,7 @@ class Leasing:
             if task is None:
                 break
             tasks.append(task)
+            _remember(self._given, task.lease_id, now)
         if tasks:
             self._parts.ps.count_quorum()
             self._parts.relaunches.works(member.name, now=now)
@@ -101,9 +109,8 @@ class Leasing:
         accepted = self._answered.get(report.lease_id)
         if accepted is None:
             accepted = self._take(member, report, now=now)
-            self._answered[report.lease_id] = accepted
-            if len(self._answered) > _REMEMBERED:
-                self._answered.popitem(last=False)
+            _remember(self._answered, report.lease_id, accepted)
+            self._count(report, accepted, now=now)
             self._parts.ps.count_quorum()
             self._parts.signals.wake()
         return master_pb2.ReportResult(
@@ -111,6 +118,19 @@ class Leasing:
             accepted=accepted,
             reason="" if accepted else "the lease had moved on to another worker",
         )
+
+    def _count(self, report: TaskReport, accepted: bool, *, now: float) -> None:
+        given = self._given.pop(report.lease_id, None)
+        reports = self._metrics.task_reports
+        if not accepted:
+            reports.labels("late").inc()
+        elif report.outcome == Outcome.DONE:
+            reports.labels("done").inc()
+            if given is not None:
+                self._metrics.task_seconds.observe(now - given)
+        else:
+            failed = report.outcome == Outcome.FAILED
+            reports.labels("failed" if failed else "returned").inc()
 
     def _take(self, member: Member, report: TaskReport, *, now: float) -> bool:
         self._note_trouble(member, report)
@@ -263,9 +283,10 @@ class Leasing:
 
     def expire(self, *, now: float) -> None:
         """Put back what nobody said anything about for too long."""
-        tasks = self._parts.ledger.expire(now)
-        if len(tasks) + self._parts.side.expire(now):
-            log.warning("%d leases expired", len(tasks))
+        count = len(self._parts.ledger.expire(now)) + self._parts.side.expire(now)
+        if count:
+            log.warning("%d leases expired", count)
+            self._metrics.task_reports.labels("expired").inc(count)
             self._parts.ps.count_quorum()
             self._parts.signals.work()
 
@@ -276,6 +297,12 @@ def _error_first(error: str) -> str:
     if error.lstrip().startswith("Traceback"):
         lines.insert(0, lines[-1].strip())
     return "\n".join(lines)
+
+
+def _remember(table: OrderedDict[int, V], key: int, value: V) -> None:
+    table[key] = value
+    while len(table) > _REMEMBERED:
+        table.popitem(last=False)
 
 
 def _code(report: TaskReport) -> ExitCode:

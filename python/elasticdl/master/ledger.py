@@ -57,13 +57,22 @@ class Ledger:
         }
 
     @staticmethod
-    def open(directory: Path, *, now: float, wait_seconds: float = 60.0) -> Ledger:
+    def open(
+        directory: Path,
+        *,
+        now: float,
+        wait_seconds: float = 60.0,
+        on_commit: Callable[[float], None] = journals.ignore,
+    ) -> Ledger:
         """Read what is there, if anything, and begin a new generation of the master.
 
-        Raises JournalError if it cannot be read or written.
+        `on_commit` is told of each write how many seconds it took. Raises JournalError
+        if the journal cannot be read or written.
         """
         number, state = journals.read_snapshot(directory)
-        ledger = Ledger(Journal(directory, wait_seconds=wait_seconds))
+        ledger = Ledger(
+            Journal(directory, wait_seconds=wait_seconds, on_commit=on_commit)
+        )
         if state is not None:
             ledger._load(state)
         for _, event in journals.read_events(directory, number):
@@ -209,9 +218,14 @@ class Ledger:
             await self._journal.compact(self._state)
 
     @property
-    def blocked_since(self) -> float | None:
-        """Since when the journal cannot be written (monotonic seconds), if so."""
-        return self._journal.blocked_since
+    def journal_bytes(self) -> int:
+        """Size of the journal's segment that is being written."""
+        return self._journal.segment_bytes
+
+    @property
+    def trouble(self) -> str:
+        """Why the journal cannot be written now and what to do; empty if it can."""
+        return self._journal.trouble
 
     def close(self) -> None:
         """Close the journal's file."""

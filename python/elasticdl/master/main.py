@@ -20,6 +20,7 @@ from elasticdl.job.status import JobState
 from elasticdl.job.values import load_values
 from elasticdl.master.assembly import assemble, steady_clock
 from elasticdl.master.ledger import Ledger
+from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.metrics.server import MetricsServer
 from elasticdl.proto import master_pb2_grpc
 from elasticdl.rpc.server import aio_server, bind
@@ -34,10 +35,12 @@ async def serve(context: RoleContext, spec: JobSpec) -> ExitCode:
     server = aio_server()
     bind(server, host, int(port))
     clock = steady_clock()
+    figures = MasterMetrics()
     ledger = Ledger.open(
         context.job_dir.journal_dir,
         now=clock(),
         wait_seconds=spec.master.journal_wait_seconds,
+        on_commit=figures.journal_seconds.observe,
     )
     master = assemble(
         spec,
@@ -45,15 +48,17 @@ async def serve(context: RoleContext, spec: JobSpec) -> ExitCode:
         ledger,
         lambda: LocalRunner(context.platform_address),
         clock=clock,
+        metrics=figures,
     )
     await ledger.commit()
     _end_on_signals(master.job.end)
     master_pb2_grpc.add_MasterServicer_to_server(master.servicer, server)
     metrics = MetricsServer(
-        master.metrics.registry,
+        figures.registry,
         ready=lambda: not master.job.state.ended,
         healthy=lambda: True,
     )
+    master.job.metrics_port = metrics.port
     await server.start()
     log.info(
         "master generation %d of job %s at %s, metrics on port %d",

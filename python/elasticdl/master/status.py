@@ -25,16 +25,16 @@ def build(job: Job, *, now: float) -> JobStatus:
     parts = job.parts
     table = parts.table
     newest = parts.keeper.newest
-    message = job.ending.message if job.ending else job.message
     return JobStatus(
         name=job.spec.name,
         type=str(job.spec.type),
         strategy=str(job.spec.strategy),
         state=job.state,
-        message=message or parts.keeper.problem or _below_minimum(job),
+        message=_message(job),
         started=job.started,
         time=now,
         master_generation=parts.ledger.generation,
+        master_metrics_port=job.metrics_port,
         workers_wanted=job.spec.worker.replicas,
         progress=progress(job, now=now),
         replicas=[
@@ -55,6 +55,19 @@ def build(job: Job, *, now: float) -> JobStatus:
         ),
         lost_updates=parts.ps.lost_updates,
         rewinds=parts.ledger.rewinds,
+    )
+
+
+def _message(job: Job) -> str:
+    """Return what a user has to know now; the most urgent alone."""
+    if job.ending:
+        return job.ending.message
+    parts = job.parts
+    return (
+        parts.ledger.trouble
+        or job.message
+        or parts.keeper.problem
+        or _below_minimum(job)
     )
 
 

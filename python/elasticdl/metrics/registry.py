@@ -163,7 +163,9 @@ class MasterMetrics:
             registry=registry,
         )
         self.journal_bytes = Gauge(
-            "elasticdl_journal_bytes", "Size of the journal.", registry=registry
+            "elasticdl_journal_bytes",
+            "Size of the journal's segment that is being written.",
+            registry=registry,
         )
         self.goodput = _CauseSeconds(
             registry,
@@ -171,6 +173,10 @@ class MasterMetrics:
             "Seconds of all workers together, by cause; pending and preempted are "
             "those of workers that could not run.",
         )
+        for outcome in ("done", "failed", "returned", "expired", "late"):
+            self.task_reports.labels(outcome)
+        for role in ("worker", "ps"):
+            self.recovery_seconds.labels(role)
 
 
 class PsMetrics:
@@ -310,3 +316,5 @@ class WorkerMetrics:
             "Seconds of this process by cause; they sum to its life.",
         )
         self.goodput.set(dict.fromkeys(CAUSES, 0.0))
+        for task in ("training", "evaluation", "prediction"):
+            self.records.labels(task)

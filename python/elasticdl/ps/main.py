@@ -73,14 +73,23 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
     kernels.warm_up()
     sync = spec.ps.mode is UpdateMode.SYNC
     place = Place(context.index, spec.ps.replicas)
+    metrics = PsMetrics()
+
+    def wrote(seconds: float, written: bool) -> None:
+        metrics.checkpoint_seconds.observe(seconds)
+        metrics.checkpoint_failures.inc(not written)
+
     parts = max(1, round(spec.ps.resources.cpu))
     server = ParameterServer(
         place,
         new_updater=_updater_of(spec, place),
-        store=ShardStore(place, common_version=sync),
-        compute=Compute(ThreadPoolExecutor(parts), parts) if parts > 1 else Compute(),
+        store=ShardStore(place, common_version=sync, observe=wrote),
+        compute=Compute(
+            ThreadPoolExecutor(parts) if parts > 1 else None,
+            parts,
+            metrics.apply_seconds.observe,
+        ),
     )
-    metrics = PsMetrics()
     endpoint = serve(
         [ps_wire.handlers(PsServicer(server, metrics))],
         host=_HOST,

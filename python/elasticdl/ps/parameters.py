@@ -9,8 +9,9 @@ Hash embedding tables will be a second member beside the dense shard.
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
@@ -48,12 +49,17 @@ class Push:
     records: int = 1  # batch size: the gradient's weight in a mean
 
 
+def _ignore(_seconds: float) -> None:
+    """Tell nobody how long an update took."""
+
+
 @dataclass(frozen=True)
 class Compute:
     """Threads that a dense update may use; `threads` is None for one part."""
 
     threads: Executor | None = None
     parts: int = 1
+    observe: Callable[[float], None] = _ignore  # told of each update's seconds
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,7 @@ class Parameters:
         The learning rate is that of the first push, or the optimizer's own at this
         step, times `rate_factor`.
         """
+        began = time.perf_counter()
         first = pushes[0]
         rate = first.learning_rate
         if rate is None:
@@ -132,6 +139,7 @@ class Parameters:
         self.version += 1
         for push in pushes:
             self._remember(push)
+        self._compute.observe(time.perf_counter() - began)
 
     def frozen(self) -> Floats:
         """Return a read-only copy of the values as of this version.

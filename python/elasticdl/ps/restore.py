@@ -7,7 +7,8 @@ Knows nothing of locks or calls; the format is `checkpoint`'s.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,6 +24,11 @@ from elasticdl.tensor.placement import Layout, place
 _RECENT = 256
 
 Floats = NDArray[np.float32]
+Observe = Callable[[float, bool], None]
+
+
+def _ignore(_seconds: float, _written: bool) -> None:
+    """Tell nobody of a shard."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +59,28 @@ class ShardStore:
     written.
     """
 
-    def __init__(self, place: Place, *, common_version: bool) -> None:
-        """`common_version`: all PS restore to one version (sync mode)."""
+    def __init__(
+        self, place: Place, *, common_version: bool, observe: Observe = _ignore
+    ) -> None:
+        """`common_version`: all PS restore to one version (sync mode).
+
+        `observe` is told of each shard how long it took and whether it was written.
+        """
         self._place = place
         self._common_version = common_version
+        self._observe = observe
 
     def write(self, cut: Cut, directory: Path) -> ShardFile:
         """Write a cut that has slots into a checkpoint's folder."""
+        began, written = time.perf_counter(), False
+        try:
+            file = self._write(cut, directory)
+            written = True
+        finally:
+            self._observe(time.perf_counter() - began, written)
+        return file
+
+    def _write(self, cut: Cut, directory: Path) -> ShardFile:
         layout, mine = cut.shard.layout, self._place
         tensors = reshard.shard_tensors(
             layout,

@@ -31,7 +31,7 @@ from elasticdl.worker.model_values import ModelValues
 from elasticdl.worker.predictions import PredictionFiles, format_named
 from elasticdl.worker.predictor import FileSink, Predictor, ProcessorSink
 from elasticdl.worker.readers import Readers, Sample
-from elasticdl.worker.records import RecordLoader
+from elasticdl.worker.records import LoadedTask, RecordLoader
 from elasticdl.worker.task_stream import TaskStream
 from elasticdl.worker.trainer import Trainer
 from elasticdl.worker.trainer_maker import TrainerMaker
@@ -182,14 +182,18 @@ class Assembly:
                 definition, spec.export, trainer=trainer, borrowed=borrowed
             )
             on_rewind = evaluator.forget
-            handlers[TaskType.EVALUATION] = evaluator.evaluate
+            handlers[TaskType.EVALUATION] = self._counted(
+                evaluator.evaluate, "evaluation"
+            )
             handlers[TaskType.SUMMARIZE] = lambda loaded: evaluator.summarize(
                 loaded.task
             )
             handlers[TaskType.EXPORT] = lambda loaded: exporter.export(loaded.task)
         else:
             predictor = self._predictor(trainer, borrowed, feeder)
-            handlers[TaskType.PREDICTION] = predictor.predict
+            handlers[TaskType.PREDICTION] = self._counted(
+                predictor.predict, "prediction"
+            )
         training = Training(
             trainer,
             feeder,
@@ -217,6 +221,19 @@ class Assembly:
                 progress=life.progress,
             )
         )
+
+    def _counted(self, handler: Handler, kind: str) -> Handler:
+        """Return a handler whose records show in the metrics."""
+        records = self._life.metrics.records.labels(kind)
+        bad = self._life.metrics.bad_records
+
+        def handle(loaded: LoadedTask) -> master_pb2.TaskReport:
+            report = handler(loaded)
+            records.inc(report.records)
+            bad.inc(len(report.bad_records))
+            return report
+
+        return handle
 
     def _predictor(
         self, trainer: Trainer, borrowed: ModelValues, feeder: Feeder

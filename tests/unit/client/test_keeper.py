@@ -12,9 +12,10 @@ from elasticdl.client.keeper import (
     Restart,
     after_end,
     is_silent,
+    with_last_status,
 )
 from elasticdl.errors import ExitCode
-from elasticdl.job.status import JobState
+from elasticdl.job.status import JobState, JobStatus
 from elasticdl.runner.base import ExitReason
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,3 +111,36 @@ def test_how_a_master_ended_is_said_in_words() -> None:
     assert KILLED.how == "was killed (SIGKILL)"
     assert end(exit_code=1).how == "crashed (exit code 1)"
     assert end(exit_code=0, reason=ExitReason.COMPLETED).how == "ended (exit code 0)"
+
+
+@pytest.mark.parametrize(
+    ("said", "words", "expected"),
+    [
+        ("no room", "", "no room"),
+        ("no room", "its log's end", "no room\nits log's end"),
+        ("no room", "error: no room", "error: no room"),
+        ("", "its log's end", "its log's end"),
+    ],
+)
+def test_without_a_report_the_last_status_says_why(
+    said: str, words: str, expected: str
+) -> None:
+    status = JobStatus(
+        name="digits",
+        type="train",
+        strategy="local",
+        state=JobState.FAILED,
+        message=said,
+        started=0.0,
+        time=1.0,
+        master_generation=1,
+        workers_wanted=1,
+    )
+    assert with_last_status(words, status) == expected
+
+
+def test_a_crash_loop_ends_with_the_exceptions_last_line() -> None:
+    words = "KeyError: 'digits'"
+    decision = after_end([end(message=words)] * MOST_CRASHES, reported=None)
+    assert isinstance(decision, Finish)
+    assert decision.message.splitlines()[-1] == words

@@ -910,12 +910,17 @@ def test_a_full_disk_under_the_journal_is_waited_for(rig) -> None:
             kept = fill_disk(master)
             rig.world.go.set()
             ledger = master.job.parts.ledger
-            await rig.until(lambda: ledger.blocked_since is not None)
+            await rig.until(lambda: ledger.trouble)
+            said = status.build(master.job, now=master.job.clock()).message
             done = ledger.queue.done_tasks
             os.dup2(kept, ledger._journal._fd)
             os.close(kept)
             report = await rig.ended()
         assert done < 8
+        assert "cannot write the journal" in said
+        assert "goes on by itself once there is room" in said
+        assert "fails after 30 s" in said
+        assert not ledger.trouble
         assert report.status is JobState.SUCCEEDED
         assert audit(rig.job_dir.journal_dir).ok
 
