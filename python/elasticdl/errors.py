@@ -59,6 +59,8 @@ class UserCodeError(ElasticDLError):
     """The user's model module could not be loaded, raised, or broke the contract."""
 
     exit_code = ExitCode.USER_CODE
+    # TensorFlow's AutoGraph would wrap the message in a trace of its own otherwise.
+    ag_pass_through = True
 
 
 class DataError(ElasticDLError):

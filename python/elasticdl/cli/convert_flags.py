@@ -28,7 +28,8 @@ def add_parser(verbs: Verbs) -> None:
         handler=convert,
         help_text="print the values file that a classic command line stands for",
         description="Prints the values file that a classic command line stands for. "
-        "Paste the whole line\nbehind `convert-flags`, or pipe it in with `-`.",
+        "Paste the whole line\nbehind `convert-flags`, or pipe it in with `-`; without a "
+        "command, the flags are those of\n`train`.",
         examples=(
             "elasticdl convert-flags train --model_def mnist.cnn.custom_model "
             "--training_data data/mnist > values/mnist.yaml",
@@ -94,6 +95,8 @@ def _verb_of(words: Sequence[str]) -> tuple[str, list[str]]:
         if word in REFUSED_COMMANDS:
             raise SpecError(f"elasticdl {word}: {REFUSED_COMMANDS[word]}")
         if word.startswith("--"):
+            if set(words[:number]) <= {"elasticdl"}:
+                return str(JobType.TRAIN), list(words[number:])
             break
     wrong = next((word for word in words if not word.startswith("-")), "")
     raise SpecError(

@@ -94,11 +94,23 @@ def parse(
     So an unknown flag is reported together with all other mistakes, and never ignored:
     `convert_args` and `refuse_beside_file` raise for it. Other verbs exit here.
     """
-    args, unknown = parser.parse_known_args(arguments)
+    args, unknown = parser.parse_known_args(with_verb(arguments))
     if unknown and args.verb not in list(JobType):
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     args.unknown = unknown
     return args
+
+
+def with_verb(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments; `convert-flags --model_def ...` means `train`'s flags.
+
+    argparse would take those flags for its own.
+    """
+    words = list(arguments)
+    at = words.index("convert-flags") + 1 if "convert-flags" in words[:2] else 0
+    if at and at < len(words) and words[at].startswith("--") and words[at] != "--help":
+        words.insert(at, JobType.TRAIN)
+    return words
 
 
 def convert_args(args: argparse.Namespace, verb: str) -> Converted:

@@ -44,7 +44,7 @@ exit codes:
   0    done; the job succeeded
   1    the job failed, or is not in the state the command needs
   2    the command line is wrong, or there is no job or replica of that name
-  3    the values file is wrong
+  3    the values file, or a classic flag, is wrong
   4    the model module raised, or broke the contract
   5    data is missing, empty or corrupt
   6    a checkpoint or the journal cannot be written or read

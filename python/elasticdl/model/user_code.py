@@ -63,10 +63,7 @@ class ModelCode:
         except ElasticDLError:
             raise
         except Exception as error:
-            told = UserCodeError(self.describe(what, error))
-            # AutoGraph would wrap the message in a trace of its own otherwise.
-            told.ag_pass_through = True  # type: ignore[attr-defined]  # TensorFlow's mark
-            raise told from error
+            raise UserCodeError(self.describe(what, error)) from error
 
     def describe(self, what: str, error: BaseException) -> str:
         """Return the one-line message for an exception of the user's code."""

@@ -29,6 +29,11 @@ from elasticdl.worker.records import LoadedTask
 
 logger = logging.getLogger(__name__)
 
+_BAD_RECORD_HELP = (
+    "make the file again, or set data.onBadRecord: skip to leave such records out and "
+    "list them in the report"
+)
+
 Lease = Callable[[master_pb2.LeaseRequest], master_pb2.LeaseReply]
 # A lease call is held by the master for so long; short, because a worker that leaves
 # waits for the end of the call so that no task is leased to nobody.
@@ -198,8 +203,8 @@ class TaskStream:
         try:
             return self._load(task)
         except BadRecordError as error:
-            code = error.exit_code
-            self.report(failure(task, str(error), fatal=True, exit_code=code))
+            text = f"{error}; {_BAD_RECORD_HELP}"
+            self.report(failure(task, text, fatal=True, exit_code=error.exit_code))
         except ElasticDLError as error:
             text = f"{task.source}: {error}"
             self.report(failure(task, text, exit_code=error.exit_code))

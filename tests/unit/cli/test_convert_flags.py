@@ -5,6 +5,7 @@ import io
 
 import pytest
 from elasticdl.cli import convert_flags
+from elasticdl.cli.main import main
 from elasticdl.errors import SpecError
 from elasticdl.job.flags import GivenFlag, values_from_flags
 from elasticdl.job.spec import JobType
@@ -73,6 +74,14 @@ def test_the_command_may_be_words_or_one_text(capsys, words):
     out = capsys.readouterr().out
     assert "name: a  # made of --model_def" in out
     assert out.startswith("# Made of classic flags")
+
+
+def test_flags_without_a_command_are_those_of_train(capsys):
+    flags = ["--model_def", "net.build", "--training_data", "data/train"]
+    main(["convert-flags", *flags])
+    alone = capsys.readouterr().out
+    main(["convert-flags", "train", *flags])
+    assert alone == capsys.readouterr().out != ""
 
 
 def test_the_command_may_come_from_standard_input(capsys, monkeypatch):
