@@ -169,6 +169,7 @@ def _on_rewind(count: _Count, event: Event) -> None:
         one if _survives(one, position["cursor"], again) else replace(one, valid=False)
         for one in count.trained
     ]
+    count.leases.clear()  # reports of them count no more
     for task_id, source, start, end, epoch in event["cr"]:
         worker = holders.get(task_id, "?")
         count.trained.append(Trained(task_id, epoch, source, start, end, worker))

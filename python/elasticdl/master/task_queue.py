@@ -309,7 +309,8 @@ class TaskQueue:
         `applied` gives, by task, the leading records that the parameters of that
         position contain already; they are not given out again, and are returned. Tasks
         beyond the position may be among them: a snapshot is taken a moment after the
-        position was noted.
+        position was noted. No report of a lease from before counts any more, also not
+        where nobody else got the task: what it trained was undone.
         """
         self._cursor = position["cursor"]
         self._issued_steps = position["issued_steps"]
@@ -335,7 +336,10 @@ class TaskQueue:
             if records:
                 credited.append(replace(task, end=task.start + records))
             rest = replace(
-                task, start=task.start + records, credit=task.credit + records
+                task,
+                start=task.start + records,
+                credit=task.credit + records,
+                last_lease=-1,
             )
             if rest.records:
                 self._waiting.append(rest)
@@ -354,6 +358,7 @@ class TaskQueue:
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take up what `state` returned."""
         self.restore(state)
+        self._waiting = deque(task_from_json(tree) for tree in state["waiting"])
         for tree in state["leases"]:
             leased = LeasedTask(**{**tree, "task": task_from_json(tree["task"])})
             self._leases[leased.lease_id] = leased

@@ -298,6 +298,21 @@ def test_rewind_undoes_what_came_after_and_audit_knows(tmp_path):
     assert ledger.queue.done_records == 186
 
 
+def test_report_repeated_after_a_rewind_does_not_count(tmp_path):
+    """A reply is lost with the master, the PS rewind, and the worker reports again."""
+    ledger = opened(tmp_path)
+    leased = ledger.lease(0, now=2.0, lease_seconds=60.0)
+    position = ledger.position()
+    assert ledger.finish(leased.lease_id, records=8, steps=2, now=3.0)
+    ledger.rewind(position, applied={}, cause="ps-0 lost", now=4.0)
+    assert ledger.finish(leased.lease_id, records=8, steps=2, now=5.0) is None
+    work(ledger)
+    ledger.note("state", state="succeeded")
+    closed(ledger)
+    assert audit(tmp_path).ok
+    assert ledger.queue.done_records == 186
+
+
 _actions = st.lists(
     st.tuples(
         st.sampled_from(
@@ -310,7 +325,7 @@ _actions = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=150)
+@settings(max_examples=300)
 @given(_actions, st.booleans(), st.sampled_from([0, 17]))
 def test_any_schedule_of_faults_leaves_every_record_trained(
     tmp_path_factory, actions, shuffle, max_steps
@@ -330,7 +345,7 @@ def test_any_schedule_of_faults_leaves_every_record_trained(
         elif action == "finish" and held:
             assert ledger.finish(held[0], records=8, steps=2, now=now)
         elif action == "duplicate" and old:
-            ledger.finish(old[worker % len(old)], records=8, steps=2, now=now)
+            ledger.finish(old[-1 - worker % len(old)], records=8, steps=2, now=now)
         elif action == "kill":
             ledger.recover(worker, cause="killed", now=now)
         elif action == "expire":
