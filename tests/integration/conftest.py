@@ -59,13 +59,14 @@ def job(digits, digits_values, tmp_path):
     """Makes a JobUnderTest; none of them outlives the test."""
     jobs = []
 
-    def make(name, *, verb="train", options=(), **changes):
+    def make(name, *, verb="train", options=(), limit_seconds=150.0, **changes):
         one = JobUnderTest(
             values=digits_values(name, **changes),
             jobs_dir=tmp_path / "jobs",
             cwd=digits,
             verb=verb,
             options=options,
+            limit_seconds=limit_seconds,
         )
         jobs.append(one)
         return one.start()

@@ -25,14 +25,23 @@ class GoodputLedger:
     One thread switches (the training loop); any may read.
     """
 
-    def __init__(self, clock: Callable[[], float], *, cause: str = "start") -> None:
-        """Begin now with `cause`; `clock` is monotonic seconds."""
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        *,
+        cause: str = "start",
+        age_seconds: float = 0.0,
+    ) -> None:
+        """Begin now with `cause`; `clock` is monotonic seconds.
+
+        `age_seconds`: how long the process has lived already; they go to `cause` too.
+        """
         self._clock = clock
         self._lock = threading.Lock()
         self._seconds = dict.fromkeys(CAUSES, 0.0)
         self._require(cause)
         self._cause = cause
-        self._since = clock()
+        self._since = clock() - age_seconds
 
     @property
     def current(self) -> str:

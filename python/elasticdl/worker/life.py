@@ -38,7 +38,10 @@ class Life:
         """Begin to beat at once."""
         self.context = context
         self.leaving = leaving
-        self.ledger = GoodputLedger(time.monotonic)
+        self._process = psutil.Process()
+        # The interpreter and its imports took their time before this line.
+        age = max(0.0, time.time() - self._process.create_time())
+        self.ledger = GoodputLedger(time.monotonic, age_seconds=age)
         self.progress = Progress(time.monotonic)
         self.metrics = WorkerMetrics()
         self.replica = master_pb2.Replica(
@@ -46,7 +49,6 @@ class Life:
         )
         self.master = MasterClient(context.master_address, self.replica)
         self._held: Callable[[], list[int]] = list
-        self._process = psutil.Process()
         self._log_level = str(spec.log.level)
         self._model_ready = threading.Event()
         self.heartbeat = Heartbeat(

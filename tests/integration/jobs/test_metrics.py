@@ -1,0 +1,184 @@
+"""What the processes of a running job show under /metrics, /healthz and /readyz."""
+
+import time
+import urllib.request
+
+import psutil
+import pytest
+from elasticdl.job.values import edit_values
+from elasticdl.metrics.registry import MasterMetrics, PsMetrics, WorkerMetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+# A process lives a moment before its ledger begins, and after it was asked.
+SLACK_SECONDS = 1.5
+
+
+def fetch(port, path):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        return answer.status, answer.read().decode()
+
+
+class Shown:
+    """The samples of one process."""
+
+    def __init__(self, port):
+        self.families = {
+            family.name: family.samples
+            for family in text_string_to_metric_families(fetch(port, "/metrics")[1])
+        }
+
+    def value(self, name, **labels):
+        """The sum of a sample's values over the labels that are not named."""
+        found = [
+            sample.value
+            for samples in self.families.values()
+            for sample in samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        ]
+        assert found, f"no sample {name} {labels}"
+        return sum(found)
+
+    def without_sample(self, metrics):
+        declared = {family.name for family in metrics.registry.collect()}
+        return {name for name in declared if not self.families.get(name)}
+
+
+def running_workers(status):
+    return [r for r in status.replicas if r.role == "worker" and r.state == "running"]
+
+
+@pytest.fixture
+def quiet(job):
+    """A job that lost a worker, replaced it, went on, and now stands still."""
+    one = job(
+        "metrics",
+        limit_seconds=60.0,
+        training={"epochs": 0, "maxSteps": 100_000},
+        evaluation={"everySteps": 40, "atEpochEnd": False},
+    )
+    one.fault("worker", at_step=50)
+    one.wait_until(
+        lambda s: s.relaunches and s.relaunches[0].seconds is not None,
+        "a replacement that works",
+    )
+    step = one.status_now().progress.steps
+    one.wait_for_step(step + 60)
+    edit_values(one.job_dir.spec_file, {"job.paused": True})
+    one.wait_until(
+        lambda s: (
+            s.state == "paused"
+            and not s.progress.tasks_leased
+            and all(r.phase == "idle" for r in running_workers(s))
+        ),
+        "a job at rest",
+    )
+    # Heartbeats and the master's gauges follow within a moment.
+    one.wait_until(
+        lambda s: (
+            s.progress.records_done == master_of(s).value("elasticdl_job_records_done")
+        ),
+        "the master's figures",
+    )
+    return one
+
+
+def master_of(status):
+    return Shown(status.master_metrics_port)
+
+
+def test_every_role_shows_every_metric_and_what_it_shows_is_true(quiet):
+    status = quiet.status_now()
+    running = [r for r in status.replicas if r.state == "running"]
+    ports = {r.name: r.metrics_port for r in running}
+    ports["master"] = status.master_metrics_port
+    assert sorted(r.role for r in running) == ["ps", "ps", "worker", "worker"]
+    for name, port in ports.items():
+        assert fetch(port, "/healthz") == (200, "ok\n"), name
+        assert fetch(port, "/readyz") == (200, "ok\n"), name
+    shown = {name: Shown(port) for name, port in ports.items()}
+
+    declared = {"master": MasterMetrics(), "ps": PsMetrics(), "worker": WorkerMetrics()}
+    for name, figures in shown.items():
+        missing = figures.without_sample(declared[name.split("-")[0]])
+        assert not missing, f"{name} declares but does not show {missing}"
+
+    for name, histograms in {
+        "master": [
+            "elasticdl_journal_commit_seconds",
+            "elasticdl_task_seconds",
+            "elasticdl_recovery_seconds",
+        ],
+        "ps-0": [
+            "elasticdl_ps_call_seconds",
+            "elasticdl_ps_apply_seconds",
+            "elasticdl_ps_checkpoint_write_seconds",
+            "elasticdl_ps_staleness_versions",
+        ],
+        "worker-0": [
+            "elasticdl_worker_step_seconds",
+            "elasticdl_worker_pull_seconds",
+            "elasticdl_worker_push_seconds",
+        ],
+    }.items():
+        for histogram in histograms:
+            of = shown.get(name) or next(s for n, s in shown.items() if "worker" in n)
+            assert of.value(f"{histogram}_count") > 0, histogram
+
+    master = shown["master"]
+    assert master.value("elasticdl_relaunches_total", role="worker") == 1
+    assert master.value("elasticdl_recovery_seconds_count", role="worker") == 1
+    assert master.value("elasticdl_evaluations_total") > 0
+    assert master.value("elasticdl_journal_bytes") > 0
+    assert master.value("elasticdl_replicas", role="worker", state="running") == 2
+    steps = status.progress.steps
+    for ps in ("ps-0", "ps-1"):
+        # A lost worker's last steps were pushed, and were trained again.
+        assert shown[ps].value("elasticdl_ps_pushes_total", answer="accepted") >= steps
+        assert shown[ps].value("elasticdl_ps_version") == status.progress.version
+
+    for replica in running_workers(status):
+        figures = shown[replica.name]
+        trained = figures.value("elasticdl_worker_records_total", task="training")
+        assert figures.value("elasticdl_worker_steps_total") == replica.step
+        assert replica.step * 10 <= trained <= replica.step * 16
+        lived = time.time() - psutil.Process(replica.pid).create_time()
+        accounted = figures.value("elasticdl_worker_goodput_seconds_total")
+        assert accounted <= lived
+        assert accounted >= 0.95 * lived - SLACK_SECONDS
+    evaluated = sum(
+        figures.value("elasticdl_worker_records_total", task="evaluation")
+        for name, figures in shown.items()
+        if name.startswith("worker")
+    )
+    assert evaluated > 0
+
+    records = master.value("elasticdl_job_records_done")
+    quiet.handle.stop()
+    report = quiet.finish(expected=130)
+    assert report.records == records
+    assert report.steps == steps
+    assert report.replayed_records == master.value(
+        "elasticdl_job_replayed_records_total"
+    )
+
+
+def test_goodput_of_the_job_is_the_time_of_its_workers(job):
+    one = job("goodput", training={"epochs": 20})
+    status = one.wait_for_step(1)
+    lives = {}
+    while status is not None and status.state != "succeeded":
+        now = time.time()
+        for replica in status.replicas:
+            if replica.role == "worker" and replica.pid:
+                try:
+                    began = psutil.Process(replica.pid).create_time()
+                except psutil.NoSuchProcess:
+                    continue
+                lives[replica.name] = now - began
+        status = one.status() if one.processes() else None
+    report = one.finish()
+    assert len(lives) == 2
+    accounted = sum(report.goodput_seconds.values())
+    assert accounted == pytest.approx(sum(lives.values()), rel=0.05, abs=2.0)
+    assert report.goodput_seconds["train"] > 0
+    assert 0 < report.goodput < 1
