@@ -55,9 +55,11 @@ def seconds(name: str, what: str, values: list[float], bar: float) -> Figure:
 
 
 @contextmanager
-def training(workers: int = 3) -> Iterator[JobUnderTest]:
+def training(
+    workers: int = 3, *, batch_size: int = 16, batches_per_task: int = 8
+) -> Iterator[JobUnderTest]:
     """Give an endless job on digits that trains, logging every step."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         work = Path(folder)
         make_dataset("digits", work / "data")
         values = ValuesFile.model_validate(
@@ -70,7 +72,12 @@ def training(workers: int = 3) -> Iterator[JobUnderTest]:
                         "definition": "digits.cnn.custom_model",
                     },
                     "data": {"training": "data/digits/train"},
-                    "training": {"epochs": 0, "batchSize": 16, "logLossSteps": 1},
+                    "training": {
+                        "epochs": 0,
+                        "batchSize": batch_size,
+                        "batchesPerTask": batches_per_task,
+                        "logLossSteps": 1,
+                    },
                     "checkpoint": {"everySeconds": 2.0},
                     "ps": {"replicas": 2},
                     "worker": {"replicas": workers, "threads": 1},
@@ -117,7 +124,7 @@ def worker_lost(runs: int) -> list[Figure]:
     with training() as job:
         for _ in range(runs):
             status = settle(job)
-            indexes = [r.index for r in status.replicas if r.role == "worker"]
+            indexes = [r.index for r in status.replicas if r.phase == "train"]
             killed = job.fault("worker", signal.SIGKILL)
             began = time.time()
             job.wait_until(
@@ -177,7 +184,8 @@ def ps_lost(runs: int) -> list[Figure]:
 def master_lost(runs: int) -> list[Figure]:
     """SIGKILL the master: when is the first task leased again, do workers pause?"""
     leases, pauses = [], []
-    with training() as job:
+    # Tasks of a second or so: a worker holds one and the next, and goes on with them.
+    with training(batch_size=2, batches_per_task=1000) as job:
         lease_seconds = job.values.job.tasks.lease_seconds
         for run in range(runs):
             status = settle(job)
@@ -205,7 +213,7 @@ def master_lost(runs: int) -> list[Figure]:
             "master_lost_pause",
             "master killed: longest pause between steps of a worker",
             pauses,
-            5.0,
+            1.0,
         ),
     ]
 

@@ -28,8 +28,8 @@ def add_parser(verbs: Verbs) -> None:
         handler=convert,
         help_text="print the values file that a classic command line stands for",
         description="Prints the values file that a classic command line stands for. "
-        "Paste the whole line\nbehind `convert-flags`, or pipe it in with `-`; without a "
-        "command, the flags are those of\n`train`.",
+        "Paste the whole line\nbehind `convert-flags`, or pipe it in with `-`; without "
+        "a command, the flags are those of\n`train`.",
         examples=(
             "elasticdl convert-flags train --model_def mnist.cnn.custom_model "
             "--training_data data/mnist > values/mnist.yaml",

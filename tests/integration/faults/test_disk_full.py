@@ -1,14 +1,23 @@
-"""A disk that fills up under the journal or under a checkpoint."""
+"""A disk that fills up under the journal, under a checkpoint, or under everything."""
 
+import contextlib
+import errno
+import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from elasticdl.testing.claims import check_whole
 
-pytestmark = pytest.mark.skipif(
+needs_prlimit = pytest.mark.skipif(
     not hasattr(resource, "prlimit"),
     reason="limits of a running process can be set on Linux alone",
+)
+needs_mount = pytest.mark.skipif(
+    not sys.platform.startswith("linux") or os.geteuid() != 0,
+    reason="to mount a small disk takes Linux and root",
 )
 
 
@@ -18,19 +27,67 @@ def limit_files(pid, size):
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
 
 
-def master_pid(one):
-    return int(
-        next(line for line in one.processes() if "elasticdl.master" in line).split()[0]
-    )
+def pids(one, role):
+    return [int(p.split()[0]) for p in one.processes() if f"elasticdl.{role}." in p]
 
 
+def journal_size(one):
+    """Of the segment that is written: the largest file of the master."""
+    return max(f.stat().st_size for f in one.job_dir.journal_dir.glob("*.jsonl"))
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Mounts a small disk as the folder of a job; returns how to fill and free it."""
+    mounted = []
+
+    def mount(name):
+        folder = tmp_path / "jobs" / name
+        folder.mkdir(parents=True)
+        options = ["-t", "tmpfs", "-o", "size=8m"]
+        done = subprocess.run(
+            ["mount", *options, "elasticdl-test", str(folder)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            pytest.skip(f"a small disk cannot be mounted here: {done.stderr.strip()}")
+        mounted.append(folder)
+        return folder
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(folder):
+    """Write until not a byte has room; the file to remove to free the disk."""
+    file = folder / "filler"
+    with file.open("wb", buffering=0) as target:
+        for chunk in (1 << 16, 1 << 12, 1):
+            with contextlib.suppress(OSError):
+                while target.write(b"x" * chunk):
+                    pass
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        (folder / "more").write_bytes(b"x")
+    (folder / "more").unlink()
+    return file
+
+
+@needs_prlimit
 def test_full_disk_under_the_journal_is_waited_out(job):
-    one = job("full-journal", training={"epochs": 60})
+    one = job("full-journal", training={"epochs": 24})
     status = one.wait_for_step(200)
-    pid = master_pid(one)
-    limit_files(pid, 0)
-    one.wait_until(lambda s: "journal" in s.message, "a message about the journal")
+    (pid,) = pids(one, "master")
+    limit_files(pid, journal_size(one))
+    status = one.wait_until(
+        lambda s: "cannot write the journal" in s.message, "a message of the journal"
+    )
+    assert "free some room on that disk" in status.message
+    assert "goes on by itself once there is room" in status.message
     limit_files(pid, resource.RLIM_INFINITY)
+    one.wait_until(lambda s: "journal" not in s.message, "an end of that message")
     one.wait_for_step(status.progress.steps + 100)
     report = one.finish()
     check_whole(one, report)
@@ -38,29 +95,69 @@ def test_full_disk_under_the_journal_is_waited_out(job):
     assert "cannot write the journal" in one.log_text("master", 0)
 
 
+@needs_prlimit
 def test_disk_that_stays_full_fails_the_job_and_resuming_loses_nothing(job):
-    one = job("still-full", training={"epochs": 40}, master={"journalWaitSeconds": 1.0})
+    one = job("still-full", training={"epochs": 20}, master={"journalWaitSeconds": 1.0})
     one.wait_for_step(200)
-    limit_files(master_pid(one), 0)
+    (pid,) = pids(one, "master")
+    limit_files(pid, journal_size(one))
     code = one.wait_for_exit()
     assert code != 0
     assert "cannot write the journal" in one.output
     assert "Traceback" not in one.output
     assert one.processes() == []
-    again = job("still-full", training={"epochs": 40})
+    again = job("still-full", training={"epochs": 20})
     check_whole(again, again.finish())
 
 
+@needs_prlimit
 def test_full_disk_under_checkpoints_is_reported_and_training_goes_on(job):
-    one = job("full-checkpoint", training={"epochs": 60})
+    one = job("full-checkpoint", training={"epochs": 24})
     one.wait_for_step(100)
-    ps = [int(p.split()[0]) for p in one.processes() if "elasticdl.ps" in p]
+    ps = pids(one, "ps")
     assert len(ps) == 2
     for pid in ps:
-        limit_files(pid, 0)
-    one.wait_until(lambda s: "checkpoint" in s.message, "a message about checkpoints")
+        limit_files(pid, 8192)  # their logs have room, a shard has not
+    status = one.wait_until(
+        lambda s: "checkpoint" in s.message, "a message of a checkpoint"
+    )
+    assert str(one.job_dir.checkpoints_dir) in status.message
+    one.wait_for_step(status.progress.steps + 100)
     for pid in ps:
         limit_files(pid, resource.RLIM_INFINITY)
     report = one.finish()
     check_whole(one, report)
     assert Path(report.checkpoint).is_dir()
+
+
+@needs_mount
+def test_full_disk_under_the_whole_job_is_waited_out(job, small_disk):
+    folder = small_disk("full-disk")
+    one = job("full-disk", training={"epochs": 24}, checkpoint={"keep": 2})
+    one.wait_for_step(200)
+    filler = fill(folder)
+    status = one.wait_until(
+        lambda s: "cannot write the journal" in s.message, "a message of the journal"
+    )
+    filler.unlink()
+    one.wait_for_step(status.progress.steps + 100)
+    report = one.finish()
+    check_whole(one, report)
+    assert report.relaunches == []
+    assert report.master_restarts == 0
+
+
+@needs_mount
+def test_disk_without_room_for_a_report_still_tells_why_the_job_failed(job, small_disk):
+    folder = small_disk("no-report")
+    one = job("no-report", training={"epochs": 20}, master={"journalWaitSeconds": 2.0})
+    one.wait_for_step(200)
+    filler = fill(folder)
+    code = one.wait_for_exit()
+    assert code == 6
+    assert "cannot write the journal: No space left on device" in one.output
+    assert "Traceback" not in one.output
+    assert one.processes() == []
+    filler.unlink()
+    again = job("no-report", training={"epochs": 20})
+    check_whole(again, again.finish())
