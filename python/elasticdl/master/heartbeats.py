@@ -150,8 +150,9 @@ class Heartbeats:
             self._job.end(JobState.FAILED, f"{member.name}: {status.error}")
         if self._parts.ps.heard(member, status, now=now):
             self._parts.table.note(member, now=now)
-            self._parts.relaunches.works(member.name, now=now)
             self._parts.signals.wake()
+        if status.pushes:  # of this process: its first gradient is applied
+            self._parts.relaunches.works(member.name, now=now)
         if member.key.index == 0:
             self._job.version = status.version
         for done in status.snapshots:

@@ -119,6 +119,7 @@ class Replica:
         seen, pinned = 0, {}
         while True:
             status.version = self.world.version
+            status.pushes += 1  # somebody always trains in this world
             del status.snapshots[:]
             status.snapshots.extend(pinned.values())
             if self.name in self.world.mute:
