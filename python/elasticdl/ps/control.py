@@ -55,14 +55,15 @@ class ControlLoop:
         self._keep_versions = keep_versions
         self._revision = 0
         self._registered = registered
-        self._error: RpcError | None = None
+        self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
 
     def run(self) -> None:
         """Go on until the master or `stop` ends it.
 
         Raises FencedError when this PS was replaced, RefusedError when the master
-        does not know such a PS.
+        does not know such a PS, and whatever else broke the loop: a PS that does not
+        talk to its master must not go on.
         """
         self._thread.start()
         # The loop may be in a call that a hung master does not answer.
@@ -78,6 +79,8 @@ class ControlLoop:
         except RpcError as error:
             if not self._stop.is_set():
                 self._error = error
+        except Exception as error:  # noqa: BLE001 - top of the thread; `run` raises it
+            self._error = error
         finally:
             self._stop.set()
 

@@ -49,6 +49,7 @@ def run() -> int:
         set_up_logging(context.name, spec.log.level)
         hold_lifeline(context)
         _choose_kernel_cache()
+        threading.excepthook = _die_with_thread
         return serve_until_stopped(context, spec)
     except FencedError as error:
         logger.warning("This PS was replaced: %s", error)
@@ -159,6 +160,15 @@ def _refresh(metrics: PsMetrics, server: ParameterServer) -> None:
     metrics.version.set(figures.version)
     metrics.parameter_bytes.set(figures.nbytes)
     metrics.snapshots.set(len(figures.snapshots))
+
+
+def _die_with_thread(died: threading.ExceptHookArgs) -> None:
+    """End the process: one without its restore or snapshot thread looks alive."""
+    name = died.thread.name if died.thread else "a thread"
+    error = died.exc_value or died.exc_type()
+    logger.critical("%s died of a bug", name, exc_info=error)
+    logging.shutdown()
+    os._exit(ExitCode.JOB_FAILED)
 
 
 def _stop_on_signals(stop: threading.Event) -> None:

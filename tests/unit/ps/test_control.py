@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,15 +12,22 @@ from pathlib import Path
 import grpc
 import pytest
 from elasticdl.errors import ExitCode, FencedError, RpcError
+from elasticdl.job import names
 from elasticdl.job.context import RoleContext
 from elasticdl.job.names import JobDir, Role
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec import JobSpec, ValuesFile
+from elasticdl.job.values import write_values
 from elasticdl.proto import master_pb2, master_pb2_grpc, ps_pb2
 from elasticdl.ps import main
+from elasticdl.ps.control import ControlLoop
+from elasticdl.ps.restore import Place, ShardStore
+from elasticdl.ps.server import ParameterServer
 from elasticdl.ps.updater import Control
 from elasticdl.rpc.errors import status_of
 from elasticdl.rpc.ps_client import PsClient
 from elasticdl.rpc.server import bind
+from elasticdl.runner.base import ExitReason
+from elasticdl.runner.processes import Intent, explain
 
 Reply = Callable[[int, master_pb2.PsSyncRequest], master_pb2.PsSyncReply]
 
@@ -264,3 +273,83 @@ def test_kernels_are_cached_where_it_may_write(monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)
     main._choose_kernel_cache()
     assert "elasticdl-kernels" in os.environ["NUMBA_CACHE_DIR"]
+
+
+def process_environ(tmp_path: Path, port: int) -> dict[str, str]:
+    job_dir = JobDir(tmp_path)
+    write_values(
+        job_dir.spec_file,
+        ValuesFile.model_validate(
+            {
+                "kind": "job",
+                "job": {
+                    "name": "job",
+                    "model": {"definition": "a.b"},
+                    "data": {"training": "data"},
+                },
+            }
+        ),
+    )
+    return {
+        **os.environ,
+        names.ENV_JOB_DIR: str(tmp_path),
+        names.ENV_ROLE: "ps",
+        names.ENV_INDEX: "0",
+        names.ENV_GENERATION: "5",
+        names.ENV_MASTER_ADDRESS: f"127.0.0.1:{port}",
+        names.ENV_PLATFORM_ADDRESS: "127.0.0.1:1",
+    }
+
+
+def test_a_ps_does_not_outlive_a_thread_that_a_bug_ends(start, tmp_path: Path):
+    """No folder's name has a zero byte: only a bug would send one."""
+    master = Master(stop_after(1_000_000))
+    master.restore_dir = "no\0folder"
+    server = grpc.server(ThreadPoolExecutor(4))
+    master_pb2_grpc.add_MasterServicer_to_server(master, server)
+    port = bind(server, "127.0.0.1", 0)
+    server.start()
+    done = subprocess.run(
+        [sys.executable, "-m", "elasticdl.ps.main"],
+        env=process_environ(tmp_path, port),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    server.stop(0)
+    assert master.registered
+    assert done.returncode == ExitCode.JOB_FAILED
+    assert explain(done.returncode, Intent.NONE).reason is ExitReason.ERROR
+    assert "restore died of a bug" in done.stderr
+    assert "Traceback" in done.stderr
+    assert "embedded null byte" in done.stderr
+
+
+class BrokenClient:
+    """A master that answers nothing that can be understood."""
+
+    def register(self, request):
+        return master_pb2.RegisterReply()
+
+    def ps_sync(self, request):
+        raise ZeroDivisionError("no such figure")
+
+
+def test_what_breaks_the_control_loop_ends_the_ps(tmp_path: Path):
+    place = Place(0, 1)
+    loop = ControlLoop(
+        ParameterServer(
+            place,
+            new_updater=lambda *_: None,
+            store=ShardStore(place, common_version=False),
+        ),
+        BrokenClient(),
+        master_pb2.RegisterRequest(),
+        stop=threading.Event(),
+        heartbeat_seconds=0.2,
+        keep_versions=True,
+        registered=threading.Event(),
+    )
+    with pytest.raises(ZeroDivisionError, match="no such figure"):
+        loop.run()
