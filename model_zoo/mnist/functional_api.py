@@ -1,7 +1,6 @@
 # MNIST (or Fashion-MNIST) in the classic form with a functional model. Records are
 # tf.train.Examples with `image` (784 floats, 0 to 255) and `label`.
 import tensorflow as tf
-
 from elasticdl.python.common.constants import Mode
 from elasticdl.python.elasticdl.callbacks import LearningRateScheduler
 

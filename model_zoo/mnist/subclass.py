@@ -1,7 +1,6 @@
 # MNIST (or Fashion-MNIST) in the classic form with a subclassed model, named by its
 # class: model.definition is `mnist.subclass.CustomModel`. Records as functional_api.py.
 import tensorflow as tf
-
 from elasticdl.python.common.constants import Mode
 
 

@@ -1,5 +1,5 @@
-# The same network out of CSV files, in the classic form: `feed` gets one line per record
-# and `metadata.column_names` from the header, of which one is `label`.
+# The same network out of CSV files, in classic form: `feed` gets one line per record,
+# and `metadata.column_names` from the header; one of them is `label`.
 import keras
 import tensorflow as tf
 

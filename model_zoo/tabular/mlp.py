@@ -1,4 +1,4 @@
-# A small network for rows of numbers (breast_cancer, wine) in the short form. Records are
+# A small network for rows of numbers (breast_cancer, wine), in short form. Records are
 # tf.train.Examples with `features` (floats) and `label`; the number of columns and of
 # classes are model.params, as {columns: 30, classes: 2}.
 import keras

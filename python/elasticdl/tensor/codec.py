@@ -80,8 +80,8 @@ def encode(
             code = _CODE.get(array.dtype.name)
             if code is None:
                 raise FrameError(
-                    f"tensor {name!r}: dtype {array.dtype} cannot be sent; expected one "
-                    f"of {', '.join(_DTYPES)}"
+                    f"tensor {name!r}: dtype {array.dtype} cannot be sent; expected "
+                    f"one of {', '.join(_DTYPES)}"
                 )
             raw = name.encode()
             table += struct.pack("<BBHQ", code, array.ndim, len(raw), offset)
@@ -100,7 +100,7 @@ def encode(
         if start > position:
             buffers.append(b"\0" * (start - position))
         if array.nbytes:
-            buffers.append(memoryview(array.reshape(-1).view(np.uint8)))
+            buffers.append(array.reshape(-1).view(np.uint8).data)
         position = start + array.nbytes
     if max(offset, base) > position:
         buffers.append(b"\0" * (max(offset, base) - position))

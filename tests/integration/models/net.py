@@ -1,4 +1,5 @@
 """A small model in the classic form: what most jobs under test train."""
+
 import keras
 import tensorflow as tf
 

@@ -360,7 +360,7 @@ def test_any_schedule_of_faults_leaves_every_record_trained(
             applied = {t["task_id"]: worker * 3 for t in saved["waiting"]}
             # The snapshot was taken a little later: it holds parts of later tasks.
             later = range(saved["cursor"], ledger.queue.cursor)
-            applied |= {task: worker * 4 for task in later}
+            applied |= dict.fromkeys(later, worker * 4)
             ledger.rewind(saved, applied=applied, cause="ps lost", now=now)
             saved = None
         elif action == "compact":
