@@ -1,5 +1,5 @@
 # The same digits in the short form: one function that returns a compiled Keras model.
-# Loss, metrics and optimizer come from `compile`; the name of Input says which feature of
+# Loss, metrics and optimizer come from `compile`; Input is named after the feature of
 # the records it takes, and the feature `label` is the label.
 import keras
 
