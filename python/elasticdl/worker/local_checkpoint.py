@@ -31,6 +31,9 @@ from elasticdl.tensor.placement import place
 logger = logging.getLogger(__name__)
 
 _ITERATIONS = "iterations"
+# Keras's name of a slot -> that of the PS, so that a checkpoint of one strategy starts a
+# job of the other. Only Adam and its kin differ.
+_ADAM_SLOTS = {"momentum": "m", "velocity": "v", "velocity_hat": "vhat"}
 
 
 class LocalState:
@@ -120,6 +123,8 @@ def _slots_of(
 
     Keras names a slot `<path of the variable with _ for />_<slot>`.
     """
+    inner = getattr(optimizer, "inner_optimizer", optimizer)  # under loss scaling
+    common = _ADAM_SLOTS if isinstance(inner, keras.optimizers.Adam) else {}
     slots: dict[str, dict[str, Any]] = {}
     scalars: dict[str, Any] = {_ITERATIONS: optimizer.iterations}
     prefixes = sorted(
@@ -131,9 +136,8 @@ def _slots_of(
             continue
         for prefix, name in prefixes:
             if variable.name.startswith(prefix):
-                slots.setdefault(variable.name.removeprefix(prefix), {})[name] = (
-                    variable
-                )
+                slot = variable.name.removeprefix(prefix)
+                slots.setdefault(common.get(slot, slot), {})[name] = variable
                 break
         else:
             if not variable.shape:
