@@ -15,7 +15,7 @@ help:  ## show this list
 setup: $(STAMP)  ## make the environment in .venv (a minute; 2 GB)
 
 $(STAMP): python/pyproject.toml python/constraints.txt
-	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if (3, 11) <= v < (3, 14) else f"Python {v[0]}.{v[1]} found, 3.11 to 3.13 needed: make PYTHON=python3.12 {\"setup\"}")'
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit("Python %d.%d found, 3.11 to 3.13 needed; name one: make setup PYTHON=python3.12" % v)'
 	@echo "setting up $(VENV): about a minute, 2 GB"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
