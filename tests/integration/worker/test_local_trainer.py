@@ -2,13 +2,14 @@
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.proto import master_pb2
 from elasticdl.worker.local_checkpoint import LocalCheckpoints, LocalState
 from elasticdl.worker.local_trainer import LocalTrainer
-from elasticdl.worker.trainer import BatchPosition
+from elasticdl.worker.trainer import BatchPosition, NanLossError
 from elasticdl.worker.variable_step import VariableStep
 
 
@@ -64,6 +65,15 @@ def test_a_batch_with_nan_loss_changes_nothing_when_skipped(definition, batches_
     for old, new in zip(before, weights(module), strict=True):
         np.testing.assert_array_equal(old, new)
     assert train(trainer, batches_of(1))[0].version == 3
+
+
+def test_a_nan_loss_ends_the_local_loop_unless_it_is_skipped(definition, batches_of):
+    trainer = local(definition())
+    train(trainer, batches_of(1))
+    nan = [(np.full((4, 6), np.nan, np.float32), np.zeros(4, np.int32))]
+    with pytest.raises(NanLossError, match="loss is nan"):
+        train(trainer, nan)
+    assert trainer.trained == 1
 
 
 def test_a_restored_checkpoint_goes_on_as_if_nothing_had_happened(

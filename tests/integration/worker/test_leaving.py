@@ -1,0 +1,53 @@
+"""A worker that has to leave in the middle of a task hands it back, and ends well."""
+
+import signal
+
+from elasticdl.master.journal import read_events
+from elasticdl.testing.claims import check_whole
+
+
+def test_a_worker_that_is_terminated_or_drained_hands_its_task_back(job):
+    # Tasks of many steps: whoever leaves is in the middle of one.
+    one = job(
+        "leaving",
+        training={"epochs": 20, "batchSize": 8, "batchesPerTask": 60},
+        worker={"replicas": 3},
+    )
+    terminated = one.fault("worker", signal.SIGTERM, at_step=50)
+    one.wait_until(
+        lambda s: any(r.replica == terminated for r in s.relaunches),
+        "the end of the worker",
+    )
+    one.handle.scale(2)
+    one.wait_until(
+        lambda s: (
+            s.workers_wanted == 2
+            and sum(r.role == "worker" and r.state == "running" for r in s.replicas)
+            == 2
+        ),
+        "two workers",
+    )
+    ended = [
+        r
+        for r in one.status_now().replicas
+        if r.role == "worker" and r.state != "running"
+    ]
+    report = one.finish()
+    check_whole(one, report)
+
+    index = int(terminated.split("-")[1])
+    log = one.log_text("worker", index)
+    assert "Got SIGTERM, leaving after this step" in log
+    assert "Traceback" not in log
+    events = [event for _, event in read_events(one.job_dir.journal_dir)]
+    leases = {e["l"]: e["w"] for e in events if e["k"] == "lease"}
+    back = [e for e in events if e["k"] == "back"]
+    # Handed back by the worker itself, not taken from it after its end.
+    assert {e["c"] for e in back} == {"handed back"}
+    assert {leases[e["l"]] for e in back} >= {index}
+    assert any(not e.get("u") for e in back if leases[e["l"]] == index)
+    (relaunch,) = report.relaunches
+    assert relaunch.replica == terminated
+    # In good order: another exit code than 0 would be `error`.
+    assert relaunch.reason == "deleted"
+    assert len(ended) >= 1
