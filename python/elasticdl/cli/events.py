@@ -6,6 +6,7 @@ nor ask the time.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from elasticdl.cli import format as text
@@ -22,14 +23,18 @@ class Seen:
     master_generation: int = 0
     rewinds: int = 0
     checkpoint_version: int | None = None
+    message: str = ""  # without its figures, which change while it stays the same
 
 
 def events(seen: Seen, status: JobStatus) -> tuple[list[str], Seen]:
     """Return a line for each thing that is new, and what is told with them."""
     lines: list[str] = []
     first = seen.state is None
+    message = re.sub(r"\d+", "", status.message)
     if status.state is not seen.state:
         lines.append(_state_line(status))
+    elif message and message != seen.message:
+        lines.append(text.first_line(status.message))
     if seen.master_generation and status.master_generation > seen.master_generation:
         lines.append("the master is back; it read its journal and goes on")
     if not first:
@@ -48,6 +53,7 @@ def events(seen: Seen, status: JobStatus) -> tuple[list[str], Seen]:
         master_generation=status.master_generation,
         rewinds=status.rewinds,
         checkpoint_version=status.checkpoint_version,
+        message=message,
     )
 
 

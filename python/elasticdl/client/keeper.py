@@ -109,8 +109,10 @@ def with_last_status(message: str, status: JobStatus) -> str:
 
     For a job without a report: what the master did say is then all there is.
     """
-    if not status.message or status.message in message:
+    if not status.message:
         return message
+    if status.message in message:
+        return status.message  # without the log line around it
     return f"{status.message}\n{message}".rstrip()
 
 

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 _CHECKPOINT_SECONDS = 60.0
 _PS_SECONDS = 3.0
 _KILLED_SECONDS = 5.0
+# Workers whose reports cannot be journaled would wait in vain for their answers.
+_UNHEARD_SECONDS = 1.0
 
 
 class WindDown:
@@ -67,6 +69,8 @@ class WindDown:
         self._parts.signals.work()
         await self._stop(stops)
         grace = self._job.spec.worker.grace_seconds
+        if self._parts.ledger.trouble:
+            grace = min(grace, _UNHEARD_SECONDS)
         await self._until(lambda: not self._parts.table.workers(), grace)
         await self._kill(self._parts.table.workers())
 

@@ -156,6 +156,7 @@ def test_disk_without_room_for_a_report_still_tells_why_the_job_failed(job, smal
     code = one.wait_for_exit()
     assert code == 6
     assert "cannot write the journal: No space left on device" in one.output
+    assert one.output.count("no-report failed") == 1
     assert "Traceback" not in one.output
     assert one.processes() == []
     filler.unlink()

@@ -261,6 +261,35 @@ def test_events_are_told_once() -> None:
     ]
 
 
+def test_a_message_is_told_when_it_appears_and_not_with_each_second() -> None:
+    _, seen = events(Seen(), status(message=""))
+    full = "disk full; the job has stood still for {} s"
+    lines, seen = events(seen, status(message=full.format(1)))
+    assert lines == ["disk full; the job has stood still for 1 s"]
+    lines, seen = events(seen, status(message=full.format(9)))
+    assert lines == []
+    lines, seen = events(seen, status(message=""))
+    assert lines == []
+    lines, _ = events(seen, status(message=full.format(2)))
+    assert len(lines) == 1
+
+
+def test_the_status_names_every_port_of_figures() -> None:
+    view = JobView(
+        "digits",
+        Condition.RUNNING,
+        status=status(
+            master_metrics_port=4001,
+            replicas=[
+                replica("ps-0", metrics_port=4002),
+                replica("worker-0", state="failed", metrics_port=4003),
+            ],
+        ),
+    )
+    text = shown(status_view(view, now=1061.0))
+    assert text.endswith("/metrics of master :4001, ps-0 :4002")
+
+
 def test_lines_come_every_few_seconds_and_at_events() -> None:
     now = 0.0
     console = Console(width=80, force_terminal=False)

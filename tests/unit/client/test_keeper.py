@@ -118,7 +118,7 @@ def test_how_a_master_ended_is_said_in_words() -> None:
     [
         ("no room", "", "no room"),
         ("no room", "its log's end", "no room\nits log's end"),
-        ("no room", "error: no room", "error: no room"),
+        ("no room", "job digits failed: no room", "no room"),
         ("", "its log's end", "its log's end"),
     ],
 )
