@@ -13,6 +13,8 @@ everything goes through the client, the platform's signals and the job's folder.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -99,6 +101,10 @@ class JobUnderTest:
         if self._process and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+        for line in self.processes():
+            # A stopped process does not notice that its launcher is gone.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(line.split()[0]), signal.SIGKILL)
         if self._outfile:
             self._outfile.close()
 
