@@ -31,8 +31,8 @@ from elasticdl.tensor.placement import place
 logger = logging.getLogger(__name__)
 
 _ITERATIONS = "iterations"
-# Keras's name of a slot -> that of the PS, so that a checkpoint of one strategy starts a
-# job of the other. Only Adam and its kin differ.
+# Keras's name of a slot -> that of the PS, so that a checkpoint of one strategy starts
+# a job of the other. Only Adam and its kin differ.
 _ADAM_SLOTS = {"momentum": "m", "velocity": "v", "velocity_hat": "vhat"}
 
 
