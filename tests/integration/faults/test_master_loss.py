@@ -10,7 +10,7 @@ def steps_of_workers(status):
 
 
 def test_killed_and_stopped_master_is_restarted_and_nothing_is_lost(job):
-    one = job("master", training={"epochs": 60})
+    one = job("master", training={"epochs": 45})
     pids = {
         r.name: r.pid
         for r in one.wait_for_step(200).replicas

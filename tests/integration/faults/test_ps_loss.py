@@ -34,7 +34,7 @@ def test_lost_ps_rewinds_everything_in_sync_mode(job):
 
 
 def test_all_ps_lost_rewinds_in_async_mode_too(job):
-    one = job("ps-all", training={"epochs": 40})
+    one = job("ps-all", training={"epochs": 25})
     one.wait_for_step(300)
     one.handle.kill("ps-0", signal.SIGKILL)
     one.handle.kill("ps-1", signal.SIGKILL)

@@ -45,7 +45,7 @@ def test_model_function_that_raises(job, net):
 def test_loss_of_the_wrong_shape(job, net):
     vector = net.replace("tf.reduce_mean(", "(")
     one = job("vector-loss", **model(vector))
-    ends_with(one, ExitCode.USER_CODE, "scalar")
+    ends_with(one, ExitCode.USER_CODE, "reduce_mean")
 
 
 def test_nan_loss_stops_the_job(job, net):

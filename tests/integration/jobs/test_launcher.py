@@ -11,19 +11,19 @@ from elasticdl.testing.claims import check_whole
 
 
 def test_ctrl_c_hands_tasks_back_and_the_job_resumes_in_the_middle_of_its_epoch(job):
-    one = job("pause", training={"epochs": 40})
+    one = job("pause", training={"epochs": 15})
     one.wait_for_step(300)
     one.interrupt()
     stopped = one.finish(expected=130)
     assert stopped.status == "stopped"
-    assert 0 < stopped.records < 40 * 1438
+    assert 0 < stopped.records < 15 * 1438
     assert "stopped" in one.output
-    again = job("pause", training={"epochs": 40})
+    again = job("pause", training={"epochs": 15})
     report = again.finish()
     check_whole(again, report)
     assert "goes on where it was" in again.output
     # Each record of each epoch once: a clean stop costs no more than the tasks in hand.
-    assert report.records == 40 * 1438
+    assert report.records == 15 * 1438
     assert report.seconds > 0
 
 
@@ -57,7 +57,7 @@ def live(pids):
 
 
 def test_scale_up_and_down_restarts_nobody(job):
-    one = job("resize", worker={"replicas": 1}, training={"epochs": 80})
+    one = job("resize", worker={"replicas": 1}, training={"epochs": 60})
     before = pids(one.wait_for_step(100))
     assert one.handle.scale(3) == 1
     grown = one.wait_until(
