@@ -10,7 +10,7 @@ PAIRS = [("worker", "ps"), ("worker", "master"), ("ps", "master")]
 
 @pytest.mark.parametrize("mode", ["async", "sync"])
 def test_pairs_of_roles_killed_at_once(job, mode):
-    one = job(f"pairs-{mode}", ps={"mode": mode}, training={"epochs": 50})
+    one = job(f"pairs-{mode}", ps={"mode": mode}, training={"epochs": 90})
     for count, pair in enumerate(PAIRS, 1):
         status = one.wait_until(
             lambda s: len(running(s)) == 4 and s.progress.steps, "everybody at work"
