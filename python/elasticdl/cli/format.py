@@ -65,7 +65,7 @@ def size(num_bytes: float) -> str:
 
 def plural(number: int, word: str) -> str:
     """`1 worker`, `2 workers`, `2 relaunches`."""
-    ending = "es" if word.endswith("ch") else "s"
+    ending = "es" if word.endswith(("nch", "tch")) else "s"
     return f"{count(number)} {word}{'' if number == 1 else ending}"
 
 

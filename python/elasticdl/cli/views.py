@@ -170,7 +170,8 @@ def _report_rows(report: JobReport) -> list[tuple[str, RenderableType]]:
     seconds = sum(report.goodput_seconds.values())
     causes = sorted(report.goodput_seconds.items(), key=lambda item: -item[1])
     ledger = ", ".join(
-        f"{cause} {text.percent(spent, seconds)}"
+        # Without its space: a line must not end between number and unit.
+        f"{cause} {text.percent(spent, seconds).replace(' ', '')}"
         for cause, spent in causes
         if spent >= 0.01 * seconds
     )

@@ -28,6 +28,8 @@ def test_counts_and_rates() -> None:
     assert text.rate(41.23) == "41.2"
     assert text.plural(1, "relaunch") == "1 relaunch"
     assert text.plural(2, "relaunch") == "2 relaunches"
+    assert text.plural(25, "finished epoch") == "25 finished epochs"
+    assert text.plural(2, "skipped batch") == "2 skipped batches"
     assert text.plural(1200, "worker") == "1 200 workers"
 
 

@@ -172,7 +172,7 @@ def test_the_report_is_legible_and_its_last_words_say_it_all(tmp_path: Path) -> 
     for part in (
         "status      succeeded",
         "records     28 740, 701/s, 512 replayed",
-        "goodput     75 % of worker time: train 75 %, start 21 %, waitPs 3 %",
+        "goodput     75 % of worker time: train 75%, start 21%, waitPs 3%",
         "events      1 master restart, 3 lost updates",
         "exports     outputs/digits/saved_model",
         "worker-1  killed  worker-3",
