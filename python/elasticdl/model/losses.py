@@ -92,7 +92,8 @@ def checked_value(value: Any, name: str) -> tf.Tensor:
     if tensor.shape.rank not in (None, 0):
         raise UserCodeError(
             f"{name}(labels, predictions) returned a tensor of shape {tensor.shape}, "
-            "expected a scalar, one number for the batch; return tf.reduce_mean(...) of it"
+            "expected a scalar, one number for the batch; return tf.reduce_mean(...) "
+            "of it"
         )
     if not tensor.dtype.is_floating:
         raise UserCodeError(
