@@ -8,7 +8,7 @@ def custom_model(columns=30, classes=2):
     return keras.Sequential(
         [
             keras.Input(shape=(columns,)),
-            keras.layers.BatchNormalization(),
+            keras.layers.BatchNormalization(momentum=0.9),
             keras.layers.Dense(32, activation="relu"),
             keras.layers.Dense(classes),
         ]
