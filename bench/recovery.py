@@ -124,7 +124,11 @@ def worker_lost(runs: int) -> list[Figure]:
     with training() as job:
         for _ in range(runs):
             status = settle(job)
-            indexes = [r.index for r in status.replicas if r.phase == "train"]
+            indexes = [
+                r.index
+                for r in status.replicas
+                if r.state == "running" and r.phase == "train"
+            ]
             killed = job.fault("worker", signal.SIGKILL)
             began = time.time()
             job.wait_until(
