@@ -62,8 +62,9 @@ class Leasing:
                 break
             tasks.append(task)
             _remember(self._given, task.lease_id, now)
+        # Asked and answered: from now on it counts by the leases it holds.
+        self._parts.ps.has_asked(member.key.index)
         if tasks:
-            self._parts.ps.count_quorum()
             self._parts.relaunches.works(member.name, now=now)
         return tasks
 
@@ -143,6 +144,8 @@ class Leasing:
             )
             if done is not None:
                 self._parts.membership.hangs = 0
+                if not member.drain:
+                    self._parts.ps.finished_task(member.key.index)
                 if self._job.trains:
                     self._job.last_loss = report.loss
                     self._job.version = max(self._job.version, report.model_version)
@@ -278,7 +281,7 @@ class Leasing:
         count = len(tasks) + self._parts.side.recover(index)
         if count:
             log.info("%d tasks of %s go to others", count, member.name)
-        self._parts.ps.count_quorum()
+        self._parts.ps.has_asked(index)
         self._parts.signals.work()
 
     def expire(self, *, now: float) -> None:

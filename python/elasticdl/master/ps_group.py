@@ -63,6 +63,7 @@ class PsGroup:
         self._newest = newest
         self._on_rewind = on_rewind
         self._quorum = 1
+        self._between: set[int] = set()  # workers that are about to get a next task
         self._versions: dict[int, int] = {}
         self._handed: set[int] = set()  # generations that got values handed back
         self.begun = bool(ledger.notes("begun"))
@@ -126,13 +127,26 @@ class PsGroup:
         """Return how many gradients make a version now (sync mode)."""
         return self._quorum
 
+    def finished_task(self, worker: int) -> None:
+        """A worker reported a task done: it counts on until it asked for another.
+
+        Otherwise a version would be made of the others' gradients alone in the moment
+        between its report and its next lease.
+        """
+        self._between.add(worker)
+
+    def has_asked(self, worker: int) -> None:
+        """A worker was answered, or is gone: it counts if it holds a training task."""
+        self._between.discard(worker)
+        self.count_quorum()
+
     def count_quorum(self) -> None:
         """Count again after leases changed; tell the PS if the quorum did."""
         spec = self._table.spec
         if spec.ps.mode is not UpdateMode.SYNC or not self._table.num_ps:
             return
         leased = self._ledger.queue.leased if self._ledger.queue else {}
-        holders = len({lease.worker for lease in leased.values()})
+        holders = len({lease.worker for lease in leased.values()} | self._between)
         wanted = spec.ps.grads_to_wait or spec.worker.replicas
         quorum = max(1, min(wanted, holders))
         if quorum != self._quorum:
