@@ -29,7 +29,7 @@ import psutil
 
 from elasticdl import client
 from elasticdl.client import JobHandle
-from elasticdl.errors import JobError, RpcError
+from elasticdl.errors import JobError, NotFoundError, RpcError
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec import ValuesFile
 from elasticdl.job.status import JobReport, JobStatus, ReplicaStatus
@@ -52,7 +52,7 @@ class JobUnderTest:
     output: str = ""
     _process: subprocess.Popen[bytes] | None = None
     _outfile: IO[bytes] | None = None
-    _marks: list[tuple[float, str]] = field(default_factory=list)
+    _hit: set[int] = field(default_factory=set)  # process ids that got a fault
 
     @property
     def job_dir(self) -> JobDir:
@@ -165,7 +165,10 @@ class JobUnderTest:
     # -- faults -------------------------------------------------------------------
 
     def victim(self, role: str, *, skip: int = 0) -> ReplicaStatus:
-        """Return a running replica of a role: for workers one that is training."""
+        """Return a running replica of a role: for workers one that is training.
+
+        One that already got a fault is passed over: the master may not know of it yet.
+        """
 
         def ready(status: JobStatus) -> list[ReplicaStatus]:
             return [
@@ -173,6 +176,7 @@ class JobUnderTest:
                 for r in status.replicas
                 if r.role == role
                 and r.state == "running"
+                and r.pid not in self._hit
                 and (role != Role.WORKER or r.phase == "train")
             ]
 
@@ -184,12 +188,18 @@ class JobUnderTest:
     ) -> str:
         """Send a signal to a replica of the role once a step is reached; its name."""
         self.wait_for_step(at_step)
-        name = "master" if role == Role.MASTER else self.victim(role).name
-        self.handle.kill(name, signal_number)
-        self._marks.append(
-            (time.time(), f"{signal.Signals(signal_number).name} {name}")
-        )
-        return name
+        end = time.monotonic() + self.limit_seconds
+        while True:
+            name = "master" if role == Role.MASTER else self.victim(role).name
+            try:
+                self._hit.add(self.handle.kill(name, signal_number))
+            except NotFoundError:
+                # It ended by itself since the status was made: take another.
+                if time.monotonic() >= end:
+                    raise
+            else:
+                return name
+            time.sleep(_LOOK_SECONDS)
 
     def interrupt(self) -> None:
         """Press Ctrl-C."""
