@@ -180,7 +180,11 @@ class DataSpec(SpecModel):
 class TrainingSpec(SpecModel):
     """How long to train, in which portions."""
 
-    epochs: CountOrZero = Field(1, description="Passes over the data; 0 is endless.")
+    epochs: CountOrZero = Field(
+        1,
+        description="Passes over the data; 0 is endless. May change while the job "
+        "runs: an epoch that has begun is finished.",
+    )
     max_steps: CountOrZero = Field(
         0, description="Stop after so many batches of all workers together; 0 is never."
     )

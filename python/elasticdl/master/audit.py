@@ -126,6 +126,11 @@ def _on_plan(count: _Count, event: Event) -> None:
     count.tasks_per_epoch = sum(-(-s.num_records // size) for s in plan.shards)
 
 
+def _on_epochs(count: _Count, event: Event) -> None:
+    if count.plan is not None:
+        count.plan = replace(count.plan, epochs=event["n"])
+
+
 def _on_lease(count: _Count, event: Event) -> None:
     if "i" not in event:  # nothing was left to give out
         return
@@ -198,6 +203,7 @@ def _on_note(count: _Count, event: Event) -> None:
 _HANDLERS = {
     "open": _on_open,
     "plan": _on_plan,
+    "epochs": _on_epochs,
     "lease": _on_lease,
     "done": _on_done,
     "rewind": _on_rewind,

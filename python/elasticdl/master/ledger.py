@@ -10,7 +10,7 @@ Wherever `now` is asked for it is Unix seconds: deadlines survive a restart.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ class Ledger:
             "plan": self._on_plan,
             "ids": self._on_ids,
             "lease": self._on_lease,
+            "epochs": self._on_epochs,
             "done": self._on_done,
             "back": self._on_back,
             "stop": self._on_stop,
@@ -86,12 +87,19 @@ class Ledger:
         """Say what the job goes through; once. Raises JournalError if it changed."""
         if self.plan is None:
             self._do({"k": "plan", "plan": plan.to_json()})
-        elif self.plan != plan:
+        elif self.plan != replace(plan, epochs=self.plan.epochs):
             raise JournalError(
                 f"the journal was begun with {_summary(self.plan)}, now there is "
                 f"{_summary(plan)}; put the old data and settings back, or start "
                 "afresh with --restart"
             )
+        elif self.plan.epochs != plan.epochs:
+            self.set_epochs(plan.epochs)
+
+    def set_epochs(self, epochs: int) -> None:
+        """Go through so many epochs, but no fewer than have begun; 0 is endless."""
+        if self.plan is not None:
+            self._do({"k": "epochs", "n": epochs})
 
     def lease(
         self, worker: int, *, now: float, lease_seconds: float
@@ -245,6 +253,11 @@ class Ledger:
     def _on_plan(self, event: Event) -> None:
         self.plan = Plan.from_json(event["plan"])
         self.queue = TaskQueue(self.plan)
+
+    def _on_epochs(self, event: Event) -> None:
+        self._tasks.set_epochs(event["n"])
+        self.plan = self._tasks.plan
+        event["n"] = self.plan.epochs  # what audit needs
 
     def _on_ids(self, event: Event) -> None:
         self._worker_index = event.get("worker", self._worker_index)

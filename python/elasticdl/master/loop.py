@@ -257,6 +257,8 @@ class Loop:
         if isinstance(edited, SpecError):
             log.error("the edited values file is refused, nothing changes: %s", edited)
             return
+        if job.state is JobState.FINISHING:
+            edited = _with_epochs(edited, job.spec.training.epochs)
         edit = spec_watch.compare(job.spec, edited)
         for change in edit.refused:
             log.error(
@@ -271,4 +273,15 @@ class Loop:
             log.info("changed: %s", change)
         set_log_level(str(edit.spec.log.level))
         self._parts.ledger.note("state", name="spec", job=edit.spec.document())
+        if job.trains and edit.spec.training.epochs != job.spec.training.epochs:
+            self._parts.ledger.set_epochs(edit.spec.training.epochs)
         job.change_spec(edit.spec)
+
+
+def _with_epochs(spec: JobSpec, epochs: int) -> JobSpec:
+    """Return the specification with the old epochs: it is too late to change them."""
+    if spec.training.epochs == epochs:
+        return spec
+    log.error("training.epochs stays %d: all records are done already", epochs)
+    training = spec.training.model_copy(update={"epochs": epochs})
+    return spec.model_copy(update={"training": training})

@@ -21,6 +21,7 @@ POLL_SECONDS = 0.5
 # Dotted paths as in the file; a whole subtree counts with its prefix.
 LIVE = (
     "paused",
+    "training.epochs",
     "log.level",
     "evaluation",
     "worker.replicas",

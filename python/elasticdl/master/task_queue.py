@@ -115,6 +115,11 @@ class TaskQueue:
         self.done_records = 0
         self.done_steps = 0
 
+    def set_epochs(self, epochs: int) -> None:
+        """Go through so many epochs, but no fewer than have begun; 0 is endless."""
+        begun = -(-self._cursor // self.tasks_per_epoch)
+        self.plan = replace(self.plan, epochs=epochs and max(epochs, begun))
+
     # -- giving out ---------------------------------------------------------------
 
     def lease(

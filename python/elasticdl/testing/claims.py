@@ -10,7 +10,7 @@ from elasticdl.errors import JobError
 from elasticdl.job.status import JobReport
 from elasticdl.testing.job import JobUnderTest
 
-# A 64-unit MLP on digits after 20 epochs stands above this, disturbed or not; the
+# A 64-unit MLP on digits after 8 epochs stands above this, disturbed or not; the
 # bound is far below the usual 0.96 so that only real damage (lost updates) breaks it.
 LEAST_ACCURACY = 0.90
 
@@ -23,7 +23,8 @@ def check_whole(
     plan = job.values.job.training
     if not audited.ok:
         raise JobError(f"records were missed: {audited.gaps}\n{job.shown()}")
-    if plan.epochs and len(audited.epochs) != plan.epochs:
+    wanted = plan.epochs and not job.shortened
+    if wanted and len(audited.epochs) != plan.epochs:
         raise JobError(
             f"{len(audited.epochs)} epochs in the journal, expected {plan.epochs}"
         )

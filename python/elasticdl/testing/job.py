@@ -33,7 +33,7 @@ from elasticdl.errors import JobError, NotFoundError, RpcError
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec import ValuesFile
 from elasticdl.job.status import JobReport, JobStatus, ReplicaStatus
-from elasticdl.job.values import write_values
+from elasticdl.job.values import edit_values, write_values
 from elasticdl.master.audit import AuditReport, audit
 
 _LOOK_SECONDS = 0.05
@@ -50,6 +50,7 @@ class JobUnderTest:
     options: Sequence[str] = ()
     limit_seconds: float = 150.0  # for every wait; a bound for hung tests, no claim
     output: str = ""
+    shortened: bool = False  # ends earlier than its values say
     _process: subprocess.Popen[bytes] | None = None
     _outfile: IO[bytes] | None = None
     _hit: set[int] = field(default_factory=set)  # process ids that got a fault
@@ -207,6 +208,17 @@ class JobUnderTest:
             self._process.send_signal(signal.SIGINT)
 
     # -- the end ------------------------------------------------------------------
+
+    def end_after_this_epoch(self, *, least_epochs: int = 8) -> None:
+        """Let the job end with the epoch that has begun, once it is far enough.
+
+        For a job of many epochs, so that faults meet it at work however fast it is.
+        """
+        self.wait_until(
+            lambda s: s.progress.epoch >= least_epochs, f"epoch {least_epochs}"
+        )
+        self.shortened = True
+        edit_values(self.job_dir.spec_file, {"job.training.epochs": 1})
 
     def wait_for_exit(self) -> int:
         """Wait for the command to end; its exit code."""

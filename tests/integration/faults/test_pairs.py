@@ -5,12 +5,13 @@ import signal
 import pytest
 from elasticdl.testing.claims import check_whole
 
+LONG = {"epochs": 10_000}
 PAIRS = [("worker", "ps"), ("worker", "master"), ("ps", "master")]
 
 
 @pytest.mark.parametrize("mode", ["async", "sync"])
 def test_pairs_of_roles_killed_at_once(job, mode):
-    one = job(f"pairs-{mode}", ps={"mode": mode}, training={"epochs": 90})
+    one = job(f"pairs-{mode}", ps={"mode": mode}, training=LONG)
     for count, pair in enumerate(PAIRS, 1):
         status = one.wait_until(
             lambda s: len(running(s)) == 4 and s.progress.steps, "everybody at work"
@@ -22,6 +23,7 @@ def test_pairs_of_roles_killed_at_once(job, mode):
             lambda s, n=count: len(s.relaunches) >= {1: 2, 2: 3, 3: 4}[n],
             f"relaunches after losing {pair}",
         )
+    one.end_after_this_epoch()
     report = one.finish()
     check_whole(one, report)
     assert report.master_restarts == 2

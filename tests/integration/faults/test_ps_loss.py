@@ -4,13 +4,17 @@ import signal
 
 from elasticdl.testing.claims import check_whole, relaunched
 
+LONG = {"epochs": 10_000}
+
 
 def test_lost_ps_comes_back_with_its_newest_shard_in_async_mode(job):
-    one = job("ps-async", training={"epochs": 60})
-    killed = one.fault("ps", signal.SIGKILL, at_step=400)
+    one = job("ps-async", training=LONG)
+    killed = one.fault("ps", signal.SIGKILL, at_step=100)
     relaunched(one, killed, reason="killed")
-    stopped = one.fault("ps", signal.SIGSTOP, at_step=1200)
+    step = one.status_now().progress.steps
+    stopped = one.fault("ps", signal.SIGSTOP, at_step=step + 100)
     relaunched(one, stopped, reason="silent")
+    one.end_after_this_epoch()
     report = one.finish()
     check_whole(one, report)
     # Same index again.
@@ -20,10 +24,11 @@ def test_lost_ps_comes_back_with_its_newest_shard_in_async_mode(job):
 
 
 def test_lost_ps_rewinds_everything_in_sync_mode(job):
-    one = job("ps-sync", ps={"mode": "sync"}, training={"epochs": 30})
+    one = job("ps-sync", ps={"mode": "sync"}, training=LONG)
     one.wait_until(lambda s: s.checkpoint_version, "a checkpoint later than version 0")
     killed = one.fault("ps", signal.SIGKILL)
     relaunched(one, killed, reason="killed")
+    one.end_after_this_epoch()
     report = one.finish()
     check_whole(one, report)
     assert report.rewinds == 1
@@ -34,10 +39,11 @@ def test_lost_ps_rewinds_everything_in_sync_mode(job):
 
 
 def test_all_ps_lost_rewinds_in_async_mode_too(job):
-    one = job("ps-all", training={"epochs": 25})
-    one.wait_for_step(300)
+    one = job("ps-all", training=LONG)
+    one.wait_for_step(100)
     one.handle.kill("ps-0", signal.SIGKILL)
     one.handle.kill("ps-1", signal.SIGKILL)
+    one.end_after_this_epoch()
     report = one.finish()
     check_whole(one, report)
     assert report.rewinds == 1

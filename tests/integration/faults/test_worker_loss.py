@@ -4,13 +4,16 @@ import signal
 
 from elasticdl.testing.claims import check_whole, relaunched
 
+LONG = {"epochs": 10_000}
+
 
 def test_killed_and_stopped_workers_are_replaced_and_no_record_is_missed(job):
-    one = job("workers", worker={"replicas": 3})
-    killed = one.fault("worker", signal.SIGKILL, at_step=200)
-    stopped = one.fault("worker", signal.SIGSTOP, at_step=500)
+    one = job("workers", worker={"replicas": 3}, training=LONG)
+    killed = one.fault("worker", signal.SIGKILL, at_step=100)
+    stopped = one.fault("worker", signal.SIGSTOP, at_step=200)
     relaunched(one, stopped, reason="silent")
     pair = [one.fault("worker", signal.SIGKILL), one.fault("worker", signal.SIGSTOP)]
+    one.end_after_this_epoch()
     report = one.finish()
     check_whole(one, report)
     first = next(r for r in report.relaunches if r.replica == killed)
@@ -22,8 +25,8 @@ def test_killed_and_stopped_workers_are_replaced_and_no_record_is_missed(job):
 
 
 def test_preempted_down_to_one_worker_and_back(job):
-    one = job("preempted", worker={"replicas": 3}, training={"epochs": 60})
-    one.wait_for_step(200)
+    one = job("preempted", worker={"replicas": 3}, training=LONG)
+    one.wait_for_step(100)
     one.handle.set_capacity(1)
     status = one.wait_until(
         lambda s: states(s).count("running") == 1 and states(s).count("pending") == 2,
@@ -33,6 +36,7 @@ def test_preempted_down_to_one_worker_and_back(job):
     one.wait_for_step(step + 100)  # training goes on with the one that is left
     one.handle.set_capacity(None)
     one.wait_until(lambda s: states(s).count("running") == 3, "three workers again")
+    one.end_after_this_epoch()
     report = one.finish()
     check_whole(one, report)
     assert [r.reason for r in report.relaunches] == ["preempted"] * 2
@@ -72,11 +76,12 @@ def feed(dataset, mode, metadata):
 def test_hung_worker_is_found_and_replaced(job, digits_values, tmp_path):
     flag = tmp_path / "hang"
     code = digits_values("x").job.model.files["net.py"] + HANGING.format(flag=flag)
-    one = job("hung", model={"files": {"net.py": code}}, training={"epochs": 8})
+    one = job("hung", model={"files": {"net.py": code}}, training=LONG)
     one.wait_for_step(60)
     flag.write_text("")
     status = one.wait_until(lambda s: s.relaunches, "the hung worker's replacement")
     assert status.relaunches[0].reason == "hung"
+    one.end_after_this_epoch()
     check_whole(one, one.finish())
 
 
@@ -86,7 +91,7 @@ def test_a_task_preempted_five_times_in_a_row_is_not_lost(job):
         "stubborn",
         worker={"replicas": 1},
         ps={"replicas": 1},
-        training={"epochs": 3, "batchSize": 4, "batchesPerTask": 10_000},
+        training={"epochs": 2, "batchSize": 4, "batchesPerTask": 10_000},
     )
     one.wait_for_step(1)
     for times in range(1, 6):

@@ -2,6 +2,7 @@
 
 import asyncio
 import resource
+from dataclasses import replace
 
 import pytest
 from elasticdl.data.reader import Shard
@@ -72,6 +73,26 @@ def test_another_plan_on_the_same_journal_is_refused(tmp_path):
     with pytest.raises(JournalError, match="begun with 93 records in 2 sources"):
         ledger.open_plan(Plan((Shard("a", 0, 61),), 4, 2))
     closed(ledger)
+
+
+def test_epochs_change_at_once_and_none_that_has_begun_is_cut(tmp_path):
+    first = opened(tmp_path)
+    per_epoch = first.queue.tasks_per_epoch
+    work(first, count=per_epoch + 2)
+    first.set_epochs(1)
+    assert work(first) == per_epoch - 2
+    first.set_epochs(3)
+    work(first, count=1)
+    closed(first)
+    # Neither of the restarted master's own plan nor of the old file's.
+    second = opened(tmp_path, replace(PLAN, epochs=3))
+    assert second.plan.epochs == 3
+    assert work(second) == per_epoch - 1
+    assert second.queue.finished
+    second.note("state", name="job", state="succeeded")
+    closed(second)
+    audited = audit(tmp_path)
+    assert [(e.times, e.finished) for e in audited.epochs] == [({1: 93}, True)] * 3
 
 
 def test_torn_last_line_is_dropped(tmp_path):

@@ -505,6 +505,23 @@ def test_replicas_edited_in_the_file_grow_and_shrink_the_job(rig) -> None:
     rig.run(story)
 
 
+def test_epochs_edited_in_the_file_end_the_job_with_the_epoch_that_has_begun(
+    rig,
+) -> None:
+    async def story(rig) -> None:
+        async with rig.serving() as master:
+            await rig.until(lambda: master.job.epochs_done >= 1)
+            edit_values(rig.job_dir.spec_file, {"job.training.epochs": 1})
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        audited = audit(rig.job_dir.journal_dir)
+        assert audited.ok
+        assert 1 <= len(audited.epochs) < 10_000
+        assert all(epoch.finished for epoch in audited.epochs)
+
+    rig.run(story, training__epochs=10_000, evaluation__at_epoch_end=False)
+
+
 def test_other_edits_are_refused_and_the_job_goes_on(rig, caplog) -> None:
     async def story(rig) -> None:
         rig.world.go.clear()
