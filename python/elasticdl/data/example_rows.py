@@ -27,8 +27,6 @@ from elasticdl.data.example import (
 # Rows along the first axis, or one value (as encode_example takes it) for each row.
 Column = NDArray[np.generic] | Sequence[Any]
 
-_MOST_VARINT_BYTES = 10
-
 
 def encode_rows(columns: Mapping[str, Column], num_rows: int) -> list[bytes]:
     """Return each row as a serialized tf.train.Example, features sorted by name.
@@ -107,22 +105,29 @@ def _varints(values: NDArray[Any]) -> tuple[bytes, list[int]]:
     num_rows, per_row = values.shape
     if not per_row:
         return b"", [0] * num_rows
-    # Negative numbers are coded as their two's complement.
-    rest = values.astype(np.uint64 if values.dtype.kind == "u" else np.int64)
-    rest = rest.view(np.uint64).ravel()
-    columns = []
-    sizes = np.zeros(len(rest), np.int64)
-    here = np.ones(len(rest), np.bool_)
-    for _ in range(_MOST_VARINT_BYTES):
-        sizes += here
-        low = (rest & np.uint64(0x7F)).astype(np.uint8)
-        rest = rest >> np.uint64(7)
+    rest = _unsigned(values).ravel()
+    columns, used = [], [np.ones(len(rest), np.bool_)]
+    while True:
+        low = rest.astype(np.uint8) & 0x7F
+        rest = rest >> 7
         more = rest != 0
-        columns.append(low | (more.astype(np.uint8) << 7))
-        here = more
         if not more.any():
+            columns.append(low)
             break
-    table = np.stack(columns, axis=1)
-    used = np.arange(table.shape[1]) < sizes[:, None]
-    per_row_sizes = sizes.reshape(num_rows, per_row).sum(axis=1).tolist()
-    return table[used].tobytes(), list(accumulate(per_row_sizes))
+        columns.append(low | (more.view(np.uint8) << 7))
+        used.append(more)
+    table, is_used = np.stack(columns, axis=1), np.stack(used, axis=1)
+    sizes = is_used.reshape(num_rows, -1).sum(axis=1, dtype=np.int64).tolist()
+    return table[is_used].tobytes(), list(accumulate(sizes))
+
+
+def _unsigned(values: NDArray[Any]) -> NDArray[Any]:
+    """Return what the varints say, in as few bytes as hold the largest: it is quicker.
+
+    Negative numbers are coded as their two's complement.
+    """
+    wide = values.astype(
+        np.uint64 if values.dtype.kind == "u" else np.int64, copy=False
+    )
+    most = wide.view(np.uint64).max(initial=0)
+    return wide.view(np.uint64).astype(np.min_scalar_type(int(most)), copy=False)
