@@ -258,4 +258,4 @@ def _choose(path: Path, there: Sequence[str], chosen: Any) -> tuple[str, ...]:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    return " ".join(str(error).split()).rstrip(".")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import glob
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -47,6 +48,10 @@ __all__ = [
     "find_files",
     "open_reader",
 ]
+
+_LARGE_ROW_GROUP = 100_000
+
+_log = logging.getLogger(__name__)
 
 _PARAMS: Mapping[DataFormat, Sequence[str]] = {
     DataFormat.CSV: csv_lines.PARAMS,
@@ -224,6 +229,7 @@ class FilesReader:
                 f"no records in {len(self._files)} file(s) ({names}); expected at "
                 "least one; check what wrote them"
             )
+        self._warn_of_large_row_groups(shards[0].source)
         return shards
 
     def read(self, source: str, start: int, end: int, *, skip_bad: bool) -> Records:
@@ -247,6 +253,16 @@ class FilesReader:
                 f"files of different columns: {first} has {_columns(one)}, {source} "
                 f"{_columns(other)}; name files that belong together, or choose the "
                 "columns that all have with data.readerParams"
+            )
+
+    def _warn_of_large_row_groups(self, source: str) -> None:
+        rows = self._reader(source).metadata.extra.get("largest_row_group", 0)
+        if rows > _LARGE_ROW_GROUP:
+            _log.warning(
+                "%s has row groups of %d records, and each task decodes a whole one; "
+                "`elasticdl data convert` writes small ones",
+                source,
+                rows,
             )
 
     def _reader(self, source: str) -> FileReader:

@@ -188,6 +188,16 @@ def test_a_row_group_that_is_kept_is_not_decoded_again(tmp_path, strict):
     assert reader.read(0, 2, strict) == first
 
 
+def test_large_row_groups_are_warned_of(tmp_path, caplog):
+    large = pa.table({"x": np.zeros(200_000, np.int8)})
+    write(tmp_path / "a.parquet", large, rows=90_000)
+    open_reader("a.parquet", data_root=tmp_path).shards()
+    assert not caplog.messages
+    write(tmp_path / "b.parquet", large, rows=200_000)
+    open_reader("b.parquet", data_root=tmp_path).shards()
+    assert "b.parquet has row groups of 200000 records" in caplog.text
+
+
 def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
     write(tmp_path / "data.parquet", TABLE)
     # What Python keeps for a module that cannot be imported.
