@@ -183,7 +183,9 @@ class _RowGroups:
             memory_map=True,
             page_checksum_verification=True,
         ) as file:
-            return file.read_row_group(chunk, columns=list(columns))
+            # In the loader's thread alone: the step needs the other cores, and in a
+            # container pyarrow would count those of the whole machine.
+            return file.read_row_group(chunk, columns=list(columns), use_threads=False)
 
 
 class _Batches:

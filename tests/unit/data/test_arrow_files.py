@@ -1,6 +1,7 @@
 import datetime
 import decimal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -178,6 +179,17 @@ def test_a_file_may_have_no_rows(format, tmp_path, strict):
     reader = open_one(write(tmp_path / "data", TABLE.slice(0, 0), format), format)
     assert reader.num_records == 0
     assert reader.read(0, 3, strict) == []
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_many_threads_may_read_the_same_file(format, tmp_path, strict):
+    reader = open_one(write(tmp_path / "data", TABLE, format), format)
+    whole = reader.read(0, 10, strict)
+    with ThreadPoolExecutor(8) as threads:
+        reads = list(
+            threads.map(lambda i: reader.read(i % 7, i % 7 + 3, strict), range(200))
+        )
+    assert reads == [whole[i % 7 : i % 7 + 3] for i in range(200)]
 
 
 def test_a_row_group_that_is_kept_is_not_decoded_again(tmp_path, strict):
