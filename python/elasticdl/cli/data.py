@@ -16,6 +16,7 @@ from elasticdl.job.kinds import DataFormat
 
 if TYPE_CHECKING:
     from elasticdl.data.info import DataInfo
+    from elasticdl.data.records import Metadata
 
 _FILES_SHOWN = 20
 _BAD_SHOWN = 10
@@ -75,15 +76,16 @@ def _add_make(verbs: Any) -> None:
 def _add_convert(verbs: Any) -> None:
     parser = verbs.add_parser(
         "convert",
-        help="convert images, CSV, NumPy and record files to shards",
-        description="Write the records of SOURCE as RecordIO or TFRecord shards into "
-        "the folder DEST.",
+        help="convert images, CSV, NumPy, Parquet and record files to shards",
+        description="Write the records of SOURCE as RecordIO, TFRecord or Parquet "
+        "shards into the folder DEST.",
         epilog="examples:\n"
         "  elasticdl data convert photos/ data/photos --size 64x64\n"
         "  elasticdl data convert census.csv data/census\n"
         "  elasticdl data convert mnist.npz data/mnist --arrays image=x_train,"
         "label=y_train\n"
         "  elasticdl data convert old.tfrecord.gz data/new --format tfrecord\n"
+        "  elasticdl data convert 'clicks/*.parquet' data/clicks --columns user,label\n"
         "\nSOURCE is a file, a folder, a glob in quotes, or a folder with a sub-folder"
         "\nof images for each class. Columns, classes and counts are noted in"
         "\nDEST/_dataset.json.",
@@ -164,7 +166,11 @@ def _add_source_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-header", action="store_true", help="CSV: the first line is data"
     )
-    parser.add_argument("--columns", help="CSV without a header: names, with commas")
+    parser.add_argument(
+        "--columns",
+        help="CSV without a header: names, with commas; Parquet and Arrow: those to "
+        "read",
+    )
     parser.add_argument(
         "--arrays",
         type=_arrays,
@@ -287,7 +293,14 @@ def _lines(found: DataInfo) -> list[str]:
     if len(found.files) > _FILES_SHOWN:
         lines.append(f"... and {len(found.files) - _FILES_SHOWN} more files")
     if found.metadata.column_names:
-        lines.append(f"columns: {', '.join(found.metadata.column_names)}")
+        lines.append(f"columns: {', '.join(_columns(found.metadata))}")
+    groups = found.metadata.extra.get("row_groups")
+    if groups:
+        lines.append(
+            f"row groups: {groups} in the first file, of at most "
+            f"{found.metadata.extra['largest_row_group']} records (a task reads whole "
+            "ones)"
+        )
     for number, record in enumerate(found.first):
         lines.append(f"record {number}:")
         lines += [f"  {line}" for line in record]
@@ -299,6 +312,14 @@ def _lines(found: DataInfo) -> list[str]:
         f"{_bytes(found.num_bytes)}"
     )
     return lines
+
+
+def _columns(metadata: Metadata) -> list[str]:
+    types = metadata.column_dtypes
+    if not types:
+        return list(metadata.column_names)
+    named = zip(metadata.column_names, types, strict=True)
+    return [f"{name} ({kind})" for name, kind in named]
 
 
 def _bytes(number: int) -> str:

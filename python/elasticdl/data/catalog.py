@@ -13,5 +13,5 @@ FROM_KERAS = ("mnist", "fashion_mnist", "cifar10")
 NAMES = FROM_SKLEARN + FROM_KERAS
 IMAGES = ("digits", *FROM_KERAS)
 
-WRITABLE = (DataFormat.RECORDIO, DataFormat.TFRECORD)
+WRITABLE = (DataFormat.RECORDIO, DataFormat.TFRECORD, DataFormat.PARQUET)
 DEFAULT_SHARE = 0.2  # of test records, where a data set has no test part of its own

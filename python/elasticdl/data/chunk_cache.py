@@ -1,6 +1,6 @@
 """Decoded chunks that are kept for the next range.
 
-Owns their memory. Called by the RecordIO readers of one FilesReader. Knows no format.
+Owns their memory. Called by the readers of one FilesReader. Knows no format.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from pathlib import Path
+from typing import Any
 
 DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
 
@@ -19,28 +20,25 @@ class ChunkCache:
         """Keep the chunks used last, up to `most_bytes` (one in any case)."""
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
-        self._chunks: OrderedDict[tuple[Path, int], list[bytes]] = OrderedDict()
+        self._chunks: OrderedDict[tuple[Path, int], tuple[Any, int]] = OrderedDict()
         self._bytes = 0
 
-    def get(self, path: Path, offset: int) -> list[bytes] | None:
-        """Return the records of a file's chunk, if they are kept."""
+    def get(self, path: Path, chunk: int) -> Any:
+        """Return what is kept of a file's chunk (by offset or number), else None."""
         with self._lock:
-            records = self._chunks.get((path, offset))
-            if records is not None:
-                self._chunks.move_to_end((path, offset))
-            return records
+            found = self._chunks.get((path, chunk))
+            if found is None:
+                return None
+            self._chunks.move_to_end((path, chunk))
+            return found[0]
 
-    def put(self, path: Path, offset: int, records: list[bytes]) -> None:
-        """Keep a chunk's records."""
+    def put(self, path: Path, chunk: int, content: Any, num_bytes: int) -> None:
+        """Keep a chunk's content, which takes `num_bytes` of memory."""
         with self._lock:
-            if (path, offset) in self._chunks:
+            if (path, chunk) in self._chunks:
                 return
-            self._chunks[path, offset] = records
-            self._bytes += _size(records)
+            self._chunks[path, chunk] = content, num_bytes
+            self._bytes += num_bytes
             while self._bytes > self._most_bytes and len(self._chunks) > 1:
-                _, oldest = self._chunks.popitem(last=False)
-                self._bytes -= _size(oldest)
-
-
-def _size(records: list[bytes]) -> int:
-    return sum(map(len, records)) + 40 * len(records)
+                _, (_, oldest_bytes) = self._chunks.popitem(last=False)
+                self._bytes -= oldest_bytes

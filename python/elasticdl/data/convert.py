@@ -1,11 +1,11 @@
-"""Conversion to RecordIO or TFRecord shards that are read by range.
+"""Conversion to RecordIO, TFRecord or Parquet shards that are read by range.
 
 Owns which source becomes which records. Called by `elasticdl data convert`. Must not
 know jobs.
 
 Images become `image` and `label`; CSV lines typed features by column (or stay text);
-NumPy rows features by array; RecordIO and TFRecord records stay as they are, also from
-files that are compressed as a whole.
+NumPy, Parquet and Arrow rows features by array or column; RecordIO and TFRecord records
+stay as they are, also from files that are compressed as a whole.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ConvertOptions:
     """How to convert.
 
     Attributes:
-        format: Of the result, RECORDIO or TFRECORD.
+        format: Of the result: RECORDIO, TFRECORD, or PARQUET (of Examples alone).
         records_per_file: Records in a shard.
         source_format: AUTO goes by the files' ending and content.
         params: For the source's reader, as CSV `delimiter`, `header`.

@@ -172,8 +172,9 @@ class CsvReader:
 
     @property
     def metadata(self) -> Metadata:
-        """The columns' names, where there is a header or the options name them."""
-        return Metadata(column_names=self._columns)
+        """The columns' names, where a header or the options tell, and the marks."""
+        marks = {"delimiter": self._options.delimiter, "quote": self._options.quote}
+        return Metadata(column_names=self._columns, extra=marks)
 
     def _num_columns(self) -> int:
         if self._columns:

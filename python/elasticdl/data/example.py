@@ -23,7 +23,7 @@ Value = NDArray[np.generic] | Sequence[bytes] | bytes | str | int | float
 # What a feature is read as.
 Decoded = NDArray[np.float32] | NDArray[np.int64] | list[bytes]
 
-_BYTES, _FLOATS, _INTS = 1, 2, 3
+KIND_BYTES, KIND_FLOATS, KIND_INTS = 1, 2, 3
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _SIGN = 1 << 63
 _WRAP = 1 << 64
@@ -37,9 +37,9 @@ def encode_example(features: Mapping[str, Value]) -> bytes:
     """
     entries = []
     for name in sorted(features):
-        entry = _field(1, name.encode()) + _field(2, _encode_feature(features[name]))
-        entries.append(_field(1, entry))
-    return _field(1, b"".join(entries))
+        entry = field(1, name.encode()) + field(2, encode_feature(features[name]))
+        entries.append(field(1, entry))
+    return field(1, b"".join(entries))
 
 
 def decode_example(data: bytes) -> dict[str, Decoded]:
@@ -55,7 +55,7 @@ def decode_example(data: bytes) -> dict[str, Decoded]:
     return features
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -64,29 +64,29 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _field(number: int, body: bytes) -> bytes:
-    return bytes([number << 3 | _LENGTH]) + _varint(len(body)) + body
+def field(number: int, body: bytes) -> bytes:
+    return bytes([number << 3 | _LENGTH]) + varint(len(body)) + body
 
 
-def _encode_feature(value: Value) -> bytes:
+def encode_feature(value: Value) -> bytes:
     if isinstance(value, bytes):
-        return _field(_BYTES, _field(1, value))
+        return field(KIND_BYTES, field(1, value))
     if isinstance(value, str):
-        return _field(_BYTES, _field(1, value.encode()))
+        return field(KIND_BYTES, field(1, value.encode()))
     if isinstance(value, list | tuple) and all(isinstance(v, bytes) for v in value):
-        return _field(_BYTES, b"".join(_field(1, v) for v in value))
+        return field(KIND_BYTES, b"".join(field(1, v) for v in value))
     array = np.asarray(value)
     kind = array.dtype.kind
     if kind == "f":
         packed = np.ascontiguousarray(array, "<f4").tobytes()
-        return _field(_FLOATS, _field(1, packed))
+        return field(KIND_FLOATS, field(1, packed))
     if kind in "iub":
-        packed = b"".join(_varint(v % _WRAP) for v in array.ravel().tolist())
-        return _field(_INTS, _field(1, packed))
+        packed = b"".join(varint(v % _WRAP) for v in array.ravel().tolist())
+        return field(KIND_INTS, field(1, packed))
     if kind in "SU":
         texts = array.ravel().tolist()
         pieces = [v if isinstance(v, bytes) else v.encode() for v in texts]
-        return _field(_BYTES, b"".join(_field(1, piece) for piece in pieces))
+        return field(KIND_BYTES, b"".join(field(1, piece) for piece in pieces))
     raise TypeError(
         f"got a feature of type {array.dtype}, expected numbers, bytes or text"
     )
@@ -139,11 +139,11 @@ def _messages(data: bytes, number: int) -> Iterator[bytes]:
 def _decode_feature(data: bytes) -> Decoded:
     decoded: Decoded = []
     for number, kind, body in _fields(data):
-        if number not in (_BYTES, _FLOATS, _INTS) or kind != _LENGTH:
+        if number not in (KIND_BYTES, KIND_FLOATS, KIND_INTS) or kind != _LENGTH:
             raise ValueError(f"not a tf.train.Example: feature kind {number}")
-        if number == _BYTES:
+        if number == KIND_BYTES:
             decoded = list(_messages(body, 1))
-        elif number == _FLOATS:
+        elif number == KIND_FLOATS:
             # Packed or one by one, the values' bytes are the same.
             packed = b"".join(value for _, _, value in _fields(body))
             if len(packed) % 4:

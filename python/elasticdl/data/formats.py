@@ -26,10 +26,16 @@ _ENDINGS = {
     ".csv": DataFormat.CSV,
     ".npy": DataFormat.NUMPY,
     ".npz": DataFormat.NUMPY,
+    ".parquet": DataFormat.PARQUET,
+    ".pq": DataFormat.PARQUET,
+    ".arrow": DataFormat.ARROW,
+    ".feather": DataFormat.ARROW,
 }
 _GZIP = b"\x1f\x8b"
 _ZLIB = (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 _NUMPY = (b"\x93NUMPY", b"PK\x03\x04")
+_PARQUET = b"PAR1"
+_ARROW = b"ARROW1"
 _HEAD_BYTES = 12
 
 
@@ -101,6 +107,10 @@ def _by_content(head: bytes) -> DataFormat | None:
         return DataFormat.RECORDIO
     if head.startswith(_NUMPY):
         return DataFormat.NUMPY
+    if head.startswith(_PARQUET):
+        return DataFormat.PARQUET
+    if head.startswith(_ARROW):
+        return DataFormat.ARROW
     if _is_tfrecord(head):
         return DataFormat.TFRECORD
     return None

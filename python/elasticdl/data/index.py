@@ -1,7 +1,7 @@
 """Side-car indexes: where each record of a file begins, found once and kept beside it.
 
 Owns the `.edlidx` file. Called by the readers whose format has no index of its own
-(TFRecord, CSV). Knows no format: it keeps offsets that a reader's scan found.
+(TFRecord, CSV, Arrow). Knows no format: it keeps offsets that a reader's scan found.
 
 An index file is a 48-byte header (magic, kind, size and modification time of the data
 file, number of offsets, CRC-32 of the offsets) and the offsets as little-endian int64.
@@ -57,8 +57,8 @@ def load_or_build(path: Path, kind: str, scan: Callable[[Path], Offsets]) -> Off
             _write(path, kind, stat, offsets)
     except OSError as error:
         raise DataError(
-            f"{path}: cannot be read: {error.strerror}; check that the file is there "
-            "and that this user may read it"
+            f"{path}: cannot be read: {error.strerror or error}; check that the file "
+            "is there and that this user may read it"
         ) from error
     return offsets
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from elasticdl.data.example import encode_example
+from elasticdl.data.example_rows import encode_rows
 from elasticdl.data.records import BadRecords, Metadata
 from elasticdl.errors import DataError
 
@@ -60,6 +60,7 @@ class NumpyReader:
         return Metadata(
             column_names=tuple(self._arrays),
             column_dtypes=tuple(str(array.dtype) for array in self._arrays.values()),
+            examples=True,
             extra={
                 "shapes": {
                     name: array.shape[1:] for name, array in self._arrays.items()
@@ -70,10 +71,8 @@ class NumpyReader:
     def read(self, start: int, end: int, bad: BadRecords) -> list[bytes]:  # noqa: ARG002 - a row is never bad
         """Return the records of [start, end)."""
         end = min(end, self.num_records)
-        return [
-            encode_example({name: array[i] for name, array in self._arrays.items()})
-            for i in range(start, end)
-        ]
+        rows = {name: array[start:end] for name, array in self._arrays.items()}
+        return encode_rows(rows, max(0, end - start))
 
 
 def _load(path: Path) -> dict[str, Array]:

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import difflib
 import glob
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from elasticdl.data import csv_lines, numpy_files
+import numpy as np
+
+from elasticdl.data import arrow_files, csv_lines, numpy_files
+from elasticdl.data.arrow_files import ArrowReader
 from elasticdl.data.chunk_cache import ChunkCache
 from elasticdl.data.csv_lines import CsvOptions, CsvReader
 from elasticdl.data.files import FilePool
@@ -45,9 +49,15 @@ __all__ = [
     "open_reader",
 ]
 
+_LARGE_ROW_GROUP = 100_000
+
+_log = logging.getLogger(__name__)
+
 _PARAMS: Mapping[DataFormat, Sequence[str]] = {
     DataFormat.CSV: csv_lines.PARAMS,
     DataFormat.NUMPY: numpy_files.PARAMS,
+    DataFormat.PARQUET: arrow_files.PARAMS,
+    DataFormat.ARROW: arrow_files.PARAMS,
 }
 
 
@@ -204,19 +214,22 @@ class FilesReader:
     def shards(self) -> list[Shard]:
         """Return one shard per file that holds records, in order.
 
-        Raises DataError if there is no record in all files, or one cannot be read.
+        Raises DataError if there is no record in all files, one cannot be read, or
+        they do not have the same columns.
         """
-        shards = [
-            Shard(source, 0, num_records)
-            for source in self._files
-            if (num_records := self._reader(source).num_records)
-        ]
+        shards = []
+        for source in self._files:
+            reader = self._reader(source)
+            if reader.num_records:
+                shards.append(Shard(source, 0, reader.num_records))
+                self._check_alike(shards[0].source, source)
         if not shards:
             names = ", ".join(list(self._files)[:3])
             raise DataError(
                 f"no records in {len(self._files)} file(s) ({names}); expected at "
                 "least one; check what wrote them"
             )
+        self._warn_of_large_row_groups(shards[0].source)
         return shards
 
     def read(self, source: str, start: int, end: int, *, skip_bad: bool) -> Records:
@@ -232,6 +245,25 @@ class FilesReader:
         for record in range(max(start, reader.num_records), end):
             bad.add(record, f"the file has only {reader.num_records} records")
         return Records(values, bad.found)
+
+    def _check_alike(self, first: str, source: str) -> None:
+        one, other = self._reader(first).metadata, self._reader(source).metadata
+        if _columns(one) != _columns(other):
+            raise DataError(
+                f"files of different columns: {first} has {_columns(one)}, {source} "
+                f"{_columns(other)}; name files that belong together, or choose the "
+                "columns that all have with data.readerParams"
+            )
+
+    def _warn_of_large_row_groups(self, source: str) -> None:
+        rows = self._reader(source).metadata.extra.get("largest_row_group", 0)
+        if rows > _LARGE_ROW_GROUP:
+            _log.warning(
+                "%s has row groups of %d records, and each task decodes a whole one; "
+                "`elasticdl data convert` writes small ones",
+                source,
+                rows,
+            )
 
     def _reader(self, source: str) -> FileReader:
         with self._lock:
@@ -250,7 +282,27 @@ class FilesReader:
             return TFRecordReader(file, self._pool)
         if self.format is DataFormat.CSV:
             return CsvReader(file, self._pool, CsvOptions.from_params(self._params))
-        return NumpyReader(file, self._params)
+        if self.format is DataFormat.NUMPY:
+            return NumpyReader(file, self._params)
+        return ArrowReader(file, self._chunks, self._params, format=self.format)
+
+
+def _columns(metadata: Metadata) -> dict[str, tuple[str, Any]] | list[str]:
+    """Return what has to be the same in all files, in a form to compare and show.
+
+    The columns of lines go by their order; those of Examples by name, and their values
+    by what a feature can hold.
+    """
+    if not metadata.examples:
+        return list(metadata.column_names)
+    shapes = metadata.extra.get("shapes", {})
+    kinds = {"f": "floats", "i": "integers", "u": "integers", "b": "integers"}
+    return {
+        name: (kinds.get(np.dtype(dtype).kind, "bytes"), shapes.get(name))
+        for name, dtype in sorted(
+            zip(metadata.column_names, metadata.column_dtypes, strict=True)
+        )
+    }
 
 
 def source_name(file: Path, root: Path) -> str:

@@ -27,6 +27,7 @@ from elasticdl.data.files import FilePool
 from elasticdl.data.records import BadRecords, Metadata
 from elasticdl.errors import DataError
 
+_OBJECT_BYTES = 40  # of a bytes object beside its bytes
 MAGIC = 0x01020304
 MAGIC_BYTES = MAGIC.to_bytes(4, "little")
 _HEADER = struct.Struct("<5I")
@@ -177,11 +178,13 @@ class RecordIOReader:
         return values
 
     def _records_of(self, chunk: _Chunk) -> list[bytes]:
-        records = self._cache.get(self._path, chunk.offset)
-        if records is None:
-            # Two threads may decode the same chunk, but none waits for another.
-            records = _decode(self._path, chunk, self._pool)
-            self._cache.put(self._path, chunk.offset, records)
+        kept: list[bytes] | None = self._cache.get(self._path, chunk.offset)
+        if kept is not None:
+            return kept
+        # Two threads may decode the same chunk, but none waits for another.
+        records = _decode(self._path, chunk, self._pool)
+        size = sum(map(len, records)) + _OBJECT_BYTES * len(records)
+        self._cache.put(self._path, chunk.offset, records, size)
         return records
 
 

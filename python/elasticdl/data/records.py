@@ -29,11 +29,20 @@ class Shard:
 
 @dataclass(frozen=True)
 class Metadata:
-    """What a reader knows of its records; handed to `feed` as `metadata`."""
+    """What a reader knows of its records; handed to `feed` as `metadata`.
+
+    Attributes:
+        column_names: Columns of a line, or features of an Example.
+        column_dtypes: Their types as NumPy names them, where the file tells.
+        extra: What one format alone knows, as `delimiter` of CSV.
+        examples: A record is a tf.train.Example with a feature for each column, and
+            no line of text.
+    """
 
     column_names: tuple[str, ...] = ()
     column_dtypes: tuple[str, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
+    examples: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ class Records:
     """Records [start, end) of a source: serialized bytes, in order, without bad ones.
 
     A CSV record is its line's text as UTF-8 bytes without the line end (quoted
-    newlines kept); a NumPy record is a serialized tf.train.Example.
+    newlines kept); a NumPy, Parquet or Arrow row is a serialized tf.train.Example.
     """
 
     values: list[bytes]

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from elasticdl.data import index, tfrecord
+from elasticdl.data.arrow_writer import ParquetWriter
 from elasticdl.data.catalog import WRITABLE
 from elasticdl.data.recordio import RecordIOWriter
 from elasticdl.data.tfrecord import TFRecordWriter
@@ -60,7 +61,11 @@ def write_shards(
     return files
 
 
-def _writer(file: Path, format: DataFormat) -> RecordIOWriter | TFRecordWriter:
+def _writer(
+    file: Path, format: DataFormat
+) -> RecordIOWriter | TFRecordWriter | ParquetWriter:
+    if format is DataFormat.PARQUET:
+        return ParquetWriter(file)
     if format is DataFormat.TFRECORD:
         return TFRecordWriter(file)
     return RecordIOWriter(file)

@@ -61,6 +61,8 @@ class DataFormat(enum.StrEnum):
     TFRECORD = "tfrecord"
     CSV = "csv"
     NUMPY = "numpy"
+    PARQUET = "parquet"
+    ARROW = "arrow"
 
 
 class LogLevel(enum.StrEnum):

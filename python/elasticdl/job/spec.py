@@ -158,8 +158,9 @@ class DataSpec(SpecModel):
     )
     reader_params: dict[str, Any] = Field(
         default_factory=dict,
-        description="For the reader: CSV `delimiter`, `header`; custom readers get "
-        "all.",
+        description="For the reader: CSV `delimiter`, `header`, `columns` (names), "
+        "`quote`; NumPy `arrays` (`{feature: array}`); Parquet and Arrow `columns` "
+        "(those to read); custom readers get all.",
     )
     prepare: DataPrepareSpec | None = Field(
         None, description="Makes the data when it is not there."

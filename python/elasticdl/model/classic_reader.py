@@ -6,6 +6,7 @@ ranges. Made by `definition`, used by the worker. Knows nothing of leases.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +42,11 @@ class ClassicShard:
 
 
 class ClassicReader:
-    """Implements data.reader.Reader by a user's AbstractDataReader."""
+    """Implements data.reader.Reader by a user's AbstractDataReader.
+
+    Calls to it are made one at a time, as the classic system made them, so it need not
+    be thread-safe.
+    """
 
     def __init__(self, reader: Any, code: ModelCode) -> None:
         """Take the user's reader object."""
@@ -53,6 +58,7 @@ class ClassicReader:
                 )
         self._reader = reader
         self._code = code
+        self._lock = threading.Lock()
 
     @property
     def metadata(self) -> Metadata:
@@ -70,6 +76,7 @@ class ClassicReader:
                 str(d) for d in getattr(given, "column_dtypes", None) or ()
             ),
             extra={**getattr(given, "extra", {}), **extra},
+            examples=bool(getattr(given, "examples", False)),
         )
 
     def _is_tensor_record(self) -> bool:
@@ -80,7 +87,7 @@ class ClassicReader:
         return not isinstance(first, bytes | str)
 
     def shards(self) -> Sequence[Shard]:
-        with self._code.running("the reader's create_shards()"):
+        with self._lock, self._code.running("the reader's create_shards()"):
             made = self._reader.create_shards()
         found = [
             Shard(str(name), int(start), int(start) + int(count))
@@ -110,7 +117,7 @@ class ClassicReader:
 
     def _raw(self, source: str, start: int, end: int) -> list[Any]:
         task = ClassicTask(ClassicShard(source, start, end), source, start, end)
-        with self._code.running("the reader's read_records(task)"):
+        with self._lock, self._code.running("the reader's read_records(task)"):
             return list(self._reader.read_records(task))
 
 

@@ -55,7 +55,7 @@ def default_parser(
             "the model"
         )
     flat = keras.tree.flatten(inputs)
-    if metadata.column_names:
+    if metadata.column_names and not metadata.examples:
         return _csv_parser(flat, metadata, mode)
     return _example_parser(model, flat, sample, mode)
 
@@ -202,9 +202,17 @@ def _csv_parser(inputs: Sequence[Any], metadata: Metadata, mode: str) -> Parser:
     types = {tensor.name: tf.as_dtype(tensor.dtype) for tensor in inputs}
     defaults = [_default_of(name, columns, types) for name in columns.names]
     delimiter = str(metadata.extra.get("delimiter", ","))
+    quote = str(metadata.extra.get("quote", '"'))
+    if quote not in ('"', ""):
+        raise UserCodeError(
+            f"the CSV is quoted with {quote}, which only a `feed` in the model module "
+            "can take apart; add one, or write the file with double quotes"
+        )
 
     def parse(records: tf.Tensor) -> Any:
-        found = tf.io.decode_csv(records, defaults, field_delim=delimiter)
+        found = tf.io.decode_csv(
+            records, defaults, field_delim=delimiter, use_quote_delim=bool(quote)
+        )
         values = dict(zip(columns.names, found, strict=True))
         features: dict[str, tf.Tensor] = {}
         if columns.together:

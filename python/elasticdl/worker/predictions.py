@@ -90,7 +90,7 @@ def format_named(name: Literal["auto", "parquet", "jsonl"]) -> PredictionFormat:
     if name == "parquet" and not there:
         raise DataError(
             "job.predictionFormat: got `parquet` without pyarrow; install "
-            "elasticdl[parquet] or use `jsonl`"
+            "elasticdl[arrow] or use `jsonl`"
         )
     return Parquet() if there and name != "jsonl" else JsonLines()
 

@@ -1,11 +1,14 @@
 """Every record of a task comes out of the feed once, whatever the feed does."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
-from elasticdl.data.reader import Metadata
+from elasticdl.data.reader import Metadata, open_reader
 from elasticdl.errors import DataError, UserCodeError
 from elasticdl.model.feeding import FeedError
+from pyarrow import feather
 
 from tests.integration.model.conftest import CLASSIC, COMPILED, example
 
@@ -292,6 +295,43 @@ def model():
         [b"Rome", b"Oslo"],
         [16777217, 3],
     ]
+
+
+def test_a_csv_is_taken_apart_at_the_marks_of_its_reader(built, feeder, tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text('a\tb\tlabel\tc\td\n"1"\t2\t0\t3\t4\n')
+    params = {"delimiter": "\t"}
+    reader = open_reader("data.csv", data_root=tmp_path, params=params)
+    rows = reader.read("data.csv", 0, 1, skip_bad=False).values
+    feed = feeder(built(COMPILED, "net.model"), metadata=reader.metadata)
+    batch = next(feed.batches(rows))
+    assert np.asarray(batch.features).tolist() == [[1, 2, 3, 4]]
+    other = Metadata(column_names=reader.metadata.column_names, extra={"quote": "'"})
+    feed = feeder(built(COMPILED, "net.model"), metadata=other)
+    with pytest.raises(UserCodeError, match="quoted with '"):
+        next(feed.batches(rows))
+
+
+@pytest.mark.parametrize("ending", ["npz", "parquet", "feather"])
+def test_rows_of_column_files_are_examples(ending, built, feeder, tmp_path):
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    columns = {"x": x, "label": np.arange(3), "unused": np.asarray(["a", "b", "c"])}
+    path = tmp_path / f"data.{ending}"
+    if ending == "npz":
+        np.savez(path, **columns)
+    else:
+        table = pa.table({**columns, "x": x.tolist()})
+        write = pq.write_table if ending == "parquet" else feather.write_feather
+        write(table, str(path))
+    reader = open_reader(path.name, data_root=tmp_path)
+    rows = reader.read(path.name, 0, 3, skip_bad=False).values
+    for source in (COMPILED, CLASSIC):
+        name = "net.model" if source == COMPILED else "net.custom_model"
+        feed = feeder(built(source, name), metadata=reader.metadata)
+        batch = next(feed.batches(rows))
+        factor = 1 if source == COMPILED else 2
+        assert np.asarray(batch.features).tolist() == (x * factor).tolist()
+        assert np.asarray(batch.labels).tolist() == [0, 1, 2]
 
 
 def test_a_csv_without_a_label_or_input_column_is_refused(built, feeder):

@@ -6,7 +6,7 @@ import zlib
 import numpy as np
 import pytest
 from elasticdl.data.convert import ConvertOptions, convert
-from elasticdl.data.example import decode_example
+from elasticdl.data.example import decode_example, encode_example
 from elasticdl.data.reader import open_reader
 from elasticdl.data.recordio import RecordIOWriter
 from elasticdl.data.tfrecord import TFRecordWriter
@@ -47,6 +47,41 @@ def test_records_pass_between_the_formats_unchanged(format, writer, tmp_path):
     assert (done.num_records, done.num_files) == (25, 3)
     assert records_of(out) == numbered(25)
     assert len(list(out.glob(f"*.{format}"))) == 3
+
+
+@pytest.mark.parametrize("format", [DataFormat.RECORDIO, DataFormat.PARQUET])
+def test_examples_survive_the_way_through_parquet(format, tmp_path):
+    examples = [
+        encode_example({"x": [i + 0.5, 1.0], "ids": np.arange(i % 3), "label": i})
+        for i in range(25)
+    ]
+    source = write(tmp_path / "source", examples, RecordIOWriter)
+    options = ConvertOptions(format=DataFormat.PARQUET, records_per_file=10)
+    assert convert(str(source), tmp_path / "out", options).num_files == 3
+    convert(str(tmp_path / "out"), tmp_path / "back", ConvertOptions(format=format))
+    back = [decode_example(record) for record in records_of(tmp_path / "back")]
+    assert [list(row["x"]) for row in back] == [[i + 0.5, 1.0] for i in range(25)]
+    assert [list(row["ids"]) for row in back] == [list(range(i % 3)) for i in range(25)]
+    assert [list(row["label"]) for row in back] == [[i] for i in range(25)]
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([b"text"], "no tf.train.Example"),
+        ([encode_example({"x": 1}), encode_example({"x": 0.5})], "the same in all"),
+        (
+            [encode_example({"x": 1})] * 1024 + [encode_example({"x": [1, 2]})],
+            "a later",
+        ),
+    ],
+)
+def test_records_that_make_no_columns_are_refused(records, message, tmp_path):
+    source = write(tmp_path / "source", records, RecordIOWriter)
+    options = ConvertOptions(format=DataFormat.PARQUET)
+    with pytest.raises(DataError, match=message):
+        convert(str(source), tmp_path / "out", options)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zlib.compress])

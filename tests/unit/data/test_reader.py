@@ -188,6 +188,22 @@ def test_compressed_files_are_refused_with_the_way_out(
         open_reader("data.tfrecord", data_root=tmp_path, format=format)
 
 
+def test_files_of_different_columns_are_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    (tmp_path / "b.csv").write_text("y,x\n1,2\n")
+    (tmp_path / "empty.csv").write_text("")
+    with pytest.raises(
+        DataError, match=r"a\.csv has \['x', 'y'\], b\.csv \['y', 'x'\]"
+    ):
+        open_reader("*.csv", data_root=tmp_path).shards()
+    np.savez(tmp_path / "a.npz", x=np.zeros((2, 3), np.float32), y=np.zeros(2))
+    np.savez(tmp_path / "b.npz", y=np.zeros(2), x=np.zeros((2, 3)))
+    assert len(open_reader("*.npz", data_root=tmp_path).shards()) == 2
+    np.savez(tmp_path / "c.npz", y=np.zeros(2), x=np.zeros((2, 4)))
+    with pytest.raises(DataError, match=r"c\.npz .*floats.*4"):
+        open_reader("*.npz", data_root=tmp_path).shards()
+
+
 def test_a_range_outside_the_file_is_never_shortened_in_silence(folder):
     reader = open_reader("digits/train", data_root=folder)
     with pytest.raises(BadRecordError, match="only 5 records"):

@@ -118,15 +118,15 @@ def test_a_chunk_that_two_ranges_share_is_decoded_once(
 def test_the_cache_gives_old_chunks_up():
     cache = ChunkCache(most_bytes=1000)
     for offset in range(5):
-        cache.put(Path("file"), offset, [bytes(300)])
+        cache.put(Path("file"), offset, [bytes(300)], 340)
     assert cache.get(Path("file"), 0) is None
     assert cache.get(Path("file"), 4) == [bytes(300)]
 
 
 def test_a_chunk_bigger_than_the_cache_is_kept_alone():
     cache = ChunkCache(most_bytes=10)
-    cache.put(Path("file"), 0, [bytes(300)])
-    cache.put(Path("file"), 0, [b"again"])
+    cache.put(Path("file"), 0, [bytes(300)], 340)
+    cache.put(Path("file"), 0, [b"again"], 45)
     assert cache.get(Path("file"), 0) == [bytes(300)]
 
 
