@@ -6,6 +6,18 @@ import pytest
 from elasticdl.errors import ExitCode
 
 
+@pytest.fixture
+def job(job):
+    """Makes a JobUnderTest of few processes: each mistake is met by any of them."""
+
+    def make(name, **changes):
+        return job(
+            name, **{"worker": {"replicas": 1}, "ps": {"replicas": 1}, **changes}
+        )
+
+    return make
+
+
 def ends_with(one, code, *words):
     assert one.wait_for_exit() == code, one.shown()
     for word in words:

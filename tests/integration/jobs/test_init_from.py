@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from elasticdl.checkpoint.reshard import load_all
+from elasticdl.job.values import edit_values
 from elasticdl.testing.claims import check_whole
 
 
@@ -43,8 +44,10 @@ def assert_same(mine, theirs):
             )
 
 
-def test_a_checkpoint_starts_jobs_with_other_ps_and_the_other_strategy(job, begun):
-    origin = job("origin", training={"epochs": 3})
+def test_a_checkpoint_starts_jobs_with_other_ps_and_the_other_strategy_or_is_refused(
+    job, begun
+):
+    origin = job("origin", training={"epochs": 10})
     trained = load_all(origin.finish().checkpoint)
     assert any(
         np.any(a) for by_name in trained.slots.values() for a in by_name.values()
@@ -52,44 +55,37 @@ def test_a_checkpoint_starts_jobs_with_other_ps_and_the_other_strategy(job, begu
     path = origin.job_dir.checkpoints_dir
 
     jobs = {
-        "one-ps": begun("one-ps", path, ps={"replicas": 1}),
         "three-ps": begun("three-ps", path, ps={"replicas": 3}),
         "local": begun("local", path, strategy="local"),
     }
     for one in jobs.values():
         assert_same(first_checkpoint(one), trained)
 
-    again = begun("ps-again", jobs["local"].job_dir.checkpoints_dir)
-    assert_same(first_checkpoint(again), trained)
-
-
-def test_a_job_goes_on_training_from_a_local_checkpoint(job):
-    origin = job(
-        "local-origin",
-        strategy="local",
-        training={"epochs": 15},
-        worker={"replicas": 1},
-    )
-    trained = origin.finish()
-    further = job(
-        "further",
+    again = begun(
+        "ps-again",
+        jobs["local"].job_dir.checkpoints_dir,
+        ps={"replicas": 1},
         training={"epochs": 1},
-        checkpoint={"initFrom": trained.checkpoint},
     )
-    report = further.finish()
-    check_whole(further, report)
-    # One epoch from scratch comes nowhere near.
+    again.wait_until(lambda s: s.checkpoint_version is not None, "a first checkpoint")
+    assert_same(load_all(again.job_dir.checkpoints_dir), trained)
+    # It goes on training from there: one epoch from scratch comes nowhere near.
+    edit_values(again.job_dir.spec_file, {"job.paused": False})
+    report = again.finish()
+    check_whole(again, report)
     assert report.metrics["accuracy"] > 0.9
 
+    check_refused(job, origin, path)
 
-def test_a_checkpoint_of_another_model_is_refused_by_name(job):
-    origin = job("small-origin", training={"epochs": 1})
-    path = origin.finish().checkpoint
+
+def check_refused(job, origin, path):
+    """A checkpoint of another model is refused by name."""
     other = origin.values.job.model.files["net.py"].replace("Dense(64", "Dense(32")
     one = job(
         "other-model",
         model={"files": {"net.py": other}},
-        checkpoint={"initFrom": path},
+        checkpoint={"initFrom": str(path)},
+        worker={"replicas": 1},
         limit_seconds=60.0,
     )
     assert one.wait_for_exit() != 0

@@ -11,24 +11,24 @@ from elasticdl.testing.claims import check_whole
 
 
 def test_ctrl_c_hands_tasks_back_and_the_job_resumes_in_the_middle_of_its_epoch(job):
-    one = job("pause", training={"epochs": 15})
-    one.wait_for_step(300)
+    one = job("pause", training={"epochs": 10})
+    one.wait_for_step(130)
     one.interrupt()
     stopped = one.finish(expected=130)
     assert stopped.status == "stopped"
-    assert 0 < stopped.records < 15 * 1438
+    assert 0 < stopped.records < 10 * 1438
     assert "stopped" in one.output
-    again = job("pause", training={"epochs": 15})
+    again = job("pause", training={"epochs": 10})
     report = again.finish()
     check_whole(again, report)
     assert "goes on where it was" in again.output
     # Each record of each epoch once: a clean stop costs no more than the tasks in hand.
-    assert report.records == 15 * 1438
+    assert report.records == 10 * 1438
     assert report.seconds > 0
 
 
 def test_second_ctrl_c_ends_everything_at_once(job):
-    one = job("now", training={"epochs": 0})
+    one = job("now", training={"epochs": 0}, ps={"replicas": 1})
     one.wait_for_step(50)
     for process in psutil.Process(one.launcher_pid).children():
         # A stopped worker cannot hand anything back: only the second press ends it.
@@ -57,7 +57,7 @@ def live(pids):
 
 
 def test_scale_up_and_down_restarts_nobody(job):
-    one = job("resize", worker={"replicas": 1}, training={"epochs": 60})
+    one = job("resize", worker={"replicas": 1}, training={"epochs": 10_000})
     before = pids(one.wait_for_step(100))
     assert one.handle.scale(3) == 1
     grown = one.wait_until(
@@ -67,6 +67,7 @@ def test_scale_up_and_down_restarts_nobody(job):
     one.handle.scale(2)
     shrunk = one.wait_until(lambda s: len(pids(s)) == 4, "two workers")
     assert before.items() <= pids(shrunk).items()
+    one.end_after_this_epoch()
     report = one.finish()
     check_whole(one, report)
     assert [r.replica for r in report.relaunches if r.replacement] == []
@@ -112,12 +113,13 @@ def test_strategy_local_trains_and_resumes(job, strategy):
     settings = {
         "strategy": strategy,
         "worker": {"replicas": 1},
-        "training": {"epochs": 30},
+        "training": {"epochs": 10_000},
         "checkpoint": {"everySeconds": 1.0},
     }
     one = job("local", **settings)
     one.wait_until(lambda s: s.checkpoint_version, "a checkpoint")
     one.fault("worker", signal.SIGKILL)
+    one.end_after_this_epoch()
     report = one.finish()
     check_whole(one, report)
     assert report.rewinds == 1

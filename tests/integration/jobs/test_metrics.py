@@ -163,7 +163,7 @@ def test_every_role_shows_every_metric_and_what_it_shows_is_true(quiet):
 
 
 def test_goodput_of_the_job_is_the_time_of_its_workers(job):
-    one = job("goodput", training={"epochs": 20})
+    one = job("goodput", training={"epochs": 10})
     status = one.wait_for_step(1)
     lives = {}
     while status is not None and status.state != "succeeded":

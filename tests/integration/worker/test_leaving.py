@@ -10,28 +10,29 @@ def test_a_worker_that_is_terminated_or_drained_hands_its_task_back(job):
     # Tasks of many steps: whoever leaves is in the middle of one.
     one = job(
         "leaving",
-        training={"epochs": 20, "batchSize": 8, "batchesPerTask": 60},
-        worker={"replicas": 3},
+        training={"epochs": 10_000, "batchSize": 8, "batchesPerTask": 60},
+        worker={"replicas": 2},
     )
     terminated = one.fault("worker", signal.SIGTERM, at_step=50)
     one.wait_until(
         lambda s: any(r.replica == terminated for r in s.relaunches),
         "the end of the worker",
     )
-    one.handle.scale(2)
+    one.handle.scale(1)
     one.wait_until(
         lambda s: (
-            s.workers_wanted == 2
+            s.workers_wanted == 1
             and sum(r.role == "worker" and r.state == "running" for r in s.replicas)
-            == 2
+            == 1
         ),
-        "two workers",
+        "one worker",
     )
     ended = [
         r
         for r in one.status_now().replicas
         if r.role == "worker" and r.state != "running"
     ]
+    one.end_after_this_epoch(least_epochs=4)
     report = one.finish()
     check_whole(one, report)
 
