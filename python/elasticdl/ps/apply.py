@@ -63,7 +63,7 @@ class Span:
     start: int
     stop: int
     decay: bool  # weight decay applies
-    divisible: bool  # may be cut further (not with `clipnorm`)
+    clip: bool = False  # a whole variable, to be clipped by its own norm; not cut then
 
 
 def check_gradient(shard: Shard, gradient: Gradient) -> None:
@@ -113,6 +113,7 @@ def apply_gradient(
             step=step,
             learning_rate=learning_rate,
             decay=span.decay,
+            clip=span.clip,
         )
 
     if gradient.dense.size:
@@ -131,6 +132,7 @@ def apply_gradient(
             step=step,
             learning_rate=learning_rate,
             decay=optimizer.decays(variable.name),
+            clip=variable.name not in shard.layout.cut,
         )
 
 
@@ -168,28 +170,32 @@ def mean_gradient(
 
 
 def dense_spans(optimizer: Optimizer, layout: Layout, ps: int) -> tuple[Span, ...]:
-    """Return the dense prefix of a PS as spans that are updated alike."""
-    divisible = optimizer.config.clipnorm is None
+    """Return the dense prefix of a PS as spans that are updated alike.
+
+    Variables that are cut over PS come clipped from the workers.
+    """
+    norms = optimizer.config.clipnorm is not None
     spans: list[Span] = []
     for piece in layout.pieces[ps]:
         variable = layout.variables[piece.variable]
         if variable.kind is not Kind.DENSE:
             continue
         decay, stop = optimizer.decays(variable.name), piece.offset + piece.size
-        if divisible and spans and spans[-1].decay == decay:
-            spans[-1] = Span(spans[-1].start, stop, decay, divisible)
+        clip = norms and variable.name not in layout.cut
+        if spans and not clip and (spans[-1].decay, spans[-1].clip) == (decay, False):
+            spans[-1] = Span(spans[-1].start, stop, decay)
         else:
-            spans.append(Span(piece.offset, stop, decay, divisible))
+            spans.append(Span(piece.offset, stop, decay, clip))
     return tuple(spans)
 
 
 def split(span: Span, parts: int) -> Iterable[Span]:
     """Cut a span into up to `parts` equal ones that are worth a thread each."""
     size = span.stop - span.start
-    parts = max(1, min(parts, size // _LEAST_PART)) if span.divisible else 1
+    parts = max(1, min(parts, size // _LEAST_PART)) if not span.clip else 1
     cuts = [span.start + size * part // parts for part in range(parts + 1)]
     return [
-        Span(start, stop, span.decay, span.divisible)
+        Span(start, stop, span.decay, span.clip)
         for start, stop in itertools.pairwise(cuts)
     ]
 

@@ -1,7 +1,8 @@
 """Reads `keras.optimizers.serialize`'s tree and refuses what a PS cannot run.
 
 Owns the checks and their messages. Called by `ps/optimizer.py`. Knows nothing of
-formulas or buffers.
+formulas or buffers. The tree comes from `model/optimizers.py`: loss scales are taken
+off there, and `global_clipnorm` is the worker's business.
 """
 
 from __future__ import annotations
@@ -22,6 +23,14 @@ _COMMON = frozenset(
     }
 )  # fmt: skip
 _MODULES = ("keras.optimizers", "keras.src.optimizers")
+_WHOLE = "its update needs a whole variable at once, and variables are cut over PS"
+_REASONS = {
+    "Lamb": _WHOLE,
+    "Adafactor": _WHOLE,
+    "Muon": _WHOLE,
+    "ScheduleFreeAdamW": "it trains at other values than those that are evaluated",
+    "MultiOptimizer": "it is several optimizers, and a PS runs one",
+}
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,6 @@ class OptimizerConfig:
     weight_decay: float | None
     clipnorm: float | None
     clipvalue: float | None
-    loss_scale_factor: float | None
     accumulation_steps: int | None
     no_decay: frozenset[str]  # variables without weight decay
 
@@ -62,7 +70,6 @@ def parse_config(text: str) -> OptimizerConfig:
             weight_decay=_number(config.get("weight_decay")),
             clipnorm=_above_zero(config.get("clipnorm")),
             clipvalue=_above_zero(config.get("clipvalue")),
-            loss_scale_factor=_number(config.get("loss_scale_factor")),
             accumulation_steps=config.get("gradient_accumulation_steps") or None,
             no_decay=no_decay,
         )
@@ -76,14 +83,8 @@ def _check_class(name: str, module: object, registered_name: object) -> None:
     if name in RULES and module in _MODULES and not registered_name:
         return
     supported = f"supported are {', '.join(RULES)} of keras.optimizers"
-    if name == "LossScaleOptimizer":
-        reason = (
-            "it changes its scale when any gradient of any variable overflows, which "
-            "one PS cannot see; use its inner optimizer with loss_scale_factor, or "
-            "mixed_bfloat16"
-        )
-    elif module in _MODULES and not registered_name:
-        reason = "no PS can run it yet"
+    if module in _MODULES and not registered_name:
+        reason = _REASONS.get(name, "no PS can run it yet")
     else:
         reason = (
             "it is not one of Keras's own optimizers, and a PS does not run the user's "
@@ -97,11 +98,15 @@ def _check_class(name: str, module: object, registered_name: object) -> None:
 
 def _check_options(name: str, config: Mapping[str, Any]) -> None:
     reasons = []
-    if (config.get("global_clipnorm") or 0) > 0:
+    accumulates = config.get("gradient_accumulation_steps")
+    if (config.get("global_clipnorm") or 0) > 0 and accumulates:
         reasons.append(
-            "global_clipnorm needs the gradients of all variables in one place, and "
-            "each PS has some: use clipvalue, or clipnorm"
+            "global_clipnorm with gradient_accumulation_steps needs the norm of the "
+            "accumulated gradient of all variables, and each PS has some: use "
+            "clipvalue, or a larger batch instead of accumulation"
         )
+    if config.get("loss_scale_factor"):
+        reasons.append("loss_scale_factor is taken off by the worker, but came along")
     if config.get("use_ema"):
         reasons.append(
             "use_ema replaces all values by their averages when training ends, which "

@@ -1,12 +1,11 @@
-"""Compiled loops over float32 buffers: optimizer updates, row scatters, row sums.
+"""Compiled loops over float32 buffers that every optimizer needs: sums of rows, scales.
 
-Owns nothing but arithmetic. Called by `ps/rules.py`, `ps/optimizer.py` and the PS's
-updaters; must not know variables, layouts or steps.
+Owns how loops are compiled. Called by `ps/update_kernels.py`, `ps/optimizer.py` and the
+PS's updaters; must not know variables, layouts or steps.
 
 All are `nogil`, so several threads may run them at once on slices that do not overlap.
-Sums and products stand in the order in which Keras's TensorFlow graph does them and
-without `fastmath` (no fused multiply-add), so a result differs from Keras's by the
-rounding of the scalars alone. The error model is NumPy's: the default one
+They are without `fastmath` (no fused multiply-add), so sums and products round as they
+are written. The error model is NumPy's: the default one
 checks each division for zero, which stops vectorisation and halves the speed.
 
 Nothing here checks bounds: row numbers have to be checked by the caller. Compiled code
@@ -22,145 +21,19 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
-_kernel = njit(nogil=True, cache=True, error_model="numpy")
+compiled = njit(nogil=True, cache=True, error_model="numpy")
 # Spreads row numbers over the hash table; odd, from the golden ratio.
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
-@_kernel
-def sgd(values: Floats, grads: Floats, rate: np.float32) -> None:
-    """`values -= grads * rate`."""
-    for i in range(values.size):
-        values[i] -= grads[i] * rate
-
-
-@_kernel
-def sgd_rows(values: Floats, ids: Ids, rows: Floats, rate: np.float32) -> None:
-    """`values[ids] -= rows * rate`, in the order of `ids`."""
-    for k in range(ids.size):
-        row = ids[k]
-        for j in range(values.shape[1]):
-            values[row, j] -= rows[k, j] * rate
-
-
-@_kernel
-def momentum(
-    values: Floats, grads: Floats, moments: Floats, rate: np.float32, keep: np.float32
-) -> None:
-    """`moments = moments * keep - grads * rate; values += moments`."""
-    for i in range(values.size):
-        moment = moments[i] * keep - grads[i] * rate
-        moments[i] = moment
-        values[i] += moment
-
-
-@_kernel
-def nesterov(
-    values: Floats, grads: Floats, moments: Floats, rate: np.float32, keep: np.float32
-) -> None:
-    """As `momentum`, but the values move one step of the new moment ahead."""
-    for i in range(values.size):
-        step = grads[i] * rate
-        moment = moments[i] * keep - step
-        moments[i] = moment
-        values[i] += moment * keep - step
-
-
-@_kernel
-def adam(  # noqa: PLR0913, PLR0917 - one fused pass over all buffers
-    values: Floats,
-    grads: Floats,
-    m: Floats,
-    v: Floats,
-    alpha: np.float32,
-    rise_1: np.float32,
-    rise_2: np.float32,
-    epsilon: np.float32,
-) -> None:
-    """Adam; `rise_k` is `1 - beta_k`, `alpha` the bias-corrected learning rate."""
-    for i in range(values.size):
-        grad = grads[i]
-        first = m[i] + (grad - m[i]) * rise_1
-        second = v[i] + (grad * grad - v[i]) * rise_2
-        m[i] = first
-        v[i] = second
-        values[i] -= (first * alpha) / (np.sqrt(second) + epsilon)
-
-
-@_kernel
-def amsgrad(  # noqa: PLR0913, PLR0917 - as `adam`
-    values: Floats,
-    grads: Floats,
-    m: Floats,
-    v: Floats,
-    vhat: Floats,
-    alpha: np.float32,
-    rise_1: np.float32,
-    rise_2: np.float32,
-    epsilon: np.float32,
-) -> None:
-    """Adam whose divisor is the largest `v` seen; the plain update is not made."""
-    for i in range(values.size):
-        grad = grads[i]
-        first = m[i] + (grad - m[i]) * rise_1
-        second = v[i] + (grad * grad - v[i]) * rise_2
-        m[i] = first
-        v[i] = second
-        largest = max(vhat[i], second)
-        vhat[i] = largest
-        values[i] -= (first * alpha) / (np.sqrt(largest) + epsilon)
-
-
-@_kernel
-def adagrad(
-    values: Floats,
-    grads: Floats,
-    accumulator: Floats,
-    rate: np.float32,
-    epsilon: np.float32,
-) -> None:
-    """Adagrad; its divisor is `sqrt(accumulator + epsilon)`."""
-    for i in range(values.size):
-        grad = grads[i]
-        total = accumulator[i] + grad * grad
-        accumulator[i] = total
-        values[i] -= (rate * grad) / np.sqrt(total + epsilon)
-
-
-@_kernel
-def adagrad_rows(
-    values: Floats,
-    ids: Ids,
-    rows: Floats,
-    accumulator: Floats,
-    rate: np.float32,
-    epsilon: np.float32,
-) -> None:
-    """`adagrad` of the rows `ids` alone."""
-    for k in range(ids.size):
-        row = ids[k]
-        for j in range(values.shape[1]):
-            grad = rows[k, j]
-            total = accumulator[row, j] + grad * grad
-            accumulator[row, j] = total
-            values[row, j] -= (rate * grad) / np.sqrt(total + epsilon)
-
-
-@_kernel
-def decay(values: Floats, weight_decay: np.float32, rate: np.float32) -> None:
-    """Decoupled weight decay: `values -= values * weight_decay * rate`."""
-    for i in range(values.size):
-        values[i] -= values[i] * weight_decay * rate
-
-
-@_kernel
+@compiled
 def add_scaled(total: Floats, grads: Floats, scale: np.float32) -> None:
     """`total += grads * scale`: the sum of staged gradients in sync mode."""
     for i in range(total.size):
         total[i] += grads[i] * scale
 
 
-@_kernel
+@compiled
 def square_sum(grads: Floats) -> float:
     """Return the sum of squares, added up in float64."""
     total = 0.0
@@ -169,7 +42,7 @@ def square_sum(grads: Floats) -> float:
     return total
 
 
-@_kernel
+@compiled
 def scatter_add(table: Floats, ids: Ids, rows: Floats, scale: np.float32) -> None:
     """`table[ids] += rows * scale`; an id may come more than once."""
     for k in range(ids.size):
@@ -178,7 +51,7 @@ def scatter_add(table: Floats, ids: Ids, rows: Floats, scale: np.float32) -> Non
             table[row, j] += rows[k, j] * scale
 
 
-@_kernel
+@compiled
 def fill_rows(table: Floats, ids: Ids, value: np.float32) -> None:
     """`table[ids] = value`."""
     for k in range(ids.size):
@@ -187,7 +60,7 @@ def fill_rows(table: Floats, ids: Ids, value: np.float32) -> None:
             table[row, j] = value
 
 
-@_kernel
+@compiled
 def sum_rows(ids: Ids, rows: Floats) -> tuple[Ids, Floats]:
     """Return each id once, in the order of first appearance, with its rows' sum.
 
@@ -233,7 +106,6 @@ def warm_up() -> None:
     table = np.zeros((2, 2), np.float32)
     ids = np.zeros(1, np.int64)
     one = np.float32(1)
-    decay(table[0], one, one)
     fill_rows(table, ids, one)
     for grads in (table.copy(), read_only(table.copy())):
         add_scaled(table[0], grads[0], one)

@@ -4,7 +4,7 @@ Owns what all optimizers share: reading the serialized config, learning rates, w
 decay, clipping, gradient accumulation, dense and row-wise updates of one stretch.
 Called by `ps/apply.py`, and for its checks before a job starts. Knows nothing of
 versions made, pushes or RPC. The formulas are in `ps/rules.py`, the loops in
-`ps/kernels.py`, the reader of configs in `ps/config.py`.
+`ps/update_kernels.py`, the reader of configs in `ps/config.py`.
 
 `step` is always Keras's `iterations` before the update: 0 at the first one.
 """
@@ -18,12 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.errors import CheckpointError, SpecError
-from elasticdl.ps import kernels
+from elasticdl.ps import kernels, update_kernels
 from elasticdl.ps.config import OptimizerConfig, parse_config
 from elasticdl.ps.kernels import Floats, Ids
-from elasticdl.ps.rules import RULES, Rule, Slots
+from elasticdl.ps.rule import Rule, Slots
+from elasticdl.ps.rules import RULES
 from elasticdl.ps.schedules import Schedule, schedule_from_config
-from elasticdl.tensor.placement import Kind, Layout
+from elasticdl.tensor.placement import Layout
 
 ACCUMULATOR = "gradient_accumulator"
 # Floats that a full pass with row-wise gradients handles at once: gradient, values
@@ -42,10 +43,17 @@ def optimizer_from_json(text: str) -> Optimizer:
         SpecError: it cannot be run on a PS; with the reason and what can be.
     """
     config = parse_config(text)
+    try:
+        rule = RULES[config.class_name].from_config(config.options)
+    except (TypeError, ValueError) as error:
+        raise SpecError(
+            f"optimizer {config.class_name}: {error}; got {dict(config.options)}, "
+            "expected numbers"
+        ) from error
     return Optimizer(
         text=text,
         config=config,
-        rule=RULES[config.class_name](config.options),
+        rule=rule,
         schedule=schedule_from_config(config.learning_rate),
     )
 
@@ -125,19 +133,12 @@ class Optimizer:
                 f"exclude_from_weight_decay: got {', '.join(unknown)}, expected names "
                 f"of trainable variables: {', '.join(sorted(names))}"
             )
-        if self.config.clipnorm is None:
-            return
-        held = [0] * len(layout.variables)
-        for pieces in layout.pieces:
-            for piece in pieces:
-                held[piece.variable] += 1
-        cut = [v.name for v, count in zip(layout.variables, held, strict=True)
-               if count > 1 and v.kind is not Kind.FROZEN]  # fmt: skip
-        if cut:
+        if self.config.clipnorm and self.config.accumulation_steps and layout.cut:
             raise SpecError(
-                f"optimizer {self.name}: clipnorm needs the norm of a whole variable, "
-                f"but {', '.join(cut)} is cut over {layout.num_ps} PS; use one PS "
-                "(job.ps.replicas: 1) or clipvalue"
+                f"optimizer {self.name}: clipnorm with gradient_accumulation_steps "
+                "needs the norm of the accumulated gradient of a whole variable, but "
+                f"{', '.join(sorted(layout.cut))} is cut over {layout.num_ps} PS; use "
+                "one PS (job.ps.replicas: 1) or clipvalue"
             )
 
     def decays(self, variable: str) -> bool:
@@ -153,12 +154,13 @@ class Optimizer:
         step: int,
         learning_rate: float,
         decay: bool = True,
+        clip: bool = True,
     ) -> None:
         """Apply a gradient in place to flat slices of one length.
 
-        With `clipnorm` the slices have to be a whole variable (`ps/apply.py`: spans).
+        With `clipnorm` the slices have to be a whole variable (`ps/apply.py`: spans),
+        or `clip` is false: the worker did it.
         """
-        grads = self._unscaled(grads)
         steps = self.config.accumulation_steps
         if steps:
             sums = slots[ACCUMULATOR]
@@ -167,13 +169,13 @@ class Optimizer:
                 return
             grads = sums / np.float32(steps)
             sums.fill(0)
-        grads = self._clipped(grads)
+        grads = self._clipped(grads, norm=clip)
         if decay:
             self._decay(values, learning_rate)
         step //= steps or 1
         self.rule.update(values, grads, slots, step=step, rate=learning_rate)
 
-    def apply_rows(
+    def apply_rows(  # noqa: PLR0913 - row numbers beside what `apply_dense` takes
         self,
         values: Floats,
         ids: Ids,
@@ -183,27 +185,27 @@ class Optimizer:
         step: int,
         learning_rate: float,
         decay: bool = True,
+        clip: bool = True,
     ) -> None:
         """Apply a row-wise gradient in place to `values` and `slots` [rows, row size].
 
-        Exactly what Keras does with IndexedSlices (see `ps/rules.py`): SGD without
-        momentum and Adagrad touch the rows `ids` alone; momentum and Adam move every
-        row; weight decay shrinks every row. `ids` may be empty and come in any order,
-        repeated ones should have been summed (`kernels.sum_rows`).
+        What Keras does with IndexedSlices (see `ps/rule.py`): SGD without momentum and
+        Adagrad touch the rows `ids` alone; all others move every row; weight decay
+        shrinks every row. `ids` may be empty and come in any order, repeated ones
+        should have been summed (`kernels.sum_rows`). `clip` as in `apply_dense`.
 
         Raises ValueError if shapes or row numbers do not fit; then nothing was changed.
         """
         check_rows(ids, rows, values.shape)
         steps = self.config.accumulation_steps
         if steps:
-            rows = self._unscaled(rows)
             kernels.scatter_add(slots[ACCUMULATOR], ids, rows, np.float32(1))
             if (step + 1) % steps:
                 return
             # The sum is dense by now: Keras applies it as such.
             grads = (slots[ACCUMULATOR] / np.float32(steps)).reshape(-1)
             slots[ACCUMULATOR].fill(0)
-            grads = self._clipped(grads)
+            grads = self._clipped(grads, norm=clip)
             if decay:
                 self._decay(values.reshape(-1), learning_rate)
             flat = {name: slot.reshape(-1) for name, slot in slots.items()}
@@ -211,7 +213,7 @@ class Optimizer:
                 values.reshape(-1), grads, flat, step=step // steps, rate=learning_rate
             )
             return
-        rows = self._clipped(self._unscaled(rows))
+        rows = self._clipped(rows, norm=clip)
         if decay:
             self._decay(values.reshape(-1), learning_rate)
         if self.rule.touches_all_rows:
@@ -253,20 +255,16 @@ class Optimizer:
     def _decay(self, values: Floats, learning_rate: float) -> None:
         if self.config.weight_decay:
             share = np.float32(self.config.weight_decay)
-            kernels.decay(values, share, np.float32(learning_rate))
+            update_kernels.decay(values, share, np.float32(learning_rate))
 
-    def _unscaled(self, grads: Floats) -> Floats:
-        scale = self.config.loss_scale_factor
-        return grads if scale is None else grads / np.float32(scale)
-
-    def _clipped(self, grads: Floats) -> Floats:
+    def _clipped(self, grads: Floats, *, norm: bool) -> Floats:
         if self.config.clipvalue is not None:
             most = np.float32(self.config.clipvalue)
             return np.clip(grads, -most, most)
-        if self.config.clipnorm is not None:
+        if norm and self.config.clipnorm is not None:
             most = np.float32(self.config.clipnorm)
-            norm = np.float32(np.sqrt(kernels.square_sum(grads.reshape(-1))))
-            return grads * most / max(norm, most)
+            length = np.float32(np.sqrt(kernels.square_sum(grads.reshape(-1))))
+            return grads * most / max(length, most)
         return grads
 
     def warm_up(self) -> None:
@@ -281,8 +279,8 @@ class Optimizer:
             # The step at which an accumulated gradient is applied, so all code runs.
             step = (self.config.accumulation_steps or 1) - 1
             line = values.reshape(-1)
-            self.apply_dense(line, rows[0], flat, step=step, learning_rate=0.0)
-            self.apply_rows(values, ids, rows, slots, step=step, learning_rate=0.0)
+            self.apply_dense(line, rows[0], flat, step=step, learning_rate=1.0)
+            self.apply_rows(values, ids, rows, slots, step=step, learning_rate=1.0)
 
 
 def check_rows(ids: Ids, rows: Floats, shape: tuple[int, ...]) -> None:

@@ -1,77 +1,32 @@
-"""One class per optimizer: its slots, and how gradients move values.
+"""The optimizers that a PS can run, by Keras's class names.
 
-Owns the formulas of Keras 3, called by `ps/optimizer.py`, which does everything that
-all optimizers share (decay, clipping, accumulation, learning rates). Knows nothing of
-variables or steps of the job. A new optimizer is one class here and its entry in RULES.
-
-How Keras on TensorFlow treats row-wise gradients (IndexedSlices), found by running it:
-
-- SGD without momentum and Adagrad touch the given rows alone.
-- SGD with momentum, Adam and AdamW do the arithmetic `slot - gradient`, which turns the
-  gradient dense: every row of the variable moves at every step, as with a gradient of
-  zero. `touches_all_rows` says so.
-- Keras squares each occurrence of a repeated row by itself, (sum of squares) where the
-  gradient's square is (square of the sum). Rows come to a PS with repeated ones summed,
-  so Adam's `v` and Adagrad's accumulator follow the true gradient; without repeated
-  rows in a batch both are the same.
+Owns the formulas of Keras 3 for those that are not kin of Adam (`ps/adam_rules.py`).
+Called by `ps/config.py` and `ps/optimizer.py`. A new optimizer is one class and its
+entry in RULES; its fields are the entries of Keras's config by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 
 import numpy as np
 
-from elasticdl.ps import kernels
-from elasticdl.ps.floats import power
+from elasticdl.ps import update_kernels as kernels
+from elasticdl.ps.adam_rules import Adam, Adamax, Lion, Nadam
 from elasticdl.ps.kernels import Floats, Ids
+from elasticdl.ps.rule import Rule, Slots
 
-Slots = Mapping[str, Floats]
-
-
-class Rule(Protocol):
-    """How one optimizer updates a stretch of values.
-
-    `values`, `grads` and each slot are flat and of one length; `step` counts the
-    updates made before (Keras's `iterations`, from 0).
-    """
-
-    @property
-    def initial_slots(self) -> Mapping[str, float]:
-        """Names of the slots and what fills them at the start."""
-        ...
-
-    @property
-    def touches_all_rows(self) -> bool:
-        """Whether a row without gradient moves too; then `update_rows` is not used."""
-        ...
-
-    def update(
-        self, values: Floats, grads: Floats, slots: Slots, *, step: int, rate: float
-    ) -> None:
-        """Apply a dense gradient in place."""
-        ...
-
-    def update_rows(
-        self, values: Floats, ids: Ids, rows: Floats, slots: Slots, *, rate: float
-    ) -> None:
-        """Apply rows `[n, row size]` in place to a table `[rows, row size]`."""
-        ...
+_F = np.float32
+_NONE = np.empty(0, np.float32)
 
 
 @dataclass(frozen=True)
-class SGD:
+class SGD(Rule):
     """Stochastic gradient descent, with momentum and Nesterov's variant of it."""
 
     momentum: float
     nesterov: bool
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> SGD:
-        """Read Keras's `SGD` config."""
-        return cls(float(config["momentum"]), bool(config["nesterov"]))
 
     @property
     def initial_slots(self) -> Mapping[str, float]:
@@ -89,89 +44,25 @@ class SGD:
         """Apply a dense gradient."""
         del step
         if not self.momentum:
-            kernels.sgd(values, grads, np.float32(rate))
+            kernels.sgd(values, grads, _F(rate))
             return
         kernel = kernels.nesterov if self.nesterov else kernels.momentum
-        keep = np.float32(self.momentum)
-        kernel(values, grads, slots["momentum"], np.float32(rate), keep)
+        kernel(values, grads, slots["momentum"], _F(rate), _F(self.momentum))
 
     def update_rows(
         self, values: Floats, ids: Ids, rows: Floats, slots: Slots, *, rate: float
     ) -> None:
         """Apply rows; without momentum alone."""
         del slots
-        kernels.sgd_rows(values, ids, rows, np.float32(rate))
+        kernels.sgd_rows(values, ids, rows, _F(rate))
 
 
 @dataclass(frozen=True)
-class Adam:
-    """Adam; AdamW is the same with weight decay on, which all optimizers share."""
-
-    beta_1: float
-    beta_2: float
-    epsilon: float
-    amsgrad: bool
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Adam:
-        """Read Keras's `Adam` or `AdamW` config."""
-        return cls(
-            float(config["beta_1"]),
-            float(config["beta_2"]),
-            float(config["epsilon"]),
-            bool(config["amsgrad"]),
-        )
-
-    @property
-    def initial_slots(self) -> Mapping[str, float]:
-        """First and second moment; with amsgrad the largest second one too."""
-        return {"m": 0.0, "v": 0.0} | ({"vhat": 0.0} if self.amsgrad else {})
-
-    @property
-    def touches_all_rows(self) -> bool:
-        """Moments of all rows decay at each step."""
-        return True
-
-    def update(
-        self, values: Floats, grads: Floats, slots: Slots, *, step: int, rate: float
-    ) -> None:
-        """Apply a dense gradient.
-
-        The bias correction is made in float32 like Keras's: `1 - beta_2**step` loses
-        four digits there at first, which a float64 one would not.
-        """
-        one = np.float32(1)
-        power_1 = power(np.float32(self.beta_1), step + 1)
-        power_2 = power(np.float32(self.beta_2), step + 1)
-        alpha = np.float32(rate) * np.sqrt(one - power_2) / (one - power_1)
-        rise_1 = np.float32(1 - self.beta_1)
-        rise_2 = np.float32(1 - self.beta_2)
-        epsilon = np.float32(self.epsilon)
-        m, v = slots["m"], slots["v"]
-        if self.amsgrad:
-            vhat = slots["vhat"]
-            kernels.amsgrad(values, grads, m, v, vhat, alpha, rise_1, rise_2, epsilon)
-        else:
-            kernels.adam(values, grads, m, v, alpha, rise_1, rise_2, epsilon)
-
-    def update_rows(
-        self, values: Floats, ids: Ids, rows: Floats, slots: Slots, *, rate: float
-    ) -> None:
-        """Never called: `touches_all_rows`."""
-        raise NotImplementedError("Adam moves all rows: apply a dense gradient")
-
-
-@dataclass(frozen=True)
-class Adagrad:
+class Adagrad(Rule):
     """Adagrad; its accumulator starts at Keras's `initial_accumulator_value`."""
 
     initial_accumulator_value: float
     epsilon: float
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Adagrad:
-        """Read Keras's `Adagrad` config."""
-        return cls(float(config["initial_accumulator_value"]), float(config["epsilon"]))
 
     @property
     def initial_slots(self) -> Mapping[str, float]:
@@ -188,28 +79,125 @@ class Adagrad:
     ) -> None:
         """Apply a dense gradient."""
         del step
-        accumulator, epsilon = slots["accumulator"], np.float32(self.epsilon)
-        kernels.adagrad(values, grads, accumulator, np.float32(rate), epsilon)
+        figures = _F(rate), _F(self.epsilon)
+        kernels.adagrad(values, grads, slots["accumulator"], *figures)
 
     def update_rows(
         self, values: Floats, ids: Ids, rows: Floats, slots: Slots, *, rate: float
     ) -> None:
         """Apply rows."""
-        accumulator, epsilon = slots["accumulator"], np.float32(self.epsilon)
-        kernels.adagrad_rows(values, ids, rows, accumulator, np.float32(rate), epsilon)
+        figures = _F(rate), _F(self.epsilon)
+        kernels.adagrad_rows(values, ids, rows, slots["accumulator"], *figures)
 
 
-# Keras class name -> reader of its config.
-RULES: Mapping[str, Callable[[Mapping[str, Any]], Rule]] = {
-    "SGD": SGD.from_config,
-    "Adam": Adam.from_config,
-    "AdamW": Adam.from_config,
-    "Adagrad": Adagrad.from_config,
+@dataclass(frozen=True)
+class RMSprop(Rule):
+    """RMSprop, also centered and with momentum."""
+
+    rho: float
+    momentum: float
+    epsilon: float
+    centered: bool
+
+    @property
+    def initial_slots(self) -> Mapping[str, float]:
+        """Mean of squares; moments and the mean itself where they are used."""
+        moments = {"momentum": 0.0} if self.momentum > 0 else {}
+        mean = {"average_gradient": 0.0} if self.centered else {}
+        return {"velocity": 0.0} | moments | mean
+
+    def update(
+        self, values: Floats, grads: Floats, slots: Slots, *, step: int, rate: float
+    ) -> None:
+        """Apply a dense gradient."""
+        del step
+        kernels.rmsprop(
+            values,
+            grads,
+            slots["velocity"],
+            slots.get("momentum", _NONE),
+            slots.get("average_gradient", _NONE),
+            _F(rate),
+            _F(self.rho),
+            _F(1 - self.rho),
+            _F(self.momentum),
+            _F(self.epsilon),
+        )
+
+
+@dataclass(frozen=True)
+class Adadelta(Rule):
+    """Adadelta."""
+
+    rho: float
+    epsilon: float
+
+    @property
+    def initial_slots(self) -> Mapping[str, float]:
+        """Means of squared gradients and of squared moves."""
+        return {"accumulated_grad": 0.0, "accumulated_delta_var": 0.0}
+
+    def update(
+        self, values: Floats, grads: Floats, slots: Slots, *, step: int, rate: float
+    ) -> None:
+        """Apply a dense gradient."""
+        del step
+        squares, moves = slots["accumulated_grad"], slots["accumulated_delta_var"]
+        figures = _F(rate), _F(self.rho), _F(1 - self.rho), _F(self.epsilon)
+        kernels.adadelta(values, grads, squares, moves, *figures)
+
+
+@dataclass(frozen=True)
+class Ftrl(Rule):
+    """Follow the regularized leader, with the shrinkage of Keras."""
+
+    learning_rate_power: float
+    initial_accumulator_value: float
+    l1_regularization_strength: float
+    l2_regularization_strength: float
+    l2_shrinkage_regularization_strength: float
+    beta: float
+
+    @property
+    def initial_slots(self) -> Mapping[str, float]:
+        """Sum of squares, and the linear term that values are made from."""
+        return {"accumulator": self.initial_accumulator_value, "linear": 0.0}
+
+    def update(
+        self, values: Floats, grads: Floats, slots: Slots, *, step: int, rate: float
+    ) -> None:
+        """Apply a dense gradient."""
+        del step
+        two, speed = _F(2), _F(rate)
+        l2 = _F(self.l2_regularization_strength) + _F(self.beta) / (two * speed)
+        kernels.ftrl(
+            values,
+            grads,
+            slots["accumulator"],
+            slots["linear"],
+            speed,
+            _F(-self.learning_rate_power),
+            _F(self.l1_regularization_strength),
+            two * l2,
+            _F(2 * self.l2_shrinkage_regularization_strength),
+        )
+
+
+# By Keras's class name.
+RULES: Mapping[str, type[Rule]] = {
+    "SGD": SGD,
+    "Adam": Adam,
+    "AdamW": Adam,
+    "Adagrad": Adagrad,
+    "RMSprop": RMSprop,
+    "Adadelta": Adadelta,
+    "Adamax": Adamax,
+    "Nadam": Nadam,
+    "Ftrl": Ftrl,
+    "Lion": Lion,
 }
 # Config entries of each beyond those that all optimizers have.
 RULE_KEYS: Mapping[str, frozenset[str]] = {
-    "SGD": frozenset({"momentum", "nesterov"}),
-    "Adam": frozenset({"beta_1", "beta_2", "epsilon", "amsgrad"}),
-    "AdamW": frozenset({"beta_1", "beta_2", "epsilon", "amsgrad"}),
-    "Adagrad": frozenset({"initial_accumulator_value", "epsilon"}),
+    name: frozenset(field.name for field in fields(rule))
+    for name, rule in RULES.items()
 }

@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -87,6 +88,12 @@ class Layout:
             for piece in self.pieces[ps]
             if self.variables[piece.variable].kind is Kind.DENSE
         )
+
+    @cached_property
+    def cut(self) -> frozenset[str]:
+        """Names of the variables that are in more than one piece."""
+        held = Counter(piece.variable for ps in self.pieces for piece in ps)
+        return frozenset(self.variables[v].name for v, n in held.items() if n > 1)
 
     @cached_property
     def digest(self) -> str:

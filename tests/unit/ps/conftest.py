@@ -20,31 +20,11 @@ from elasticdl.rpc.ps_client import Gradients, PsClient, Pushed
 from elasticdl.rpc.server import ThreadedServer, serve
 from elasticdl.tensor.placement import Kind, Layout, Variable, place
 
+from tests.unit.ps.optimizers import tree
+
 
 def sgd(rate: float = 0.5, momentum: float = 0.0) -> str:
-    config = {
-        "name": "SGD",
-        "learning_rate": rate,
-        "weight_decay": None,
-        "clipnorm": None,
-        "global_clipnorm": None,
-        "clipvalue": None,
-        "use_ema": False,
-        "ema_momentum": 0.99,
-        "ema_overwrite_frequency": None,
-        "loss_scale_factor": None,
-        "gradient_accumulation_steps": None,
-        "momentum": momentum,
-        "nesterov": False,
-    }
-    return json.dumps(
-        {
-            "module": "keras.optimizers",
-            "class_name": "SGD",
-            "config": config,
-            "registered_name": None,
-        }
-    )
+    return json.dumps(tree("SGD", learning_rate=rate, momentum=momentum))
 
 
 VARIABLES = (

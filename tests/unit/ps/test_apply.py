@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,46 +22,9 @@ from elasticdl.ps.apply import (
 from elasticdl.ps.optimizer import Optimizer, optimizer_from_json
 from elasticdl.tensor.placement import Kind, Layout, Variable, place
 
+from tests.unit.ps.optimizers import CASES, case, make, tree
+
 F = np.float32
-
-COMMON = {
-    "learning_rate": 0.1, "weight_decay": None, "clipnorm": None, "clipvalue": None,
-    "loss_scale_factor": None, "gradient_accumulation_steps": None,
-}  # fmt: skip
-OWN: dict[str, dict[str, Any]] = {
-    "SGD": {"momentum": 0.0, "nesterov": False},
-    "Adam": {"beta_1": 0.9, "beta_2": 0.99, "epsilon": 1e-7, "amsgrad": False},
-    "AdamW": {"beta_1": 0.9, "beta_2": 0.99, "epsilon": 1e-7, "amsgrad": False},
-    "Adagrad": {"initial_accumulator_value": 0.1, "epsilon": 1e-7},
-}
-
-
-def tree(kind: str, **options: Any) -> dict[str, Any]:
-    return {
-        "module": "keras.optimizers",
-        "class_name": kind,
-        "config": COMMON | OWN[kind] | options,
-        "registered_name": None,
-    }
-
-
-def make(kind: str, **options: Any) -> Optimizer:
-    return optimizer_from_json(json.dumps(tree(kind, **options)))
-
-
-OPTIMIZERS: dict[str, Callable[[], Optimizer]] = {
-    "sgd": lambda: make("SGD"),
-    "momentum": lambda: make("SGD", momentum=0.9),
-    "nesterov": lambda: make("SGD", momentum=0.9, nesterov=True),
-    "adam": lambda: make("Adam"),
-    "amsgrad": lambda: make("Adam", amsgrad=True),
-    "adamw": lambda: make("AdamW", weight_decay=0.1),
-    "adagrad": lambda: make("Adagrad"),
-    "adagrad-decay": lambda: make("Adagrad", weight_decay=0.1),
-    "clipvalue": lambda: make("Adam", clipvalue=0.5),
-    "loss-scale": lambda: make("SGD", loss_scale_factor=8.0),
-    "accumulation": lambda: make("Adam", gradient_accumulation_steps=2),
-}
 
 
 VARIABLES = (
@@ -136,7 +97,7 @@ def test_threads_change_nothing_in_the_result() -> None:
 
 def test_spans_join_what_is_updated_alike_and_keep_variables_for_clipnorm() -> None:
     layout = place(VARIABLES, 1)
-    assert dense_spans(make("Adam"), layout, 0) == (Span(0, 136, False, True),)
+    assert dense_spans(make("Adam"), layout, 0) == (Span(0, 136, False),)
     changed = tree("AdamW", weight_decay=0.1)
     changed["exclude_from_weight_decay"] = ["a/bias"]
     spans = dense_spans(optimizer_from_json(json.dumps(changed)), layout, 0)
@@ -145,14 +106,11 @@ def test_spans_join_what_is_updated_alike_and_keep_variables_for_clipnorm() -> N
     ]  # fmt: skip
     spans = dense_spans(make("SGD", clipnorm=1.0), layout, 0)
     assert [(s.start, s.stop) for s in spans] == [(0, 120), (120, 124), (124, 136)]
-    assert list(split(Span(0, 1 << 20, True, False), 4)) == [
-        Span(0, 1 << 20, True, False)
-    ]
-    assert [s.stop for s in split(Span(0, 1 << 20, True, True), 2)] == [
-        1 << 19,
-        1 << 20,
-    ]
-    assert len(list(split(Span(0, 100, True, True), 4))) == 1
+    whole = Span(0, 1 << 20, decay=True, clip=True)
+    assert list(split(whole, 4)) == [whole]
+    halves = split(Span(0, 1 << 20, decay=True), 2)
+    assert [s.stop for s in halves] == [1 << 19, 1 << 20]
+    assert len(list(split(Span(0, 100, decay=True), 4))) == 1
 
 
 def test_the_mean_of_gradients_counts_absent_rows_as_zero() -> None:
@@ -203,11 +161,11 @@ def test_a_gradient_that_does_not_fit_is_refused_and_changes_nothing(
     assert not shard.slots["m"].any()
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", CASES)
 def test_d8_slots_survive_a_checkpoint_and_training_goes_on_bit_for_bit(
     name: str, tmp_path: Path
 ) -> None:
-    optimizer = OPTIMIZERS[name]()
+    optimizer = case(name)
     layout = place(VARIABLES, 2)
     shards = [new_shard(optimizer, layout, ps) for ps in range(2)]
 

@@ -6,37 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pytest
 from elasticdl.errors import SpecError
-from elasticdl.ps.optimizer import Optimizer, optimizer_from_json
+from elasticdl.ps.optimizer import optimizer_from_json
 from elasticdl.tensor.placement import Variable, place
 
-F = np.float32
-
-COMMON = {
-    "learning_rate": 0.1, "weight_decay": None, "clipnorm": None, "clipvalue": None,
-    "loss_scale_factor": None, "gradient_accumulation_steps": None,
-}  # fmt: skip
-OWN: dict[str, dict[str, Any]] = {
-    "SGD": {"momentum": 0.0, "nesterov": False},
-    "Adam": {"beta_1": 0.9, "beta_2": 0.99, "epsilon": 1e-7, "amsgrad": False},
-    "AdamW": {"beta_1": 0.9, "beta_2": 0.99, "epsilon": 1e-7, "amsgrad": False},
-    "Adagrad": {"initial_accumulator_value": 0.1, "epsilon": 1e-7},
-}
-
-
-def tree(kind: str, **options: Any) -> dict[str, Any]:
-    return {
-        "module": "keras.optimizers",
-        "class_name": kind,
-        "config": COMMON | OWN[kind] | options,
-        "registered_name": None,
-    }
-
-
-def make(kind: str, **options: Any) -> Optimizer:
-    return optimizer_from_json(json.dumps(tree(kind, **options)))
+from tests.unit.ps.optimizers import make, tree
 
 
 def refusal(changed: Mapping[str, Any]) -> str:
@@ -46,10 +21,16 @@ def refusal(changed: Mapping[str, Any]) -> str:
 
 
 def test_d19_an_unknown_optimizer_of_keras() -> None:
-    message = refusal(tree("SGD") | {"class_name": "Ftrl"})
-    assert "optimizer Ftrl: no PS can run it yet" in message
-    assert "supported are SGD, Adam, AdamW, Adagrad" in message
+    message = refusal(tree("SGD") | {"class_name": "Newton"})
+    assert "optimizer Newton: no PS can run it yet" in message
+    assert "supported are SGD, Adam, AdamW, Adagrad, RMSprop, Adadelta" in message
     assert "strategy: local" in message
+
+
+@pytest.mark.parametrize("name", ["Lamb", "Adafactor", "Muon"])
+def test_d19_an_optimizer_that_looks_at_whole_variables(name: str) -> None:
+    message = refusal(tree("SGD") | {"class_name": name})
+    assert "needs a whole variable at once" in message
 
 
 def test_d19_an_own_class() -> None:
@@ -58,15 +39,17 @@ def test_d19_an_own_class() -> None:
         assert "not one of Keras's own" in message
 
 
-def test_refused_are_a_loss_scale_optimizer() -> None:
-    message = refusal(tree("SGD") | {"class_name": "LossScaleOptimizer"})
-    assert "mixed_bfloat16" in message
-
-
-def test_refused_are_options_that_need_all_variables_in_one_place() -> None:
-    message = refusal(tree("SGD", global_clipnorm=1.0, use_ema=True))
-    assert "global_clipnorm needs the gradients of all variables" in message
+def test_refused_are_options_that_need_what_no_ps_and_no_worker_has() -> None:
+    message = refusal(
+        tree("SGD", global_clipnorm=1.0, gradient_accumulation_steps=2, use_ema=True)
+    )
+    assert "global_clipnorm with gradient_accumulation_steps needs" in message
     assert "use_ema" in message
+    assert make("SGD", global_clipnorm=1.0).config.clipnorm is None
+
+
+def test_refused_is_a_loss_scale_that_the_worker_left_on() -> None:
+    assert "loss_scale_factor is taken off" in refusal(tree("SGD", loss_scale_factor=8))
 
 
 def test_refused_are_options_of_a_later_keras() -> None:
@@ -81,6 +64,8 @@ def test_refused_are_a_config_that_lacks_something_or_has_no_numbers() -> None:
     assert "its config lacks nesterov" in refusal(bare)
     message = refusal(tree("SGD", weight_decay="much"))
     assert "'much' is not a number" in message
+    message = refusal(tree("RMSprop", rho="some"))
+    assert "optimizer RMSprop: could not convert" in message
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"class_name": "SGD"}', "null"])
@@ -89,13 +74,13 @@ def test_refused_are_what_is_no_serialized_optimizer(text: str) -> None:
         optimizer_from_json(text)
 
 
-def test_refused_are_a_clipnorm_of_a_variable_that_is_cut_over_ps() -> None:
-    optimizer = make("SGD", clipnorm=1.0)
+def test_refused_is_the_norm_of_an_accumulated_gradient_that_is_cut_over_ps() -> None:
+    optimizer = make("SGD", clipnorm=1.0, gradient_accumulation_steps=2)
     variables = [Variable("big", (100, 10)), Variable("small", (3,))]
     optimizer.check(place(variables, 1))
     with pytest.raises(SpecError, match="but big is cut over 2 PS"):
         optimizer.check(place(variables, 2))
-    make("SGD").check(place(variables, 2))
+    make("SGD", clipnorm=1.0).check(place(variables, 2))
 
 
 def test_refused_are_a_weight_decay_excluded_for_a_variable_that_is_not_there() -> None:

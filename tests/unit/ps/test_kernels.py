@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from elasticdl.ps import kernels
+from elasticdl.ps import kernels, update_kernels
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,12 +77,12 @@ def test_kernels_run_at_the_same_time_on_slices_and_give_what_one_thread_gives()
     size, parts = 400_000, 4
     values, grads = floats(size, 3), floats(size, 4)
     alone, together = values.copy(), values.copy()
-    kernels.sgd(alone, grads, F(0.1))
+    update_kernels.sgd(alone, grads, F(0.1))
     cuts = [slice(size * k // parts, size * (k + 1) // parts) for k in range(parts)]
     with ThreadPoolExecutor(parts) as threads:
         list(
             threads.map(
-                lambda cut: kernels.sgd(together[cut], grads[cut], F(0.1)), cuts
+                lambda cut: update_kernels.sgd(together[cut], grads[cut], F(0.1)), cuts
             )
         )
     np.testing.assert_array_equal(alone, together)
@@ -102,6 +102,13 @@ def arguments(kernel: str) -> tuple[object, ...]:
         "adam": (*flat[:4], half, half, half, half),
         "amsgrad": (*flat, half, half, half, half),
         "adagrad": (*flat[:3], half, half),
+        "rmsprop": (*flat, half, half, half, half, F(10)),
+        "adadelta": (*flat[:4], half, half, half, half),
+        "adamax": (*flat[:4], half, half, half, half, half),
+        "nadam": (*flat[:4], *[half] * 9),
+        "nadam_product": (F(0.9), 7),
+        "ftrl": (*flat[:4], half, half, half, half, half),
+        "lion": (*flat[:3], half, half, half, half, half),
         "adagrad_rows": (table, ids, rows, slot, half, half),
         "decay": (flat[0], half, half),
         "add_scaled": (*flat[:2], half),
@@ -112,12 +119,16 @@ def arguments(kernel: str) -> tuple[object, ...]:
     }[kernel]
 
 
-KERNELS = [name for name, found in vars(kernels).items() if hasattr(found, "py_func")]
+KERNELS = {
+    name: found
+    for name, found in {**vars(kernels), **vars(update_kernels)}.items()
+    if hasattr(found, "py_func")
+}
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_compiled_kernel_rounds_as_its_python_text_does(name: str) -> None:
-    kernel = getattr(kernels, name)
+    kernel = KERNELS[name]
     compiled, interpreted = arguments(name), arguments(name)
     results = [kernel(*compiled)]
     with np.errstate(over="ignore"):  # the hash wraps around on purpose

@@ -6,70 +6,107 @@ That they are Keras's numbers is shown in tests/integration/ps, which needs Tens
 from __future__ import annotations
 
 import itertools
-import json
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from elasticdl.errors import CheckpointError, SpecError
 from elasticdl.ps import kernels
-from elasticdl.ps.optimizer import ACCUMULATOR, Optimizer, optimizer_from_json
+from elasticdl.ps.optimizer import ACCUMULATOR, Optimizer
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.unit.ps.optimizers import CASES, case, make
 
 F = np.float32
 Arrays = dict[str, np.ndarray]
 
-COMMON = {
-    "name": "o",
-    "learning_rate": 0.1,
-    "weight_decay": None,
-    "clipnorm": None,
-    "global_clipnorm": None,
-    "clipvalue": None,
-    "use_ema": False,
-    "ema_momentum": 0.99,
-    "ema_overwrite_frequency": None,
-    "loss_scale_factor": None,
-    "gradient_accumulation_steps": None,
-}
-OWN: dict[str, dict[str, Any]] = {
-    "SGD": {"momentum": 0.0, "nesterov": False},
-    "Adam": {"beta_1": 0.9, "beta_2": 0.99, "epsilon": 1e-7, "amsgrad": False},
-    "AdamW": {"beta_1": 0.9, "beta_2": 0.99, "epsilon": 1e-7, "amsgrad": False},
-    "Adagrad": {"initial_accumulator_value": 0.1, "epsilon": 1e-7},
-}
 
+@dataclass
+class Textbook:
+    """One dense step in float64, as papers and Keras's documentation write it."""
 
-def tree(kind: str, **options: Any) -> dict[str, Any]:
-    return {
-        "module": "keras.optimizers",
-        "class_name": kind,
-        "config": COMMON | OWN[kind] | options,
-        "registered_name": None,
-    }
+    options: Mapping[str, float]
+    slots: Arrays
+    step: int  # from 1
+    rate: float = 0.1
 
+    def keep(self, slot: str, decay: float, new: np.ndarray) -> np.ndarray:
+        """Move a slot's decaying mean towards `new`."""
+        self.slots[slot] = decay * self.slots[slot] + (1 - decay) * new
+        return self.slots[slot]
 
-def make(kind: str, **options: Any) -> Optimizer:
-    return optimizer_from_json(json.dumps(tree(kind, **options)))
+    def sgd(self, values: np.ndarray, grads: np.ndarray) -> np.ndarray:
+        momentum = self.options["momentum"]
+        if not momentum:
+            return values - self.rate * grads
+        moment = momentum * self.slots["momentum"] - self.rate * grads
+        self.slots["momentum"] = moment
+        ahead = momentum * moment - self.rate * grads
+        return values + (ahead if self.options["nesterov"] else moment)
 
+    def adagrad(self, values: np.ndarray, grads: np.ndarray) -> np.ndarray:
+        self.slots["accumulator"] = self.slots["accumulator"] + grads**2
+        return values - self.rate * grads / np.sqrt(self.slots["accumulator"] + 1e-7)
 
-OPTIMIZERS: dict[str, Callable[[], Optimizer]] = {
-    "sgd": lambda: make("SGD"),
-    "momentum": lambda: make("SGD", momentum=0.9),
-    "nesterov": lambda: make("SGD", momentum=0.9, nesterov=True),
-    "adam": lambda: make("Adam"),
-    "amsgrad": lambda: make("Adam", amsgrad=True),
-    "adamw": lambda: make("AdamW", weight_decay=0.1),
-    "adagrad": lambda: make("Adagrad"),
-    "adagrad-decay": lambda: make("Adagrad", weight_decay=0.1),
-    "clipvalue": lambda: make("Adam", clipvalue=0.5),
-    "loss-scale": lambda: make("SGD", loss_scale_factor=8.0),
-    "accumulation": lambda: make("Adam", gradient_accumulation_steps=2),
-}
+    def adam(self, values: np.ndarray, grads: np.ndarray) -> np.ndarray:
+        m, v = self.keep("m", 0.9, grads), self.keep("v", 0.99, grads**2)
+        alpha = self.rate * np.sqrt(1 - 0.99**self.step) / (1 - 0.9**self.step)
+        if self.options["amsgrad"]:
+            v = self.slots["vhat"] = np.maximum(self.slots["vhat"], v)
+        return values - alpha * m / (np.sqrt(v) + 1e-7)
+
+    def rmsprop(self, values: np.ndarray, grads: np.ndarray) -> np.ndarray:
+        divisor = self.keep("velocity", 0.9, grads**2)
+        if self.options["centered"]:
+            divisor = divisor - self.keep("average_gradient", 0.9, grads) ** 2
+        move = self.rate * grads / np.sqrt(divisor + self.options["epsilon"])
+        if self.options["momentum"]:
+            move += self.options["momentum"] * self.slots["momentum"]
+            self.slots["momentum"] = move
+        return values - move
+
+    def adadelta(self, values: np.ndarray, grads: np.ndarray) -> np.ndarray:
+        squares = self.keep("accumulated_grad", 0.95, grads**2)
+        moves = self.slots["accumulated_delta_var"]
+        move = np.sqrt(moves + 1e-7) / np.sqrt(squares + 1e-7) * grads
+        self.keep("accumulated_delta_var", 0.95, move**2)
+        return values - self.rate * move
+
+    def adamax(self, values: np.ndarray, grads: np.ndarray) -> np.ndarray:
+        m = self.keep("momentum", 0.9, grads)
+        norm = self.slots["norm"] = np.maximum(0.99 * self.slots["norm"], abs(grads))
+        return values - self.rate / (1 - 0.9**self.step) * m / (norm + 1e-7)
+
+    def nadam(self, values: np.ndarray, grads: np.ndarray) -> np.ndarray:
+        momenta = 0.9 * (1 - 0.5 * 0.96 ** np.arange(1, self.step + 2))
+        now, product = momenta[-2], np.prod(momenta[:-1])
+        m, v = self.keep("momentum", 0.9, grads), self.keep("velocity", 0.99, grads**2)
+        ahead = momenta[-1] * m / (1 - product * momenta[-1])
+        ahead = ahead + (1 - now) * grads / (1 - product)
+        return values - self.rate * ahead / (np.sqrt(v / (1 - 0.99**self.step)) + 1e-7)
+
+    def ftrl(self, values: np.ndarray, grads: np.ndarray) -> np.ndarray:
+        options, before = self.options, self.slots["accumulator"]
+        power, l1 = (
+            -options["learning_rate_power"],
+            options["l1_regularization_strength"],
+        )
+        after = self.slots["accumulator"] = before + grads**2
+        sigma = (after**power - before**power) / self.rate
+        shrunk = 2 * options["l2_shrinkage_regularization_strength"] * values
+        linear = self.slots["linear"] + grads + shrunk - sigma * values
+        self.slots["linear"] = linear
+        l2 = options["l2_regularization_strength"] + options["beta"] / (2 * self.rate)
+        return (np.clip(linear, -l1, l1) - linear) / (after**power / self.rate + 2 * l2)
+
+    def lion(self, values: np.ndarray, grads: np.ndarray) -> np.ndarray:
+        moved = np.sign(0.9 * self.slots["momentum"] + 0.1 * grads)
+        self.keep("momentum", 0.99, grads)
+        return values - self.rate * moved
 
 
 def reference(
@@ -79,10 +116,7 @@ def reference(
     slots: Arrays,
     step: int,
 ) -> np.ndarray:
-    """One dense step in float64 by the textbook; changes `slots`."""
-    options, rate = optimizer.config.options, 0.1
-    if optimizer.config.loss_scale_factor:
-        grads = grads / optimizer.config.loss_scale_factor
+    """One dense step in float64; changes `slots`."""
     if optimizer.config.accumulation_steps:
         slots[ACCUMULATOR] = slots[ACCUMULATOR] + grads
         if step % 2 == 0:
@@ -92,24 +126,12 @@ def reference(
     if optimizer.config.clipvalue:
         grads = np.clip(grads, -0.5, 0.5)
     if optimizer.config.weight_decay:
-        values = values * (1 - rate * optimizer.config.weight_decay)
-    if optimizer.name == "SGD":
-        if not options["momentum"]:
-            return values - rate * grads
-        moment = options["momentum"] * slots["momentum"] - rate * grads
-        slots["momentum"] = moment
-        ahead = options["momentum"] * moment - rate * grads
-        return values + (ahead if options["nesterov"] else moment)
-    if optimizer.name == "Adagrad":
-        slots["accumulator"] = slots["accumulator"] + grads**2
-        return values - rate * grads / np.sqrt(slots["accumulator"] + 1e-7)
-    slots["m"] = 0.9 * slots["m"] + 0.1 * grads
-    slots["v"] = 0.99 * slots["v"] + 0.01 * grads**2
-    alpha = rate * np.sqrt(1 - 0.99 ** (step + 1)) / (1 - 0.9 ** (step + 1))
-    divisor = slots["v"]
-    if options["amsgrad"]:
-        divisor = slots["vhat"] = np.maximum(slots["vhat"], slots["v"])
-    return values - alpha * slots["m"] / (np.sqrt(divisor) + 1e-7)
+        values = values * (1 - 0.1 * optimizer.config.weight_decay)
+    book = Textbook(optimizer.config.options, slots, step + 1)
+    formula: Callable[..., np.ndarray] = getattr(
+        book, optimizer.name.lower().replace("adamw", "adam")
+    )
+    return formula(values, grads)
 
 
 def run_dense(
@@ -141,9 +163,9 @@ def gradients(size: int, count: int, seed: int = 0) -> list[np.ndarray]:
     ]
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", CASES)
 def test_many_dense_steps_follow_the_textbook(name: str) -> None:
-    optimizer = OPTIMIZERS[name]()
+    optimizer = case(name)
     start = np.random.default_rng(9).standard_normal(1003).astype(F)
     steps = gradients(1003, 30)
     mine, theirs = (f(optimizer, start, steps) for f in (run_dense, run_reference))
@@ -154,12 +176,12 @@ def test_many_dense_steps_follow_the_textbook(name: str) -> None:
         )
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", CASES)
 @given(st.integers(0, 60), st.lists(st.integers(0, 60), max_size=4))
 def test_applying_any_pieces_equals_applying_the_whole(
     name: str, size: int, cuts: list[int]
 ) -> None:
-    optimizer = OPTIMIZERS[name]()
+    optimizer = case(name)
     start = np.random.default_rng(size).standard_normal(size).astype(F)
     steps = gradients(size, 3, seed=size)
     bounds = sorted({0, size, *(min(cut, size) for cut in cuts)})
@@ -173,14 +195,14 @@ def test_applying_any_pieces_equals_applying_the_whole(
         np.testing.assert_array_equal(together, whole[array])
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", CASES)
 @given(st.integers(1, 40), st.integers(1, 6), st.lists(st.integers(0, 39), max_size=12))
 def test_rows_equal_a_dense_gradient_that_is_zero_elsewhere(
     name: str, num_rows: int, row_size: int, numbers: list[int]
 ) -> None:
     # SGD without momentum and Adagrad do not move a row whose gradient is zero, so the
     # claim holds for the optimizers that touch given rows alone too.
-    optimizer = OPTIMIZERS[name]()
+    optimizer = case(name)
     rng = np.random.default_rng(num_rows)
     values = rng.standard_normal((num_rows, row_size)).astype(F)
     dense = values.copy()
@@ -222,7 +244,7 @@ def test_a_large_table_is_passed_over_in_chunks_without_a_row_left_out() -> None
 
 @pytest.mark.parametrize("name", ["sgd", "adagrad"])
 def test_rows_without_gradient_stay_as_in_keras(name: str) -> None:
-    optimizer = OPTIMIZERS[name]()
+    optimizer = case(name)
     assert not optimizer.rule.touches_all_rows
     values = np.ones((4, 2), F)
     slots = {n: s.reshape(4, 2) for n, s in optimizer.slots(8).items()}
@@ -297,12 +319,12 @@ def test_after_warm_up_no_step_compiles_anything() -> None:
 import json, sys
 import numpy as np
 from numba.core.dispatcher import Dispatcher
-from elasticdl.ps import kernels
+from elasticdl.ps import kernels, update_kernels
 from elasticdl.ps.optimizer import optimizer_from_json
 optimizer = optimizer_from_json(sys.argv[1])
 optimizer.warm_up()
 def compiled():
-    found = vars(kernels).values()
+    found = {**vars(kernels), **vars(update_kernels)}.values()
     return sum(len(k.signatures) for k in found if isinstance(k, Dispatcher))
 before = compiled()
 buffer = np.zeros((8, 4), np.float32)
@@ -320,5 +342,5 @@ for received in (False, True):
         )
 assert before and compiled() == before, (before, compiled())
 """
-    for optimizer in (make("SGD"), make("AdamW", weight_decay=0.1), make("Adagrad")):
+    for optimizer in (make("SGD"), make("AdamW", weight_decay=0.1), make("Nadam")):
         subprocess.run([sys.executable, "-c", program, optimizer.text], check=True)
