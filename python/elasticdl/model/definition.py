@@ -9,7 +9,6 @@ sees user code. Must not know tasks, PS or files of data.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,9 +33,14 @@ from elasticdl.model.metric_parts import (
     named_metrics,
 )
 from elasticdl.model.metrics import MetricSet
-from elasticdl.model.optimizers import base_learning_rate, choose_optimizer
+from elasticdl.model.optimizers import (
+    base_learning_rate,
+    choose_optimizer,
+    optimizer_json,
+)
 from elasticdl.model.symbols import Symbols, find_symbols, write_files
 from elasticdl.model.user_code import ModelCode, did_you_mean
+from elasticdl.model.variables import trainable_variables
 
 
 @dataclass(frozen=True)
@@ -176,7 +180,7 @@ class ModelDefinition:
 
     def optimizer_json(self) -> str:
         """Return the optimizer's class and configuration as JSON, for the PS."""
-        return json.dumps(keras.optimizers.serialize(self.optimizer))
+        return optimizer_json(self.optimizer, trainable_variables(self.model))
 
     @property
     def input_signature(self) -> Any | None:

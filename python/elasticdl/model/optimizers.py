@@ -1,11 +1,13 @@
 """The user's optimizer: where it comes from and its learning rate.
 
-Owns the choice between the module's function and the compiled model. Called by
-`definition`. Applies nothing.
+Owns the choice between the module's function and the compiled model, and what the PS
+are told of it. Called by `definition` and the worker. Applies nothing.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -15,6 +17,7 @@ from elasticdl.job.spec import ModelSpec
 from elasticdl.model import user_code
 from elasticdl.model.symbols import Symbols
 from elasticdl.model.user_code import ModelCode, did_you_mean
+from elasticdl.model.variables import NamedVariable
 
 
 def choose_optimizer(
@@ -55,9 +58,42 @@ def choose_optimizer(
     return optimizer
 
 
+def without_loss_scale(
+    optimizer: keras.optimizers.Optimizer,
+) -> keras.optimizers.Optimizer:
+    """Return the optimizer as it is where a worker scales the loss by itself.
+
+    That is the inner one of a LossScaleOptimizer. Its own factor is taken off.
+    """
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    inner.loss_scale_factor = None
+    return inner
+
+
+def optimizer_json(
+    optimizer: keras.optimizers.Optimizer, variables: Sequence[NamedVariable]
+) -> str:
+    """Return class and configuration as JSON, for the PS.
+
+    Without the loss scale, which is the workers' business. Beside Keras's keys it has
+    `exclude_from_weight_decay`, names of variables, which Keras does not serialize.
+    """
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    tree = keras.optimizers.serialize(inner)
+    tree["config"]["loss_scale_factor"] = None
+    if inner.weight_decay:
+        # What Keras itself asks at each step; there is no public name for it.
+        decays = inner._use_weight_decay  # noqa: SLF001
+        excluded = [v.name for v in variables if not decays(v.variable)]
+        if excluded:
+            tree["exclude_from_weight_decay"] = excluded
+    return json.dumps(tree)
+
+
 def base_learning_rate(optimizer: Any) -> float | None:
     """Return the optimizer's learning rate; None when it follows a schedule."""
-    inner = getattr(optimizer, "_learning_rate", None)
-    if isinstance(inner, keras.optimizers.schedules.LearningRateSchedule):
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    schedule = getattr(optimizer, "_learning_rate", None)
+    if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
         return None
     return float(keras.ops.convert_to_numpy(optimizer.learning_rate))

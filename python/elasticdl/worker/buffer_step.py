@@ -12,6 +12,7 @@ import keras
 import tensorflow as tf
 
 from elasticdl.tensor.placement import Kind
+from elasticdl.worker.loss_scale import LossScale
 from elasticdl.worker.packing import Arena
 from elasticdl.worker.step import (
     Definition,
@@ -27,9 +28,10 @@ from elasticdl.worker.step import (
 class BufferStep:
     """Parameters are tensors that share the arena's memory; nothing is copied."""
 
-    def __init__(self, definition: Definition) -> None:
-        """Take a module whose model is built."""
+    def __init__(self, definition: Definition, scale: LossScale | None = None) -> None:
+        """Take a module whose model is built, and how its loss is scaled."""
         self._definition = definition
+        self._scale = scale
         self._variables = list(definition.model.trainable_variables)
         self._state = changing_variables(definition.model)
         self._traced = Traced(self._compute, jit=definition.jit_compile)
@@ -57,8 +59,9 @@ class BufferStep:
 
     def run(self, features: Tensors, labels: Tensors) -> StepResult:
         """See GradientStep."""
-        loss, gradients = self._traced(self._parameters, features, labels)
-        return StepResult(float(loss), as_gradients(gradients, self._kinds))
+        loss, gradients, fine = self._traced(self._parameters, features, labels)
+        gradients = as_gradients(gradients, self._kinds)
+        return StepResult(float(loss), gradients, overflow=not fine)
 
     def _compute(
         self, parameters: list[Any], features: Tensors, labels: Tensors
@@ -69,7 +72,10 @@ class BufferStep:
             with keras.StatelessScope(mapping, collect_losses=True) as scope:
                 out = self._definition.call(features, training=True)
                 loss = self._definition.training_loss(features, labels, out)
-        gradients = tape.gradient(loss, parameters)
+                scaled = loss if self._scale is None else self._scale.scaled(loss)
+        gradients, fine = tape.gradient(scaled, parameters), True
+        if self._scale is not None:
+            gradients, fine = self._scale.unscaled(gradients)
         self._kinds = [kind_of(g) for g in gradients]
         finite = tf.math.is_finite(loss)
         for variable in self._state:
@@ -79,4 +85,4 @@ class BufferStep:
                 old = variable.value
                 new = tf.cast(new, old.dtype)
                 variable.assign(tf.where(finite, new, old))
-        return loss, [g for g in gradients if g is not None]
+        return loss, [g for g in gradients if g is not None], fine

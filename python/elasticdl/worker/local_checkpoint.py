@@ -100,8 +100,13 @@ class LocalState:
         for name, variable in self._scalars.items():
             if name in whole.scalars:
                 variable.assign(whole.scalars[name])
+        iterations = self._scalars[_ITERATIONS]
         if _ITERATIONS not in whole.scalars:
-            self._optimizer.iterations.assign(whole.version)
+            iterations.assign(whole.version)
+        inner = _inner(self._optimizer)
+        if isinstance(inner, keras.optimizers.Nadam):
+            steps = int(_value(iterations)) // (inner.gradient_accumulation_steps or 1)
+            inner._u_product.assign(_nadam_product(inner.beta_1, steps))  # noqa: SLF001 - no PS keeps it, and it has no public name
         return whole.version
 
     def _restore_slots(self, stored: Mapping[str, Mapping[str, Array]]) -> None:
@@ -116,6 +121,21 @@ def _value(variable: Any) -> NDArray[Any]:
     return np.array(keras.ops.convert_to_numpy(variable.value))
 
 
+def _inner(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
+    return getattr(optimizer, "inner_optimizer", optimizer)  # under loss scaling
+
+
+def _nadam_product(beta_1: float, updates: int) -> np.float32:
+    # Keras's `u_product`, in float32 as it multiplies it up.
+    product, half = np.float32(1), np.float32(0.5)
+    for step in range(1, updates + 1):
+        power = np.float32(float(np.float32(0.96)) ** step)
+        product = product * np.float32(beta_1) * (1 - half * power)
+        if not product:
+            break
+    return product
+
+
 def _slots_of(
     optimizer: keras.optimizers.Optimizer, names: Mapping[str, str]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
@@ -123,16 +143,18 @@ def _slots_of(
 
     Keras names a slot `<path of the variable with _ for />_<slot>`.
     """
-    inner = getattr(optimizer, "inner_optimizer", optimizer)  # under loss scaling
+    inner = _inner(optimizer)
     common = _ADAM_SLOTS if isinstance(inner, keras.optimizers.Adam) else {}
     slots: dict[str, dict[str, Any]] = {}
-    scalars: dict[str, Any] = {_ITERATIONS: optimizer.iterations}
+    # Not `optimizer.iterations`: that is no variable where gradients are accumulated.
+    iterations = next(v for v in inner.variables if v.name == "iteration")
+    scalars: dict[str, Any] = {_ITERATIONS: iterations}
     prefixes = sorted(
         ((path.replace("/", "_") + "_", name) for path, name in names.items()),
         key=lambda item: -len(item[0]),
     )
     for variable in optimizer.variables:
-        if variable is optimizer.iterations or variable.name == "learning_rate":
+        if variable.name in {"iteration", "learning_rate"}:
             continue
         for prefix, name in prefixes:
             if variable.name.startswith(prefix):

@@ -199,7 +199,9 @@ class PsTrainer:
 
     def _is_skipped(self, result: StepResult) -> bool:
         if result.finite:
-            return False
+            if result.overflow:
+                logger.debug("gradients overflowed; the loss scale is halved")
+            return result.overflow
         if not self._options.skip_nan:
             raise NanLossError(f"loss is {result.loss}")
         return True

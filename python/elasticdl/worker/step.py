@@ -51,6 +51,7 @@ class StepResult:
 
     loss: float
     gradients: list[Gradient]
+    overflow: bool = False  # float16 could not hold them: to be left out
 
     @property
     def finite(self) -> bool:

@@ -12,6 +12,7 @@ import keras
 from elasticdl.errors import UserCodeError
 from elasticdl.tensor.placement import Kind
 from elasticdl.worker.buffer_step import BufferStep
+from elasticdl.worker.loss_scale import LossScale
 from elasticdl.worker.step import Definition, GradientStep, Tensors
 from elasticdl.worker.variable_step import VariableStep
 
@@ -23,6 +24,7 @@ def choose_step(
     batch: tuple[Tensors, Tensors],
     *,
     optimizer: keras.optimizers.Optimizer | None,
+    scale: LossScale | None = None,
 ) -> tuple[GradientStep, list[Kind]]:
     """Return the fastest step that is right for this model, and the gradients' kinds.
 
@@ -33,11 +35,13 @@ def choose_step(
     Args:
         definition: The module, its model built.
         batch: Features and labels of any batch.
-        optimizer: Given if gradients are also applied here, between pulls.
+        optimizer: Given if gradients are also applied here, between pulls; one without
+            a loss scale of its own.
+        scale: How the loss is scaled.
     """
-    variables = VariableStep(definition, optimizer=optimizer, guard=True)
+    variables = VariableStep(definition, optimizer=optimizer, guard=True, scale=scale)
     if optimizer is None:
-        buffers = BufferStep(definition)
+        buffers = BufferStep(definition, scale)
         try:
             kinds = buffers.kinds(*batch)
         except UserCodeError:

@@ -10,6 +10,7 @@ from pathlib import Path
 from elasticdl.job.spec import JobSpec, JobType, OnNanLoss, Strategy, UpdateMode
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Batch
+from elasticdl.model.optimizers import without_loss_scale
 from elasticdl.model.state import ModelState
 from elasticdl.model.variables import (
     layout_variables,
@@ -18,10 +19,12 @@ from elasticdl.model.variables import (
 )
 from elasticdl.rpc.ps_client import PsClient
 from elasticdl.tensor.placement import place
+from elasticdl.worker.clipping import Clipping
 from elasticdl.worker.fixed_trainer import FixedTrainer
 from elasticdl.worker.life import Life
 from elasticdl.worker.local_checkpoint import LocalCheckpoints, LocalState
 from elasticdl.worker.local_trainer import LocalTrainer
+from elasticdl.worker.loss_scale import LossScale
 from elasticdl.worker.ps_link import PsLink
 from elasticdl.worker.ps_trainer import PsTrainer, PsTrainerOptions
 from elasticdl.worker.step_choice import choose_step
@@ -87,10 +90,13 @@ class TrainerMaker:
         life, spec, definition = self._life, self._spec, self._definition
         sync = spec.ps.mode is UpdateMode.SYNC
         pull_steps = 1 if sync else spec.worker.pull_steps
+        scale = LossScale.of(definition.optimizer)
+        optimizer = without_loss_scale(definition.optimizer)
         step, kinds = choose_step(
             definition,
             (batch.features, batch.labels),
-            optimizer=definition.optimizer if pull_steps > 1 else None,
+            optimizer=optimizer if pull_steps > 1 else None,
+            scale=scale,
         )
         variables = trainable_variables(definition.model)
         named = {v.name: kind for v, kind in zip(variables, kinds, strict=True)}
@@ -115,6 +121,11 @@ class TrainerMaker:
             pull_seconds=life.metrics.pull_seconds,
             push_seconds=life.metrics.push_seconds,
             on_wait=life.progress.touch,
+            clipping=Clipping.of(
+                layout,
+                clipnorm=optimizer.clipnorm,
+                global_clipnorm=optimizer.global_clipnorm,
+            ),
         )
         return PsTrainer(
             step,

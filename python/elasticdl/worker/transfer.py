@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from elasticdl.rpc.ps_client import Gradients, Pushed
+from elasticdl.worker.clipping import Clipping
 from elasticdl.worker.packing import Arena, Gradient, pack_dense, pack_rows, scatter
 from elasticdl.worker.ps_link import PsLink
 from elasticdl.worker.trainer import Array
@@ -65,6 +66,7 @@ class Transfer:
         pull_seconds: Observer,
         push_seconds: Observer,
         on_wait: Callable[[], None],
+        clipping: Clipping | None = None,
     ) -> None:
         """Make the arenas.
 
@@ -73,12 +75,14 @@ class Transfer:
             pull_seconds: Told of each pull.
             push_seconds: Told of each push.
             on_wait: Called now and then while `finish` waits.
+            clipping: What no PS can clip.
         """
         self._link = link
         self._layout = link.layout
         self._pull_seconds = pull_seconds
         self._push_seconds = push_seconds
         self._on_wait = on_wait
+        self._clipping = clipping or Clipping()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="transfer")
         self._free = [Arena.of(link.layout), Arena.of(link.layout)]
         self._pending: Future[Exchanged] | None = None
@@ -122,9 +126,9 @@ class Transfer:
 
     def _run(self, exchange: Exchange) -> Exchanged:
         start = time.perf_counter()
+        clipped = self._clipping.clip(exchange.gradients)
         gradients = Gradients(
-            pack_dense(self._layout, exchange.gradients),
-            pack_rows(self._layout, exchange.gradients),
+            pack_dense(self._layout, clipped), pack_rows(self._layout, clipped)
         )
         pushed = self._link.call(
             "push",

@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from elasticdl.tensor.placement import Kind
+from elasticdl.worker.loss_scale import LossScale
 from elasticdl.worker.packing import Arena
 from elasticdl.worker.step import (
     Definition,
@@ -34,6 +35,7 @@ class VariableStep:
         *,
         optimizer: keras.optimizers.Optimizer | None = None,
         guard: bool = False,
+        scale: LossScale | None = None,
     ) -> None:
         """Take a module whose model is built; its variables hold the parameters.
 
@@ -41,10 +43,12 @@ class VariableStep:
             definition: The module.
             optimizer: Applies the gradients within the step; None leaves that to PS.
             guard: Let a batch whose loss is not a number change nothing.
+            scale: How the loss is scaled. None leaves that to `optimizer`.
         """
         self._definition = definition
         self._optimizer = optimizer
         self._guard = guard
+        self._scale = scale
         self._variables = list(definition.model.trainable_variables)
         if optimizer is not None and not optimizer.built:
             optimizer.build(self._variables)
@@ -63,8 +67,9 @@ class VariableStep:
 
     def run(self, features: Tensors, labels: Tensors) -> StepResult:
         """See GradientStep."""
-        loss, gradients = self._traced(features, labels)
-        return StepResult(float(loss), as_gradients(gradients, self._kinds))
+        loss, gradients, fine = self._traced(features, labels)
+        gradients = as_gradients(gradients, self._kinds)
+        return StepResult(float(loss), gradients, overflow=not fine)
 
     def apply(self, features: Tensors, labels: Tensors) -> float:
         """Compute a batch, apply its gradients here and return the loss."""
@@ -76,14 +81,24 @@ class VariableStep:
         with tf.GradientTape() as tape:
             out = self._definition.call(features, training=True)
             loss = self._definition.training_loss(features, labels, out)
-        gradients = tape.gradient(loss, [v.value for v in self._variables])
+            scaled = self._scaled(loss)
+        gradients = tape.gradient(scaled, [v.value for v in self._variables])
+        fine: Any = True
+        if self._scale is not None:
+            gradients, fine = self._scale.unscaled(gradients)
         self._kinds = [kind_of(g) for g in gradients]
         finite = tf.math.is_finite(loss)
         for variable, old in zip(state, before, strict=True):
             variable.assign(tf.where(finite, variable.value, old))
         if self._optimizer is not None:
-            self._apply(self._optimizer, gradients, finite)
-        return loss, [g for g in gradients if g is not None]
+            self._apply(self._optimizer, gradients, tf.logical_and(finite, fine))
+        return loss, [g for g in gradients if g is not None], fine
+
+    def _scaled(self, loss: tf.Tensor) -> tf.Tensor:
+        if self._scale is not None:
+            return self._scale.scaled(loss)
+        # Keras's optimizers take their own scale off when they apply.
+        return loss if self._optimizer is None else self._optimizer.scale_loss(loss)
 
     def _apply(
         self, optimizer: keras.optimizers.Optimizer, gradients: list[Any], finite: Any

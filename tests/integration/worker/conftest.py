@@ -1,6 +1,5 @@
 """Real PS in this process, a module of the user's, and a trainer over both."""
 
-import json
 import os
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -10,7 +9,6 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-import keras
 import numpy as np
 import pytest
 from elasticdl.job.names import JobDir
@@ -18,6 +16,7 @@ from elasticdl.job.spec import JobSpec
 from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.metrics.registry import PsMetrics, WorkerMetrics
 from elasticdl.model.definition import load_definition
+from elasticdl.model.optimizers import without_loss_scale
 from elasticdl.model.state import non_trainable
 from elasticdl.model.variables import (
     layout_variables,
@@ -36,6 +35,8 @@ from elasticdl.rpc import ps_wire
 from elasticdl.rpc.ps_client import PsClient
 from elasticdl.rpc.server import serve
 from elasticdl.tensor.placement import place
+from elasticdl.worker.clipping import Clipping
+from elasticdl.worker.loss_scale import LossScale
 from elasticdl.worker.ps_link import PsLink
 from elasticdl.worker.ps_trainer import PsTrainer, PsTrainerOptions
 from elasticdl.worker.step_choice import choose_step
@@ -272,10 +273,13 @@ def rig(ps_group, definition):
         group = group or ps_group()
         module = module or definition()
         features, labels = next(make_batches(1, 4))
+        scale = LossScale.of(module.optimizer)
+        optimizer = without_loss_scale(module.optimizer)
         step, kinds = choose_step(
             module,
             (features, labels),
-            optimizer=module.optimizer if pull_steps > 1 else None,
+            optimizer=optimizer if pull_steps > 1 else None,
+            scale=scale,
         )
         variables = trainable_variables(module.model)
         named = {v.name: kind for v, kind in zip(variables, kinds, strict=True)}
@@ -291,7 +295,7 @@ def rig(ps_group, definition):
             client,
             group,
             layout=layout,
-            optimizer_json=json.dumps(keras.optimizers.serialize(module.optimizer)),
+            optimizer_json=module.optimizer_json(),
             initial=to_buffers([v.numpy() for v in variables], layout),
             leaving=leaving,
             on_wait=lambda: None,
@@ -305,6 +309,11 @@ def rig(ps_group, definition):
                 pull_seconds=metrics.pull_seconds,
                 push_seconds=metrics.push_seconds,
                 on_wait=lambda: None,
+                clipping=Clipping.of(
+                    layout,
+                    clipnorm=optimizer.clipnorm,
+                    global_clipnorm=optimizer.global_clipnorm,
+                ),
             ),
             link,
             state=non_trainable(module.model),

@@ -1,0 +1,129 @@
+"""What a worker does for the optimizer gives the weights of plain Keras training."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from elasticdl.worker.clipping import Clipping
+
+# float32: norms are summed in another order.
+TOLERANCE = {"rtol": 2e-5, "atol": 4e-6}
+EXCLUDING = """
+def optimizer():
+    made = keras.optimizers.AdamW(0.05, weight_decay=0.3)
+    made.exclude_from_weight_decay(var_names=["bias"])
+    return made
+"""
+OPTIMIZERS = {
+    "clipnorm": "SGD(0.5, clipnorm=0.05)",
+    "global_clipnorm": "Adam(0.05, global_clipnorm=0.05)",
+    "global_clipnorm of nadam": "Nadam(0.05, global_clipnorm=0.05)",
+    "loss_scale_factor": "SGD(0.01, loss_scale_factor=8.0)",
+    "loss scale": "LossScaleOptimizer(keras.optimizers.Adam(0.05))",
+    "loss scale that grows": (
+        "LossScaleOptimizer(keras.optimizers.SGD(0.5, clipnorm=0.1), "
+        "dynamic_growth_steps=3)"
+    ),
+    "loss scale that overflows at first": (
+        "LossScaleOptimizer(keras.optimizers.SGD(0.01), initial_scale=1e38)"
+    ),
+    "accumulation": "Adam(0.05, gradient_accumulation_steps=3)",
+    "excluding": EXCLUDING,
+}
+
+
+def text_of(mlp, optimizer):
+    text = mlp.replace("return keras.ops.mean(", "return 50.0 * keras.ops.mean(")
+    if optimizer.startswith("\ndef"):
+        return text + optimizer
+    return text.replace("Adam(0.05)", optimizer)
+
+
+def plain_keras(module, batches):
+    """Train by a tape loop and the module's own optimizer; return the weights."""
+    model, optimizer = module.model, module.optimizer
+    for features, labels in batches:
+        with tf.GradientTape() as tape:
+            loss = module.loss(tf.constant(labels), model(features, training=True))
+            scaled = optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled, model.trainable_variables)
+        optimizer.apply(gradients, model.trainable_variables)
+    return [v.numpy() for v in model.trainable_variables]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("num_ps", [1, 3])
+def test_options_of_the_optimizer_give_the_weights_of_plain_keras(
+    rig, ps_group, definition, mlp, batches_of, name, num_ps
+):
+    text = text_of(mlp, OPTIMIZERS[name])
+    one = rig(ps_group(num_ps), definition(text), pipeline=False)
+    one.train(batches_of(12))
+    expected = plain_keras(definition(text), batches_of(12))
+    for mine, theirs in zip(one.values().values(), expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, **TOLERANCE)
+
+
+def test_an_overflow_is_no_nan_loss_and_pushes_nothing(
+    rig, ps_group, definition, mlp, batches_of
+):
+    text = text_of(mlp, OPTIMIZERS["loss scale that overflows at first"])
+    one = rig(ps_group(1), definition(text), pipeline=False)
+    seen = one.train(batches_of(12))
+    skipped = [done.skipped for done in seen]
+    assert skipped[0]
+    assert not skipped[-1]
+    assert one.trainer.acknowledged == 12
+    assert seen[-1].version == 11 - sum(skipped)
+
+
+def test_between_pulls_the_scale_is_taken_off_once(rig, definition, mlp, batches_of):
+    weights = []
+    for optimizer in ("SGD(0.01)", OPTIMIZERS["loss_scale_factor"]):
+        text = text_of(mlp, optimizer)
+        one = rig(module=definition(text), pipeline=False, pull_steps=3)
+        one.train(batches_of(9))
+        weights.append(list(one.values().values()))
+    for plain, scaled in zip(*weights, strict=True):
+        np.testing.assert_allclose(plain, scaled, **TOLERANCE)
+
+
+def test_the_ps_are_told_which_variables_do_not_decay(definition, mlp):
+    tree = json.loads(definition(text_of(mlp, EXCLUDING)).optimizer_json())
+    assert [name.split("/")[-1] for name in tree["exclude_from_weight_decay"]] == [
+        "bias",
+        "bias",
+    ]
+    tree = json.loads(
+        definition(text_of(mlp, OPTIMIZERS["loss scale"])).optimizer_json()
+    )
+    assert tree["class_name"] == "Adam"
+    assert tree["config"]["loss_scale_factor"] is None
+
+
+def test_the_workers_share_of_clipping_is_what_is_cut(rig, ps_group, definition, mlp):
+    text = text_of(mlp, OPTIMIZERS["clipnorm"])
+    one = rig(ps_group(3), definition(text))
+    layout = one.trainer._link.layout
+    assert layout.cut
+    assert Clipping.of(layout, clipnorm=0.1, global_clipnorm=None).cut
+
+
+@pytest.mark.parametrize(
+    "optimizer", ["Nadam(0.05)", "Nadam(0.05, gradient_accumulation_steps=2)"]
+)
+def test_strategy_local_goes_on_from_a_nadam_of_the_ps(definition, mlp, optimizer):
+    from elasticdl.worker.local_checkpoint import _nadam_product
+
+    module = definition(text_of(mlp, optimizer))
+    variables = module.model.trainable_variables
+    for _ in range(20):
+        module.optimizer.apply([tf.ones(v.shape) for v in variables], variables)
+    updates = 20 // (module.optimizer.gradient_accumulation_steps or 1)
+    mine = _nadam_product(module.optimizer.beta_1, updates)
+    np.testing.assert_array_equal(mine, module.optimizer._u_product.numpy())
+    assert keras.backend.standardize_dtype(module.optimizer._u_product.dtype) == (
+        "float32"
+    )
