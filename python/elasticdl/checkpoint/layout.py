@@ -25,6 +25,9 @@ from pydantic import BaseModel, ConfigDict, Field
 MANIFEST = "manifest.json"
 # Kinds of tensors; SLOT and SCALAR are followed by the slot's name.
 VALUE, SLOT, STATE, SCALAR = "value", "slot:", "state", "scalar:"
+# The slot of values averaged over steps (Keras's use_ema), and the name that they are
+# pulled by, like a snapshot.
+AVERAGE = "average"
 _VERSION = re.compile(r"version-(\d+)")
 
 

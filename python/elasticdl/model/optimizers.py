@@ -58,14 +58,18 @@ def choose_optimizer(
     return optimizer
 
 
+def inner_optimizer(
+    optimizer: keras.optimizers.Optimizer,
+) -> keras.optimizers.Optimizer:
+    """Return what a LossScaleOptimizer wraps; any other optimizer itself."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
 def without_loss_scale(
     optimizer: keras.optimizers.Optimizer,
 ) -> keras.optimizers.Optimizer:
-    """Return the optimizer as it is where a worker scales the loss by itself.
-
-    That is the inner one of a LossScaleOptimizer. Its own factor is taken off.
-    """
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    """Return the inner optimizer, its own factor taken off: the worker scales."""
+    inner = inner_optimizer(optimizer)
     inner.loss_scale_factor = None
     return inner
 
@@ -78,7 +82,7 @@ def optimizer_json(
     Without the loss scale, which is the workers' business. Beside Keras's keys it has
     `exclude_from_weight_decay`, names of variables, which Keras does not serialize.
     """
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    inner = inner_optimizer(optimizer)
     tree = keras.optimizers.serialize(inner)
     tree["config"]["loss_scale_factor"] = None
     if inner.weight_decay:
@@ -92,7 +96,7 @@ def optimizer_json(
 
 def base_learning_rate(optimizer: Any) -> float | None:
     """Return the optimizer's learning rate; None when it follows a schedule."""
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    optimizer = inner_optimizer(optimizer)
     schedule = getattr(optimizer, "_learning_rate", None)
     if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
         return None

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.ps import kernels
 from elasticdl.ps.kernels import Floats, Ids
 from elasticdl.ps.optimizer import Optimizer, check_rows
@@ -116,6 +117,11 @@ def apply_gradient(
             clip=span.clip,
         )
 
+    def average_part(span: Span) -> Callable[[], None]:
+        cut = slice(span.start, span.stop)
+        averages = shard.slots[AVERAGE][cut]
+        return lambda: optimizer.average(shard.values[cut], averages, step=step)
+
     if gradient.dense.size:
         spans = dense_spans(optimizer, shard.layout, shard.ps)
         _run(
@@ -134,6 +140,9 @@ def apply_gradient(
             decay=optimizer.decays(variable.name),
             clip=variable.name not in shard.layout.cut,
         )
+    if AVERAGE in shard.slots:
+        whole = Span(0, shard.values.size, decay=False)
+        _run([average_part(part) for part in split(whole, parts)], threads)
 
 
 def mean_gradient(

@@ -44,6 +44,8 @@ class OptimizerConfig:
     clipnorm: float | None
     clipvalue: float | None
     accumulation_steps: int | None
+    ema_momentum: float | None
+    ema_overwrite_frequency: int | None
     no_decay: frozenset[str]  # variables without weight decay
 
 
@@ -71,6 +73,10 @@ def parse_config(text: str) -> OptimizerConfig:
             clipnorm=_above_zero(config.get("clipnorm")),
             clipvalue=_above_zero(config.get("clipvalue")),
             accumulation_steps=config.get("gradient_accumulation_steps") or None,
+            ema_momentum=_number(config["ema_momentum"])
+            if config.get("use_ema")
+            else None,
+            ema_overwrite_frequency=config.get("ema_overwrite_frequency") or None,
             no_decay=no_decay,
         )
     except (TypeError, ValueError) as error:
@@ -107,11 +113,6 @@ def _check_options(name: str, config: Mapping[str, Any]) -> None:
         )
     if config.get("loss_scale_factor"):
         reasons.append("loss_scale_factor is taken off by the worker, but came along")
-    if config.get("use_ema"):
-        reasons.append(
-            "use_ema replaces all values by their averages when training ends, which "
-            "PS do not do: keep an average in the model, or leave it out"
-        )
     known = _COMMON | RULE_KEYS[name]
     missing = sorted(RULE_KEYS[name] - set(config))
     if missing:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.errors import NotInitializedError, RefusedError, RpcError
 from elasticdl.ps.parameters import Parameters
 from elasticdl.ps.snapshots import CHECKPOINT_PREFIX, Cut, Request, Snapshots, State
@@ -78,13 +79,22 @@ class Live:
         return Pulled(parameters.version, values, self.updater.ticket)
 
     def pull_snapshot(self, snapshot: str, ticket: Ticket | None) -> Pulled:
-        """Return a snapshot's values; raise NotInitializedError if there is none."""
+        """Return a snapshot's values; raise NotInitializedError if there is none.
+
+        AVERAGE is always there, as it is now, where the optimizer keeps averages.
+        """
+        parameters = self.parameters
+        if snapshot == AVERAGE:
+            averages = parameters.shard.slots.get(AVERAGE)
+            if averages is None:
+                raise RefusedError(f"{parameters.optimizer.name} keeps no averages")
+            return Pulled(parameters.version, averages.copy(), None)
         self._pin_at(snapshot, ticket)
         cut = self._snapshots.get(snapshot)
         if cut is None:
             raise NotInitializedError(
                 f"snapshot {snapshot!r} is not held here (version "
-                f"{self.parameters.version}); hand the task back: the master asks for "
+                f"{parameters.version}); hand the task back: the master asks for "
                 "another one"
             )
         return Pulled(cut.version, cut.shard.values, None)

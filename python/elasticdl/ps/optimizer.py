@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.errors import CheckpointError, SpecError
 from elasticdl.ps import kernels, update_kernels
 from elasticdl.ps.config import OptimizerConfig, parse_config
@@ -93,14 +94,24 @@ class Optimizer:
     def initial_slots(self) -> Mapping[str, float]:
         """Names of the slots and what fills them at the start."""
         sums = {ACCUMULATOR: 0.0} if self.config.accumulation_steps else {}
-        return {**self.rule.initial_slots, **sums}
+        averages = {AVERAGE: 0.0} if self.config.ema_momentum is not None else {}
+        return {**self.rule.initial_slots, **sums, **averages}
 
-    def slots(self, size: int) -> dict[str, NDArray[np.float32]]:
-        """Return new slots for a buffer of `size` floats."""
-        return {
+    def slots(
+        self, size: int, values: Floats | None = None
+    ) -> dict[str, NDArray[np.float32]]:
+        """Return new slots for a buffer of `size` floats.
+
+        Averages start at `values`: a PS may begin in the middle, with values that a
+        worker handed over.
+        """
+        slots = {
             name: np.full(size, value, np.float32)
             for name, value in self.initial_slots.items()
         }
+        if values is not None and AVERAGE in slots:
+            slots[AVERAGE][:] = values
+        return slots
 
     def restore_slots(
         self, size: int, loaded: Mapping[str, NDArray[np.float32]]
@@ -221,6 +232,18 @@ class Optimizer:
         elif ids.size:
             self.rule.update_rows(values, ids, rows, slots, rate=learning_rate)
 
+    def average(self, values: Floats, averages: Floats, *, step: int) -> None:
+        """Move the averages to the values; as often as asked for, also the reverse.
+
+        Call it with `ema_momentum` alone, after a step's update, on all values.
+        """
+        momentum, often = self.config.ema_momentum, self.config.ema_overwrite_frequency
+        updates = step // (self.config.accumulation_steps or 1)
+        keep = np.float32(momentum if updates else 0.0)
+        update_kernels.average(averages, values, keep, np.float32(1) - keep)
+        if often and (updates + 1) % often == 0:
+            values[:] = averages
+
     def _pass_over_all(
         self,
         values: Floats,
@@ -281,6 +304,8 @@ class Optimizer:
             line = values.reshape(-1)
             self.apply_dense(line, rows[0], flat, step=step, learning_rate=1.0)
             self.apply_rows(values, ids, rows, slots, step=step, learning_rate=1.0)
+            if AVERAGE in flat:
+                self.average(line, flat[AVERAGE], step=step)
 
 
 def check_rows(ids: Ids, rows: Floats, shape: tuple[int, ...]) -> None:

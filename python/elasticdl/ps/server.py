@@ -161,7 +161,7 @@ class ParameterServer:
             loaded.values,
             optimizer.restore_slots(size, loaded.slots)
             if loaded.slots is not None
-            else optimizer.slots(size),
+            else optimizer.slots(size, loaded.values),
         )
         origin = Origin(max(loaded.version, self._min_version), loaded.recent)
         return Parameters(shard, optimizer, origin=origin, compute=self._compute)

@@ -306,6 +306,15 @@ def nadam_product(beta_1: np.float32, updates: int) -> np.float32:
 
 
 @compiled
+def average(
+    averages: Floats, values: Floats, keep: np.float32, rise: np.float32
+) -> None:
+    """`averages = keep * averages + rise * values`."""
+    for i in range(values.size):
+        averages[i] = keep * averages[i] + rise * values[i]
+
+
+@compiled
 def decay(values: Floats, weight_decay: np.float32, rate: np.float32) -> None:
     """Decoupled weight decay: `values -= values * weight_decay * rate`."""
     for i in range(values.size):

@@ -9,9 +9,11 @@ import json
 import logging
 from pathlib import Path
 
+from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.job.spec import ExportSpec
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.export import export_model
+from elasticdl.model.optimizers import inner_optimizer
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome
 from elasticdl.worker.model_values import ModelValues
@@ -42,7 +44,10 @@ class Exporter:
     def export(self, task: master_pb2.Task) -> master_pb2.TaskReport:
         """Write the model; return the report with its paths."""
         ticket = task.ticket if task.HasField("ticket") else None
-        values = self._trainer.values(task.snapshot, ticket)
+        snapshot = task.snapshot
+        if task.target != BEST and inner_optimizer(self._definition.optimizer).use_ema:
+            snapshot = AVERAGE
+        values = self._trainer.values(snapshot, ticket)
         directory = Path(self._spec.dir)
         if task.target == BEST:
             directory /= BEST

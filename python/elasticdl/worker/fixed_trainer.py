@@ -12,6 +12,7 @@ from typing import Any
 import keras
 
 from elasticdl.checkpoint import reshard
+from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.errors import CheckpointError, JobError
 from elasticdl.model.state import non_trainable, write_state
 from elasticdl.model.variables import trainable_variables
@@ -44,8 +45,10 @@ class FixedTrainer:
                 f"{path}: does not fit the model: it has no {', '.join(wrong)}; "
                 "expected a checkpoint of the same model module and parameters"
             )
+        # Averages are what a model trained with them is meant to be used with.
+        values = {**whole.values, **whole.slots.get(AVERAGE, {})}
         for item in variables:
-            item.variable.assign(whole.values[item.name])
+            item.variable.assign(values[item.name])
         state = non_trainable(model)
         missing = write_state(state.shared, whole.states)
         if missing:

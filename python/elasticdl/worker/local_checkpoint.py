@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from elasticdl.checkpoint import reshard, store
 from elasticdl.errors import CheckpointError
+from elasticdl.model.optimizers import inner_optimizer
 from elasticdl.model.state import non_trainable, read_state, write_state
 from elasticdl.model.variables import (
     layout_variables,
@@ -103,7 +104,7 @@ class LocalState:
         iterations = self._scalars[_ITERATIONS]
         if _ITERATIONS not in whole.scalars:
             iterations.assign(whole.version)
-        inner = _inner(self._optimizer)
+        inner = inner_optimizer(self._optimizer)
         if isinstance(inner, keras.optimizers.Nadam):
             steps = int(_value(iterations)) // (inner.gradient_accumulation_steps or 1)
             inner._u_product.assign(_nadam_product(inner.beta_1, steps))  # noqa: SLF001 - no PS keeps it, and it has no public name
@@ -119,10 +120,6 @@ class LocalState:
 
 def _value(variable: Any) -> NDArray[Any]:
     return np.array(keras.ops.convert_to_numpy(variable.value))
-
-
-def _inner(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
-    return getattr(optimizer, "inner_optimizer", optimizer)  # under loss scaling
 
 
 def _nadam_product(beta_1: float, updates: int) -> np.float32:
@@ -143,7 +140,7 @@ def _slots_of(
 
     Keras names a slot `<path of the variable with _ for />_<slot>`.
     """
-    inner = _inner(optimizer)
+    inner = inner_optimizer(optimizer)
     common = _ADAM_SLOTS if isinstance(inner, keras.optimizers.Adam) else {}
     slots: dict[str, dict[str, Any]] = {}
     # Not `optimizer.iterations`: that is no variable where gradients are accumulated.

@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 
+from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.model.optimizers import base_learning_rate
 from elasticdl.proto import ps_pb2
 from elasticdl.worker.trainer import (
@@ -56,6 +57,7 @@ class LocalTrainer:
                 leading records trained; writes checkpoints when asked for.
         """
         self._step = step
+        self._optimizer = optimizer
         self._rate = _Rate(optimizer, learning_rate_of, learning_rate_scale)
         self._version = version
         self._skip_nan = skip_nan
@@ -99,7 +101,9 @@ class LocalTrainer:
 
     def values(self, snapshot: str, ticket: ps_pb2.Ticket | None) -> Values | None:
         """See Trainer."""
-        del snapshot, ticket
+        del ticket
+        if snapshot == AVERAGE:  # as Keras's fit does when it ends
+            self._optimizer.finalize_variable_values(self._step.variables)
         return None
 
     def between_steps(self) -> None:

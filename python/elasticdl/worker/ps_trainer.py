@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.errors import ElasticDLError, FencedError
 from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
@@ -138,6 +139,8 @@ class PsTrainer:
         """See Trainer."""
         with self._ledger.cause("waitPs"):
             client = self._link.client
+            if snapshot == AVERAGE:
+                self._link.pull()  # brings all PS to one version (sync mode)
             if snapshot:
                 pulled: Pulled = self._link.call_snapshot(
                     "pull snapshot",
@@ -149,7 +152,9 @@ class PsTrainer:
                 version = versions[0]
             state = self._link.call_snapshot(
                 "state",
-                lambda: client.exchange_state({}, weight=0.0, snapshot=snapshot),
+                lambda: client.exchange_state(
+                    {}, weight=0.0, snapshot="" if snapshot == AVERAGE else snapshot
+                ),
             )
         own = state if state is not None else read_state(self._state.shared)
         return Values(version, from_buffers(buffers, self._link.layout), own)

@@ -85,7 +85,11 @@ class Trainer(Protocol):
         """Begin again at the parameters that are in force after a FencedError."""
 
     def values(self, snapshot: str, ticket: ps_pb2.Ticket | None) -> Values | None:
-        """Return the values of a snapshot ("" is live); None: those in the model."""
+        """Return the values of a snapshot; None: those in the model.
+
+        "" is live; AVERAGE (checkpoint/layout.py) are the averages of a model whose
+        training is over, where the optimizer keeps some.
+        """
 
     def between_steps(self) -> None:
         """Do what is asked for between steps, also while there is nothing to train."""

@@ -49,9 +49,9 @@ class VariableStep:
         self._optimizer = optimizer
         self._guard = guard
         self._scale = scale
-        self._variables = list(definition.model.trainable_variables)
+        self.variables = list(definition.model.trainable_variables)
         if optimizer is not None and not optimizer.built:
-            optimizer.build(self._variables)
+            optimizer.build(self.variables)
         self._traced = Traced(self._compute, jit=definition.jit_compile)
         self._kinds: list[Kind] = []
 
@@ -62,7 +62,7 @@ class VariableStep:
 
     def load(self, arena: Arena) -> None:
         """See GradientStep."""
-        for variable, array in zip(self._variables, arena.arrays, strict=True):
+        for variable, array in zip(self.variables, arena.arrays, strict=True):
             variable.assign(tf.experimental.dlpack.from_dlpack(array.__dlpack__()))
 
     def run(self, features: Tensors, labels: Tensors) -> StepResult:
@@ -82,7 +82,7 @@ class VariableStep:
             out = self._definition.call(features, training=True)
             loss = self._definition.training_loss(features, labels, out)
             scaled = self._scaled(loss)
-        gradients = tape.gradient(scaled, [v.value for v in self._variables])
+        gradients = tape.gradient(scaled, [v.value for v in self.variables])
         fine: Any = True
         if self._scale is not None:
             gradients, fine = self._scale.unscaled(gradients)
@@ -105,7 +105,7 @@ class VariableStep:
     ) -> None:
         pairs = [
             (gradient, variable)
-            for gradient, variable in zip(gradients, self._variables, strict=True)
+            for gradient, variable in zip(gradients, self.variables, strict=True)
             if gradient is not None
         ]
 

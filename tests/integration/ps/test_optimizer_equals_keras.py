@@ -67,6 +67,16 @@ OPTIMIZERS: dict[str, Callable[[], keras.optimizers.Optimizer]] = {
     "lion-decay": lambda: keras.optimizers.Lion(0.01, weight_decay=0.1),
     "clipvalue": lambda: keras.optimizers.Adam(0.01, clipvalue=0.3),
     "clipnorm": lambda: keras.optimizers.SGD(0.1, momentum=0.5, clipnorm=0.7),
+    "average-overwrite": lambda: keras.optimizers.Adam(
+        0.01, use_ema=True, ema_momentum=0.9, ema_overwrite_frequency=4
+    ),
+    "accumulation-average": lambda: keras.optimizers.SGD(
+        0.1,
+        gradient_accumulation_steps=2,
+        use_ema=True,
+        ema_momentum=0.75,
+        ema_overwrite_frequency=3,
+    ),
     "accumulation": lambda: keras.optimizers.Adam(0.01, gradient_accumulation_steps=3),
     "accumulation-nadam": lambda: keras.optimizers.Nadam(
         0.01, gradient_accumulation_steps=3

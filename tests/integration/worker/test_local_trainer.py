@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from elasticdl.checkpoint import store
-from elasticdl.checkpoint.layout import Manifest
+from elasticdl.checkpoint.layout import AVERAGE, Manifest
 from elasticdl.proto import master_pb2
 from elasticdl.worker.local_checkpoint import LocalCheckpoints, LocalState
 from elasticdl.worker.local_trainer import LocalTrainer
@@ -53,6 +53,69 @@ def test_the_local_loop_is_plain_keras_training(definition, batches_of):
     for mine, theirs in zip(weights(module), model.trainable_variables, strict=True):
         np.testing.assert_allclose(mine, theirs.numpy(), rtol=1e-5, atol=1e-6)
     assert seen[-1].version == 15
+
+
+SCALED = [
+    "SGD(0.5, loss_scale_factor=8.0)",
+    "LossScaleOptimizer(keras.optimizers.SGD(0.5), dynamic_growth_steps=4)",
+]
+
+
+@pytest.mark.parametrize("optimizer", SCALED)
+def test_a_loss_scale_is_put_on_and_taken_off(definition, mlp, batches_of, optimizer):
+    plain = definition(mlp.replace("Adam(0.05)", "SGD(0.5)"))
+    train(local(plain), batches_of(8))
+    scaled = definition(mlp.replace("Adam(0.05)", optimizer))
+    train(local(scaled), batches_of(8))
+    for mine, theirs in zip(weights(scaled), weights(plain), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_averages_are_in_the_model_once_it_is_exported(definition, mlp, batches_of):
+    text = mlp.replace("Adam(0.05)", "SGD(0.5, use_ema=True, ema_momentum=0.5)")
+    module = definition(text)
+    trainer = local(module)
+    averages = weights(module)
+    for number, batch in enumerate(batches_of(6)):
+        train(trainer, [batch])
+        keep = 0.5 if number else 0.0
+        averages = [
+            keep * mean + (1 - keep) * now
+            for mean, now in zip(averages, weights(module), strict=True)
+        ]
+    assert trainer.values(AVERAGE, None) is None
+    for mine, mean in zip(weights(module), averages, strict=True):
+        np.testing.assert_allclose(mine, mean, rtol=1e-5, atol=1e-6)
+
+
+NADAM = [
+    "Nadam(0.05)",
+    "Nadam(0.05, gradient_accumulation_steps=2)",
+]
+
+
+@pytest.mark.parametrize("optimizer", NADAM)
+def test_nadam_goes_on_from_a_checkpoint_that_has_no_product_of_it(
+    definition, mlp, batches_of, tmp_path, optimizer
+):
+    batches = list(batches_of(12))
+    text = mlp.replace("Adam(0.05)", optimizer)
+    module = definition(text)
+    trainer = local(module)
+    state = LocalState(module.model, module.optimizer, module.optimizer_json())
+    train(trainer, batches[:6])
+    entry = state.write(6)(tmp_path)
+    manifest = Manifest(job="j", strategy="local", version=6, shards=[entry])
+    store.write_manifest(tmp_path, manifest)
+    train(trainer, batches[6:])
+
+    again = definition(text)
+    restored = LocalState(again.model, again.optimizer, again.optimizer_json())
+    restored._scalars.pop("variable", None)  # a PS writes no scalars at all
+    assert restored.restore(tmp_path) == 6
+    train(local(again), batches[6:])
+    for mine, theirs in zip(weights(again), weights(module), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 def test_a_batch_with_nan_loss_changes_nothing_when_skipped(definition, batches_of):

@@ -2,10 +2,10 @@
 
 import json
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.worker.clipping import Clipping
 
 # float32: norms are summed in another order.
@@ -66,6 +66,27 @@ def test_options_of_the_optimizer_give_the_weights_of_plain_keras(
         np.testing.assert_allclose(mine, theirs, **TOLERANCE)
 
 
+@pytest.mark.parametrize("sync", [True, False], ids=["sync", "async"])
+@pytest.mark.parametrize("optimizer", ["Adam(0.05, use_ema=True, ema_momentum=0.75)"])
+def test_what_is_exported_are_the_averages_as_where_keras_fit_ends(
+    rig, ps_group, definition, mlp, batches_of, optimizer, sync
+):
+    text = text_of(mlp, optimizer)
+    one = rig(ps_group(3, sync=sync), definition(text), pipeline=False)
+    one.train(batches_of(12))
+    module = definition(text)
+    raw = plain_keras(module, batches_of(12))
+    for mine, theirs in zip(one.values().values(), raw, strict=True):
+        np.testing.assert_allclose(mine, theirs, **TOLERANCE)
+    module.optimizer.finalize_variable_values(module.model.trainable_variables)
+    averages = one.trainer.values(AVERAGE, None)
+    assert averages.version == 12
+    variables = module.model.trainable_variables
+    for mine, theirs, before in zip(averages.trainable, variables, raw, strict=True):
+        np.testing.assert_allclose(mine, theirs.numpy(), **TOLERANCE)
+        assert not np.allclose(mine, before, **TOLERANCE)
+
+
 def test_an_overflow_is_no_nan_loss_and_pushes_nothing(
     rig, ps_group, definition, mlp, batches_of
 ):
@@ -109,21 +130,3 @@ def test_the_workers_share_of_clipping_is_what_is_cut(rig, ps_group, definition,
     layout = one.trainer._link.layout
     assert layout.cut
     assert Clipping.of(layout, clipnorm=0.1, global_clipnorm=None).cut
-
-
-@pytest.mark.parametrize(
-    "optimizer", ["Nadam(0.05)", "Nadam(0.05, gradient_accumulation_steps=2)"]
-)
-def test_strategy_local_goes_on_from_a_nadam_of_the_ps(definition, mlp, optimizer):
-    from elasticdl.worker.local_checkpoint import _nadam_product
-
-    module = definition(text_of(mlp, optimizer))
-    variables = module.model.trainable_variables
-    for _ in range(20):
-        module.optimizer.apply([tf.ones(v.shape) for v in variables], variables)
-    updates = 20 // (module.optimizer.gradient_accumulation_steps or 1)
-    mine = _nadam_product(module.optimizer.beta_1, updates)
-    np.testing.assert_array_equal(mine, module.optimizer._u_product.numpy())
-    assert keras.backend.standardize_dtype(module.optimizer._u_product.dtype) == (
-        "float32"
-    )

@@ -69,6 +69,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "lion": ("Lion", {}),
+    "average": (
+        "SGD",
+        {"use_ema": True, "ema_momentum": 0.5, "ema_overwrite_frequency": 2},
+    ),
     "clipvalue": ("Adam", {"clipvalue": 0.5}),
     "accumulation": ("Adam", {"gradient_accumulation_steps": 2}),
     "accumulation-nadam": ("Nadam", {"gradient_accumulation_steps": 2}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from elasticdl.ps.apply import (
     split,
 )
 from elasticdl.ps.optimizer import Optimizer, optimizer_from_json
-from elasticdl.tensor.placement import Kind, Layout, Variable, place
+from elasticdl.tensor.placement import Kind, Layout, Piece, Variable, place
 
 from tests.unit.ps.optimizers import CASES, case, make, tree
 
@@ -159,6 +160,70 @@ def test_a_gradient_that_does_not_fit_is_refused_and_changes_nothing(
         apply_gradient(optimizer, shard, gradient, step=0, learning_rate=0.1)
     np.testing.assert_array_equal(shard.values, before)
     assert not shard.slots["m"].any()
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("num_ps", [1, 3])
+def test_d8_slots_survive_another_number_of_ps(
+    name: str, num_ps: int, tmp_path: Path
+) -> None:
+    optimizer = case(name)
+    before, after = place(VARIABLES, 2), place(VARIABLES, num_ps)
+    whole = [
+        np.random.default_rng(n).standard_normal((v.num_rows, v.row_size))
+        for n, v in enumerate(VARIABLES)
+    ]
+    undisturbed = [np.zeros(array.shape, F) for array in whole]
+
+    def gradient_of(layout: Layout, ps: int, step: int) -> Gradient:
+        # The same for each row of each variable, whoever holds it.
+        dense, rows = [np.empty(0, F)], {}
+        for index, piece in enumerate(layout.pieces[ps]):
+            variable = layout.variables[piece.variable]
+            part = np.sin(whole[piece.variable][piece.start : piece.end] + step)
+            if variable.kind is Kind.DENSE:
+                dense.append(part.astype(F).reshape(-1))
+            elif variable.kind is Kind.ROWWISE:
+                ids = np.flatnonzero((np.arange(piece.start, piece.end) + step) % 3)
+                rows[index] = (ids, part[ids].astype(F))
+        return Gradient(np.concatenate(dense), rows)
+
+    def parts_of(shard: Shard) -> Iterator[tuple[Piece, np.ndarray]]:
+        for piece in shard.layout.pieces[shard.ps]:
+            part = shard.values[piece.offset : piece.offset + piece.size]
+            yield piece, part.reshape(piece.end - piece.start, -1)
+
+    def train(shard: Shard, steps: range) -> None:
+        for step in steps:
+            gradient = gradient_of(shard.layout, shard.ps, step)
+            apply_gradient(optimizer, shard, gradient, step=step, learning_rate=0.1)
+
+    entries = []
+    for ps, pieces in enumerate(before.pieces):
+        start = [whole[p.variable][p.start : p.end].reshape(-1) for p in pieces]
+        values = np.concatenate(start).astype(F)
+        slots = optimizer.slots(values.size, values)
+        shard = Shard(before, ps, values, slots)
+        train(shard, range(3))
+        tensors = reshard.shard_tensors(
+            before, ps, shard.values, shard.slots, scalars={}, states={}
+        )
+        meta = reshard.shard_meta(before, version=3, optimizer=optimizer.text)
+        entries.append(store.write_shard(tmp_path, ps, 2, tensors, meta))
+        train(shard, range(3, 6))
+        for piece, rows in parts_of(shard):
+            undisturbed[piece.variable][piece.start : piece.end] = rows
+    store.write_manifest(
+        tmp_path, Manifest(job="j", strategy="s", version=3, shards=entries)
+    )
+    for ps in range(num_ps):
+        loaded = reshard.load_pieces(tmp_path, after, ps)
+        slots = optimizer.restore_slots(after.size(ps), loaded.slots)
+        shard = Shard(after, ps, loaded.values, slots)
+        train(shard, range(3, 6))
+        for piece, rows in parts_of(shard):
+            expected = undisturbed[piece.variable][piece.start : piece.end]
+            np.testing.assert_array_equal(rows, expected)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -40,11 +40,8 @@ def test_d19_an_own_class() -> None:
 
 
 def test_refused_are_options_that_need_what_no_ps_and_no_worker_has() -> None:
-    message = refusal(
-        tree("SGD", global_clipnorm=1.0, gradient_accumulation_steps=2, use_ema=True)
-    )
+    message = refusal(tree("SGD", global_clipnorm=1.0, gradient_accumulation_steps=2))
     assert "global_clipnorm with gradient_accumulation_steps needs" in message
-    assert "use_ema" in message
     assert make("SGD", global_clipnorm=1.0).config.clipnorm is None
 
 

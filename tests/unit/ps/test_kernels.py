@@ -109,6 +109,7 @@ def arguments(kernel: str) -> tuple[object, ...]:
         "nadam_product": (F(0.9), 7),
         "ftrl": (*flat[:4], half, half, half, half, half),
         "lion": (*flat[:3], half, half, half, half, half),
+        "average": (*flat[:2], half, half),
         "adagrad_rows": (table, ids, rows, slot, half, half),
         "decay": (flat[0], half, half),
         "add_scaled": (*flat[:2], half),
