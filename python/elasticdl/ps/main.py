@@ -71,7 +71,6 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
 
     stop = threading.Event()
     _stop_on_signals(stop)
-    kernels.warm_up()
     sync = spec.ps.mode is UpdateMode.SYNC
     place = Place(context.index, spec.ps.replicas)
     metrics = PsMetrics()
@@ -97,6 +96,9 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
         port=0,
         threads=spec.ps.threads + (_SYNC_THREADS if sync else 0),
     )
+    # Beside registration, so that the PS listens early; what the job's optimizer needs
+    # is compiled, this included, before there are parameters.
+    threading.Thread(target=kernels.warm_up, name="warm-up").start()
     master = MasterClient(
         context.master_address,
         master_pb2.Replica(
