@@ -100,6 +100,18 @@ def test_an_overflow_is_no_nan_loss_and_pushes_nothing(
     assert seen[-1].version == 11 - sum(skipped)
 
 
+@pytest.mark.parametrize("jit", [False, True])
+def test_float16_layers_learn_under_a_loss_scale(rig, definition, mlp, batches_of, jit):
+    text = mlp.replace('"tanh")', '"tanh", dtype="mixed_float16")')
+    text = text.replace("Adam(0.05)", OPTIMIZERS["loss scale"])
+    model = {"definition": "net.custom_model", "files": {"net.py": text}}
+    module = definition(text, model={**model, "jitCompile": jit})
+    seen = rig(module=module).train(batches_of(40))
+    assert np.mean([d.loss for d in seen[-8:]]) < 0.7 * np.mean(
+        [d.loss for d in seen[:4]]
+    )
+
+
 def test_between_pulls_the_scale_is_taken_off_once(rig, definition, mlp, batches_of):
     weights = []
     for optimizer in ("SGD(0.01)", OPTIMIZERS["loss_scale_factor"]):
