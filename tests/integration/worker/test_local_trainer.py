@@ -7,6 +7,7 @@ import tensorflow as tf
 from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import AVERAGE, Manifest
 from elasticdl.proto import master_pb2
+from elasticdl.worker.fixed_trainer import FixedTrainer
 from elasticdl.worker.local_checkpoint import LocalCheckpoints, LocalState
 from elasticdl.worker.local_trainer import LocalTrainer
 from elasticdl.worker.trainer import BatchPosition, NanLossError
@@ -71,10 +72,13 @@ def test_a_loss_scale_is_put_on_and_taken_off(definition, mlp, batches_of, optim
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
 
 
-def test_averages_are_in_the_model_once_it_is_exported(definition, mlp, batches_of):
+def test_averages_are_in_the_model_once_it_is_exported_or_loaded(
+    definition, mlp, batches_of, tmp_path
+):
     text = mlp.replace("Adam(0.05)", "SGD(0.5, use_ema=True, ema_momentum=0.5)")
     module = definition(text)
     trainer = local(module)
+    state = LocalState(module.model, module.optimizer, module.optimizer_json())
     averages = weights(module)
     for number, batch in enumerate(batches_of(6)):
         train(trainer, [batch])
@@ -83,9 +87,15 @@ def test_averages_are_in_the_model_once_it_is_exported(definition, mlp, batches_
             keep * mean + (1 - keep) * now
             for mean, now in zip(averages, weights(module), strict=True)
         ]
+    entry = state.write(6)(tmp_path)
+    manifest = Manifest(job="j", strategy="local", version=6, shards=[entry])
+    store.write_manifest(tmp_path, manifest)
+    loaded = definition(text)
+    FixedTrainer(loaded.model, tmp_path)  # of evaluation and prediction jobs
     assert trainer.values(AVERAGE, None) is None
-    for mine, mean in zip(weights(module), averages, strict=True):
-        np.testing.assert_allclose(mine, mean, rtol=1e-5, atol=1e-6)
+    for some in (module, loaded):
+        for mine, mean in zip(weights(some), averages, strict=True):
+            np.testing.assert_allclose(mine, mean, rtol=1e-5, atol=1e-6)
 
 
 NADAM = [

@@ -1,6 +1,7 @@
 """What a worker does for the optimizer gives the weights of plain Keras training."""
 
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -110,6 +111,32 @@ def test_float16_layers_learn_under_a_loss_scale(rig, definition, mlp, batches_o
     assert np.mean([d.loss for d in seen[-8:]]) < 0.7 * np.mean(
         [d.loss for d in seen[:4]]
     )
+
+
+def test_in_sync_mode_each_worker_clips_its_own_gradient(
+    rig, ps_group, definition, mlp, batches_of
+):
+    text = text_of(mlp, "SGD(1.0, global_clipnorm=0.01)")
+    group = ps_group(2, sync=True)
+    group.control(quorum=2)
+    one, two = rig(group, definition(text)), rig(group, definition(text), worker=1)
+    before, batches = one.values(), list(batches_of(2))
+    beside = threading.Thread(target=lambda: two.train(batches[1:]))
+    beside.start()
+    one.train(batches[:1])
+    beside.join(60)
+    after = one.values()
+    module = definition(text)
+    mean = [np.zeros_like(v) for v in before.values()]
+    for features, labels in batches:
+        with tf.GradientTape() as tape:
+            loss = module.loss(tf.constant(labels), module.model(features))
+        raw = tape.gradient(loss, module.model.trainable_variables)
+        clipped, norm = tf.clip_by_global_norm(raw, 0.01)
+        assert norm > 0.01
+        mean = [m + c.numpy() / 2 for m, c in zip(mean, clipped, strict=True)]
+    for name, expected in zip(before, mean, strict=True):
+        np.testing.assert_allclose(before[name] - after[name], expected, 1e-3, 1e-6)
 
 
 def test_between_pulls_the_scale_is_taken_off_once(rig, definition, mlp, batches_of):
