@@ -12,6 +12,11 @@ from dataclasses import dataclass
 from elasticdl.cli import format as text
 from elasticdl.job.status import EvaluationResult, JobState, JobStatus, Relaunch
 
+_STATES = {
+    JobState.STARTING: "starting the processes",
+    JobState.PREPARING: "preparing the data",
+}
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -58,11 +63,10 @@ def events(seen: Seen, status: JobStatus) -> tuple[list[str], Seen]:
 
 
 def evaluation_line(evaluation: EvaluationResult) -> str:
-    """`evaluation at version 400: accuracy 0.9781 (epoch end)`."""
-    why = f" ({evaluation.why})" if evaluation.why else ""
+    """`evaluation at version 400: accuracy 0.9781`."""
     return (
         f"evaluation at version {evaluation.version}: "
-        f"{text.metrics(evaluation.metrics)}{why}"
+        f"{text.metrics(evaluation.metrics)}"
     )
 
 
@@ -82,4 +86,6 @@ def _relaunch_line(relaunch: Relaunch) -> str:
 def _state_line(status: JobStatus) -> str:
     if status.message:
         return f"{status.state}: {text.first_line(status.message)}"
-    return str(status.state)
+    if status.state is JobState.FINISHING and status.type == "train":
+        return "finishing: all records are trained; last evaluation and checkpoint"
+    return _STATES.get(status.state, str(status.state))

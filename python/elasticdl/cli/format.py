@@ -6,6 +6,26 @@ Owns these spellings. Called by the CLI's views. Must not print.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+
+_TRACE_BEGINS = "Traceback (most recent call last):"
+_DOING = {
+    "": "starting",
+    "start": "starting",
+    "prepare": "preparing data",
+    "train": "training",
+    "evaluate": "evaluating",
+    "predict": "predicting",
+    "export": "exporting",
+    "wait": "waiting",
+    "waitPs": "waiting for PS",
+    "waitData": "waiting for data",
+    "restore": "loading a checkpoint",
+    "replay": "training again",
+    "scheduled": "to be started",
+    "launched": "starting",
+    "draining": "leaving",
+}
 
 
 def count(number: float) -> str:
@@ -71,7 +91,28 @@ def plural(number: int, word: str) -> str:
 
 def first_line(text: str) -> str:
     """The line of a message that says most: the last of a traceback, else the first."""
-    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
-    if not lines:
-        return ""
-    return lines[-1] if lines[0].startswith("Traceback") else lines[0]
+    lines = without_trace(text).splitlines()
+    return lines[0] if lines else ""
+
+
+def without_trace(text: str) -> str:
+    """A message without the stack trace in it: the lines above, or its last line."""
+    lines = [line.rstrip() for line in text.strip().splitlines() if line.strip()]
+    traces = [n for n, line in enumerate(lines) if line.endswith(_TRACE_BEGINS)]
+    if not traces:
+        return "\n".join(lines)
+    return "\n".join(lines[: traces[0]]) or lines[-1].strip()
+
+
+def path(full: str | Path, *, here: Path | None = None) -> str:
+    """A path as one would type it here: from the current folder on, or from `~`."""
+    given = Path(full)
+    for start, mark in ((here or Path.cwd(), ""), (Path.home(), "~/")):
+        if given.is_absolute() and given != start and given.is_relative_to(start):
+            return f"{mark}{given.relative_to(start)}"
+    return str(full)
+
+
+def doing(phase: str) -> str:
+    """What a worker does, by its phase; `wait for PS` by a cause of lost time."""
+    return _DOING.get(phase, phase)

@@ -113,7 +113,7 @@ def status(args: argparse.Namespace) -> int:
         print(json.dumps(_document(view), indent=2))
         return ExitCode.OK
     console = Console(highlight=False)
-    console.print(status_view(view, now=time.time()))
+    console.print(status_view(view, now=time.time()), crop=False)
     if view.report is not None:
         line = f"job {view.name} {last_words(view.report)}"
         console.print(line, markup=False, soft_wrap=True)
@@ -133,7 +133,7 @@ def _watch(job: JobHandle) -> int:
     from rich.live import Live
 
     from elasticdl.cli.live import LineView
-    from elasticdl.cli.views import status_view
+    from elasticdl.cli.views import last_words, status_view
     from elasticdl.client import Condition
 
     console = Console(highlight=False)
@@ -142,15 +142,16 @@ def _watch(job: JobHandle) -> int:
         while (view := job.view()).condition is Condition.RUNNING:
             lines.update(view.status, [view.note] if view.note else [])
             time.sleep(_WATCH_SECONDS)
-        console.print(status_view(view, now=time.time()))
-        return ExitCode.OK
-    with Live(console=console, refresh_per_second=4) as live:
-        while True:
-            view = job.view()
-            live.update(status_view(view, now=time.time()))
-            if view.condition is not Condition.RUNNING:
-                return ExitCode.OK
-            time.sleep(_WATCH_SECONDS)
+    else:
+        with Live(console=console, refresh_per_second=4, transient=True) as live:
+            while (view := job.view()).condition is Condition.RUNNING:
+                live.update(status_view(view, now=time.time()))
+                time.sleep(_WATCH_SECONDS)
+    console.print(status_view(view, now=time.time()), crop=False)
+    if view.report is not None:
+        line = f"job {view.name} {last_words(view.report)}"
+        console.print(line, markup=False, soft_wrap=True)
+    return ExitCode.OK
 
 
 def logs(args: argparse.Namespace) -> int:

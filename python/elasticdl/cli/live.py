@@ -25,7 +25,7 @@ from elasticdl.job.status import JobStatus, ReplicaStatus
 
 _LINE_EVERY_SECONDS = 5.0
 _BAR_WIDTH = 30
-_ENDED = ("succeeded", "failed")
+ENDED = "ended"  # as the master says it of a replica
 
 
 class View(Protocol):
@@ -54,7 +54,7 @@ def choose_view(console: Console, name: str) -> View:
 
 
 class LiveView:
-    """A bar and two lines that are redrawn in place; events scroll by above them."""
+    """A bar and lines that are redrawn in place; events scroll by above them."""
 
     def __init__(self, console: Console, name: str) -> None:
         self._console = console
@@ -152,14 +152,19 @@ def live_lines(status: JobStatus) -> RenderableType:
         Text(text.percent(progress.records_done, total) if total else ""),
         Text(_eta(status), style="cyan"),
     )
+    validation = status.last_evaluation
+    lines = [
+        (" · ".join(figures(status)), ""),
+        # Named, since both have a loss.
+        (f"validation {text.metrics(validation.metrics)}" if validation else "", ""),
+        (" · ".join(roles(status)), "dim"),
+    ]
     return Group(
         bar,
-        Text("  " + " · ".join(figures(status)), no_wrap=True, overflow="ellipsis"),
-        Text(
-            "  " + " · ".join(roles(status)),
-            style="dim",
-            no_wrap=True,
-            overflow="ellipsis",
+        *(
+            Text(f"  {line}", style=style, no_wrap=True, overflow="ellipsis")
+            for line, style in lines
+            if line
         ),
     )
 
@@ -177,13 +182,15 @@ def progress_line(status: JobStatus, *, short: bool = False) -> str:
     if short:
         return ", ".join([*parts, *filter(None, [_eta(status)])])
     parts += figures(status)
+    if status.last_evaluation:
+        parts.append(f"validation {text.metrics(status.last_evaluation.metrics)}")
     if eta := _eta(status):
         parts.append(eta)
     return ", ".join([*parts, *roles(status)])
 
 
 def figures(status: JobStatus) -> list[str]:
-    """Return speed, loss and the last evaluation, as far as they are known."""
+    """Return speed, step and loss, as far as they are known."""
     progress = status.progress
     parts = []
     if progress.records_per_second:
@@ -192,22 +199,19 @@ def figures(status: JobStatus) -> list[str]:
         parts.append(f"step {text.count(progress.steps)}")
     if status.last_loss is not None:
         parts.append(f"loss {text.metric(status.last_loss)}")
-    if status.last_evaluation:
-        # Named, since both have a loss.
-        parts.append(f"validation {text.metrics(status.last_evaluation.metrics)}")
     return parts
 
 
 def roles(status: JobStatus) -> list[str]:
-    """Return who is there and what they do: `workers 2 of 3 (2 train, 1 pending)`."""
+    """Return who is there and what they do: `workers 2 of 3: 2 training, 1 pending`."""
     parts = []
-    live = [r for r in status.replicas if r.state not in _ENDED]
+    live = [r for r in status.replicas if r.state != ENDED]
     workers = [r for r in live if r.role == "worker"]
-    running = sum(r.state != "pending" for r in workers)
+    running = sum(r.state == "running" for r in workers)
     doing = collections.Counter(_doing(r) for r in workers)
     what = ", ".join(f"{number} {word}" for word, number in doing.most_common())
     parts.append(
-        f"workers {running} of {status.workers_wanted}{f' ({what})' if what else ''}"
+        f"workers {running} of {status.workers_wanted}{f': {what}' if what else ''}"
     )
     ps = [r for r in status.replicas if r.role == "ps"]
     if ps:
@@ -222,7 +226,8 @@ def roles(status: JobStatus) -> list[str]:
 
 
 def _doing(replica: ReplicaStatus) -> str:
-    return replica.phase or "start" if replica.state == "running" else replica.state
+    word = replica.phase if replica.state == "running" else replica.state
+    return text.doing(word)
 
 
 def _where(status: JobStatus) -> str:
@@ -230,7 +235,7 @@ def _where(status: JobStatus) -> str:
     if status.state != "running":
         return str(status.state)
     if status.type != "train":
-        return status.type
+        return text.doing(status.type)
     if not progress.epochs:
         return f"epoch {progress.epoch + 1}"
     return f"epoch {min(progress.epoch + 1, progress.epochs)}/{progress.epochs}"

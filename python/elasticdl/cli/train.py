@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from elasticdl.cli import flags
+from elasticdl.cli import format as text
 from elasticdl.cli.arguments import Verbs, add_jobs_dir, add_verb
 from elasticdl.errors import ExitCode, SpecError
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from elasticdl.client import Launcher, Outcome
-    from elasticdl.job.spec import ValuesFile
+    from elasticdl.job.spec import JobSpec, ValuesFile
 
 _REFRESH_SECONDS = 0.2
 
@@ -105,7 +106,9 @@ def run_job(args: argparse.Namespace) -> int:
     launcher = client.launch(
         values, environ=args.environ, jobs_dir=args.jobs_dir, restart=args.restart
     )
-    console.print(_greeting(launcher), markup=False, soft_wrap=True)
+    console.print(greeting(launcher.spec), markup=False, soft_wrap=True)
+    folder = text.path(launcher.job_dir.root)
+    console.print(f"folder: {folder}", markup=False, soft_wrap=True)
     with choose_view(console, values.job.name) as view, _signals() as signals:
         told = 0
         while True:
@@ -117,7 +120,7 @@ def run_job(args: argparse.Namespace) -> int:
             view.update(launcher.status, notices)
             if outcome is not None:
                 break
-    return show_outcome(launcher, outcome, console)
+    return show_outcome(launcher, outcome, console, debug=args.debug)
 
 
 def read_values(args: argparse.Namespace) -> ValuesFile:
@@ -156,8 +159,13 @@ def _of_trained(values: ValuesFile, verb: str, jobs_dir: Path) -> list[str]:
     return changes
 
 
-def show_outcome(launcher: Launcher, outcome: Outcome, console: Console) -> int:
-    """Print the final report, or why there is none; the exit code."""
+def show_outcome(
+    launcher: Launcher, outcome: Outcome, console: Console, *, debug: bool = False
+) -> int:
+    """Print the final report, or why there is none; the exit code.
+
+    An error is told once, in the last line; `debug` adds the trace that it came with.
+    """
     from elasticdl.cli.views import last_words, report_view
 
     name = launcher.spec.name
@@ -165,26 +173,34 @@ def show_outcome(launcher: Launcher, outcome: Outcome, console: Console) -> int:
     if report is None:
         stopped = outcome.exit_code == ExitCode.STOPPED
         word = "stopped" if stopped else "failed"
-        print(f"job {name} {word}: {outcome.message}", file=sys.stderr)
-        print(f"logs: {launcher.job_dir.logs_dir}", file=sys.stderr)
+        message = outcome.message if debug else text.without_trace(outcome.message)
+        print(f"logs: {text.path(launcher.job_dir.logs_dir)}", file=sys.stderr)
+        print(f"job {name} {word}: {message}", file=sys.stderr)
         return outcome.exit_code
     console.print()
-    console.print(report_view(report))
+    console.print(report_view(report), crop=False)
     console.print()
+    ending = f"job {name} {last_words(report)}"
     if report.status == "failed":
-        print(f"error: {report.message}", file=sys.stderr)
-    ending = f"job {name} {last_words(report)}; report: {launcher.job_dir.report_file}"
+        if debug:
+            print(report.message, file=sys.stderr)
+        print(f"logs: {text.path(launcher.job_dir.logs_dir)}", file=sys.stderr)
+        print(ending, file=sys.stderr)
+        return outcome.exit_code
+    where = f"report: {text.path(launcher.job_dir.report_file)}"
+    console.print(where, markup=False, soft_wrap=True)
     console.print(ending, markup=False, soft_wrap=True)
     if outcome.exit_code == ExitCode.STOPPED:
         print("it goes on from here when it is started again")
     return outcome.exit_code
 
 
-def _greeting(launcher: Launcher) -> str:
-    spec = launcher.spec
-    workers = f"{spec.worker.replicas} worker{'s' if spec.worker.replicas > 1 else ''}"
-    ps = f", {spec.ps.replicas} PS" if spec.strategy == "parameterServer" else ""
-    return f"job {spec.name}: {workers}{ps}; folder {launcher.job_dir.root}"
+def greeting(spec: JobSpec) -> str:
+    """`job digits: train, 3 workers, 2 PS`; only training on PS has any."""
+    has_ps = spec.type == "train" and spec.strategy == "parameterServer"
+    ps = f", {spec.ps.replicas} PS" if has_ps else ""
+    workers = text.plural(spec.worker.replicas, "worker")
+    return f"job {spec.name}: {spec.type}, {workers}{ps}"
 
 
 def _pass_on(launcher: Launcher, times: int) -> str:

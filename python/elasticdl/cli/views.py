@@ -5,15 +5,17 @@ Owns their look. Called by the verbs. Must not ask jobs anything, nor decide exi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from elasticdl.cli import format as text
 from elasticdl.cli.events import evaluation_line
-from elasticdl.cli.live import progress_line
+from elasticdl.cli.live import ENDED, progress_line
 from elasticdl.client import JobView
 from elasticdl.job.status import JobReport, JobStatus, Relaunch, ReplicaStatus
 from elasticdl.master.audit import AuditReport
@@ -115,14 +117,13 @@ def replicas_table(status: JobStatus, *, now: float) -> Table:
     table = _table(
         "ROLE", "STATE", "SINCE", "DOING", "STEP", "STEPS/S", "LOSS", "MEMORY"
     )
-    ended = ("succeeded", "failed")
-    rows = sorted(status.replicas, key=lambda r: (r.state in ended, r.role, r.index))
+    rows = sorted(status.replicas, key=lambda r: (r.state == ENDED, r.role, r.index))
     for row in rows:
         table.add_row(
             row.name,
             _state(row.state),
             text.duration(now - row.since) if row.since else "",
-            row.reason or row.phase,
+            row.reason or (text.doing(row.phase) if row.phase else ""),
             _reached(row),
             f"{row.steps_per_second:.1f}" if row.steps_per_second else "",
             text.metric(row.loss) if row.loss is not None else "",
@@ -140,42 +141,68 @@ def _reached(row: ReplicaStatus) -> str:
 
 def relaunches_table(relaunches: Sequence[Relaunch]) -> Table:
     """Return what ended, why, and what came in its place; the newest ones."""
-    table = _table("RELAUNCH", "WHY", "THEN", "BACK AFTER")
+    table = _table("ENDED", "WHY", "REPLACED BY", "BACK AFTER")
     for one in relaunches[-_MOST_ROWS:]:
         detail = text.first_line(one.detail)
         table.add_row(
             one.replica,
             f"{one.reason}: {detail}" if detail else one.reason,
-            one.replacement or "not replaced",
+            one.replacement or "nobody",
             "" if one.seconds is None else text.duration(one.seconds),
         )
     return table
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Labels with values beside them; long values go on below, never inside a word.
+
+    To be printed with `crop=False`: a path is not cut either.
+    """
+
+    rows: Sequence[tuple[str, str]]
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[Text]:
+        """Draw; rich calls it."""
+        indent = max((len(label) for label, _ in self.rows), default=0) + 2
+        for label, value in self.rows:
+            lines = [
+                part
+                for line in value.splitlines()
+                for part in textwrap.wrap(
+                    line,
+                    max(20, options.max_width - indent),
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
+            ]
+            for number, line in enumerate(lines):
+                head = "" if number else label
+                yield Text.assemble(
+                    (f"{head:{indent}}", "dim"),
+                    (line, _STYLES.get(line, "")),
+                    no_wrap=True,
+                    overflow="ignore",
+                )
+
+
 def report_view(report: JobReport) -> RenderableType:
-    """Return the final report; its last line says it all."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for label, value in _report_rows(report):
-        if value:
-            grid.add_row(label, value)
-    parts: list[RenderableType] = [grid]
+    """Return the final report."""
+    parts: list[RenderableType] = [
+        Rows([row for row in _report_rows(report) if row[1]])
+    ]
     if report.relaunches:
         parts += [Text(""), relaunches_table(report.relaunches)]
     return Group(*parts)
 
 
-def _report_rows(report: JobReport) -> list[tuple[str, RenderableType]]:
-    seconds = sum(report.goodput_seconds.values())
-    causes = sorted(report.goodput_seconds.items(), key=lambda item: -item[1])
-    ledger = ", ".join(
-        # Without its space: a line must not end between number and unit.
-        f"{cause} {text.percent(spent, seconds).replace(' ', '')}"
-        for cause, spent in causes
-        if spent >= 0.01 * seconds
+def _report_rows(report: JobReport) -> list[tuple[str, str]]:
+    trains = report.type == "train"
+    records = (
+        f"{text.count(report.records)}, {text.rate(report.records_per_second)} a second"
     )
-    records = f"{text.count(report.records)}, {text.rate(report.records_per_second)}/s"
     if report.replayed_records:
         records += f", {text.count(report.replayed_records)} replayed"
     lost = [
@@ -191,21 +218,35 @@ def _report_rows(report: JobReport) -> list[tuple[str, RenderableType]]:
     ]
     return [
         ("job", f"{report.name} ({report.type}, {report.strategy})"),
-        ("status", _state(report.status)),
-        ("seconds", text.duration(report.seconds)),
-        ("records", records),
-        ("steps", f"{text.count(report.steps)}, version {text.count(report.version)}"),
-        ("goodput", f"{100 * report.goodput:.0f} % of worker time: {ledger}"),
+        ("status", report.status),
+        ("took", text.duration(report.seconds)),
+        ("records", records if report.records else "none"),
+        ("steps", text.count(report.steps) if trains else ""),
+        ("version", f"{text.count(report.version)} of the model"),
+        ("goodput", f"{100 * report.goodput:.0f} % of the workers' time" * trains),
+        ("time", _spent(report.goodput_seconds)),
         (
             "last loss",
             "" if report.last_loss is None else text.metric(report.last_loss),
         ),
         ("metrics", text.metrics(report.metrics)),
         ("events", ", ".join(lost)),
-        ("checkpoint", report.checkpoint),
-        ("exports", "\n".join(report.exports)),
-        ("predictions", report.predictions),
+        ("checkpoint", text.path(report.checkpoint)),
+        ("exports", "\n".join(text.path(one) for one in report.exports)),
+        ("predictions", text.path(report.predictions)),
     ]
+
+
+def _spent(goodput_seconds: Mapping[str, float]) -> str:
+    """Return what the workers did all the time, what took most first."""
+    seconds = sum(goodput_seconds.values())
+    causes = sorted(goodput_seconds.items(), key=lambda item: -item[1])
+    return ", ".join(
+        # Without its space: a line must not end between number and unit.
+        f"{text.doing(cause)} {text.percent(spent, seconds).replace(' ', '')}"
+        for cause, spent in causes
+        if spent >= 0.01 * seconds
+    )
 
 
 def last_words(report: JobReport) -> str:

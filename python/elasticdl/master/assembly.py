@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from elasticdl.checkpoint import store
 from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import JobDir
@@ -133,7 +134,10 @@ def assemble(
     clock: Callable[[], float],
     metrics: MasterMetrics | None = None,
 ) -> Master:
-    """Return a master that goes on where the ledger says. Runs in the event loop."""
+    """Return a master that goes on where the ledger says. Runs in the event loop.
+
+    Raises CheckpointError if `checkpoint.initFrom` is needed and cannot be used.
+    """
     now = clock()
     job_note = latest(ledger, "job")
     fresh = _has_ended(ledger) or not ledger.notes("run")
@@ -144,6 +148,10 @@ def assemble(
     ledger.note("state", name="spec", job=spec.document())
     after = ledger.notes("run")[-1]["time"]
     job = _make_job(spec, job_dir, ledger, after=after, clock=clock)
+    if spec.checkpoint.init_from and not job.parts.ps.begun:
+        # Looked at before anything starts; what evaluation and prediction run on.
+        _, manifest = store.resolve(Path(spec.checkpoint.init_from))
+        job.version = 0 if job.trains else manifest.version
     if job_note and job_note["state"] == JobState.SUCCEEDED:
         job.state = JobState.SUCCEEDED
     metrics = metrics or MasterMetrics()

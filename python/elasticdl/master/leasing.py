@@ -20,6 +20,7 @@ from elasticdl.errors import ExitCode, UserCodeError
 from elasticdl.job.status import JobState
 from elasticdl.master.job_state import Job
 from elasticdl.master.member import Member
+from elasticdl.master.replica_state import error_first
 from elasticdl.master.rounds import BEST
 from elasticdl.master.side_tasks import is_side
 from elasticdl.master.task_queue import LeasedTask
@@ -33,7 +34,6 @@ V = TypeVar("V")
 
 _BEFORE_MODEL = frozenset({int(master_pb2.PREPARE), int(master_pb2.SHARDS)})
 _REMEMBERED = 4096
-_LAST_LINES = 12
 # A lease that its worker does not name in heartbeats for so long was lost on the way.
 UNNAMED_SECONDS = 5.0
 
@@ -169,7 +169,7 @@ class Leasing:
     def _failed(
         self, member: Member, report: TaskReport, failures: int, what: str
     ) -> None:
-        lines = _error_first(report.error)
+        lines = error_first(report.error)
         most = self._job.spec.tasks.max_failures
         log.warning("%s failed on %s (%d): %s", member.name, what, failures, lines)
         if report.fatal:
@@ -292,14 +292,6 @@ class Leasing:
             self._metrics.task_reports.labels("expired").inc(count)
             self._parts.ps.count_quorum()
             self._parts.signals.work()
-
-
-def _error_first(error: str) -> str:
-    """Return the end of a report's error; a traceback's own error stands first."""
-    lines = error.strip().splitlines()[-_LAST_LINES:]
-    if error.lstrip().startswith("Traceback"):
-        lines.insert(0, lines[-1].strip())
-    return "\n".join(lines)
 
 
 def _remember(table: OrderedDict[int, V], key: int, value: V) -> None:

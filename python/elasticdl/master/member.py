@@ -71,7 +71,7 @@ class Member:
     # What the master wants of it.
     drain: bool = False
     stop_at: float = 0.0  # when draining: killed then
-    cause: str = ""  # why the master ends it: silent, hung, scaled down, job over
+    cause: str = ""  # why the master ends it: silent, hung, scaled down ...
     _step: tuple[str, int] = ("", -1)
     _waited_at_step: float = 0.0
     unnamed: dict[int, float] = field(default_factory=dict)  # see leasing.py

@@ -20,7 +20,7 @@ from elasticdl.master.ledger import Ledger
 from elasticdl.master.member import Member, MemberState
 from elasticdl.master.member_table import MemberTable
 from elasticdl.master.relaunches import Relaunches
-from elasticdl.master.replica_state import Ending, GiveUp, Relaunch
+from elasticdl.master.replica_state import Ending, GiveUp, Relaunch, in_words
 from elasticdl.master.scale import Seat
 from elasticdl.runner.base import (
     ExitReason,
@@ -180,7 +180,7 @@ class Membership:
             self._ledger.note("state", name="goodput", seconds=self._goodput.closed())
         self.table.note(member, now=now)
         if self.leaving or member.drain:
-            member.reason = member.cause or reason.value
+            member.reason = member.cause or in_words(reason)
             log.info("%s left: %s", member.name, member.reason)
             return Departure(member, member.reason)
         decision = self._relaunches.decide(member, ending, spec=self.table.spec)

@@ -79,7 +79,7 @@ class Relaunches:
             reason=decision.reason,
             replacement=name,
             time=now,
-            detail=detail[-2000:],
+            detail=detail[:2000],
         )
         self.records.append(record)
         counted = isinstance(decision, GiveUp) or decision.counted

@@ -9,7 +9,8 @@ Owns the one function from (ending, history) to a decision. Called by
 | silent or hung (killed by the master), fenced   | relaunched       | no      |
 | left with exit code 0 while there is work       | relaunched       | no      |
 | out of memory, and there is more up to the limit| with more memory | no      |
-| exit codes of deterministic mistakes (3, 4, 5)  | the job fails    |         |
+| exit codes of deterministic mistakes (3, 4, 5), | the job fails    |         |
+| of workers also 6: a checkpoint does not fit    |                  |         |
 | any other exit code, out of memory otherwise    | relaunched       | yes     |
 
 Counted endings of workers fail the job after `maxRestarts`; a PS after it crashed
@@ -32,7 +33,7 @@ _LONGEST_PAUSE_SECONDS = 30.0
 _MEMORY_FACTOR = 1.5
 
 # Trying again cannot help: the same specification, code and data give the same error.
-DETERMINISTIC = {
+DETERMINISTIC: dict[int, str] = {
     ExitCode.SPEC: "the specification is wrong",
     ExitCode.USER_CODE: "the model module failed",
     ExitCode.DATA: "the data cannot be read",
@@ -109,12 +110,18 @@ def decide(
         more = min(int(ending.memory_bytes * _MEMORY_FACTOR), limits.max_memory_bytes)
         if more > ending.memory_bytes:
             return Relaunch(reason, delay_seconds=pause, memory_bytes=more)
-    elif ending.exit_code in DETERMINISTIC:
+    elif what := _deterministic(ending):
         code = ExitCode(ending.exit_code)
-        return GiveUp(
-            reason, _last_words(name, DETERMINISTIC[code], ending.message), code
-        )
+        return GiveUp(reason, _last_words(name, what, ending.message), code)
     return _counted(ending, history, limits, name=name)
+
+
+def _deterministic(ending: Ending) -> str:
+    """Return what is wrong for good; "" if another try may help."""
+    if ending.exit_code == ExitCode.STORAGE and ending.role is Role.WORKER:
+        # A full disk is reported with a task; only loading ends a worker with it.
+        return "the checkpoint cannot be used"
+    return DETERMINISTIC.get(ending.exit_code, "")
 
 
 def _counted(
@@ -160,15 +167,31 @@ def _pause(ending: Ending, history: History) -> float:
 def _words(ending: Ending) -> str:
     if ending.reason is ExitReason.ERROR:
         return f"exit code {ending.exit_code}"
-    return ending.reason.value or "gone"
+    return in_words(ending.reason)
+
+
+def in_words(reason: ExitReason) -> str:
+    """Return how people say it; the names are those of a cluster."""
+    if reason is ExitReason.DELETED:
+        return "stopped from outside"
+    return reason.value or "gone"
 
 
 def _last_words(name: str, what: str, message: str) -> str:
     """Say it in one line, the error with it; then the rest of what it said last."""
-    lines = message.strip().splitlines()
-    if not lines:
+    if not message.strip():
         return f"{name}: {what}; its log says nothing of it"
-    is_trace = lines[0].startswith("Traceback")
-    head = f"{name}: {what}: {(lines[-1] if is_trace else lines[0]).strip()}"
-    rest = lines if is_trace else lines[1:]
-    return "\n".join([head, *rest])
+    return f"{name}: {what}: {error_first(message)}"
+
+
+def error_first(message: str, *, most_lines: int = 60) -> str:
+    """Return a message whose first line says it all; a traceback follows it.
+
+    Of a message that is a traceback the last line says it.
+    """
+    lines = message.strip().splitlines()
+    if lines and lines[0].startswith("Traceback"):
+        lines.insert(0, lines[-1].strip())
+    if len(lines) > most_lines:  # the end says what happened
+        lines = [lines[0], "  ...", *lines[2 - most_lines :]]
+    return "\n".join(lines)

@@ -102,6 +102,13 @@ class Rounds:
         """The newest result."""
         return self.results[-1] if self.results else None
 
+    def records(self) -> tuple[int, int]:
+        """Return how many records the newest round has evaluated, and of how many."""
+        total = sum(shard.num_records for shard in self._shards)
+        if self.current is not None:
+            return self.current.sums.records, total
+        return self.last.records if self.last else 0, total
+
     def begin(self, shards: Sequence[Shard], callbacks: CallbackSet) -> None:
         """Data and callbacks are known: replay what was seen, then rounds may open."""
         self._shards = tuple(shards)

@@ -142,7 +142,11 @@ class Stages:
     def _finish(self, *, now: float) -> None:
         """Everything is trained: last evaluation, checkpoint, export."""
         job = self._job
-        if job.state is not JobState.FINISHING:
+        # All that an evaluation job does is its last round: that is no ending yet.
+        if (
+            job.state is not JobState.FINISHING
+            and job.spec.type is not JobType.EVALUATE
+        ):
             job.state = JobState.FINISHING
             log.info("all records are done; finishing")
         if job.trains and not job.can_snapshot:

@@ -15,7 +15,7 @@ from elasticdl.job.status import (
 )
 from elasticdl.master import goodput
 from elasticdl.master.job_state import Job
-from elasticdl.master.member import Member
+from elasticdl.master.member import Member, MemberState
 
 STOPPED = ExitCode.STOPPED
 
@@ -84,7 +84,12 @@ def progress(job: Job, *, now: float) -> Progress:
     ledger = job.parts.ledger
     queue, plan = ledger.queue, ledger.plan
     if queue is None or plan is None:
-        return Progress(version=job.version)
+        if job.spec.type is not JobType.EVALUATE:
+            return Progress(version=job.version)
+        done, total = job.parts.rounds.records()
+        return Progress(
+            epochs=1, records_per_epoch=total, records_done=done, version=job.version
+        )
     speed = job.speed.per_second(queue.done_records, now=now)
     total = queue.total_tasks
     left = plan.records_per_epoch * plan.epochs - queue.done_records
@@ -108,10 +113,8 @@ def progress(job: Job, *, now: float) -> Progress:
 def _replica(member: Member) -> ReplicaStatus:
     worker = member.worker
     told = worker or member.ps
-    state = member.state.value
-    if member.state.value == "ended":
-        state = member.cause or member.ended.value or state
-    elif member.drain:
+    state = str(member.state)
+    if member.drain and member.state is not MemberState.ENDED:
         state = "draining"
     return ReplicaStatus(
         name=member.name,

@@ -20,6 +20,7 @@ from elasticdl.runner.base import Runner
 
 log = logging.getLogger(__name__)
 
+_OVER = "the job is over"
 _CHECKPOINT_SECONDS = 60.0
 _PS_SECONDS = 3.0
 _KILLED_SECONDS = 5.0
@@ -43,7 +44,7 @@ class WindDown:
         if stopped and self._job.local:
             await self._checkpoint()
         await self._let_workers_leave(
-            "job over" if ending.state is JobState.SUCCEEDED else str(ending.state)
+            _OVER if ending.state is JobState.SUCCEEDED else f"the job {ending.state}"
         )
         if stopped and not self._job.local:
             await self._checkpoint()
@@ -79,13 +80,13 @@ class WindDown:
             return [member for member in self._parts.table.ps() if member is not None]
 
         for member in present():
-            member.drain, member.cause = True, "job over"
+            member.drain, member.cause = True, _OVER
         self._parts.signals.bump()
         await self._until(lambda: not any(m.registered for m in present()), _PS_SECONDS)
         await self._kill(present())
 
     async def _kill(self, members: list[Member]) -> None:
-        await self._stop([Stop(m.key, 0.0, m.cause or "job over") for m in members])
+        await self._stop([Stop(m.key, 0.0, m.cause or _OVER) for m in members])
         if members:
             await self._until(
                 lambda: all(m.key not in self._parts.table.members for m in members),

@@ -30,7 +30,13 @@ from elasticdl.runner.base import (
     ReplicaState,
 )
 from elasticdl.runner.capacity import Holding
-from elasticdl.runner.processes import ChildProcess, Ending, Intent, explain
+from elasticdl.runner.processes import (
+    ChildProcess,
+    Ending,
+    Intent,
+    explain,
+    signal_name,
+)
 from elasticdl.runner.table import (
     Change,
     Place,
@@ -117,8 +123,9 @@ class LocalPlatform:
             if number in (signal.SIGTERM, signal.SIGINT) and (
                 replica.intent is Intent.NONE
             ):
-                # A replica that leaves in good order on it was deleted by hand.
-                replica.intent, replica.note = Intent.DELETED, "signalled by hand"
+                # A replica that leaves in good order on it was stopped by somebody.
+                replica.intent = Intent.DELETED
+                replica.note = f"{signal_name(number)} by hand"
             return replica.child.pid if replica.child.send(number) else 0
 
     def set_capacity(self, cpus: float | None) -> tuple[int, int, int]:

@@ -180,4 +180,8 @@ def last_words(log_file: Path, start: int = 0) -> str:
 
 
 def _is_error(line: str) -> bool:
-    return line.rstrip().endswith(_TRACEBACK) or _ERROR_LINE.match(line) is not None
+    # An indented trace belongs to the message above it.
+    caught = line.startswith("    ")
+    return (line.rstrip().endswith(_TRACEBACK) and not caught) or _ERROR_LINE.match(
+        line
+    ) is not None

@@ -97,7 +97,11 @@ class Assembly:
             shuffle_records=spec.data.shuffle_records,
         )
         stream = TaskStream(
-            life.master.lease, life.replica, load=loader.load, on_fenced=leave_fenced
+            life.master.lease,
+            life.replica,
+            load=loader.load,
+            describe=self._definition.code.describe,
+            on_fenced=leave_fenced,
         )
         loop = self._loop(trainer, stream, errands, sample)
         life.answer_for(lambda: stream.held)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -28,7 +27,7 @@ from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import TaskType
 from elasticdl.worker.progress import Phase, Progress
 from elasticdl.worker.records import LoadedTask
-from elasticdl.worker.task_stream import TaskStream, failure, returned
+from elasticdl.worker.task_stream import TaskStream, failure, returned, with_trace
 from elasticdl.worker.trainer import LeavingError, NanLossError, Trainer
 
 logger = logging.getLogger(__name__)
@@ -78,6 +77,15 @@ _PHASES = {
     TaskType.EXPORT: (Phase.EXPORT, "export"),
     TaskType.PREPARE: (Phase.PREPARE, "start"),
     TaskType.SHARDS: (Phase.PREPARE, "start"),
+}
+
+# What the user's code was run for, in the message when it raised.
+_NAMES = {
+    TaskType.TRAINING: "training",
+    TaskType.EVALUATION: "evaluation",
+    TaskType.SUMMARIZE: "a metric's result",
+    TaskType.PREDICTION: "prediction",
+    TaskType.EXPORT: "the export",
 }
 
 
@@ -146,8 +154,10 @@ class Loop:
                 raise
         except Exception as error:
             # Whatever else comes out of a step is the user's model, feed or metric.
-            self._fail(task, traceback.format_exc(), ExitCode.USER_CODE)
-            raise UserCodeError(self._parts.describe("a task", error)) from error
+            what = _NAMES.get(task.type, "") if task is not None else ""
+            text = self._parts.describe(what or "the model's code", error)
+            self._fail(task, with_trace(text, error), ExitCode.USER_CODE)
+            raise UserCodeError(text) from error
 
     def _begin_again(self, task: master_pb2.Task | None, why: str) -> None:
         parts = self._parts
@@ -185,8 +195,7 @@ class Loop:
         fatal: bool = False,
     ) -> None:
         parts = self._parts
-        logger.error("%s", error.strip().splitlines()[-1] if error else "failed")
-        logger.debug("%s", error)
+        logger.error("%s", error.strip())
         with contextlib.suppress(ElasticDLError):
             # Gradients of the task before may still be on their way; they are good.
             parts.training.settle()

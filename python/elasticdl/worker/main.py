@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from elasticdl.data.prepare import prepare
 from elasticdl.data.reader import Reader
-from elasticdl.errors import ElasticDLError, ExitCode, FencedError, RpcError
+from elasticdl.errors import (
+    ElasticDLError,
+    ExitCode,
+    FencedError,
+    RpcError,
+    UserCodeError,
+)
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
 from elasticdl.job.spec import JobSpec
 from elasticdl.job.values import load_values
@@ -28,6 +34,7 @@ from elasticdl.worker.errands import Errands
 from elasticdl.worker.life import Life
 from elasticdl.worker.quiet import quiet_import
 from elasticdl.worker.readers import KIND_OF_JOB, Readers, Sample
+from elasticdl.worker.task_stream import with_trace
 
 if TYPE_CHECKING:
     from elasticdl.model.definition import ModelDefinition
@@ -61,8 +68,8 @@ def run() -> int:
     except ElasticDLError as error:
         if leaving.is_set() and isinstance(error, RpcError):
             return ExitCode.OK
-        logger.error("%s", error)
-        logger.debug("trace", exc_info=error)
+        told = error.__cause__ if isinstance(error, UserCodeError) else None
+        logger.error("%s", with_trace(str(error), told) if told else error)
         return error.exit_code
     finally:
         life.close()

@@ -10,6 +10,7 @@ TensorFlow.
 from __future__ import annotations
 
 import logging
+import textwrap
 import threading
 import traceback
 from collections import deque
@@ -51,6 +52,7 @@ class TaskStream:
         replica: master_pb2.Replica,
         *,
         load: Callable[[master_pb2.Task], LoadedTask],
+        describe: Callable[[str, BaseException], str],
         on_fenced: Callable[[str], None],
     ) -> None:
         """Prepare; `start` begins to lease.
@@ -59,11 +61,13 @@ class TaskStream:
             lease: Master.Lease; raises RpcError or FencedError.
             replica: Who this is.
             load: Reads a task's records; DataError and OSError become reports.
+            describe: (what ran, what it raised) -> one line with the user's file:line.
             on_fenced: Called with the reason when the master has given this worker up.
         """
         self._lease = lease
         self._replica = replica
         self._load = load
+        self._describe = describe
         self._on_fenced = on_fenced
         self._changed = threading.Condition()
         self._ready: deque[LoadedTask] = deque()
@@ -211,8 +215,10 @@ class TaskStream:
         except OSError as error:
             text = f"{task.source}: {error}"
             self.report(failure(task, text, exit_code=ExitCode.DATA))
-        except Exception:  # noqa: BLE001 - border: a custom reader is the user's code
-            text = traceback.format_exc()
+        except Exception as error:  # noqa: BLE001 - border: a custom reader's code
+            text = self._describe(f"reading {task.source}", error)
+            text = with_trace(text, error)
+            logger.error("%s", text)
             self.report(failure(task, text, exit_code=ExitCode.USER_CODE))
         return None
 
@@ -280,6 +286,15 @@ class TaskStream:
         return reply
 
 
+def with_trace(message: str, error: BaseException) -> str:
+    """Return a message of one line with the stack trace below it, indented.
+
+    Indented, since a trace at the margin of a log is one that nobody has caught.
+    """
+    trace = "".join(traceback.format_exception(error))
+    return f"{message}\n{textwrap.indent(trace.rstrip(), '    ')}"
+
+
 def returned(task: master_pb2.Task, records_done: int = 0) -> master_pb2.TaskReport:
     """Return the report that hands a task back undone."""
     return master_pb2.TaskReport(
@@ -301,7 +316,7 @@ def failure(
 
     Args:
         task: The task.
-        error: One line, or a traceback.
+        error: One line; a trace may follow it.
         fatal: More tries are useless.
         exit_code: What the job ends with, should it end by this failure.
     """

@@ -50,5 +50,5 @@ def test_a_worker_that_is_terminated_or_drained_hands_its_task_back(job):
     (relaunch,) = report.relaunches
     assert relaunch.replica == terminated
     # In good order: another exit code than 0 would be `error`.
-    assert relaunch.reason == "deleted"
+    assert relaunch.reason == "stopped from outside"
     assert len(ended) >= 1

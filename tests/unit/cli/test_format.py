@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from elasticdl.cli import format as text
 
@@ -53,3 +55,19 @@ def test_the_line_that_says_most() -> None:
     assert text.first_line(trace) == "ValueError: no"
     assert text.first_line("\nfirst\nsecond") == "first"
     assert text.first_line("") == ""
+
+
+def test_a_message_is_told_without_its_trace() -> None:
+    trace = "    Traceback (most recent call last):\n      File x\n    KeyError: 3"
+    assert text.without_trace(f"net.py:7: no layer\n{trace}") == "net.py:7: no layer"
+    assert text.first_line(f"net.py:7: no layer\n{trace}") == "net.py:7: no layer"
+    mistakes = "2 mistakes\n  a: 1\n  b: 2"
+    assert text.without_trace(mistakes) == mistakes
+
+
+def test_a_path_is_shown_as_one_would_type_it(tmp_path: Path) -> None:
+    assert text.path(tmp_path / "jobs" / "a", here=tmp_path) == "jobs/a"
+    assert text.path(Path.home() / "jobs", here=tmp_path) == "~/jobs"
+    assert text.path("/elsewhere/x", here=tmp_path) == "/elsewhere/x"
+    assert text.path("outputs/digits", here=tmp_path) == "outputs/digits"
+    assert text.path("", here=tmp_path) == ""

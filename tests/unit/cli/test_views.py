@@ -7,6 +7,7 @@ from typing import Any
 
 from elasticdl.cli.events import Seen, events
 from elasticdl.cli.live import LineView, LiveView, choose_view, progress_line
+from elasticdl.cli.train import greeting
 from elasticdl.cli.views import (
     audit_view,
     jobs_table,
@@ -16,6 +17,7 @@ from elasticdl.cli.views import (
 )
 from elasticdl.client import Condition, JobView
 from elasticdl.job.names import JobDir
+from elasticdl.job.spec import JobSpec, JobType
 from elasticdl.job.status import (
     EvaluationResult,
     JobReport,
@@ -70,10 +72,10 @@ def status(**fields: Any) -> JobStatus:
         ),
         "replicas": [
             replica("worker-0", phase="train", step=31, loss=0.5, since=1001.0),
-            replica("worker-1", "failed", reason="killed", since=1010.0),
+            replica("worker-1", "ended", reason="killed", since=1010.0),
             replica("worker-3", "pending", reason="waiting for CPU: 2 of 2 in use"),
             replica("ps-0", version=67, memory_bytes=90 << 20),
-            replica("ps-1", "failed", reason="killed"),
+            replica("ps-1", "ended", reason="killed"),
         ],
         "last_loss": 0.4321,
         "last_evaluation": EVALUATION,
@@ -101,7 +103,7 @@ def test_progress_in_one_line() -> None:
     assert progress_line(status()) == (
         "epoch 2/3, 49 % (2 155 of 4 311 records), 539 records/s, step 67, loss "
         "0.4321, validation accuracy 0.9781, 4.0 s left, "
-        "workers 1 of 3 (1 train, 1 pending), PS 1 of 2"
+        "workers 1 of 3: 1 training, 1 pending, PS 1 of 2"
     )
     assert progress_line(status(), short=True) == (
         "epoch 2/3, 49 % (2 155 of 4 311 records), 4.0 s left"
@@ -113,7 +115,7 @@ def test_progress_of_an_endless_job_and_of_one_that_starts() -> None:
     assert progress_line(endless, short=True) == "epoch 7"
     starting = status(state=JobState.STARTING, progress=Progress(), replicas=[])
     assert progress_line(starting, short=True) == "starting"
-    assert progress_line(status(type="predict"), short=True).startswith("predict, ")
+    assert progress_line(status(type="predict"), short=True).startswith("predicting, ")
 
 
 def test_the_status_shows_roles_and_relaunches_with_their_reasons() -> None:
@@ -132,13 +134,13 @@ def test_the_status_shows_roles_and_relaunches_with_their_reasons() -> None:
     for part in (
         "digits train job, strategy parameterServer, running for 1 min 01 s",
         "validation data is small",
-        "evaluation at version 400: accuracy 0.9781 (epoch end)",
+        "evaluation at version 400: accuracy 0.9781",
         "checkpoint at version 60, 12 s ago",
-        "worker-0  running  1 min 00 s  train",
-        "worker-1  failed   51 s        killed",
+        "worker-0  running  1 min 00 s  training",
+        "worker-1  ended    51 s        killed",
         "waiting for CPU:",
         "90 MiB",
-        "RELAUNCH  WHY     THEN      BACK AFTER",
+        "ENDED     WHY     REPLACED BY  BACK AFTER",
         "worker-1  killed  worker-3",
     ):
         assert part in text, text
@@ -171,8 +173,10 @@ def test_the_report_is_legible_and_its_last_words_say_it_all(tmp_path: Path) -> 
     )
     for part in (
         "status      succeeded",
-        "records     28 740, 701/s, 512 replayed",
-        "goodput     75 % of worker time: train 75%, start 21%, waitPs 3%",
+        "records     28 740, 701 a second, 512 replayed",
+        "took        41 s",
+        "goodput     75 % of the workers' time",
+        "time        training 75%, starting 21%, waiting for PS 3%",
         "events      1 master restart, 3 lost updates",
         "exports     outputs/digits/saved_model",
         "worker-1  killed  worker-3",
@@ -182,6 +186,30 @@ def test_the_report_is_legible_and_its_last_words_say_it_all(tmp_path: Path) -> 
     assert last_words(done.model_copy(update={"metrics": {}})) == (
         "succeeded: 28 740 records in 41 s"
     )
+
+
+def test_a_path_in_a_report_is_never_folded(tmp_path: Path) -> None:
+    long = "/" + "/".join(f"folder-{n}" for n in range(12))
+    console = Console(width=80, force_terminal=True, color_system=None)
+    with console.capture() as capture:
+        view = report_view(report(tmp_path, JobState.SUCCEEDED, checkpoint=long))
+        console.print(view, crop=False)
+    assert f"checkpoint  {long}\n" in capture.get()
+
+
+def test_only_a_training_job_has_steps_and_ps(tmp_path: Path) -> None:
+    done = report(tmp_path, JobState.SUCCEEDED, type="evaluate", version=400)
+    text = shown(report_view(done))
+    assert "version     400 of the model" in text
+    assert "steps" not in text
+    assert "goodput" not in text
+    model = {"definition": "m.f"}
+    train = JobSpec.model_validate(
+        {"name": "j", "model": model, "data": {"training": "t"}, "ps": {"replicas": 2}}
+    )
+    assert greeting(train) == "job j: train, 1 worker, 2 PS"
+    reads = train.model_copy(update={"type": JobType.EVALUATE})
+    assert greeting(reads) == "job j: evaluate, 1 worker"
 
 
 def test_a_failed_report_says_why(tmp_path: Path) -> None:
@@ -257,7 +285,7 @@ def test_events_are_told_once() -> None:
         "ps-0 error (MemoryError: x): it is started again",
         "worker-9 error: it is not replaced",
         "rewound to the newest checkpoint, tasks after it come again",
-        "evaluation at version 400: accuracy 0.9781 (epoch end)",
+        "evaluation at version 400: accuracy 0.9781",
     ]
 
 
@@ -282,7 +310,7 @@ def test_the_status_names_every_port_of_figures() -> None:
             master_metrics_port=4001,
             replicas=[
                 replica("ps-0", metrics_port=4002),
-                replica("worker-0", state="failed", metrics_port=4003),
+                replica("worker-0", state="ended", metrics_port=4003),
             ],
         ),
     )
@@ -322,8 +350,9 @@ def test_a_terminal_gets_a_bar() -> None:
     assert "[notice]" in text
     assert "digits epoch 2/3 " in text
     assert "49 % 4.0 s left" in text
-    assert "539 records/s · step 67 · loss 0.4321 · validation accuracy 0.9781" in text
-    assert "workers 1 of 3 (1 train, 1 pending) · PS 1 of 2" in text
+    assert "539 records/s · step 67 · loss 0.4321" in text
+    assert "\n  validation accuracy 0.9781" in text
+    assert "workers 1 of 3: 1 training, 1 pending · PS 1 of 2" in text
 
 
 def test_a_pipe_gets_lines() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from elasticdl.checkpoint import store
-from elasticdl.errors import ExitCode, FencedError
+from elasticdl.checkpoint.layout import Manifest
+from elasticdl.errors import CheckpointError, ExitCode, FencedError
 from elasticdl.job.names import Role
 from elasticdl.job.status import JobState, JobStatus
 from elasticdl.job.values import edit_values
@@ -634,6 +635,16 @@ def test_a_custom_reader_is_asked_for_its_shards(rig) -> None:
 # -- other kinds of job ----------------------------------------------------------------
 
 
+def old_checkpoint(rig) -> str:
+    """A checkpoint of version 400; nobody here looks into its shard."""
+    place = rig.root / "version-400"
+    place.mkdir()
+    shard = store.write_shard(place, 0, 1, {}, {"version": 400})
+    manifest = Manifest(job="j", strategy="local", version=400, shards=[shard])
+    store.write_manifest(place, manifest)
+    return str(place)
+
+
 def test_an_evaluate_job_has_no_ps_and_ends_with_metrics(rig) -> None:
     async def story(rig) -> None:
         async with rig.serving():
@@ -643,13 +654,55 @@ def test_an_evaluate_job_has_no_ps_and_ends_with_metrics(rig) -> None:
         assert rig.world.summaries == [64.0]
         assert not rig.runner.running(Role.PS)
         assert {launch.key.role for launch in rig.runner.launches} == {Role.WORKER}
-        assert rig.world.restored[0][1] == "old"
+        assert rig.world.restored[0][1] == checkpoint
+
+    checkpoint = old_checkpoint(rig)
+    rig.run(
+        story,
+        type="evaluate",
+        data__validation="test.csv",
+        checkpoint__init_from=checkpoint,
+    )
+
+
+def test_an_evaluate_job_shows_its_checkpoints_version_and_that_it_runs(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: master.job.parts.rounds.current is not None)
+            now = status.build(master.job, now=master.job.clock())
+            assert now.state is JobState.RUNNING
+            assert (now.progress.records_done, now.progress.records_per_epoch) == (
+                0,
+                64,
+            )
+            rig.world.go.set()
+            report = await rig.ended()
+        assert [e.version for e in report.evaluations] == [400]
+        assert report.version == 400
 
     rig.run(
         story,
         type="evaluate",
         data__validation="test.csv",
-        checkpoint__init_from="old",
+        checkpoint__init_from=old_checkpoint(rig),
+    )
+
+
+def test_a_checkpoint_that_is_not_there_ends_the_job_before_anything_starts(
+    rig,
+) -> None:
+    async def story(rig) -> None:
+        with pytest.raises(CheckpointError, match="no-such: got no such folder"):
+            async with rig.serving():
+                pass
+        assert not rig.runner.launches
+
+    rig.run(
+        story,
+        type="evaluate",
+        data__validation="test.csv",
+        checkpoint__init_from=str(rig.root / "no-such"),
     )
 
 
@@ -666,7 +719,7 @@ def test_a_predict_job_goes_through_every_record(rig) -> None:
         story,
         type="predict",
         data__prediction="test.csv",
-        checkpoint__init_from="old",
+        checkpoint__init_from=old_checkpoint(rig),
     )
 
 

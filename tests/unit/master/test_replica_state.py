@@ -49,7 +49,27 @@ def test_what_was_taken_away_is_relaunched_and_never_counts(
     decision = decide(
         ended(reason, role=role), History(counted=99), STRICT, name="worker-0"
     )
-    assert decision == Relaunch(reason.value)
+    assert isinstance(decision, Relaunch)
+    assert not decision.counted
+
+
+def test_the_reason_of_an_ending_is_in_our_words_not_a_clusters() -> None:
+    decision = decide(ended(ExitReason.DELETED), History(), Limits(0), name="worker-0")
+    assert decision == Relaunch("stopped from outside")
+    killed = decide(ended(ExitReason.KILLED), History(), Limits(0), name="worker-0")
+    assert killed == Relaunch("killed")
+
+
+def test_a_checkpoint_that_a_worker_cannot_use_fails_the_job_at_once() -> None:
+    ending = ended(
+        ExitReason.ERROR, code=int(ExitCode.STORAGE), message="old/v-3: no kernel"
+    )
+    decision = decide(ending, History(), Limits(max_restarts=9), name="worker-0")
+    assert isinstance(decision, GiveUp)
+    assert decision.exit_code is ExitCode.STORAGE
+    assert decision.message == (
+        "worker-0: the checkpoint cannot be used: old/v-3: no kernel"
+    )
 
 
 @pytest.mark.parametrize("cause", ["silent", "hung"])

@@ -103,7 +103,7 @@ def test_a_polite_process_leaves_within_its_grace(stage: Stage) -> None:
     assert (ended.phase, ended.reason) == (Phase.SUCCEEDED, ExitReason.DELETED)
 
 
-def test_sigterm_by_hand_counts_as_deleted(stage: Stage) -> None:
+def test_sigterm_by_hand_is_no_crash_and_is_named(stage: Stage) -> None:
     stage.scripts[Role.WORKER] = POLITE
     stage.platform.start(launch())
     stage.until_said("ready")

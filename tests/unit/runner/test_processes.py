@@ -29,6 +29,13 @@ def test_a_traceback_after_an_error_counts(tmp_path: Path) -> None:
     assert told(tmp_path, f"{ERROR}older", *trace) == "\n".join(trace)
 
 
+def test_an_indented_trace_belongs_to_the_message_above_it(tmp_path: Path) -> None:
+    trace = "    Traceback (most recent call last):"
+    words = told(tmp_path, f"{ERROR}net.py:7: no such layer", trace, "    KeyError: 3")
+    assert words.splitlines()[0] == "net.py:7: no such layer"
+    assert words.splitlines()[-1] == "    KeyError: 3"
+
+
 def test_without_an_error_it_is_the_end_of_the_log(tmp_path: Path) -> None:
     words = told(tmp_path, *(f"line {n}" for n in range(50)))
     assert words.splitlines() == [f"line {n}" for n in range(20, 50)]

@@ -78,7 +78,11 @@ def stream():
     def make(master, load=lambda t: LoadedTask(t, [b"x"]), on_fenced=lambda _: None):
         made.append(
             TaskStream(
-                master.lease, master_pb2.Replica(), load=load, on_fenced=on_fenced
+                master.lease,
+                master_pb2.Replica(),
+                load=load,
+                describe=lambda what, error: f"{what} raised {error}",
+                on_fenced=on_fenced,
             )
         )
         made[-1].start()
