@@ -61,16 +61,22 @@ def latest(ledger: Ledger, name: str) -> dict[str, Any] | None:
 def spec_in_force(ledger: Ledger, spec: JobSpec) -> JobSpec:
     """Return the specification a restarted master goes on with.
 
-    What changed in the file while no master ran is treated like any live edit. A run
-    that is begun anew after the job had ended takes the file as it is.
+    What changed in the file while no master ran is treated like any live edit.
     """
     note = latest(ledger, "spec")
-    if note is None or _has_ended(ledger):
+    if note is None:
         return spec
     edit = spec_watch.compare(JobSpec.model_validate(note["job"]), spec)
     for change in edit.refused:
         log.error("refused on a running job: %s; the job goes on as it was", change)
     return edit.spec
+
+
+def _take_back(ledger: Ledger, *, now: float) -> None:
+    """Put back what workers of an earlier launch held: none of them lives."""
+    leases = list(ledger.queue.leased.values()) if ledger.queue else []
+    for worker in sorted({lease.worker for lease in leases}):
+        ledger.recover(worker, cause="the launcher was lost", now=now)
 
 
 def _has_ended(ledger: Ledger) -> bool:
@@ -133,18 +139,25 @@ def assemble(
     *,
     clock: Callable[[], float],
     metrics: MasterMetrics | None = None,
+    launched: bool = False,
 ) -> Master:
     """Return a master that goes on where the ledger says. Runs in the event loop.
+
+    `launched`: somebody has just begun the job, or begun it anew, with this file; else
+    this master takes the place of one that was lost.
 
     Raises CheckpointError if `checkpoint.initFrom` is needed and cannot be used.
     """
     now = clock()
     job_note = latest(ledger, "job")
-    fresh = _has_ended(ledger) or not ledger.notes("run")
+    fresh = launched or _has_ended(ledger) or not ledger.notes("run")
+    if launched:
+        _take_back(ledger, now=now)
+    if not fresh:
+        spec = spec_in_force(ledger, spec)
     if fresh and not (job_note and job_note["state"] == JobState.SUCCEEDED):
         ledger.note("run", time=now)
         ledger.note("state", name="job", state=str(JobState.STARTING), time=now)
-    spec = spec_in_force(ledger, spec)
     ledger.note("state", name="spec", job=spec.document())
     after = ledger.notes("run")[-1]["time"]
     job = _make_job(spec, job_dir, ledger, after=after, clock=clock)

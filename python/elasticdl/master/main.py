@@ -49,6 +49,8 @@ async def serve(context: RoleContext, spec: JobSpec) -> ExitCode:
         lambda: LocalRunner(context.platform_address),
         clock=clock,
         metrics=figures,
+        # The launcher counts from 1 each time; elsewhere nobody launches by hand.
+        launched=context.lifeline_fd is not None and context.generation == 1,
     )
     await ledger.commit()
     _end_on_signals(master.job.end)

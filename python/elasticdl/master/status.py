@@ -167,7 +167,8 @@ def report(job: Job, *, now: float) -> JobReport:
         skipped_batches=sum(n["batches"] for n in parts.ledger.notes("skipped")),
         lost_updates=parts.ps.lost_updates,
         rewinds=parts.ledger.rewinds,
-        master_restarts=parts.ledger.generation - 1,
+        # The first master of each launch took nobody's place.
+        master_restarts=parts.ledger.generation - len(parts.ledger.notes("run")),
         goodput_seconds=seconds,
         goodput=round(goodput.share(seconds), 4),
         last_loss=job.last_loss,

@@ -359,7 +359,7 @@ class Rig:
         self.runner.end(key, reason, exit_code=exit_code, message=message)
 
     @asynccontextmanager
-    async def serving(self):
+    async def serving(self, *, launched: bool = False):
         """Run a master until the block ends; the replicas outlive it."""
         clock = steady_clock()
         server = aio_server()
@@ -370,7 +370,12 @@ class Rig:
             self.job_dir.journal_dir, now=clock(), wait_seconds=self.journal_wait
         )
         self.master = assemble(
-            self.values.job, self.job_dir, ledger, lambda: self.runner, clock=clock
+            self.values.job,
+            self.job_dir,
+            ledger,
+            lambda: self.runner,
+            clock=clock,
+            launched=launched,
         )
         master_pb2_grpc.add_MasterServicer_to_server(self.master.servicer, server)
         await server.start()
