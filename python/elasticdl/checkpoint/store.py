@@ -186,7 +186,8 @@ def resolve(path: Path) -> tuple[Path, Manifest]:
     Raises CheckpointError, with what was found, if there is no complete one.
     """
     path = Path(path)
-    if (path / MANIFEST).exists() or parse_version_dir(path.name) is not None:
+    named = parse_version_dir(path.name) is not None and path.is_dir()
+    if (path / MANIFEST).exists() or named:
         return path, read_manifest(path)
     found = newest(path) or newest(JobDir(path).checkpoints_dir)
     if found is not None:

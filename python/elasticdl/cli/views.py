@@ -254,10 +254,8 @@ def last_words(report: JobReport) -> str:
     head = f"{report.status}"
     if report.status == "failed":
         return f"{head}: {text.first_line(report.message)}"
-    figures = f"{text.count(report.records)} records in {text.duration(report.seconds)}"
-    if report.metrics:
-        return f"{head}: {text.metrics(report.metrics)}, {figures}"
-    return f"{head}: {figures}"
+    figures = text.metrics(report.metrics) or f"{text.count(report.records)} records"
+    return f"{head} in {text.duration(report.seconds)}: {figures}"
 
 
 def audit_view(report: AuditReport) -> RenderableType:

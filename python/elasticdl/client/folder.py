@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from elasticdl.errors import JobError, SpecError
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec import JobSpec, ValuesFile
+from elasticdl.job.spec import JobSpec, JobType, ValuesFile
 from elasticdl.job.status import JobReport, JobState
 from elasticdl.job.values import load_values, write_values
 
@@ -146,7 +146,8 @@ class PreparedJob:
 def prepare(values: ValuesFile, jobs_dir: Path, *, restart: bool) -> PreparedJob:
     """Make the job's folder: values file, model code, nothing of an ended run.
 
-    An unfinished job goes on; a finished one, or any with `restart`, is moved aside.
+    An unfinished job goes on; a finished one, an evaluation, or any with `restart` is
+    moved aside.
     Raises JobError when it runs already or another kind of job is unfinished there.
     """
     spec = values.job
@@ -170,13 +171,12 @@ def _make_room(job_dir: JobDir, spec: JobSpec, *, restart: bool) -> tuple[bool, 
     condition = inspect(job_dir)
     if condition is Condition.ABSENT:
         return False, ""
-    if restart or condition is Condition.SUCCEEDED:
-        aside = move_aside(job_dir.root)
-        what = (
-            "the finished job" if condition is Condition.SUCCEEDED else "what was there"
-        )
-        return False, f"job {spec.name}: {what} was moved to {aside}"
     earlier = _earlier_type(job_dir)
+    # An evaluation holds nothing to go on from, and its checkpoint may be another now.
+    again = earlier == spec.type == JobType.EVALUATE
+    if restart or again or condition is Condition.SUCCEEDED:
+        aside = move_aside(job_dir.root)
+        return False, f"the {condition} job of this name was moved to {aside.name}"
     if earlier and earlier != spec.type:
         raise JobError(
             f"job {spec.name}: {job_dir.root} holds an unfinished {earlier} job, this "
@@ -184,8 +184,7 @@ def _make_room(job_dir: JobDir, spec: JobSpec, *, restart: bool) -> tuple[bool, 
             "other one aside"
         )
     return True, (
-        f"job {spec.name} is unfinished ({condition}): it goes on where it was; "
-        "--restart begins afresh"
+        f"unfinished ({condition}): it goes on where it was; --restart begins afresh"
     )
 
 

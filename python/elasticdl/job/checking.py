@@ -230,7 +230,12 @@ class _Finder:
         self._handled.add(path)
         original = self._original(path)
         for override in self._document.overrides:
-            if original[: len(override.path)] == override.path:
+            # An unknown key on an override's way was made by it.
+            made = (
+                override.path[: len(original)] == original
+                and original not in self._document.positions.keys
+            )
+            if made or original[: len(override.path)] == override.path:
                 self._found.append(
                     ((10**9, 0), replace(problem, place=override.written))
                 )

@@ -7,6 +7,7 @@ Imported through `job.spec`. Must not know where replicas run.
 from __future__ import annotations
 
 import re
+from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -71,6 +72,20 @@ class ReplicaSpec(SpecModel):
     env: dict[str, str] = Field(
         default_factory=dict, description="Environment, for this role alone."
     )
+
+    @model_validator(mode="after")
+    def _limits_hold_the_request(self) -> Self:
+        most = self.limits.cpu if self.limits is not None else None
+        if most is not None and most < self.resources.cpu:
+            raise ProblemsError(
+                Problem(
+                    "limits.cpu",
+                    f"{most:g}",
+                    f"at least resources.cpu, {self.resources.cpu:g}",
+                    "raise it, or lower resources.cpu",
+                )
+            )
+        return self
 
 
 class MasterSpec(ReplicaSpec):

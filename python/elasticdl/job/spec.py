@@ -368,6 +368,15 @@ class JobSpec(SpecModel):
                     "add it",
                 )
             )
+        elif not all(self.model.definition.partition(".")):
+            problems.append(
+                Problem(
+                    "model.definition",
+                    repr(self.model.definition),
+                    "the model function, as `folder.file.function`",
+                    "add the function's name behind the file's",
+                )
+            )
         origin, value = {
             JobType.TRAIN: ("training", self.data.training),
             JobType.EVALUATE: ("validation", self.data.validation),

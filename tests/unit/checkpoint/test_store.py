@@ -175,6 +175,7 @@ def test_a_users_path_without_checkpoint_is_refused_with_what_is_there(
         (tmp_path / f"x{number}").touch()
     with pytest.raises(CheckpointError, match=r"a folder with file, x0.*, \.\.\."):
         store.resolve(tmp_path)
+    (tmp_path / "version-3").mkdir()
     with pytest.raises(CheckpointError, match="never completed"):
         store.resolve(tmp_path / "version-3")
 

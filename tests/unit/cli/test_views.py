@@ -182,9 +182,9 @@ def test_the_report_is_legible_and_its_last_words_say_it_all(tmp_path: Path) -> 
         "worker-1  killed  worker-3",
     ):
         assert part in text, text
-    assert last_words(done) == "succeeded: accuracy 0.9812, 28 740 records in 41 s"
+    assert last_words(done) == "succeeded in 41 s: accuracy 0.9812"
     assert last_words(done.model_copy(update={"metrics": {}})) == (
-        "succeeded: 28 740 records in 41 s"
+        "succeeded in 41 s: 28 740 records"
     )
 
 

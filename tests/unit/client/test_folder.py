@@ -72,9 +72,14 @@ def prepared(of: ValuesFile, jobs_dir: Path, *, restart: bool) -> PreparedJob:
     return job
 
 
-def run_once(jobs_dir: Path, ending: JobState | None, mark: str = "old") -> JobDir:
+def run_once(
+    jobs_dir: Path,
+    ending: JobState | None,
+    mark: str = "old",
+    what: ValuesFile | None = None,
+) -> JobDir:
     """Leave a folder as a job does that ended so; None: its launcher was killed."""
-    job = prepared(values(), jobs_dir, restart=False)
+    job = prepared(what or values(), jobs_dir, restart=False)
     job.job_dir.journal_dir.mkdir(exist_ok=True)
     (job.job_dir.journal_dir / "events").write_text(mark)
     if ending is not None:
@@ -113,6 +118,18 @@ def test_an_unfinished_job_goes_on_and_says_so(
     assert "goes on where it was; --restart begins afresh" in job.notice
     assert (job.job_dir.journal_dir / "events").read_text() == "old"
     assert not job.job_dir.report_file.exists()
+
+
+def test_an_evaluation_begins_afresh_on_whatever_checkpoint_is_named_now(
+    tmp_path: Path,
+) -> None:
+    evaluation = values(
+        type="evaluate", checkpoint={"initFrom": "x"}, data={"validation": "v"}
+    )
+    run_once(tmp_path, JobState.FAILED, what=evaluation)
+    job = prepared(evaluation, tmp_path, restart=False)
+    assert not job.resumed
+    assert job.notice == "the failed job of this name was moved to digits~1"
 
 
 def test_restart_moves_an_unfinished_job_aside(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def test_stopping_ends_cleanly_and_the_job_goes_on_later(launch: Launch) -> None
     assert outcome.report.status == "stopped"
     again = launch(values(seconds=0.01))
     (notice,) = again.take_notices()
-    assert notice.startswith("job digits is unfinished (stopped): it goes on")
+    assert notice.startswith("unfinished (stopped): it goes on")
     outcome = end_of(again)
     assert outcome.report is not None
     assert outcome.report.master_restarts == 1  # the same journal

@@ -122,6 +122,7 @@ def test_a_mistake_in_an_override_names_the_override():
         ("trainingz.epochs=3", "did you mean `training`?"),
         ("jb.worker=3", "did you mean `job`?"),
         ("qqq=1", "expected a field of the job"),
+        ("job.foo.bar=1", "--set job.foo.bar=1: job.foo: got an unknown key"),
         ("job.name.x=1", "expected a mapping at `job.name`"),
         ("volumes[3].mountPath=1", "index 3"),
         ("worker.replicas=[1", "expected a YAML value"),
@@ -129,6 +130,16 @@ def test_a_mistake_in_an_override_names_the_override():
 )
 def test_an_override_that_goes_nowhere_is_refused(override, part):
     assert part in mistake(GOOD, override)
+
+
+def test_a_definition_without_a_function_and_a_limit_below_its_request():
+    text = GOOD.replace("definition: ", "definition: x # ")
+    assert "definition: x" in text
+    assert "expected the model function, as `folder.file.function`" in mistake(text)
+    limits = with_line("  ps: {resources: {cpu: 2}, limits: {cpu: 1}}")
+    assert "job.ps.limits.cpu: got 1, expected at least resources.cpu, 2" in mistake(
+        limits
+    )
 
 
 def test_an_unknown_key_gets_a_did_you_mean_with_its_place():
