@@ -58,3 +58,10 @@ def add_replica(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "replica", metavar="ROLE-INDEX", help="as worker-1, ps-0, or master"
     )
+
+
+def whole_number(text: str) -> int:
+    """`3` -> 3. Raises what argparse shows."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a number, 0 or more")
+    return int(text)

@@ -41,5 +41,5 @@ def audit(args: argparse.Namespace) -> int:
 
         from elasticdl.cli.views import audit_view
 
-        Console(highlight=False).print(audit_view(report))
+        Console(highlight=False, markup=False).print(audit_view(report))
     return ExitCode.OK if report.ok else ExitCode.AUDIT

@@ -19,6 +19,7 @@ from elasticdl.cli.arguments import (
     add_jobs_dir,
     add_replica,
     add_verb,
+    whole_number,
 )
 from elasticdl.errors import ExitCode
 
@@ -69,7 +70,10 @@ def add_parser(verbs: Verbs) -> None:
         "-f", "--follow", action="store_true", help="go on until the job has ended"
     )
     parser.add_argument(
-        "--tail", type=int, metavar="N", help="only the last N lines (default: all)"
+        "--tail",
+        type=whole_number,
+        metavar="N",
+        help="only the last N lines (default: all)",
     )
     parser = add_verb(
         verbs,
@@ -95,7 +99,7 @@ def list_jobs(args: argparse.Namespace) -> int:
         print(f"no jobs in {args.jobs_dir}; start one with `elasticdl train -f FILE`")
         return ExitCode.OK
     views = [handle.view() for handle in handles]
-    Console(highlight=False).print(jobs_table(views, now=time.time()))
+    Console(highlight=False, markup=False).print(jobs_table(views, now=time.time()))
     return ExitCode.OK
 
 
@@ -112,11 +116,11 @@ def status(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(_document(view), indent=2))
         return ExitCode.OK
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(status_view(view, now=time.time()), crop=False)
     if view.report is not None:
         line = f"job {view.name} {last_words(view.report)}"
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     return ExitCode.OK
 
 
@@ -136,7 +140,7 @@ def _watch(job: JobHandle) -> int:
     from elasticdl.cli.views import last_words, status_view
     from elasticdl.client import Condition
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         lines = LineView(console)
         while (view := job.view()).condition is Condition.RUNNING:
@@ -150,7 +154,7 @@ def _watch(job: JobHandle) -> int:
     console.print(status_view(view, now=time.time()), crop=False)
     if view.report is not None:
         line = f"job {view.name} {last_words(view.report)}"
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     return ExitCode.OK
 
 

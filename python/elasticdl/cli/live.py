@@ -14,7 +14,6 @@ from typing import Protocol, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.markup import escape
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -86,9 +85,7 @@ class LiveView:
             lines += new
             self._live.update(live_lines(status))
         for line in lines:
-            self._console.print(
-                f"[dim]{_clock()}[/dim] {escape(line)}", highlight=False
-            )
+            self._console.print(Text.assemble((_clock(), "dim"), " ", line))
 
 
 class LineView:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from elasticdl.cli.arguments import Verbs, add_job, add_verb
+from elasticdl.cli.arguments import Verbs, add_job, add_verb, whole_number
 from elasticdl.errors import ExitCode
 
 
@@ -25,7 +25,7 @@ def add_parser(verbs: Verbs) -> None:
     )
     add_job(parser)
     parser.add_argument(
-        "--workers", type=int, required=True, metavar="N", help="wanted"
+        "--workers", type=whole_number, required=True, metavar="N", help="wanted"
     )
 
 
@@ -34,6 +34,5 @@ def scale(args: argparse.Namespace) -> int:
 
     job = client.find(args.job, args.jobs_dir)
     before = job.scale(args.workers)
-    when = "" if job.condition is client.Condition.RUNNING else " when it runs again"
-    print(f"job {job.name}: {before} -> {args.workers} workers{when}")
+    print(f"job {job.name}: {before} -> {args.workers} workers")
     return ExitCode.OK

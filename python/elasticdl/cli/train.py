@@ -102,13 +102,13 @@ def run_job(args: argparse.Namespace) -> int:
     from elasticdl.cli.live import choose_view
 
     values = read_values(args)
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     launcher = client.launch(
         values, environ=args.environ, jobs_dir=args.jobs_dir, restart=args.restart
     )
-    console.print(greeting(launcher.spec), markup=False, soft_wrap=True)
+    console.print(greeting(launcher.spec), soft_wrap=True)
     folder = text.path(launcher.job_dir.root)
-    console.print(f"folder: {folder}", markup=False, soft_wrap=True)
+    console.print(f"folder: {folder}", soft_wrap=True)
     with choose_view(console, values.job.name) as view, _signals() as signals:
         told = 0
         while True:
@@ -188,8 +188,8 @@ def show_outcome(
         print(ending, file=sys.stderr)
         return outcome.exit_code
     where = f"report: {text.path(launcher.job_dir.report_file)}"
-    console.print(where, markup=False, soft_wrap=True)
-    console.print(ending, markup=False, soft_wrap=True)
+    console.print(where, soft_wrap=True)
+    console.print(ending, soft_wrap=True)
     if outcome.exit_code == ExitCode.STOPPED:
         print("it goes on from here when it is started again")
     return outcome.exit_code

@@ -6,8 +6,9 @@ Owns their look. Called by the verbs. Must not ask jobs anything, nor decide exi
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
@@ -15,10 +16,10 @@ from rich.text import Text
 
 from elasticdl.cli import format as text
 from elasticdl.cli.events import evaluation_line
-from elasticdl.cli.live import ENDED, progress_line
+from elasticdl.cli.live import ENDED, figures, progress_line, roles
 from elasticdl.client import JobView
 from elasticdl.job.status import JobReport, JobStatus, Relaunch, ReplicaStatus
-from elasticdl.master.audit import AuditReport
+from elasticdl.master.audit import AuditReport, EpochAudit
 
 _STYLES = {
     "running": "green",
@@ -56,10 +57,14 @@ def jobs_table(views: Sequence[JobView], *, now: float) -> RenderableType:
         if status:
             progress = progress_line(status, short=True)
         elif report:
-            progress = last_words(report)
+            progress = last_words(report).removeprefix(report.status).lstrip(" :")
         else:
             progress = view.note
-        table.add_row(view.name, _state(view.condition), age, progress)
+        # One line for each job, cut off at its end: `status` tells the rest.
+        cut = Text(progress, no_wrap=True, overflow="ellipsis")
+        table.add_row(view.name, _state(view.condition), age, cut)
+    for column in table.columns[:-1]:
+        column.no_wrap = True
     return table
 
 
@@ -80,16 +85,10 @@ def status_view(view: JobView, *, now: float) -> RenderableType:
             _state(status.state),
             f" for {text.duration(now - status.started)}",
         ),
-        Text(progress_line(status)),
+        *(Text(line) for line in _known(status) if line),
     ]
     if status.message:
-        parts.append(Text(status.message, style="yellow"))
-    if status.last_evaluation:
-        parts.append(Text(evaluation_line(status.last_evaluation)))
-    if status.checkpoint_version is not None:
-        age = status.checkpoint_age_seconds
-        ago = f", {text.duration(age)} ago" if age is not None else ""
-        parts.append(Text(f"checkpoint at version {status.checkpoint_version}{ago}"))
+        parts.append(Text(text.without_trace(status.message), style="yellow"))
     parts += [Text(""), replicas_table(status, now=now)]
     if status.relaunches:
         parts += [Text(""), relaunches_table(status.relaunches)]
@@ -97,6 +96,18 @@ def status_view(view: JobView, *, now: float) -> RenderableType:
         where = ", ".join(f"{name} :{port}" for name, port in ports)
         parts += [Text(""), Text(f"/metrics of {where}", style="dim")]
     return Group(*parts)
+
+
+def _known(status: JobStatus) -> Iterator[str]:
+    yield progress_line(status, short=True)
+    yield ", ".join(figures(status))
+    yield ", ".join(roles(status))
+    if status.last_evaluation:
+        yield evaluation_line(status.last_evaluation)
+    if status.checkpoint_version is not None:
+        age = status.checkpoint_age_seconds
+        ago = f", {text.duration(age)} ago" if age is not None else ""
+        yield f"checkpoint at version {status.checkpoint_version}{ago}"
 
 
 def _metrics_ports(status: JobStatus) -> list[tuple[str, int]]:
@@ -261,14 +272,16 @@ def last_words(report: JobReport) -> str:
 def audit_view(report: AuditReport) -> RenderableType:
     """Return how often records were trained, by whom, and why some came again."""
     epochs = _table("EPOCH", "FINISHED", "RECORDS", "TRAINED", "BY")
-    for epoch in report.epochs:
+    for first, epoch in alike(report.epochs):
         times = ", ".join(
             f"{text.count(records)} x{often}" for often, records in epoch.times.items()
         )
         undone = f", {text.count(epoch.undone)} undone" if epoch.undone else ""
         by = ", ".join(f"{name} {text.count(n)}" for name, n in epoch.by_worker.items())
         epochs.add_row(
-            str(epoch.epoch + 1),
+            f"{first + 1}"
+            if first == epoch.epoch
+            else f"{first + 1}-{epoch.epoch + 1}",
             "yes" if epoch.finished else "no",
             text.count(epoch.records),
             times + undone,
@@ -292,17 +305,45 @@ def audit_view(report: AuditReport) -> RenderableType:
     return Group(*parts)
 
 
+def alike(epochs: Sequence[EpochAudit]) -> Iterator[tuple[int, EpochAudit]]:
+    """Yield (first epoch, sum) of runs of finished epochs that went the same way.
+
+    The sum has the number of the last epoch and the records of each; workers' records
+    are added.
+    """
+    first, last = 0, None
+    for epoch in epochs:
+        same = last is not None and replace(
+            last, epoch=epoch.epoch, by_worker=epoch.by_worker
+        ) == (epoch if epoch.finished else None)
+        if last is not None and same:
+            by = Counter(last.by_worker) + Counter(epoch.by_worker)
+            last = replace(epoch, by_worker=dict(by))
+            continue
+        if last is not None:
+            yield first, last
+        first, last = epoch.epoch, epoch
+    if last is not None:
+        yield first, last
+
+
 def _verdict(report: AuditReport) -> str:
     finished = sum(epoch.finished for epoch in report.epochs)
-    extra = (
-        f"; {report.late_reports} late reports, {report.master_restarts} master "
-        f"restarts, {report.rewinds} rewinds"
-    )
+    counted = [
+        text.plural(number, what)
+        for number, what in (
+            (report.late_reports, "late report"),
+            (report.master_restarts, "master restart"),
+            (report.rewinds, "rewind"),
+        )
+        if number
+    ]
+    extra = f"; {', '.join(counted)}" if counted else ""
     if report.gaps:
         missed = sum(gap.end - gap.start for gap in report.gaps)
         return f"MISSED {text.count(missed)} records of finished epochs{extra}"
     if not finished:
-        return f"no epoch is finished yet{extra}"
+        return f"no epoch of training is finished yet{extra}"
     return (
         f"every record of {text.plural(finished, 'finished epoch')} was trained{extra}"
     )

@@ -90,7 +90,7 @@ class JobHandle:
     def scale(self, workers: int) -> int:
         """Change the number of workers wanted; the number wanted before.
 
-        Works on a job that does not run, too: it takes effect when it goes on.
+        Raises JobError when the job does not run, SpecError when it cannot have them.
         """
         spec = load_values(self.job_dir.spec_file).job
         if spec.strategy is Strategy.LOCAL:
@@ -108,6 +108,7 @@ class JobHandle:
             raise SpecError(
                 f"workers: got {workers}, expected at most {most} (job.worker.max)"
             )
+        self._run()  # a launch brings a file of its own
         edit_values(self.job_dir.spec_file, {"job.worker.replicas": workers})
         return spec.worker.replicas
 
@@ -170,8 +171,8 @@ class JobHandle:
         condition = self.condition
         if run is None or condition is not Condition.RUNNING:
             raise JobError(
-                f"job {self.name} is not running ({condition}); start it with "
-                f"`elasticdl train -f {self.job_dir.spec_file}`"
+                f"job {self.name} is not running ({condition}); start it with its "
+                "values file, as `elasticdl train -f FILE`"
             )
         return run
 
@@ -200,8 +201,10 @@ def find(name: str, jobs_dir: Path) -> JobHandle:
     handle = JobHandle(JobDir(jobs_dir / name))
     if "/" not in name and handle.job_dir.spec_file.exists():
         return handle
-    known = [job.name for job in list_jobs(jobs_dir, aside=True)]
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(
+        name, [job.name for job in list_jobs(jobs_dir, aside=True)], n=1
+    )
+    known = [job.name for job in list_jobs(jobs_dir)]
     if near:
         hint = f"did you mean {near[0]!r}?"
     elif known:

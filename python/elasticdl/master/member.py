@@ -120,7 +120,9 @@ class Member:
         """Return when it counts as dead if nothing is heard; None if it cannot yet."""
         if not self.alive:
             return None
-        starting = self.worker is None and self.ps is None
+        # One that a restarted master takes over has begun long ago.
+        begun = self.worker or self.ps or self.ready or self.initialized
+        starting = not begun
         starting = starting or self.phase == "start"
         bound = spec.start_seconds if starting else spec.dead_seconds
         return max(self.last_heard, self.since) + bound

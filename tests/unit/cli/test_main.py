@@ -246,7 +246,7 @@ def test_ctrl_c_stops_cleanly_and_says_so(file: Path, jobs_dir: Path) -> None:
         out, err = program.communicate(timeout=BOUND_SECONDS)
     assert program.returncode == ExitCode.STOPPED, err
     assert "stopping: tasks are handed back, a checkpoint is written" in out
-    assert "job digits stopped: " in out
+    assert "job digits stopped in " in out
     assert "it goes on from here when it is started again" in out
     assert err == ""
 
@@ -312,9 +312,9 @@ def test_the_verbs_of_a_running_job(
         assert main(["stop", "digits"]) == ExitCode.JOB_FAILED
         assert "not running (stopped)" in capsys.readouterr().err
         assert main(["status", "digits"]) == ExitCode.OK
-        assert "job digits stopped: " in capsys.readouterr().out
+        assert "job digits stopped in " in capsys.readouterr().out
         assert main(["audit", "digits"]) == ExitCode.OK
-        assert "no epoch is finished yet" in capsys.readouterr().out
+        assert "no epoch of training is finished yet" in capsys.readouterr().out
         assert main(["audit", "digits", "--json"]) == ExitCode.OK
         assert json.loads(capsys.readouterr().out)["ok"] is True
     finally:

@@ -242,7 +242,7 @@ def test_the_audit_counts_and_judges() -> None:
     for part in (
         "1      yes       1 437    1 400 x1, 37 x2, 64 undone  worker-0 1 474",
         "worker killed    2      37",
-        "every record of 1 finished epoch was trained; 1 late reports",
+        "every record of 1 finished epoch was trained; 1 late report, 1 master",
     ):
         assert part in text, text
     bad = AuditReport([epoch], [Gap(0, "train-0", 64, 128)], [], 0, 0, 0, [])
@@ -251,7 +251,29 @@ def test_the_audit_counts_and_judges() -> None:
     assert "MISSED 64 records of finished epochs" in text
     open_epoch = EpochAudit(0, False, 1437, {1: 64}, {}, 0)
     none = AuditReport([open_epoch], [], [], 0, 0, 0, [])
-    assert "no epoch is finished yet" in shown(audit_view(none))
+    assert "no epoch of training is finished yet" in shown(audit_view(none))
+
+
+def test_epochs_that_went_the_same_way_share_a_row() -> None:
+    plain = [EpochAudit(n, True, 10, {1: 10}, {"worker-0": 10}, 0) for n in range(3)]
+    twice = EpochAudit(3, True, 10, {1: 8, 2: 2}, {"worker-1": 12}, 0)
+    now = EpochAudit(4, False, 10, {0: 6, 1: 4}, {"worker-1": 4}, 0)
+    text = shown(audit_view(AuditReport([*plain, twice, now], [], [], 0, 0, 0, [])))
+    assert [line.split() for line in text.splitlines()[1:4]] == [
+        ["1-3", "yes", "10", "10", "x1", "worker-0", "30"],
+        ["4", "yes", "10", "8", "x1,", "2", "x2", "worker-1", "12"],
+        ["5", "no", "10", "6", "x0,", "4", "x1", "worker-1", "4"],
+    ]
+
+
+def test_brackets_in_a_message_are_no_markup(tmp_path: Path) -> None:
+    message = "needs `pip install 'elasticdl[worker]'`"
+    failed = report(tmp_path, JobState.FAILED, message=message)
+    console = Console(width=100, markup=False, force_terminal=False)
+    with console.capture() as capture:
+        view = JobView("mnist", Condition.FAILED, report=failed)
+        console.print(jobs_table([view], now=0.0))
+    assert "elasticdl[worker]" in capture.get()
 
 
 def test_events_are_told_once() -> None:

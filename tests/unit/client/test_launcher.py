@@ -243,6 +243,8 @@ def test_the_verbs_of_a_running_job(launch: Launch, tmp_path: Path) -> None:
     assert report is not None
     assert report.status == "stopped"
     with pytest.raises(JobError, match=r"not running \(stopped\)"):
+        job.scale(3)
+    with pytest.raises(JobError, match=r"not running \(stopped\)"):
         job.kill("master", signal.SIGKILL)
 
 

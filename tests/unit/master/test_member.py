@@ -39,6 +39,12 @@ def test_a_ps_may_take_its_time_until_its_first_word() -> None:
     assert one.silent_at(SPEC) == 116.0
 
 
+def test_one_that_an_earlier_master_knew_at_work_gets_no_time_to_start() -> None:
+    one = member()
+    one.ready = True  # as the journal says
+    assert one.silent_at(SPEC) == 106.0
+
+
 def test_who_does_not_run_is_not_silent() -> None:
     one = member()
     one.state = MemberState.PENDING
