@@ -7,11 +7,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
+
+from elasticdl.errors import ExitCode
 
 # argparse has no public name for what add_subparsers returns.
-Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
+Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001
 Handler = Callable[[argparse.Namespace], int]
+
+
+class Parser(argparse.ArgumentParser):
+    """Tells what is wrong in one line, not after a screen of usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with the message and where help is."""
+        self.exit(ExitCode.USAGE, f"error: {message}; see `{self.prog} --help`\n")
 
 
 def add_verb(

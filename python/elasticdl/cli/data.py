@@ -11,7 +11,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from elasticdl.cli.arguments import whole_number
+from elasticdl.cli.format import plural
 from elasticdl.data.catalog import DEFAULT_SHARE, NAMES, WRITABLE
+from elasticdl.errors import BadRecordError, DataError
 from elasticdl.job.kinds import DataFormat
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 _FILES_SHOWN = 20
 _BAD_SHOWN = 10
+_BAD_HINT = "; correct it, or leave it out with --skip-bad (records count from 0)"
 
 
 def add_parser(subparsers: Any) -> None:
@@ -126,7 +130,11 @@ def _add_info(verbs: Any) -> None:
     )
     parser.add_argument("path", metavar="PATH", help="file, folder or glob")
     parser.add_argument(
-        "--records", type=int, default=3, help="first records to show (default: 3)"
+        "--records",
+        type=whole_number,
+        default=3,
+        metavar="N",
+        help="first records to show (default: 3)",
     )
     _add_source_flags(parser)
     parser.set_defaults(handler=_info)
@@ -137,14 +145,13 @@ def _add_output_flags(
 ) -> None:
     parser.add_argument(
         "--format",
-        type=DataFormat,
-        choices=WRITABLE,
-        default=DataFormat.RECORDIO,
+        choices=[str(one) for one in WRITABLE],
+        default=str(DataFormat.RECORDIO),
         help="of the files written (default: recordio)",
     )
     parser.add_argument(
         "--records-per-file",
-        type=int,
+        type=whole_number,
         default=records_per_file,
         metavar="N",
         help=meaning,
@@ -157,9 +164,8 @@ def _add_output_flags(
 def _add_source_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--source-format",
-        type=DataFormat,
-        choices=tuple(DataFormat),
-        default=DataFormat.AUTO,
+        choices=[str(one) for one in DataFormat],
+        default=str(DataFormat.AUTO),
         help="of the files read (default: by their ending and content)",
     )
     parser.add_argument("--delimiter", help="CSV: between columns (default: ,)")
@@ -216,7 +222,7 @@ def _make(args: argparse.Namespace) -> int:
     from elasticdl.data.datasets import DatasetOptions, make_dataset
 
     options = DatasetOptions(
-        format=args.format,
+        format=DataFormat(args.format),
         records_per_file=args.records_per_file,
         seed=args.seed,
         validation_share=args.test_share,
@@ -230,8 +236,9 @@ def _make(args: argparse.Namespace) -> int:
             progress=progress.update,
         )
     print(
-        f"{'made' if made.made else 'there already'}: {made.num_train} training "
-        f"records in {made.train}, {made.num_test} test records in {made.test}"
+        f"{'made' if made.made else 'there already'}: "
+        f"{plural(made.num_train, 'training record')} in {made.train}, "
+        f"{plural(made.num_test, 'test record')} in {made.test}"
     )
     return 0
 
@@ -241,9 +248,9 @@ def _convert(args: argparse.Namespace) -> int:
     from elasticdl.data.convert import ConvertOptions, convert
 
     options = ConvertOptions(
-        format=args.format,
+        format=DataFormat(args.format),
         records_per_file=args.records_per_file,
-        source_format=args.source_format,
+        source_format=DataFormat(args.source_format),
         params=_params(args),
         keep_lines=args.keep_lines,
         size=args.size,
@@ -251,22 +258,26 @@ def _convert(args: argparse.Namespace) -> int:
         seed=args.seed,
         skip_bad=args.skip_bad,
     )
-    with RecordProgress(f"converting {args.source}") as progress:
-        done = convert(
-            args.source,
-            args.destination,
-            options,
-            overwrite=args.overwrite,
-            progress=progress.update,
-        )
-    for bad in done.bad[:_BAD_SHOWN]:
-        print(f"left out: {bad.source}: record {bad.record}: {bad.reason}")
+    try:
+        with RecordProgress(f"converting {args.source}") as progress:
+            done = convert(
+                args.source,
+                args.destination,
+                options,
+                overwrite=args.overwrite,
+                progress=progress.update,
+            )
+    except BadRecordError as error:
+        hint = "" if "--skip-bad" in str(error) else _BAD_HINT
+        raise DataError(f"{error}{hint}") from error
+    for one in done.bad[:_BAD_SHOWN]:
+        print(f"left out: {one.source}: record {one.record}: {one.reason}")
     if len(done.bad) > _BAD_SHOWN:
         print(f"left out: {len(done.bad) - _BAD_SHOWN} more")
-    left_out = f", {len(done.bad)} bad records left out" if done.bad else ""
+    bad = f", {plural(len(done.bad), 'bad record')} left out" if done.bad else ""
     print(
-        f"wrote {done.num_records} records in {done.num_files} files to "
-        f"{done.directory}{left_out}"
+        f"wrote {plural(done.num_records, 'record')} in "
+        f"{plural(done.num_files, 'file')} to {done.directory}{bad}"
     )
     return 0
 
@@ -277,7 +288,7 @@ def _info(args: argparse.Namespace) -> int:
     found = describe(
         args.path,
         data_root=Path.cwd(),
-        format=args.source_format,
+        format=DataFormat(args.source_format),
         params=_params(args),
         num_first=args.records,
     )
@@ -287,7 +298,7 @@ def _info(args: argparse.Namespace) -> int:
 
 def _lines(found: DataInfo) -> list[str]:
     lines = [
-        f"{file.source}: {file.num_records} records, {_bytes(file.num_bytes)}"
+        f"{file.source}: {plural(file.num_records, 'record')}, {_bytes(file.num_bytes)}"
         for file in found.files[:_FILES_SHOWN]
     ]
     if len(found.files) > _FILES_SHOWN:
@@ -308,8 +319,8 @@ def _lines(found: DataInfo) -> list[str]:
         f"bad: {bad.source}: record {bad.record}: {bad.reason}" for bad in found.bad
     ]
     lines.append(
-        f"{found.format}: {found.num_records} records in {len(found.files)} files, "
-        f"{_bytes(found.num_bytes)}"
+        f"{found.format}: {plural(found.num_records, 'record')} in "
+        f"{plural(len(found.files), 'file')}, {_bytes(found.num_bytes)}"
     )
     return lines
 

@@ -26,6 +26,7 @@ from elasticdl.cli import (
     train,
     validate,
 )
+from elasticdl.cli.arguments import Parser
 from elasticdl.errors import ElasticDLError, ExitCode
 from elasticdl.job import names
 from elasticdl.job.flag_table import REFUSED_COMMANDS
@@ -60,7 +61,7 @@ environment:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="elasticdl",
         description="Elastic deep learning for Keras 3: jobs that survive the loss of "
         "any of their processes.",

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from elasticdl.data.catalog import FROM_KERAS, FROM_SKLEARN, NAMES
 from elasticdl.errors import DataError
+from elasticdl.job.problems import did_you_mean
 
 Array = NDArray[np.generic]
 
@@ -53,7 +54,8 @@ def load_arrays(name: str, *, python: str = sys.executable) -> Arrays:
         return _from_sklearn(name)
     if name in FROM_KERAS:
         return _from_keras(name, python)
-    raise DataError(f"got the data set {name!r}, expected one of {', '.join(NAMES)}")
+    near = did_you_mean(name, NAMES)
+    raise DataError(f"got the data set {name!r}, expected a built-in one; {near}")
 
 
 def _from_sklearn(name: str) -> Arrays:
@@ -79,11 +81,16 @@ def _from_keras(name: str, python: str) -> Arrays:
         )
         if done.returncode:
             lines = done.stderr.strip().splitlines() or ["no message"]
+            why = lines[-1].removeprefix("Exception: ")
+            help_ = (
+                "install Keras with `pip install 'elasticdl[worker]'`"
+                if "No module named" in why
+                else "it needs a network, once: where there is none, copy the folder "
+                "~/.keras/datasets from elsewhere, or take digits, which needs none"
+            )
             raise DataError(
                 f"the data set {name} could not be fetched through keras.datasets: "
-                f"{lines[-1]}; it needs Keras (`pip install 'elasticdl[worker]'`) and "
-                f"a network, once: where there is none, copy {name}'s file into "
-                "~/.keras/datasets or take digits, which needs neither"
+                f"{why}; {help_}"
             )
         with np.load(out, allow_pickle=False) as arrays:
             return Arrays(

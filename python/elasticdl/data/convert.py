@@ -102,6 +102,7 @@ def convert(
             f"got {options.records_per_file} records per file, expected 1 or more"
         )
     found = images.find_images(Path(source), seed=options.seed)
+    _check_fits(source, options, are_images=found is not None)
     with whole_folder(destination, replace=overwrite) as folder:
         content: _Content
         if found is not None:
@@ -121,6 +122,19 @@ def convert(
         details = {"num_records": counter.done, **content.details()}
         (folder / MARKER).write_text(json.dumps(details, indent=1) + "\n")
     return Converted(destination, counter.done, len(files), details, tuple(content.bad))
+
+
+def _check_fits(source: str, options: ConvertOptions, *, are_images: bool) -> None:
+    """Raise DataError for an option that would be passed over in silence."""
+    only_images = {"--size": options.size, "--grayscale": options.grayscale}
+    only_files = {"--keep-lines": options.keep_lines, **options.params}
+    given = [o for o, v in (only_files if are_images else only_images).items() if v]
+    if given:
+        name = given[0] if given[0].startswith("--") else f"--{given[0]}"
+        raise DataError(
+            f"{source}: {name} is for {'files of records' if are_images else 'images'}"
+            f", and these are {'images' if are_images else 'none'}; leave it out"
+        )
 
 
 class _Counter:

@@ -81,8 +81,11 @@ def _load(path: Path) -> dict[str, Array]:
             return _load_zip(path)
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        # NumPy's own words for it speak of unpickling, and how to risk it.
+        objects = "pickle" in str(error) or "Python objects" in str(error)
+        what = "Python objects, or no NumPy file at all" if objects else str(error)
         raise DataError(
-            f"{path}: got {error}, expected a .npy or .npz file with plain arrays; "
+            f"{path}: got {what}, expected a .npy or .npz file with plain arrays; "
             "write it again with numpy.save or numpy.savez"
         ) from error
     if array.dtype.names:
@@ -157,6 +160,6 @@ def _check(path: Path, arrays: dict[str, Array]) -> None:
     if len(set(lengths.values())) > 1:
         raise DataError(
             f"{path}: arrays have different lengths: {lengths}; choose those that "
-            "belong together with readerParams `arrays: {image: x_train, label: "
-            "y_train}`"
+            "belong together: --arrays image=x_train,label=y_train, or in a values "
+            "file readerParams `arrays: {image: x_train, label: y_train}`"
         )

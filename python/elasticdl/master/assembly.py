@@ -72,6 +72,18 @@ def spec_in_force(ledger: Ledger, spec: JobSpec) -> JobSpec:
     return edit.spec
 
 
+def _seconds_before(ledger: Ledger) -> float:
+    """Return how long earlier launches ran, without the time between them."""
+    runs = ledger.notes("run")
+    if not runs:
+        return 0.0
+    # A launcher that was killed wrote no end: the last that is known of it counts.
+    kinds = ("run", "state", "replica", "checkpoint", "evaluation", "relaunch")
+    times = [note.get("time", 0.0) for kind in kinds for note in ledger.notes(kind)]
+    before: float = runs[-1].get("before", 0.0) + max(times) - runs[-1]["time"]
+    return before
+
+
 def _take_back(ledger: Ledger, *, now: float) -> None:
     """Put back what workers of an earlier launch held: none of them lives."""
     leases = list(ledger.queue.leased.values()) if ledger.queue else []
@@ -156,7 +168,7 @@ def assemble(
     if not fresh:
         spec = spec_in_force(ledger, spec)
     if fresh and not (job_note and job_note["state"] == JobState.SUCCEEDED):
-        ledger.note("run", time=now)
+        ledger.note("run", time=now, before=_seconds_before(ledger))
         ledger.note("state", name="job", state=str(JobState.STARTING), time=now)
     ledger.note("state", name="spec", job=spec.document())
     after = ledger.notes("run")[-1]["time"]

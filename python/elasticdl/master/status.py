@@ -146,7 +146,8 @@ def report(job: Job, *, now: float) -> JobReport:
     last = parts.rounds.last
     newest = parts.keeper.newest
     records = queue.done_records if queue else (last.records if last else 0)
-    spent = now - job.started
+    run = parts.ledger.notes("run")[-1]
+    spent = run.get("before", 0.0) + now - run["time"]
     ending = job.ending
     return JobReport(
         name=job.spec.name,

@@ -35,9 +35,7 @@ def test_a_table_is_converted(tmp_path, capsys):
     out = tmp_path / "out"
     assert run("convert", source, out, "--format", "tfrecord", *flags) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == (
-        f"wrote 1 records in 1 files to {out}, 16 bad records left out"
-    )
+    assert lines[-1] == (f"wrote 1 record in 1 file to {out}, 16 bad records left out")
     assert lines[-2] == "left out: 6 more"
     assert "record 1: got 1 columns, expected 2" in lines[0]
 
@@ -123,3 +121,18 @@ def test_long_work_draws_a_bar_in_a_terminal(monkeypatch, capsys):
             progress.update(done, 4)
         assert progress._bar is not None
         assert progress._bar.tasks[0].completed == 4
+
+
+def test_an_option_for_images_is_not_passed_over_with_other_files(tmp_path):
+    source = tmp_path / "t.csv"
+    source.write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="--size is for images, and these are none"):
+        run("convert", source, tmp_path / "out", "--size", "8x8")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_bad_record_comes_with_a_way_on(tmp_path):
+    source = tmp_path / "t.csv"
+    source.write_text("a,b\n1,2\n3\n")
+    with pytest.raises(DataError, match=r"got 1 columns, .*leave it out with --skip-b"):
+        run("convert", source, tmp_path / "out")

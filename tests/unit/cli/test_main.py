@@ -341,3 +341,15 @@ def test_stop_waits_for_the_end(
 def scripted(role: Role) -> tuple[str, ...]:
     assert role is Role.MASTER
     return (sys.executable, "-m", "elasticdl.testing.scripted_master")
+
+
+def test_a_wrong_command_line_is_told_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["scale", "digits", "--workers", "two"])
+    assert ended.value.code == ExitCode.USAGE
+    assert capsys.readouterr().err == (
+        "error: argument --workers: got 'two', expected a number, 0 or more; see "
+        "`elasticdl scale --help`\n"
+    )
