@@ -29,6 +29,7 @@ class Seen:
     rewinds: int = 0
     checkpoint_version: int | None = None
     message: str = ""  # without its figures, which change while it stays the same
+    fails: bool = False
 
 
 def events(seen: Seen, status: JobStatus) -> tuple[list[str], Seen]:
@@ -36,7 +37,11 @@ def events(seen: Seen, status: JobStatus) -> tuple[list[str], Seen]:
     lines: list[str] = []
     first = seen.state is None
     message = re.sub(r"\d+", "", status.message)
-    if status.state is not seen.state:
+    fails = status.ending == JobState.FAILED
+    if fails:
+        # Why is told once, at the end.
+        lines += [] if seen.fails else ["the job fails: its processes are ended"]
+    elif status.state is not seen.state:
         lines.append(_state_line(status))
     elif message and message != seen.message:
         lines.append(text.first_line(status.message))
@@ -44,7 +49,11 @@ def events(seen: Seen, status: JobStatus) -> tuple[list[str], Seen]:
         lines.append("the master is back; it read its journal and goes on")
     if not first:
         # A job that goes on has a history that its own launch does not repeat.
-        lines += [_relaunch_line(one) for one in status.relaunches[seen.relaunches :]]
+        lines += [
+            _relaunch_line(one)
+            for one in status.relaunches[seen.relaunches :]
+            if one.replacement or not fails
+        ]
         if status.rewinds > seen.rewinds:
             lines.append("rewound to the newest checkpoint, tasks after it come again")
     evaluation = status.last_evaluation
@@ -59,6 +68,7 @@ def events(seen: Seen, status: JobStatus) -> tuple[list[str], Seen]:
         rewinds=status.rewinds,
         checkpoint_version=status.checkpoint_version,
         message=message,
+        fails=fails,
     )
 
 

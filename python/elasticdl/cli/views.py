@@ -204,8 +204,11 @@ def report_view(report: JobReport) -> RenderableType:
     parts: list[RenderableType] = [
         Rows([row for row in _report_rows(report) if row[1]])
     ]
-    if report.relaunches:
-        parts += [Text(""), relaunches_table(report.relaunches)]
+    # Whoever was given up is the reason that is told at the end.
+    failed = report.status == "failed"
+    told = [one for one in report.relaunches if one.replacement or not failed]
+    if told:
+        parts += [Text(""), relaunches_table(told)]
     return Group(*parts)
 
 

@@ -114,6 +114,7 @@ class JobStatus(_Document):
     type: str
     strategy: str
     state: JobState
+    ending: str = ""  # the state it is about to end in; `message` says why
     message: str = ""
     started: float
     time: float

@@ -30,6 +30,7 @@ def build(job: Job, *, now: float) -> JobStatus:
         type=str(job.spec.type),
         strategy=str(job.spec.strategy),
         state=job.state,
+        ending=str(job.ending.state) if job.ending else "",
         message=_message(job),
         started=job.started,
         time=now,

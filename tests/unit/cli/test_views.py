@@ -311,6 +311,16 @@ def test_events_are_told_once() -> None:
     ]
 
 
+def test_why_a_job_fails_is_left_to_its_last_line() -> None:
+    _, seen = events(Seen(), status())
+    why = "worker-1: the model module failed: m.py:7: no layer"
+    given_up = RELAUNCH.model_copy(update={"replacement": "", "detail": why})
+    failing = status(ending="failed", message=why, relaunches=[given_up])
+    lines, seen = events(seen, failing)
+    assert lines == ["the job fails: its processes are ended"]
+    assert events(seen, failing)[0] == []
+
+
 def test_a_message_is_told_when_it_appears_and_not_with_each_second() -> None:
     _, seen = events(Seen(), status(message=""))
     full = "disk full; the job has stood still for {} s"
