@@ -61,7 +61,11 @@ def _add_make(verbs: Any) -> None:
     )
     parser.add_argument("name", metavar="NAME", help=f"one of {', '.join(NAMES)}")
     parser.add_argument(
-        "--dir", type=Path, default=Path("data"), help="folder (default: data)"
+        "--dir",
+        type=Path,
+        default=Path("data"),
+        metavar="DIR",
+        help="folder (default: data)",
     )
     _add_output_flags(parser, records_per_file=0, meaning="0 makes about four files")
     parser.add_argument(

@@ -195,6 +195,15 @@ def test_completion_scripts_know_the_verbs(capsys: pytest.CaptureFixture[str]) -
         assert "capacity" in capsys.readouterr().out
 
 
+def test_the_completion_of_bash_completes_files(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["completion", "bash"]) == ExitCode.OK
+    script = capsys.readouterr().out
+    assert "_shtab_elasticdl_train__f_COMPGEN=_shtab_compgen_files" in script
+    assert "_shtab_elasticdl_train___jobs_dir_COMPGEN=_shtab_compgen_dirs" in script
+
+
 @pytest.mark.parametrize("text", ["KILL", "SIGKILL", "kill", "9"])
 def test_signals_by_name_and_number(text: str) -> None:
     assert faults.signal_number(text) == signal.SIGKILL
