@@ -39,7 +39,7 @@ def audit(args: argparse.Namespace) -> int:
     else:
         from rich.console import Console
 
-        from elasticdl.cli.views import audit_view
+        from elasticdl.cli.audit_view import audit_view
 
         Console(highlight=False, markup=False).print(audit_view(report))
     return ExitCode.OK if report.ok else ExitCode.AUDIT

@@ -1,4 +1,4 @@
-"""Tables of jobs, of one job, of its final report and of its audit.
+"""Tables of jobs, of one job and of its final report.
 
 Owns their look. Called by the verbs. Must not ask jobs anything, nor decide exit codes.
 """
@@ -6,9 +6,8 @@ Owns their look. Called by the verbs. Must not ask jobs anything, nor decide exi
 from __future__ import annotations
 
 import textwrap
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
@@ -19,7 +18,6 @@ from elasticdl.cli.events import evaluation_line
 from elasticdl.cli.live import ENDED, figures, progress_line, roles
 from elasticdl.client import JobView
 from elasticdl.job.status import JobReport, JobStatus, Relaunch, ReplicaStatus
-from elasticdl.master.audit import AuditReport, EpochAudit
 
 _STYLES = {
     "running": "green",
@@ -38,7 +36,8 @@ def _state(state: str) -> Text:
     return Text(state, style=_STYLES.get(state, ""))
 
 
-def _table(*columns: str) -> Table:
+def make_table(*columns: str) -> Table:
+    """Return an empty table in the look of all of them."""
     table = Table(
         box=None, pad_edge=False, header_style="bold dim", padding=(0, 2, 0, 0)
     )
@@ -49,7 +48,7 @@ def _table(*columns: str) -> Table:
 
 def jobs_table(views: Sequence[JobView], *, now: float) -> RenderableType:
     """Return one row for each job."""
-    table = _table("JOB", "STATE", "STARTED", "PROGRESS")
+    table = make_table("JOB", "STATE", "STARTED", "PROGRESS")
     for view in views:
         status, report = view.status, view.report
         started = status.started if status else report.started if report else None
@@ -125,7 +124,7 @@ def _what_next(view: JobView) -> str:
 
 def replicas_table(status: JobStatus, *, now: float) -> Table:
     """Return one row for each replica, ended ones after the others."""
-    table = _table(
+    table = make_table(
         "ROLE", "STATE", "SINCE", "DOING", "STEP", "STEPS/S", "LOSS", "MEMORY"
     )
     rows = sorted(status.replicas, key=lambda r: (r.state == ENDED, r.role, r.index))
@@ -152,7 +151,7 @@ def _reached(row: ReplicaStatus) -> str:
 
 def relaunches_table(relaunches: Sequence[Relaunch]) -> Table:
     """Return what ended, why, and what came in its place; the newest ones."""
-    table = _table("ENDED", "WHY", "REPLACED BY", "BACK AFTER")
+    table = make_table("ENDED", "WHY", "REPLACED BY", "BACK AFTER")
     for one in relaunches[-_MOST_ROWS:]:
         detail = text.first_line(one.detail)
         table.add_row(
@@ -270,83 +269,3 @@ def last_words(report: JobReport) -> str:
         return f"{head}: {text.first_line(report.message)}"
     figures = text.metrics(report.metrics) or f"{text.count(report.records)} records"
     return f"{head} in {text.duration(report.seconds)}: {figures}"
-
-
-def audit_view(report: AuditReport) -> RenderableType:
-    """Return how often records were trained, by whom, and why some came again."""
-    epochs = _table("EPOCH", "FINISHED", "RECORDS", "TRAINED", "BY")
-    for first, epoch in alike(report.epochs):
-        times = ", ".join(
-            f"{text.count(records)} x{often}" for often, records in epoch.times.items()
-        )
-        undone = f", {text.count(epoch.undone)} undone" if epoch.undone else ""
-        by = ", ".join(f"{name} {text.count(n)}" for name, n in epoch.by_worker.items())
-        epochs.add_row(
-            f"{first + 1}"
-            if first == epoch.epoch
-            else f"{first + 1}-{epoch.epoch + 1}",
-            "yes" if epoch.finished else "no",
-            text.count(epoch.records),
-            times + undone,
-            by,
-        )
-    parts: list[RenderableType] = [epochs]
-    if report.replays:
-        replays = _table("GIVEN OUT AGAIN", "TASKS", "RECORDS")
-        for one in report.replays:
-            replays.add_row(one.cause, str(one.tasks), text.count(one.records))
-        parts += [Text(""), replays]
-    for gap in report.gaps[:_MOST_ROWS]:
-        parts.append(
-            Text(
-                f"missed: epoch {gap.epoch + 1}, {gap.source}, records {gap.start} to "
-                f"{gap.end - 1}",
-                style="red",
-            )
-        )
-    parts += [Text(""), Text(_verdict(report))]
-    return Group(*parts)
-
-
-def alike(epochs: Sequence[EpochAudit]) -> Iterator[tuple[int, EpochAudit]]:
-    """Yield (first epoch, sum) of runs of finished epochs that went the same way.
-
-    The sum has the number of the last epoch and the records of each; workers' records
-    are added.
-    """
-    first, last = 0, None
-    for epoch in epochs:
-        same = last is not None and replace(
-            last, epoch=epoch.epoch, by_worker=epoch.by_worker
-        ) == (epoch if epoch.finished else None)
-        if last is not None and same:
-            by = Counter(last.by_worker) + Counter(epoch.by_worker)
-            last = replace(epoch, by_worker=dict(by))
-            continue
-        if last is not None:
-            yield first, last
-        first, last = epoch.epoch, epoch
-    if last is not None:
-        yield first, last
-
-
-def _verdict(report: AuditReport) -> str:
-    finished = sum(epoch.finished for epoch in report.epochs)
-    counted = [
-        text.plural(number, what)
-        for number, what in (
-            (report.late_reports, "late report"),
-            (report.master_restarts, "master restart"),
-            (report.rewinds, "rewind"),
-        )
-        if number
-    ]
-    extra = f"; {', '.join(counted)}" if counted else ""
-    if report.gaps:
-        missed = sum(gap.end - gap.start for gap in report.gaps)
-        return f"MISSED {text.count(missed)} records of finished epochs{extra}"
-    if not finished:
-        return f"no epoch of training is finished yet{extra}"
-    return (
-        f"every record of {text.plural(finished, 'finished epoch')} was trained{extra}"
-    )

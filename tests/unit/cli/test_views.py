@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from elasticdl.cli.audit_view import audit_view
 from elasticdl.cli.events import Seen, events
 from elasticdl.cli.live import LineView, LiveView, choose_view, progress_line
 from elasticdl.cli.train import greeting
 from elasticdl.cli.views import (
-    audit_view,
     jobs_table,
     last_words,
     report_view,

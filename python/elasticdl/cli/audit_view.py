@@ -1,0 +1,99 @@
+"""What an audit shows: who trained which records how often, and what was missed.
+
+Owns its look. Called by `cli.audit`. The count is `master.audit`'s.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from elasticdl.cli import format as text
+from elasticdl.cli.views import make_table
+from elasticdl.master.audit import AuditReport, EpochAudit
+
+_MOST_GAPS = 20
+
+
+def audit_view(report: AuditReport) -> RenderableType:
+    """Return how often records were trained, by whom, and why some came again."""
+    epochs = make_table("EPOCH", "FINISHED", "RECORDS", "TRAINED", "BY")
+    for first, epoch in alike(report.epochs):
+        times = ", ".join(
+            f"{text.count(records)} x{often}" for often, records in epoch.times.items()
+        )
+        undone = f", {text.count(epoch.undone)} undone" if epoch.undone else ""
+        by = ", ".join(f"{name} {text.count(n)}" for name, n in epoch.by_worker.items())
+        epochs.add_row(
+            f"{first + 1}"
+            if first == epoch.epoch
+            else f"{first + 1}-{epoch.epoch + 1}",
+            "yes" if epoch.finished else "no",
+            text.count(epoch.records),
+            times + undone,
+            by,
+        )
+    parts: list[RenderableType] = [epochs]
+    if report.replays:
+        replays = make_table("GIVEN OUT AGAIN", "TASKS", "RECORDS")
+        for one in report.replays:
+            replays.add_row(one.cause, str(one.tasks), text.count(one.records))
+        parts += [Text(""), replays]
+    for gap in report.gaps[:_MOST_GAPS]:
+        parts.append(
+            Text(
+                f"missed: epoch {gap.epoch + 1}, {gap.source}, records {gap.start} to "
+                f"{gap.end - 1}",
+                style="red",
+            )
+        )
+    parts += [Text(""), Text(_verdict(report))]
+    return Group(*parts)
+
+
+def alike(epochs: Sequence[EpochAudit]) -> Iterator[tuple[int, EpochAudit]]:
+    """Yield (first epoch, sum) of runs of finished epochs that went the same way.
+
+    The sum has the number of the last epoch and the records of each; workers' records
+    are added.
+    """
+    first, last = 0, None
+    for epoch in epochs:
+        same = last is not None and replace(
+            last, epoch=epoch.epoch, by_worker=epoch.by_worker
+        ) == (epoch if epoch.finished else None)
+        if last is not None and same:
+            by = Counter(last.by_worker) + Counter(epoch.by_worker)
+            last = replace(epoch, by_worker=dict(by))
+            continue
+        if last is not None:
+            yield first, last
+        first, last = epoch.epoch, epoch
+    if last is not None:
+        yield first, last
+
+
+def _verdict(report: AuditReport) -> str:
+    finished = sum(epoch.finished for epoch in report.epochs)
+    counted = [
+        text.plural(number, what)
+        for number, what in (
+            (report.late_reports, "late report"),
+            (report.master_restarts, "master restart"),
+            (report.rewinds, "rewind"),
+        )
+        if number
+    ]
+    extra = f"; {', '.join(counted)}" if counted else ""
+    if report.gaps:
+        missed = sum(gap.end - gap.start for gap in report.gaps)
+        return f"MISSED {text.count(missed)} records of finished epochs{extra}"
+    if not finished:
+        return f"no epoch of training is finished yet{extra}"
+    return (
+        f"every record of {text.plural(finished, 'finished epoch')} was trained{extra}"
+    )
