@@ -7,9 +7,10 @@ Must not know how either is displayed.
 from __future__ import annotations
 
 import enum
-from typing import Any
+import math
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 class JobState(enum.StrEnum):
@@ -28,6 +29,14 @@ class JobState(enum.StrEnum):
     def ended(self) -> bool:
         """Whether nothing more will happen."""
         return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED)
+
+
+def _nan_of_null(value: Any) -> Any:
+    return math.nan if value is None else value
+
+
+# JSON has no NaN: null stands for it, in what workers send and in these documents.
+Figures = dict[str, Annotated[float, BeforeValidator(_nan_of_null)]]
 
 
 class _Document(BaseModel):
@@ -71,7 +80,7 @@ class EvaluationResult(_Document):
     """Metrics of one evaluation round."""
 
     version: int
-    metrics: dict[str, float]
+    metrics: Figures
     records: int
     seconds: float
     time: float
@@ -158,7 +167,7 @@ class JobReport(_Document):
     goodput_seconds: dict[str, float]
     goodput: float  # share of worker seconds that trained
     last_loss: float | None
-    metrics: dict[str, float]  # of the last evaluation
+    metrics: Figures  # of the last evaluation
     evaluations: list[EvaluationResult]
     relaunches: list[Relaunch]
     checkpoint: str

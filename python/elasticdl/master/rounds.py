@@ -230,14 +230,14 @@ class Rounds:
                 self._side.add(summary)
                 self._signals.work()
         elif task.type == master_pb2.SUMMARIZE:
-            self._finish(current, json.loads(report.results_json or "{}"), now=now)
+            self._finish(current, report.results_json, now=now)
         else:
             self._close()
 
-    def _finish(self, current: Round, metrics: dict[str, float], *, now: float) -> None:
+    def _finish(self, current: Round, results_json: str, *, now: float) -> None:
         result = EvaluationResult(
             version=current.version,
-            metrics=metrics,
+            metrics=json.loads(results_json or "{}"),
             records=current.sums.records,
             seconds=round(now - current.since, 3),
             time=now,
@@ -251,9 +251,9 @@ class Rounds:
         log.info(
             "Evaluation metrics[version=%d]: %s",
             current.version,
-            evaluation.in_words(metrics),
+            evaluation.in_words(result.metrics),
         )
-        for action in self.callbacks.on_evaluation(metrics):
+        for action in self.callbacks.on_evaluation(result.metrics):
             if not isinstance(action, KeepBest):
                 self._on_action(action)
             elif self._export and not current.keeping:

@@ -44,6 +44,12 @@ def _answering(method: Method[Reply]) -> Method[Reply]:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         except ElasticDLError as error:
             await context.abort(status_of(error), str(error))
+        except Exception as error:
+            # The caller would try again for ever, and the job would stand still.
+            log.error("a call failed", exc_info=error)
+            message = f"internal: {error!r}; the master's log has the trace"
+            self.job.end(JobState.FAILED, message)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, message)
         raise AssertionError("abort raises")
 
     return call

@@ -25,6 +25,7 @@ from elasticdl.errors import ElasticDLError, UserCodeError
 _LONGEST_MESSAGE = 400
 _OWN_PACKAGE = Path(__file__).resolve().parents[1]
 _NOISE = re.compile(r'File ".*", line \d+|Graph execution|Detected at node|\[\[\{\{')
+_NODE = re.compile(r"\{\{function_node [^}]*\}\}\s*")
 _IN_TEXT = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
 
 
@@ -99,6 +100,8 @@ def short(error: BaseException) -> str:
     if "in user code:" in text:
         # TensorFlow quotes the trace first and the message last.
         text = text.rstrip().rsplit("\n\n", 1)[-1]
+    # What a tf.py_function raised comes with a trace and with TensorFlow's names.
+    text = _NODE.sub("", text.split("\nTraceback (most recent call last)")[0])
     lines = [
         line.strip()
         for line in text.splitlines()

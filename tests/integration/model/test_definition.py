@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from elasticdl.data.reader import Metadata
 from elasticdl.errors import UserCodeError
+from elasticdl.model.user_code import short
 from elasticdl.model.variables import trainable_variables
 
 from tests.integration.model.conftest import CLASSIC, COMPILED
@@ -363,3 +364,11 @@ class PredictionOutputsProcessor(BasePredictionOutputsProcessor):
         define(
             CLASSIC + "class PredictionOutputsProcessor:\n    pass\n"
         ).outputs_processor()
+
+
+def test_an_error_out_of_a_py_function_is_told_without_its_trace():
+    text = (
+        "{{function_node __wrapped__IteratorGetNext}} ValueError: feed broke\n"
+        "Traceback (most recent call last):\n\n    return func(device, token, args)\n"
+    )
+    assert short(RuntimeError(text)) == "ValueError: feed broke"

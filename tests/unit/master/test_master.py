@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 from pathlib import Path
 
@@ -709,6 +710,29 @@ def test_an_evaluate_job_shows_its_checkpoints_version_and_that_it_runs(rig) -> 
         data__validation="test.csv",
         checkpoint__init_from=old_checkpoint(rig),
     )
+
+
+def test_a_metric_that_is_no_number_is_a_result_too(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.results = lambda _: {"loss": None, "accuracy": 0.5}
+        async with rig.serving():
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert math.isnan(report.metrics["loss"])
+        assert report.metrics["accuracy"] == 0.5
+
+    rig.run(story, data__validation="test.csv")
+
+
+def test_a_report_that_the_master_stumbles_over_fails_the_job_with_a_word(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.results = lambda _: {"loss": "many"}
+        async with rig.serving():
+            report = await rig.ended()
+        assert report.status is JobState.FAILED
+        assert "internal: " in report.message
+
+    rig.run(story, data__validation="test.csv")
 
 
 def test_a_checkpoint_that_is_not_there_ends_the_job_before_anything_starts(
