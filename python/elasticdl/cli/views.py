@@ -212,7 +212,7 @@ def report_view(report: JobReport) -> RenderableType:
 
 
 def _report_rows(report: JobReport) -> list[tuple[str, str]]:
-    trains = report.type == "train"
+    trains = report.type == "train" and bool(report.records)
     records = (
         f"{text.count(report.records)}, {text.rate(report.records_per_second)} a second"
     )
@@ -235,7 +235,10 @@ def _report_rows(report: JobReport) -> list[tuple[str, str]]:
         ("took", text.duration(report.seconds)),
         ("records", records if report.records else "none"),
         ("steps", text.count(report.steps) if trains else ""),
-        ("version", f"{text.count(report.version)} of the model"),
+        (
+            "version",
+            f"{text.count(report.version)} of the model" * bool(report.version),
+        ),
         ("goodput", f"{100 * report.goodput:.0f} % of the workers' time" * trains),
         ("time", _spent(report.goodput_seconds)),
         (

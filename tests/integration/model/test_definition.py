@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from elasticdl.data.reader import Metadata
 from elasticdl.errors import UserCodeError
-from elasticdl.model.user_code import short
+from elasticdl.model.user_code import locate, short
 from elasticdl.model.variables import trainable_variables
 
 from tests.integration.model.conftest import CLASSIC, COMPILED
@@ -186,9 +186,9 @@ def test_a_missing_zoo_is_named(define):
         define(CLASSIC, zoo="nowhere")
 
 
-def test_a_definition_without_a_file_is_refused(define):
+def test_a_definition_without_a_file_is_refused(tmp_path):
     with pytest.raises(UserCodeError, match=r"expected `folder.file.function`"):
-        define(CLASSIC, "custom_model")
+        locate(tmp_path, "custom_model")
 
 
 def test_a_missing_function_is_named_with_what_is_there(define):
