@@ -176,6 +176,8 @@ def show_outcome(
         message = outcome.message if debug else text.without_trace(outcome.message)
         print(f"logs: {text.path(launcher.job_dir.logs_dir)}", file=sys.stderr)
         print(f"job {name} {word}: {message}", file=sys.stderr)
+        if stopped:
+            print("it goes on from its newest checkpoint when it is started again")
         return outcome.exit_code
     console.print()
     console.print(report_view(report), crop=False)
@@ -207,7 +209,8 @@ def _pass_on(launcher: Launcher, times: int) -> str:
     if times == 1:
         launcher.stop("stopped by a signal")
         return (
-            "stopping: tasks are handed back, a checkpoint is written; again: at once"
+            "stopping: tasks are handed back, a checkpoint is written; Ctrl-C again: "
+            "at once"
         )
     launcher.kill()
     return "stopping at once"

@@ -82,7 +82,7 @@ def status_view(view: JobView, *, now: float) -> RenderableType:
             (status.name, "bold"),
             f" {status.type} job, strategy {status.strategy}, ",
             _state(status.state),
-            f" for {text.duration(now - status.started)}",
+            f", begun {text.duration(now - status.started)} ago",
         ),
         *(Text(line) for line in _known(status) if line),
     ]

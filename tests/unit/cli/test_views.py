@@ -132,7 +132,7 @@ def test_the_status_shows_roles_and_relaunches_with_their_reasons() -> None:
         )
     )
     for part in (
-        "digits train job, strategy parameterServer, running for 1 min 01 s",
+        "digits train job, strategy parameterServer, running, begun 1 min 01 s ago",
         "validation data is small",
         "evaluation at version 400: accuracy 0.9781",
         "checkpoint at version 60, 12 s ago",
