@@ -99,9 +99,14 @@ def _verb_of(words: Sequence[str]) -> tuple[str, list[str]]:
                 return str(JobType.TRAIN), list(words[number:])
             break
     wrong = next((word for word in words if not word.startswith("-")), "")
+    if not words:
+        raise SpecError(
+            "got nothing, expected a classic command line; paste it behind "
+            "`elasticdl convert-flags`"
+        )
     raise SpecError(
-        f"got {' '.join(words[:3]) or 'nothing'!r}, expected a command: train, "
-        f"evaluate or predict; {did_you_mean(wrong, _VERBS)}"
+        f"got {' '.join(words[:3])!r}, expected a command: train, evaluate or predict; "
+        f"{did_you_mean(wrong, _VERBS)}"
     )
 
 
