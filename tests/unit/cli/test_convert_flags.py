@@ -93,7 +93,7 @@ def test_the_command_may_come_from_standard_input(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        ((), "got 'nothing', expected a command"),
+        ((), "got nothing, expected a classic"),
         (("traim", "--num_workers", "1"), "did you mean `train`?"),
         (("zoo", "init"), "built by docker or podman"),
         (("train 'unclosed",), "cannot be read"),
