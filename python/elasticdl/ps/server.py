@@ -36,7 +36,7 @@ from elasticdl.ps.parameters import Compute, Origin, Parameters, Push
 from elasticdl.ps.restore import Loaded, Place, ShardStore
 from elasticdl.ps.snapshots import Done, Request, Snapshots, State
 from elasticdl.ps.updater import Answer, Control, NewUpdater, Ticket
-from elasticdl.rpc.ps_client import STALE
+from elasticdl.rpc.ps_tensors import STALE
 from elasticdl.tensor.placement import Layout
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from elasticdl.ps.apply import Gradient
 from elasticdl.ps.parameters import Push
 from elasticdl.ps.server import Initial, ParameterServer
 from elasticdl.ps.updater import Answer, Ticket
-from elasticdl.rpc.ps_client import DENSE, STALE, STATE_PREFIX, VALUES, gradient_rows
+from elasticdl.rpc.ps_tensors import DENSE, STALE, STATE_PREFIX, VALUES, gradient_rows
 from elasticdl.rpc.ps_wire import Tensors
 from elasticdl.tensor.placement import Layout
 

@@ -16,7 +16,7 @@ import threading
 from elasticdl.errors import RpcError
 from elasticdl.ps.parameters import Parameters, Push
 from elasticdl.ps.updater import Answer, Control, Pin, Ticket
-from elasticdl.rpc.ps_client import STALE, SYNC_WAIT_SECONDS, WAITING
+from elasticdl.rpc.ps_tensors import STALE, SYNC_WAIT_SECONDS, WAITING
 
 
 class SyncUpdater:

@@ -10,89 +10,38 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-import grpc
 import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.errors import RpcError
 from elasticdl.proto import master_pb2, ps_pb2
-from elasticdl.rpc.channel import connect
+from elasticdl.rpc.fan_out import call_all
+from elasticdl.rpc.ps_tensors import (
+    STATE_PREFIX,
+    SYNC_WAIT_SECONDS,
+    VALUES,
+    WAITING,
+    Floats,
+    Gradients,
+    Pulled,
+    Pushed,
+    gradient_tensors,
+    pulled_from_replies,
+)
+from elasticdl.rpc.ps_view import PsCallView
 from elasticdl.rpc.ps_wire import SMALL_BYTES, PsStub
 from elasticdl.rpc.retry import backoff, is_transient
 from elasticdl.tensor.placement import Layout
 
-# Reasons in PushReply.reason.
-STALE = "stale"
-WAITING = "waiting"  # sync: the version is not complete yet, push again
-
-VALUES = "values"
-DENSE = "dense"
-STATE_PREFIX = "state/"
-
 CALL_SECONDS = 10.0
 _SLOWEST_BYTES_PER_SECOND = 10e6
-# PS 0 answers a waiting push after at most this long (ps.sync_updater).
-SYNC_WAIT_SECONDS = 20.0
 _PUSH_TRIES = 4
 _PULL_TRIES = 100
 
 T = TypeVar("T")
-Floats = NDArray[np.float32]
-Rows = Mapping[int, tuple[NDArray[np.int64], Floats]]
-
-
-@dataclass(frozen=True)
-class Pulled:
-    """Values of all PS, as pulled at one moment.
-
-    `buffers[i]` is the flat buffer of PS i in its layout's order: read-only, aligned
-    to 64 bytes. Empty (size 0) for a PS that had nothing newer than `have`.
-    """
-
-    buffers: list[Floats]
-    versions: list[int]
-    version: int  # of PS 0
-    ticket: ps_pb2.Ticket | None  # sync mode: what made that version
-    unchanged: bool  # no PS had anything newer: all buffers are empty
-
-
-@dataclass(frozen=True)
-class Gradients:
-    """Gradients of one batch, cut by PS.
-
-    `dense[i]` is the prefix of PS i's buffer. `rows[i]` maps the number of a row-wise
-    piece of PS i to (row numbers from the piece's start, rows of shape
-    [n, row_size]), with duplicates already summed.
-    """
-
-    dense: list[Floats]
-    rows: list[dict[int, tuple[NDArray[np.int64], Floats]]]
-
-
-@dataclass(frozen=True)
-class Pushed:
-    """What became of a push. Not accepted: compute the batch again, at new values."""
-
-    accepted: bool
-    version: int  # of PS 0 after it
-    reason: str
-    versions: list[int] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class _View:
-    """The PS as last told by the master; replaced as a whole, never changed."""
-
-    revision: int = -1
-    rewind: int = 0
-    addresses: tuple[str, ...] = ()
-    generations: tuple[int, ...] = ()
-    channels: tuple[grpc.Channel | None, ...] = ()
-    stubs: tuple[PsStub | None, ...] = ()
 
 
 class PsClient:
@@ -125,7 +74,7 @@ class PsClient:
         self._first_admits = first_admits
         self._delay_seconds = delay_seconds
         self._lock = threading.Lock()
-        self._view = _View()
+        self._view = PsCallView()
         # Bytes of the last pulled buffer, by PS: picks one message or a stream.
         self._pull_bytes: dict[int, int] = {}
         # (generation, rewind) of the PS that the last live pull came from: versions
@@ -144,33 +93,8 @@ class PsClient:
             old = self._view
             if view.revision < old.revision or not view.addresses:
                 return
-            channels: list[grpc.Channel | None] = []
-            stubs: list[PsStub | None] = []
-            gone: list[grpc.Channel] = [c for c in old.channels if c is not None]
-            for index, address in enumerate(view.addresses):
-                place = (address, view.generations[index])
-                if index < len(old.addresses) and place == (
-                    old.addresses[index],
-                    old.generations[index],
-                ):
-                    channel, stub = old.channels[index], old.stubs[index]
-                    if channel is not None:
-                        gone.remove(channel)
-                elif address:
-                    channel = connect(address)
-                    stub = PsStub(channel, f"ps-{index} at {address}")
-                else:
-                    channel, stub = None, None
-                channels.append(channel)
-                stubs.append(stub)
-            self._view = _View(
-                view.revision,
-                view.rewind,
-                tuple(view.addresses),
-                tuple(view.generations),
-                tuple(channels),
-                tuple(stubs),
-            )
+            self._view, gone = old.moved_to(view)
+            stubs = self._view.stubs
             if self._pool is None and len(stubs) > 1:
                 # One thread per PS for a pull and one for a push beside it; the
                 # first PS is called by the caller's own thread.
@@ -264,7 +188,7 @@ class PsClient:
 
     def _pull_all(
         self,
-        view: _View,
+        view: PsCallView,
         have: Sequence[int] | None,
         snapshot: str,
         ticket: ps_pb2.Ticket | None,
@@ -273,9 +197,9 @@ class PsClient:
             range(len(view.stubs)),
             lambda ps: self._pull_one(view, ps, have, snapshot, ticket),
         )
-        return _pulled(answers)
+        return pulled_from_replies(answers)
 
-    def _pull_sync(self, view: _View, have: Sequence[int] | None) -> Pulled | None:
+    def _pull_sync(self, view: PsCallView, have: Sequence[int] | None) -> Pulled | None:
         """Pull PS 0, then the others at its version; None if they are beyond it."""
         first = self._pull_one(view, 0, have, "", None)
         ticket = first[0].ticket
@@ -285,11 +209,11 @@ class PsClient:
         )
         if any(reply.version != first[0].version for reply, _ in others):
             return None
-        return _pulled([first, *others])
+        return pulled_from_replies([first, *others])
 
     def _pull_one(
         self,
-        view: _View,
+        view: PsCallView,
         ps: int,
         have: Sequence[int] | None,
         snapshot: str,
@@ -380,7 +304,7 @@ class PsClient:
         )
 
     def _until_made(
-        self, push: Callable[[], ps_pb2.PushReply], view: _View
+        self, push: Callable[[], ps_pb2.PushReply], view: PsCallView
     ) -> ps_pb2.PushReply:
         """Push again, under the same id, while the answer is lost or `waiting`."""
         failures = 0
@@ -432,7 +356,7 @@ class PsClient:
     def close(self) -> None:
         """Close all connections; calls in flight end with RpcError."""
         with self._lock:
-            view, self._view = self._view, _View(revision=self._view.revision)
+            view, self._view = self._view, PsCallView(revision=self._view.revision)
             pool, self._pool = self._pool, None
         for channel in view.channels:
             if channel is not None:
@@ -442,18 +366,18 @@ class PsClient:
 
     # Parts
 
-    def _header(self, view: _View) -> ps_pb2.RequestHeader:
+    def _header(self, view: PsCallView) -> ps_pb2.RequestHeader:
         return ps_pb2.RequestHeader(
             worker=self._worker, generation=self._generation, rewind=view.rewind
         )
 
-    def _require_view(self) -> _View:
+    def _require_view(self) -> PsCallView:
         view = self._view
         if not view.stubs:
             raise RpcError("no PS is known yet; wait for the master's view")
         return view
 
-    def _stub(self, view: _View, ps: int) -> PsStub:
+    def _stub(self, view: PsCallView, ps: int) -> PsStub:
         stub = view.stubs[ps]
         if stub is None:
             raise RpcError(f"ps-{ps} is away; wait for the master's next view")
@@ -475,57 +399,4 @@ class PsClient:
         pool = self._pool
         if pool is None or len(numbers) == 1:
             return [call(number) for number in numbers]
-        try:
-            futures = [pool.submit(call, number) for number in numbers[1:]]
-        except RuntimeError as error:
-            raise RpcError(f"this client was closed: {error}") from error
-        results: list[T] = []
-        problems: list[RpcError] = []
-        outcomes: list[Callable[[], T]] = [lambda: call(numbers[0])]
-        outcomes += [future.result for future in futures]
-        for outcome in outcomes:
-            try:
-                results.append(outcome())
-            except RpcError as error:
-                problems.append(error)
-            except CancelledError as error:
-                raise RpcError("this client was closed") from error
-        if problems:
-            # That one PS is away matters less than what another one says for good.
-            raise min(problems, key=is_transient)
-        return results
-
-
-def _pulled(answers: Sequence[tuple[ps_pb2.PullReply, Floats]]) -> Pulled:
-    first = answers[0][0]
-    return Pulled(
-        buffers=[values for _, values in answers],
-        versions=[reply.version for reply, _ in answers],
-        version=first.version,
-        ticket=first.ticket if first.HasField("ticket") else None,
-        unchanged=all(reply.unchanged for reply, _ in answers),
-    )
-
-
-def gradient_tensors(dense: Floats, rows: Rows) -> dict[str, NDArray[np.generic]]:
-    """Return a PS's gradient as named tensors of a push."""
-    tensors: dict[str, NDArray[np.generic]] = {DENSE: dense}
-    for piece, (numbers, values) in rows.items():
-        tensors[f"ids/{piece}"] = numbers
-        tensors[f"rows/{piece}"] = values
-    return tensors
-
-
-def gradient_rows(
-    tensors: Mapping[str, NDArray[np.generic]],
-) -> dict[int, tuple[NDArray[np.int64], Floats]]:
-    """Return the row-wise parts of what `gradient_tensors` made."""
-    rows = {}
-    for name, numbers in tensors.items():
-        kind, _, piece = name.partition("/")
-        if kind == "ids":
-            rows[int(piece)] = (
-                np.asarray(numbers, np.int64),
-                np.asarray(tensors[f"rows/{piece}"], np.float32),
-            )
-    return rows
+        return call_all(pool, numbers, call)

@@ -22,7 +22,8 @@ from elasticdl.errors import (
     RpcError,
 )
 from elasticdl.proto import master_pb2
-from elasticdl.rpc.ps_client import PsClient, Pulled
+from elasticdl.rpc.ps_client import PsClient
+from elasticdl.rpc.ps_tensors import Pulled
 from elasticdl.tensor.placement import Layout
 from elasticdl.worker.trainer import LeavingError
 

@@ -21,7 +21,7 @@ from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.model.state import ModelState, read_state, write_state
 from elasticdl.model.variables import from_buffers
 from elasticdl.proto import ps_pb2
-from elasticdl.rpc.ps_client import Pulled
+from elasticdl.rpc.ps_tensors import Pulled
 from elasticdl.worker.packing import Arena
 from elasticdl.worker.ps_link import PsLink
 from elasticdl.worker.step import GradientStep, StepResult

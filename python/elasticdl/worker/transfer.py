@@ -14,7 +14,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Protocol
 
-from elasticdl.rpc.ps_client import Gradients, Pushed
+from elasticdl.rpc.ps_tensors import Gradients, Pushed
 from elasticdl.worker.clipping import Clipping
 from elasticdl.worker.packing import Arena, Gradient, pack_dense, pack_rows, scatter
 from elasticdl.worker.ps_link import PsLink

@@ -16,7 +16,8 @@ from elasticdl.ps.servicer import PsServicer
 from elasticdl.ps.sync_updater import SyncFollower, SyncUpdater
 from elasticdl.ps.updater import Control, NewUpdater
 from elasticdl.rpc import ps_wire
-from elasticdl.rpc.ps_client import Gradients, PsClient, Pushed
+from elasticdl.rpc.ps_client import PsClient
+from elasticdl.rpc.ps_tensors import Gradients, Pushed
 from elasticdl.rpc.server import ThreadedServer, serve
 from elasticdl.tensor.placement import Kind, Layout, Variable, place
 

@@ -10,7 +10,7 @@ from elasticdl.ps.optimizer import optimizer_from_json
 from elasticdl.ps.parameters import Compute, Origin, Parameters, Push
 from elasticdl.ps.sync_updater import SyncFollower
 from elasticdl.ps.updater import Control, Ticket
-from elasticdl.rpc.ps_client import STALE
+from elasticdl.rpc.ps_tensors import STALE
 from elasticdl.tensor.placement import Variable, place
 from hypothesis import given, settings
 from hypothesis import strategies as st

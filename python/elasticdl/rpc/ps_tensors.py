@@ -1,0 +1,102 @@
+"""What travels between a worker and a PS, as arrays and plain records.
+
+Owns the names of tensors and the reasons for a refusal that both sides use. Called by
+`rpc.ps_client` and by the PS's servicer and updaters. Knows nothing of connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticdl.proto import ps_pb2
+
+# Reasons in PushReply.reason.
+STALE = "stale"
+WAITING = "waiting"  # sync: the version is not complete yet, push again
+
+VALUES = "values"
+DENSE = "dense"
+STATE_PREFIX = "state/"
+
+# PS 0 answers a waiting push after at most this long (ps.sync_updater).
+SYNC_WAIT_SECONDS = 20.0
+
+Floats = NDArray[np.float32]
+Rows = Mapping[int, tuple[NDArray[np.int64], Floats]]
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """Values of all PS, as pulled at one moment.
+
+    `buffers[i]` is the flat buffer of PS i in its layout's order: read-only, aligned
+    to 64 bytes. Empty (size 0) for a PS that had nothing newer than `have`.
+    """
+
+    buffers: list[Floats]
+    versions: list[int]
+    version: int  # of PS 0
+    ticket: ps_pb2.Ticket | None  # sync mode: what made that version
+    unchanged: bool  # no PS had anything newer: all buffers are empty
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Gradients of one batch, cut by PS.
+
+    `dense[i]` is the prefix of PS i's buffer. `rows[i]` maps the number of a row-wise
+    piece of PS i to (row numbers from the piece's start, rows of shape
+    [n, row_size]), with duplicates already summed.
+    """
+
+    dense: list[Floats]
+    rows: list[dict[int, tuple[NDArray[np.int64], Floats]]]
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """What became of a push. Not accepted: compute the batch again, at new values."""
+
+    accepted: bool
+    version: int  # of PS 0 after it
+    reason: str
+    versions: list[int] = field(default_factory=list)
+
+
+def pulled_from_replies(answers: Sequence[tuple[ps_pb2.PullReply, Floats]]) -> Pulled:
+    first = answers[0][0]
+    return Pulled(
+        buffers=[values for _, values in answers],
+        versions=[reply.version for reply, _ in answers],
+        version=first.version,
+        ticket=first.ticket if first.HasField("ticket") else None,
+        unchanged=all(reply.unchanged for reply, _ in answers),
+    )
+
+
+def gradient_tensors(dense: Floats, rows: Rows) -> dict[str, NDArray[np.generic]]:
+    """Return a PS's gradient as named tensors of a push."""
+    tensors: dict[str, NDArray[np.generic]] = {DENSE: dense}
+    for piece, (numbers, values) in rows.items():
+        tensors[f"ids/{piece}"] = numbers
+        tensors[f"rows/{piece}"] = values
+    return tensors
+
+
+def gradient_rows(
+    tensors: Mapping[str, NDArray[np.generic]],
+) -> dict[int, tuple[NDArray[np.int64], Floats]]:
+    """Return the row-wise parts of what `gradient_tensors` made."""
+    rows = {}
+    for name, numbers in tensors.items():
+        kind, _, piece = name.partition("/")
+        if kind == "ids":
+            rows[int(piece)] = (
+                np.asarray(numbers, np.int64),
+                np.asarray(tensors[f"rows/{piece}"], np.float32),
+            )
+    return rows
