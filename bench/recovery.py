@@ -11,9 +11,8 @@ import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -22,36 +21,12 @@ from elasticdl.job.spec import ValuesFile
 from elasticdl.job.status import JobStatus
 from elasticdl.master.journal import read_events
 from elasticdl.testing.job import JobUnderTest
+from frame import Benchmark, Row, progress, seconds_row
 
 ROOT = Path(__file__).resolve().parent.parent
+RUNS = 5
 SETTLE_SECONDS = 3.0
 _LOSS_LINE = re.compile(r"^(\S+ \S+) \w+ worker-\d+ \w+: Loss ")
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One line of the table."""
-
-    name: str
-    what: str
-    unit: str
-    value: float
-    low: float
-    high: float
-    bar: float
-    better: str
-    ok: bool
-    runs: int
-
-
-def seconds(name: str, what: str, values: list[float], bar: float) -> Figure:
-    """Make a figure of times; its bar holds for the 95th percentile."""
-    ordered = sorted(values)
-    high = ordered[min(len(ordered) - 1, round(0.95 * (len(ordered) - 1)))]
-    return Figure(
-        name, what, "s", statistics.median(ordered), ordered[0], high, bar, "lower",
-        high <= bar, len(ordered),
-    )  # fmt: skip
 
 
 @contextmanager
@@ -117,12 +92,13 @@ def longest_pause(times: list[float], start: float, end: float) -> float:
     return max(b - a for a, b in itertools.pairwise(inside))
 
 
-def worker_lost(runs: int) -> list[Figure]:
+def worker_lost(runs: int = RUNS) -> list[Row]:
     """SIGKILL a worker: how long does any other worker pause?"""
     window = 2.0
     before, after, back = [], [], []
     with training() as job:
-        for _ in range(runs):
+        for run in range(runs):
+            progress(f"{run + 1} of {runs}")
             status = settle(job)
             indexes = [
                 r.index
@@ -147,14 +123,14 @@ def worker_lost(runs: int) -> list[Figure]:
             if relaunch.seconds is not None:
                 back.append(relaunch.seconds)
     return [
-        seconds(
+        seconds_row(
             "worker_lost",
             "worker killed: longest pause between steps of any other worker, 2 s after "
             f"(2 s before: median {statistics.median(before):.2f} s)",
             after,
             1.0,
         ),
-        seconds(
+        seconds_row(
             "worker_back", "worker killed: until its replacement has a task", back, 20.0
         ),
     ]
@@ -165,11 +141,12 @@ def job_has_log(job: JobUnderTest, index: int) -> bool:
     return job.job_dir.log_file("worker", index).exists()
 
 
-def ps_lost(runs: int) -> list[Figure]:
+def ps_lost(runs: int = RUNS) -> list[Row]:
     """SIGKILL a PS: when is the first gradient applied on it again?"""
     values = []
     with training() as job:
-        for _ in range(runs):
+        for run in range(runs):
+            progress(f"{run + 1} of {runs}")
             settle(job)
             count = len(job.status_now().relaunches)
             job.fault("ps", signal.SIGKILL)
@@ -181,17 +158,20 @@ def ps_lost(runs: int) -> list[Figure]:
             )
             values.append(status.relaunches[-1].seconds or 0.0)
     return [
-        seconds("ps_lost", "PS killed: until a gradient is applied on it", values, 10.0)
+        seconds_row(
+            "ps_lost", "PS killed: until a gradient is applied on it", values, 10.0
+        )
     ]
 
 
-def master_lost(runs: int) -> list[Figure]:
+def master_lost(runs: int = RUNS) -> list[Row]:
     """SIGKILL the master: when is the first task leased again, do workers pause?"""
     leases, pauses = [], []
     # Tasks of a second or so: a worker holds one and the next, and goes on with them.
     with training(batch_size=2, batches_per_task=1000) as job:
         lease_seconds = job.values.job.tasks.lease_seconds
         for run in range(runs):
+            progress(f"{run + 1} of {runs}")
             status = settle(job)
             job.fault("master", signal.SIGKILL)
             began = time.time()
@@ -212,8 +192,8 @@ def master_lost(runs: int) -> list[Figure]:
                 if r.role == "worker" and r.phase == "train"
             ]
     return [
-        seconds("master_lost", "master killed: until the first lease", leases, 5.0),
-        seconds(
+        seconds_row("master_lost", "master killed: until the first lease", leases, 5.0),
+        seconds_row(
             "master_lost_pause",
             "master killed: longest pause between steps of a worker",
             pauses,
@@ -222,11 +202,12 @@ def master_lost(runs: int) -> list[Figure]:
     ]
 
 
-def scale(runs: int) -> list[Figure]:
+def scale(runs: int = RUNS) -> list[Row]:
     """Grow and shrink a running job."""
     up, start, down = [], [], []
     with training(workers=2) as job:
-        for _ in range(runs):
+        for run in range(runs):
+            progress(f"{run + 1} of {runs}")
             settle(job, 2)
             running = processes(job)
             began = time.time()
@@ -242,11 +223,11 @@ def scale(runs: int) -> list[Figure]:
                 time.sleep(0.02)
             down.append(time.time() - began)
     return [
-        seconds("scale_up", "scale 2 to 3: until the new process runs", up, 5.0),
-        seconds(
+        seconds_row("scale_up", "scale 2 to 3: until the new process runs", up, 5.0),
+        seconds_row(
             "scale_up_whole", "scale 2 to 3: until the new worker trains", start, 20.0
         ),
-        seconds("scale_down", "scale 3 to 2: until one has left", down, 5.0),
+        seconds_row("scale_down", "scale 3 to 2: until one has left", down, 5.0),
     ]
 
 
@@ -255,9 +236,9 @@ def processes(job: JobUnderTest) -> int:
     return sum("elasticdl.worker" in line for line in job.processes())
 
 
-BENCHMARKS: dict[str, Callable[[int], list[Figure]]] = {
-    "worker_lost": worker_lost,
-    "ps_lost": ps_lost,
-    "master_lost": master_lost,
-    "scale": scale,
+BENCHMARKS: dict[str, Benchmark] = {
+    "worker_lost": Benchmark(worker_lost, 180, short=False),
+    "ps_lost": Benchmark(ps_lost, 90, short=False),
+    "master_lost": Benchmark(master_lost, 80, short=False),
+    "scale": Benchmark(scale, 120, short=False),
 }

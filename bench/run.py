@@ -1,73 +1,115 @@
-"""Measures the product through its public paths and prints figures beside their bars.
+"""Measures the product through its public paths and prints ratios beside their bars.
 
-    python bench/run.py                    all benchmarks
-    python bench/run.py --only ps_lost     one of them
-    python bench/run.py --runs 7           more repetitions
+    python bench/run.py                    everything; long
+    python bench/run.py --short            what takes a few minutes
+    python bench/run.py --only ps_step     one benchmark
 
-Writes bench/results.json: a list of {name, what, unit, value, low, high, bar, better,
-ok}; `value` is the median, `high` the 95th percentile, `low` the fastest. Nothing here
-is asserted: the exit code is 0 whatever the figures are, unless a benchmark could not
-be run.
+Writes bench/results.json: a list of {name, what, ratio, low, high, bar, better, ok}.
+Nothing here is asserted: the exit code is 0 whatever the figures are, and 1 when a
+benchmark could not be run. With --only the other rows of the file stay as they are.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+import time
+import traceback
+from dataclasses import asdict
 from pathlib import Path
 
+# Before anything imports TensorFlow.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import registry
+from frame import Row
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import recovery
-
-BENCHMARKS = {**recovery.BENCHMARKS}
 RESULTS = Path(__file__).resolve().parent / "results.json"
 
 
 def main() -> int:
+    benchmarks = registry.benchmarks()
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", choices=sorted(BENCHMARKS), help="run this one")
-    parser.add_argument("--runs", type=int, default=5, help="repetitions (default 5)")
+    parser.add_argument("--only", choices=sorted(benchmarks), help="run this one")
+    parser.add_argument("--short", action="store_true", help="leave out the long ones")
     args = parser.parse_args()
-    names = [args.only] if args.only else list(BENCHMARKS)
-    results = []
-    for number, name in enumerate(names, 1):
-        print(f"[{number}/{len(names)}] {name} ...", flush=True)
-        results += [vars(figure) for figure in BENCHMARKS[name](args.runs)]
-    show(results)
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    missed = [r["name"] for r in results if not r["ok"]]
-    print(
-        f"{len(results) - len(missed)} of {len(results)} within their bars"
-        + (f"; outside: {', '.join(missed)}" if missed else "")
-        + f"; written to {RESULTS.relative_to(Path.cwd())}"
-        if RESULTS.is_relative_to(Path.cwd())
-        else ""
-    )
-    return 0
+    chosen = {
+        name: benchmark
+        for name, benchmark in benchmarks.items()
+        if name == args.only
+        or (not args.only and (benchmark.short or not args.short))
+    }  # fmt: skip
+    rows: list[Row] = []
+    failed: list[str] = []
+    minutes = sum(benchmark.seconds for benchmark in chosen.values()) / 60
+    print(f"{len(chosen)} benchmarks, about {minutes:.0f} min", file=sys.stderr)
+    for number, (name, benchmark) in enumerate(chosen.items(), 1):
+        print(
+            f"[{number}/{len(chosen)}] {name}, about {benchmark.seconds:.0f} s",
+            file=sys.stderr,
+        )
+        began = time.monotonic()
+        try:
+            made = benchmark.run()
+        except Exception:  # noqa: BLE001 - border: one that fails must not hide others
+            traceback.print_exc()
+            failed.append(name)
+            continue
+        rows += made
+        for row in made:
+            print(
+                f"    {row.name}: {row.ratio:.3g} (bar {sign(row)} {row.bar:g}) "
+                f"{'ok' if row.ok else 'MISSED'}, {time.monotonic() - began:.0f} s",
+                file=sys.stderr,
+            )
+    show(rows)
+    write(rows, keep_others=bool(args.only))
+    missed = [row.name for row in rows if not row.ok]
+    print(f"{len(rows) - len(missed)} of {len(rows)} reach their bars", end="")
+    print(f"; missed: {', '.join(missed)}" if missed else "")
+    print(f"written to {os.path.relpath(RESULTS)}")
+    if failed:
+        print(f"could not be run: {', '.join(failed)}", file=sys.stderr)
+    return bool(failed)
 
 
-def show(results: list[dict[str, object]]) -> None:
-    table = Table(title="Figures of this run")
+def sign(row: Row) -> str:
+    return ">=" if row.better == "higher" else "<="
+
+
+def show(rows: list[Row]) -> None:
+    table = Table(title="Ratios of this run: median, and the middle 80 % of rounds")
     for column, side in [
-        ("benchmark", "left"), ("what", "left"), ("low", "right"),
-        ("median", "right"), ("p95", "right"), ("bar", "right"), ("", "left"),
+        ("benchmark", "left"), ("what", "left"), ("median", "right"),
+        ("low - high", "right"), ("bar", "right"), ("", "left"),
     ]:  # fmt: skip
-        table.add_column(column, justify=side, overflow="fold")
-    for r in results:
-        unit = r["unit"]
+        table.add_column(
+            column, justify=side, no_wrap=column != "what", overflow="fold"
+        )
+    for row in rows:
         table.add_row(
-            str(r["name"]), str(r["what"]),
-            *(f"{r[key]:.2f} {unit}" for key in ("low", "value", "high")),
-            f"{'<=' if r['better'] == 'lower' else '>='} {r['bar']} {unit}",
-            "ok" if r["ok"] else "MISSED",
+            row.name, row.what, f"{row.ratio:.3g}", f"{row.low:.3g} - {row.high:.3g}",
+            f"{sign(row)} {row.bar:g}",
+            "[green]ok[/]" if row.ok else "[red]MISSED[/]",
         )  # fmt: skip
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
+    Console(width=None if sys.stdout.isatty() else 100).print(table)
+
+
+def write(rows: list[Row], *, keep_others: bool) -> None:
+    results = [asdict(row) for row in rows]
+    if keep_others and RESULTS.exists():
+        fresh = {row.name for row in rows}
+        old = json.loads(RESULTS.read_text())
+        results = [r for r in old if r["name"] not in fresh] + results
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,18 @@
+"""All benchmarks by name, in the order of the table.
+
+Each file of this folder brings its own in BENCHMARKS.
+"""
+
+from __future__ import annotations
+
+from frame import Benchmark
+
+
+def benchmarks() -> dict[str, Benchmark]:
+    """Return what can be run."""
+    import recovery
+
+    found: dict[str, Benchmark] = {}
+    for module in (recovery,):
+        found.update(module.BENCHMARKS)
+    return found
