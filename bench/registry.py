@@ -11,8 +11,9 @@ from frame import Benchmark
 def benchmarks() -> dict[str, Benchmark]:
     """Return what can be run."""
     import recovery
+    import step
 
     found: dict[str, Benchmark] = {}
-    for module in (recovery,):
+    for module in (step, recovery):
         found.update(module.BENCHMARKS)
     return found

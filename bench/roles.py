@@ -1,0 +1,144 @@
+"""A real PS process without a job around it, and a trainer that works with it.
+
+Owns the stand-in for the master that the PS registers with. What is measured is the
+product's: process, wire, client, transfer and step.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+import psutil
+from elasticdl.job.names import (
+    ENV_GENERATION,
+    ENV_INDEX,
+    ENV_JOB_DIR,
+    ENV_LIFELINE_FD,
+    ENV_MASTER_ADDRESS,
+    ENV_PLATFORM_ADDRESS,
+    ENV_ROLE,
+    JobDir,
+)
+from elasticdl.job.spec import ValuesFile
+from elasticdl.job.values import write_values
+from elasticdl.proto import master_pb2, master_pb2_grpc
+from elasticdl.rpc.channel import server_options
+
+CORES = len(psutil.Process().cpu_affinity() or [0]) if hasattr(
+    psutil.Process, "cpu_affinity"
+) else os.cpu_count() or 1  # fmt: skip
+
+
+class StandIn(master_pb2_grpc.MasterServicer):
+    """Answers a PS as a master without a job would."""
+
+    def __init__(self) -> None:
+        self.registered = threading.Event()
+        self.view = master_pb2.PsView()
+
+    def Register(  # noqa: N802 - the name is the RPC's
+        self, request: master_pb2.RegisterRequest, context: grpc.ServicerContext
+    ) -> master_pb2.RegisterReply:
+        del context
+        self.view = master_pb2.PsView(
+            revision=1,
+            addresses=[request.address],
+            generations=[request.replica.generation],
+        )
+        self.registered.set()
+        return master_pb2.RegisterReply(master_generation=1)
+
+    def PsSync(  # noqa: N802 - the name is the RPC's
+        self, request: master_pb2.PsSyncRequest, context: grpc.ServicerContext
+    ) -> master_pb2.PsSyncReply:
+        del context
+        time.sleep(request.hold_seconds)
+        return master_pb2.PsSyncReply(revision=1, quorum=1, learning_rate_scale=1.0)
+
+    def wait_for_view(self, newer_than: int, seconds: float) -> master_pb2.PsView:
+        """Wait, as for a view that never changes (worker.ps_link.Views)."""
+        del newer_than
+        time.sleep(seconds)
+        return self.view
+
+
+def values_of(**job: Any) -> ValuesFile:
+    """Return a values file of a job that is never run as a whole."""
+    return ValuesFile.model_validate(
+        {
+            "kind": "job",
+            "job": {
+                "name": "bench",
+                "model": {"definition": "net.custom_model", "files": {"net.py": ""}},
+                "data": {"training": "none"},
+                **job,
+            },
+        }
+    )
+
+
+def start_role(
+    role: str, folder: Path, values: ValuesFile, *, master: str, log: Path
+) -> subprocess.Popen[bytes]:
+    """Start a role's process as the local platform does, without a lifeline."""
+    job_dir = JobDir(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_values(job_dir.spec_file, values)
+    environ = {
+        **os.environ,
+        ENV_JOB_DIR: str(folder),
+        ENV_ROLE: role,
+        ENV_INDEX: "0",
+        ENV_GENERATION: "1",
+        ENV_MASTER_ADDRESS: master,
+        ENV_PLATFORM_ADDRESS: "127.0.0.1:1",
+    }
+    environ.pop(ENV_LIFELINE_FD, None)
+    with log.open("wb") as file:
+        return subprocess.Popen(
+            [sys.executable, "-m", f"elasticdl.{role}.main"],
+            env=environ,
+            stdout=file,
+            stderr=file,
+        )
+
+
+@contextmanager
+def parameter_server(*, cpu: int = CORES) -> Iterator[StandIn]:
+    """Give the view of a PS process that waits for its parameters."""
+    stand_in = StandIn()
+    server = grpc.server(ThreadPoolExecutor(4), options=server_options())
+    master_pb2_grpc.add_MasterServicer_to_server(stand_in, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        process = start_role(
+            "ps",
+            folder / "job",
+            values_of(ps={"resources": {"cpu": cpu}}),
+            master=f"127.0.0.1:{port}",
+            log=folder / "ps.log",
+        )
+        try:
+            if not stand_in.registered.wait(60):
+                raise RuntimeError((folder / "ps.log").read_text())
+            yield stand_in
+        finally:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(5)
+            process.kill()
+            process.wait()
+            server.stop(0)
