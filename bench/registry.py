@@ -10,10 +10,11 @@ from frame import Benchmark
 
 def benchmarks() -> dict[str, Benchmark]:
     """Return what can be run."""
+    import master
     import recovery
     import step
 
     found: dict[str, Benchmark] = {}
-    for module in (step, recovery):
+    for module in (step, master, recovery):
         found.update(module.BENCHMARKS)
     return found

@@ -89,7 +89,14 @@ def values_of(**job: Any) -> ValuesFile:
 
 
 def start_role(
-    role: str, folder: Path, values: ValuesFile, *, master: str, log: Path
+    role: str,
+    folder: Path,
+    values: ValuesFile,
+    *,
+    master: str,
+    log: Path,
+    platform: str = "127.0.0.1:1",
+    program: list[str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a role's process as the local platform does, without a lifeline."""
     job_dir = JobDir(folder)
@@ -102,12 +109,12 @@ def start_role(
         ENV_INDEX: "0",
         ENV_GENERATION: "1",
         ENV_MASTER_ADDRESS: master,
-        ENV_PLATFORM_ADDRESS: "127.0.0.1:1",
+        ENV_PLATFORM_ADDRESS: platform,
     }
     environ.pop(ENV_LIFELINE_FD, None)
     with log.open("wb") as file:
         return subprocess.Popen(
-            [sys.executable, "-m", f"elasticdl.{role}.main"],
+            [sys.executable, *(program or ["-m", f"elasticdl.{role}.main"])],
             env=environ,
             stdout=file,
             stderr=file,

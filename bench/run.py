@@ -66,7 +66,7 @@ def main() -> int:
         rows += made
         for row in made:
             print(
-                f"    {row.name}: {row.ratio:.3g} (bar {sign(row)} {row.bar:g}) "
+                f"    {row.name}: {short(row.ratio)} (bar {sign(row)} {row.bar:g}) "
                 f"{'ok' if row.ok else 'MISSED'}, {time.monotonic() - began:.0f} s",
                 file=sys.stderr,
             )
@@ -85,6 +85,10 @@ def sign(row: Row) -> str:
     return ">=" if row.better == "higher" else "<="
 
 
+def short(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
+
+
 def show(rows: list[Row]) -> None:
     table = Table(title="Ratios of this run: median, and the middle 80 % of rounds")
     for column, side in [
@@ -96,8 +100,8 @@ def show(rows: list[Row]) -> None:
         )
     for row in rows:
         table.add_row(
-            row.name, row.what, f"{row.ratio:.3g}", f"{row.low:.3g} - {row.high:.3g}",
-            f"{sign(row)} {row.bar:g}",
+            row.name, row.what, short(row.ratio),
+            f"{short(row.low)} - {short(row.high)}", f"{sign(row)} {row.bar:g}",
             "[green]ok[/]" if row.ok else "[red]MISSED[/]",
         )  # fmt: skip
     Console(width=None if sys.stdout.isatty() else 100).print(table)

@@ -100,7 +100,9 @@ def plain_step(model: str, optimizer: str) -> Callable[[], Any]:
         with tf.GradientTape() as tape:
             loss = made.loss(y, net(x, training=True))
         variables = net.trainable_variables
-        rule.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        rule.apply_gradients(
+            zip(tape.gradient(loss, variables), variables, strict=True)
+        )
         return loss
 
     return lambda: float(step(features, labels))
@@ -161,7 +163,7 @@ def ps_trainer(
             pipeline=True,
             pull_steps=pull_steps,
             skip_nan=False,
-            learning_rate_of=lambda version, epoch: None,
+            learning_rate_of=lambda _version, _epoch: None,
             active_workers=lambda: 1,
         ),
         ledger=GoodputLedger(time.monotonic),

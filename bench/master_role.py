@@ -1,0 +1,253 @@
+"""A real master process, with a platform that starts nothing and workers that pretend.
+
+Owns the stand-in for the platform and the simulated workers' calls. The master is the
+product's own process, with its journal, its loop and its RPC.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import statistics
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+from elasticdl.errors import RpcError
+from elasticdl.job.spec import ValuesFile
+from elasticdl.proto import (
+    master_pb2,
+    master_pb2_grpc,
+    platform_pb2,
+    platform_pb2_grpc,
+)
+from elasticdl.rpc.channel import connect_aio, server_options
+from elasticdl.rpc.master_client import MasterClient
+from roles import start_role, values_of
+
+SILENT = "silent_master"  # as the real one, but for the journal
+
+
+class EmptyPlatform(platform_pb2_grpc.LocalPlatformServicer):
+    """Says of every replica that it runs."""
+
+    def __init__(self) -> None:
+        self.generations: dict[tuple[str, int], int] = {}
+
+    def Start(  # noqa: N802 - the name is the RPC's
+        self, request: platform_pb2.StartRequest, context: grpc.ServicerContext
+    ) -> platform_pb2.StartReply:
+        del context
+        self.generations[request.role, request.index] = request.generation
+        return platform_pb2.StartReply()
+
+    def Stop(  # noqa: N802 - the name is the RPC's
+        self, request: platform_pb2.StopProcessRequest, context: grpc.ServicerContext
+    ) -> platform_pb2.StopProcessReply:
+        del request, context
+        return platform_pb2.StopProcessReply(found=True)
+
+    def Watch(  # noqa: N802 - the name is the RPC's
+        self, request: platform_pb2.WatchRequest, context: grpc.ServicerContext
+    ) -> Iterator[platform_pb2.WatchEvent]:
+        del request
+        yield platform_pb2.WatchEvent(resync=True, states=self._states(), capacity=-1)
+        seen = len(self.generations)
+        while context.is_active():
+            time.sleep(0.02)
+            if len(self.generations) != seen:
+                seen = len(self.generations)
+                yield platform_pb2.WatchEvent(states=self._states(), capacity=-1)
+
+    def _states(self) -> list[platform_pb2.ProcessState]:
+        return [
+            platform_pb2.ProcessState(
+                role=role, index=index, generation=generation, phase="running", pid=1
+            )
+            for (role, index), generation in list(self.generations.items())
+        ]
+
+
+def job_values(workers: int) -> ValuesFile:
+    """Return a job whose replicas are never given up for silence."""
+    patient = 36_000.0
+    return values_of(
+        training={"batchSize": 1, "batchesPerTask": 1},
+        tasks={"leaseSeconds": patient},
+        worker={
+            "replicas": workers,
+            "deadSeconds": patient,
+            "hangSeconds": patient,
+            "startSeconds": patient,
+        },
+    )
+
+
+class MasterRig:
+    """The master's process and how to reach it."""
+
+    def __init__(
+        self, folder: Path, *, workers: int, kind: str, platform: int, served: object
+    ) -> None:
+        self.folder = folder
+        self.workers = workers
+        self._kind = kind
+        self._platform = platform
+        self._served = served
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Execute the master."""
+        self.process = start_role(
+            "master",
+            self.folder / "job",
+            job_values(self.workers),
+            master=self.address,
+            platform=f"127.0.0.1:{self._platform}",
+            log=self.folder / "master.log",
+            program=(
+                [str(Path(__file__).with_name(f"{SILENT}.py"))]
+                if self._kind == SILENT
+                else None
+            ),
+        )
+
+    def kill(self) -> None:
+        """Kill it."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def replica(self, index: int) -> master_pb2.Replica:
+        """Return a worker that the master has launched."""
+        generations = self._served.generations  # type: ignore[attr-defined] # EmptyPlatform
+        until = time.monotonic() + 60
+        while ("worker", index) not in generations:
+            if time.monotonic() > until:
+                raise RuntimeError((self.folder / "master.log").read_text())
+            time.sleep(0.005)
+        return master_pb2.Replica(
+            role="worker", index=index, generation=generations["worker", index]
+        )
+
+    def open_plan(self, records: int) -> MasterClient:
+        """Bring the job, as its first worker, to where training tasks are leased."""
+        client = MasterClient(self.address, self.replica(0))
+        patiently(lambda: client.register(master_pb2.RegisterRequest(pid=1)))
+        client.model_ready(
+            master_pb2.ModelReadyRequest(callbacks_json="[]", custom_reader=True)
+        )
+        reply = client.lease(master_pb2.LeaseRequest(want=1, wait_seconds=5))
+        shard = master_pb2.ShardInfo(source="simulated", start=0, end=records)
+        (task,) = reply.tasks
+        client.lease(
+            master_pb2.LeaseRequest(
+                reports=[
+                    master_pb2.TaskReport(
+                        task_id=task.task_id,
+                        lease_id=task.lease_id,
+                        outcome=master_pb2.DONE,
+                        shards=[shard],
+                    )
+                ]
+            )
+        )
+        return client
+
+
+@contextmanager
+def master(folder: Path, *, workers: int = 1, kind: str = "") -> Iterator[MasterRig]:
+    """Give a master that was executed just now."""
+    platform = EmptyPlatform()
+    server = grpc.server(ThreadPoolExecutor(8), options=server_options())
+    platform_pb2_grpc.add_LocalPlatformServicer_to_server(platform, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    rig = MasterRig(folder, workers=workers, kind=kind, platform=port, served=platform)
+    rig.start()
+    try:
+        yield rig
+    finally:
+        rig.kill()
+        server.stop(0)
+
+
+def patiently(call: object, pause: float = 0.002) -> object:
+    """Call until the master answers."""
+    until = time.monotonic() + 60
+    while True:
+        try:
+            return call()  # type: ignore[operator] # a callable of any kind
+        except RpcError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(pause)
+
+
+async def lease_rate(
+    rig: MasterRig, *, seconds: float, connections: int = 16
+) -> tuple[float, list[float]]:
+    """Return leases a second and each call's seconds, all workers asking at once.
+
+    Each call reports the task before and leases the next, as a worker's does.
+    """
+    channels = [connect_aio(rig.address) for _ in range(connections)]
+    stubs = [master_pb2_grpc.MasterStub(channel) for channel in channels]
+    replicas = [rig.replica(index) for index in range(rig.workers)]
+    times: list[float] = []
+    end = 0.0
+
+    async def join(index: int) -> None:
+        stub, replica = stubs[index % connections], replicas[index]
+        await stub.Register(master_pb2.RegisterRequest(replica=replica, pid=1))
+        await stub.ModelReady(
+            master_pb2.ModelReadyRequest(
+                replica=replica, callbacks_json="[]", custom_reader=True
+            )
+        )
+
+    async def work(index: int) -> None:
+        stub, replica = stubs[index % connections], replicas[index]
+        reports: list[master_pb2.TaskReport] = []
+        while (began := time.perf_counter()) < end:
+            reply = await stub.Lease(
+                master_pb2.LeaseRequest(
+                    replica=replica, reports=reports, want=1, wait_seconds=1.0
+                )
+            )
+            times.append(time.perf_counter() - began)
+            reports = [
+                master_pb2.TaskReport(
+                    task_id=task.task_id,
+                    lease_id=task.lease_id,
+                    outcome=master_pb2.DONE,
+                    records=1,
+                    steps=1,
+                )
+                for task in reply.tasks
+            ]
+
+    everyone = range(rig.workers)
+    await asyncio.gather(*(join(index) for index in everyone))
+    end = time.perf_counter() + seconds / 4  # warm
+    await asyncio.gather(*(work(index) for index in everyone))
+    times.clear()
+    began = time.perf_counter()
+    end = began + seconds
+    await asyncio.gather(*(work(index) for index in everyone))
+    rate = len(times) / (time.perf_counter() - began)
+    for channel in channels:
+        await channel.close()
+    return rate, times
+
+
+def percentile_99(times: list[float]) -> float:
+    """Return the 99th percentile."""
+    return statistics.quantiles(times, n=100)[98]
