@@ -11,10 +11,11 @@ from frame import Benchmark
 def benchmarks() -> dict[str, Benchmark]:
     """Return what can be run."""
     import master
+    import ps
     import recovery
     import step
 
     found: dict[str, Benchmark] = {}
-    for module in (step, master, recovery):
+    for module in (ps, step, master, recovery):
         found.update(module.BENCHMARKS)
     return found
