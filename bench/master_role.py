@@ -37,6 +37,7 @@ class EmptyPlatform(platform_pb2_grpc.LocalPlatformServicer):
 
     def __init__(self) -> None:
         self.generations: dict[tuple[str, int], int] = {}
+        self.shown = 0  # so many of them were told of
 
     def Start(  # noqa: N802 - the name is the RPC's
         self, request: platform_pb2.StartRequest, context: grpc.ServicerContext
@@ -55,13 +56,14 @@ class EmptyPlatform(platform_pb2_grpc.LocalPlatformServicer):
         self, request: platform_pb2.WatchRequest, context: grpc.ServicerContext
     ) -> Iterator[platform_pb2.WatchEvent]:
         del request
-        yield platform_pb2.WatchEvent(resync=True, states=self._states(), capacity=-1)
-        seen = len(self.generations)
+        resync = True
         while context.is_active():
+            if resync or len(self.generations) != self.shown:
+                states = self._states()
+                yield platform_pb2.WatchEvent(resync=resync, states=states, capacity=-1)
+                self.shown = len(states)
+            resync = False
             time.sleep(0.02)
-            if len(self.generations) != seen:
-                seen = len(self.generations)
-                yield platform_pb2.WatchEvent(states=self._states(), capacity=-1)
 
     def _states(self) -> list[platform_pb2.ProcessState]:
         return [
@@ -91,7 +93,13 @@ class MasterRig:
     """The master's process and how to reach it."""
 
     def __init__(
-        self, folder: Path, *, workers: int, kind: str, platform: int, served: object
+        self,
+        folder: Path,
+        *,
+        workers: int,
+        kind: str,
+        platform: int,
+        served: EmptyPlatform,
     ) -> None:
         self.folder = folder
         self.workers = workers
@@ -127,9 +135,12 @@ class MasterRig:
 
     def replica(self, index: int) -> master_pb2.Replica:
         """Return a worker that the master has launched."""
-        generations = self._served.generations  # type: ignore[attr-defined] # EmptyPlatform
+        generations = self._served.generations
         until = time.monotonic() + 60
-        while ("worker", index) not in generations:
+        # A worker that spoke before the platform has told of it would be unheard of.
+        while ("worker", index) not in generations or self._served.shown < len(
+            generations
+        ):
             if time.monotonic() > until:
                 raise RuntimeError((self.folder / "master.log").read_text())
             time.sleep(0.005)

@@ -10,12 +10,13 @@ from frame import Benchmark
 
 def benchmarks() -> dict[str, Benchmark]:
     """Return what can be run."""
+    import jobs
     import master
     import ps
     import recovery
     import step
 
     found: dict[str, Benchmark] = {}
-    for module in (ps, step, master, recovery):
+    for module in (ps, step, jobs, master, recovery):
         found.update(module.BENCHMARKS)
     return found

@@ -12,10 +12,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from elasticdl.data.example import encode_example
 from frame import Benchmark, Row, interleaved, ratios, row
 from roles import StandIn, parameter_server
+
+if TYPE_CHECKING:
+    from elasticdl.model.feeding import Batch
 
 BATCH = 64
 DELAY_SECONDS = 0.010
@@ -50,20 +55,34 @@ def optimizer(name="Adam"):
 def feed(dataset, mode, metadata):
     import tensorflow as tf
     def parse(record):
-        row = tf.ensure_shape(tf.io.decode_raw(record, tf.float32), [785])
-        return tf.reshape(row[:784], [28, 28, 1]), tf.cast(row[784], tf.int64)
+        example = tf.io.parse_single_example(record, {
+            "image": tf.io.FixedLenFeature([28, 28, 1], tf.float32),
+            "label": tf.io.FixedLenFeature([], tf.int64)})
+        return example["image"], example["label"]
     return dataset.map(parse)
 """
 
 
-def batch(seed: int = 0) -> tuple[Any, Any]:
-    """Return a batch of MNIST's shape, as tensors."""
-    import numpy as np
-    import tensorflow as tf
+def records_of(count: int) -> list[bytes]:
+    """Return records for MODELS' feed, of MNIST's shape."""
+    rng = np.random.default_rng(0)
+    return [
+        encode_example({"image": rng.random(784, np.float32), "label": number % 10})
+        for number in range(count)
+    ]
 
-    rng = np.random.default_rng(seed)
-    images = rng.random((BATCH, 28, 28, 1), np.float32)
-    return tf.constant(images), tf.constant(rng.integers(0, 10, BATCH))
+
+def example_batch() -> Batch:
+    """Return a batch as the feed makes it."""
+    import tensorflow as tf
+    from elasticdl.model.feeding import Batch
+
+    rng = np.random.default_rng(0)
+    return Batch(
+        tf.constant(rng.random((BATCH, 28, 28, 1), np.float32)),
+        tf.constant(rng.integers(0, 10, BATCH)),
+        BATCH,
+    )
 
 
 def definition(model: str, optimizer: str) -> Any:
@@ -93,7 +112,7 @@ def plain_step(model: str, optimizer: str) -> Callable[[], Any]:
 
     made = definition(model, optimizer)
     net, rule = made.model, made.optimizer
-    features, labels = batch()
+    batch = example_batch()
 
     @tf.function
     def step(x: Any, y: Any) -> Any:
@@ -105,17 +124,12 @@ def plain_step(model: str, optimizer: str) -> Callable[[], Any]:
         )
         return loss
 
-    return lambda: float(step(features, labels))
+    return lambda: float(step(batch.features, batch.labels))
 
 
 @contextmanager
-def ps_trainer(
-    model: str,
-    optimizer: str,
-    ps: StandIn,
-    *,
-    delay_seconds: float = 0.0,
-    pull_steps: int = 1,
+def trainer_of(
+    made: Any, example: Batch, ps: StandIn, *, delay_seconds: float = 0.0
 ) -> Iterator[Any]:
     """Give the product's PS trainer, as worker.trainer_maker puts it together."""
     from elasticdl.metrics.ledger import GoodputLedger
@@ -133,8 +147,8 @@ def ps_trainer(
     from elasticdl.worker.step_choice import choose_step
     from elasticdl.worker.transfer import Transfer
 
-    made = definition(model, optimizer)
-    step, kinds = choose_step(made, batch(), optimizer=None)
+    batch = (example.features, example.labels)
+    step, kinds = choose_step(made, batch, optimizer=None)
     variables = trainable_variables(made.model)
     named = {v.name: kind for v, kind in zip(variables, kinds, strict=True)}
     layout = place(layout_variables(variables, named), 1)
@@ -161,7 +175,7 @@ def ps_trainer(
         options=PsTrainerOptions(
             worker="0-1",
             pipeline=True,
-            pull_steps=pull_steps,
+            pull_steps=1,
             skip_nan=False,
             learning_rate_of=lambda _version, _epoch: None,
             active_workers=lambda: 1,
@@ -182,7 +196,7 @@ def ps_step_times(
     from elasticdl.worker.trainer import BatchPosition
 
     plain = plain_step(model, optimizer)
-    features, labels = batch()
+    batch = example_batch()
     at = BatchPosition(
         task_id=1, epoch=0, records_done=0, num_records=BATCH, last=False
     )
@@ -195,13 +209,15 @@ def ps_step_times(
 
     with (
         parameter_server() as ps,
-        ps_trainer(model, optimizer, ps, delay_seconds=delay_seconds) as trainer,
+        trainer_of(
+            definition(model, optimizer), batch, ps, delay_seconds=delay_seconds
+        ) as trainer,
     ):
 
         def through_ps() -> float:
             began = time.perf_counter()
             for _ in range(steps):
-                trainer.train_batch(features, labels, at)
+                trainer.train_batch(batch.features, batch.labels, at)
             trainer.flush()
             return (time.perf_counter() - began) / steps
 
@@ -222,7 +238,67 @@ def ps_step_mlp() -> list[Row]:
     return [row("ps_step_mlp", what, ratios(times["plain"], times["ps"]), 0.5)]
 
 
+def local_step() -> list[Row]:
+    """Compare strategy local with Keras's own loop, both from records."""
+    import keras
+    import tensorflow as tf
+    from elasticdl.data.reader import Metadata
+    from elasticdl.model.feeding import Feeder
+    from elasticdl.worker.local_trainer import LocalTrainer
+    from elasticdl.worker.trainer import BatchPosition
+    from elasticdl.worker.variable_step import VariableStep
+
+    records = records_of(32 * BATCH)
+    made = definition("cnn", "Adam")
+    variable_step = VariableStep(made, optimizer=made.optimizer, guard=False)
+    trainer = LocalTrainer(
+        variable_step,
+        made.optimizer,
+        version=0,
+        skip_nan=False,
+        learning_rate_of=made.learning_rate_of,
+        learning_rate_scale=lambda: 1.0,
+        between_steps=lambda _version, _applied: None,
+    )
+    feeder = Feeder(made, mode="training", batch_size=BATCH, metadata=Metadata())
+
+    def ours() -> float:
+        began = time.perf_counter()
+        for number, batch in enumerate(feeder.batches(records), 1):
+            at = BatchPosition(1, 0, number * BATCH, BATCH, last=False)
+            trainer.train_batch(batch.features, batch.labels, at)
+        return time.perf_counter() - began
+
+    plain = definition("cnn", "Adam")
+    model = plain.model
+    model.compile(
+        plain.optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    )
+
+    features = {
+        "image": tf.io.FixedLenFeature([28, 28, 1], tf.float32),
+        "label": tf.io.FixedLenFeature([], tf.int64),
+    }
+
+    def parse(record: Any) -> Any:
+        example = tf.io.parse_single_example(record, features)
+        return example["image"], example["label"]
+
+    dataset = tf.data.Dataset.from_tensor_slices(records).map(parse).batch(BATCH)
+    dataset = dataset.prefetch(tf.data.AUTOTUNE)
+
+    def fit() -> float:
+        began = time.perf_counter()
+        model.fit(dataset, verbose=0)
+        return time.perf_counter() - began
+
+    times = interleaved({"ours": ours, "fit": fit}, 21)
+    what = "CNN, 32 batches from records, seconds: model.fit / strategy local"
+    return [row("local_step", what, ratios(times["fit"], times["ours"]), 0.95)]
+
+
 BENCHMARKS = {
+    "local_step": Benchmark(local_step, 50),
     "ps_step": Benchmark(ps_step, 50),
     "ps_step_mlp": Benchmark(ps_step_mlp, 45),
 }
