@@ -176,7 +176,9 @@ def elastic_price() -> list[Row]:
         records = [
             record
             for shard in reader.shards()
-            for record in reader.read(shard.source, shard.start, shard.end)
+            for record in reader.read(
+                shard.source, shard.start, shard.end, skip_bad=False
+            ).values
         ]
 
         def job() -> float:

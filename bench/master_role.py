@@ -37,7 +37,6 @@ class EmptyPlatform(platform_pb2_grpc.LocalPlatformServicer):
 
     def __init__(self) -> None:
         self.generations: dict[tuple[str, int], int] = {}
-        self.shown = 0  # so many of them were told of
 
     def Start(  # noqa: N802 - the name is the RPC's
         self, request: platform_pb2.StartRequest, context: grpc.ServicerContext
@@ -56,13 +55,14 @@ class EmptyPlatform(platform_pb2_grpc.LocalPlatformServicer):
         self, request: platform_pb2.WatchRequest, context: grpc.ServicerContext
     ) -> Iterator[platform_pb2.WatchEvent]:
         del request
-        resync = True
+        shown = -1
         while context.is_active():
-            if resync or len(self.generations) != self.shown:
+            if len(self.generations) != shown:
                 states = self._states()
-                yield platform_pb2.WatchEvent(resync=resync, states=states, capacity=-1)
-                self.shown = len(states)
-            resync = False
+                yield platform_pb2.WatchEvent(
+                    resync=shown < 0, states=states, capacity=-1
+                )
+                shown = len(states)
             time.sleep(0.02)
 
     def _states(self) -> list[platform_pb2.ProcessState]:
@@ -137,7 +137,6 @@ class MasterRig:
         """Return a worker that the master has launched."""
         generations = self._served.generations
         until = time.monotonic() + 60
-        # A worker that spoke before the platform has told of it would be unheard of.
         while ("worker", index) not in generations or self._served.shown < len(
             generations
         ):
@@ -150,6 +149,9 @@ class MasterRig:
 
     def open_plan(self, records: int) -> MasterClient:
         """Bring the job, as its first worker, to where training tasks are leased."""
+        self.replica(self.workers - 1)
+        # No real worker speaks before the platform has told that it runs.
+        time.sleep(0.5)
         client = MasterClient(self.address, self.replica(0))
         patiently(lambda: client.register(master_pb2.RegisterRequest(pid=1)))
         client.model_ready(

@@ -155,9 +155,9 @@ class _Holder:
 
     def push(
         self, request: ps_pb2.PushRequest, tensors: Mapping[str, Any]
-    ) -> ps_pb2.PushReply:
+    ) -> tuple[ps_pb2.PushReply, Mapping[str, Any]]:
         del request, tensors
-        return ps_pb2.PushReply(accepted=True)
+        return ps_pb2.PushReply(accepted=True), {}
 
     def state(
         self, request: ps_pb2.StateRequest, tensors: Mapping[str, Any]
@@ -255,7 +255,7 @@ def dense_push() -> list[Row]:
 
         def ours() -> Any:
             tensors = {"dense": gradient}
-            return stub.push(ps_pb2.PushRequest(), tensors, timeout=60)
+            return stub.push(ps_pb2.PushRequest(), tensors, small=False, timeout=60)
 
         def protobuf() -> Any:
             return push(BytesValue(value=gradient.tobytes()))

@@ -282,13 +282,13 @@ class WorkerMetrics:
         )
         self.pull_seconds = Histogram(
             "elasticdl_worker_pull_seconds",
-            "Time of one pull from all PS.",
+            "Time of one pull from all PS that no push went with.",
             buckets=_CALL_BUCKETS,
             registry=registry,
         )
         self.push_seconds = Histogram(
             "elasticdl_worker_push_seconds",
-            "Time of one push to all PS.",
+            "Time of one push to all PS, with the values that it brings back.",
             buckets=_CALL_BUCKETS,
             registry=registry,
         )

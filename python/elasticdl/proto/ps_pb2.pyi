@@ -213,6 +213,7 @@ class PushRequest(_message.Message):
     LEARNING_RATE_FIELD_NUMBER: _builtins.int
     HAS_LEARNING_RATE_FIELD_NUMBER: _builtins.int
     BATCH_RECORDS_FIELD_NUMBER: _builtins.int
+    PULL_FIELD_NUMBER: _builtins.int
     push_id: _builtins.str
     """same in a retry: applied once"""
     version: _builtins.int
@@ -224,6 +225,8 @@ class PushRequest(_message.Message):
     """set by the worker; 0: the PS's own schedule"""
     has_learning_rate: _builtins.bool
     batch_records: _builtins.int
+    pull: _builtins.bool
+    """answer with the values after it, unless `waiting`"""
     @_builtins.property
     def header(self) -> Global___RequestHeader: ...
     def __init__(
@@ -237,10 +240,11 @@ class PushRequest(_message.Message):
         learning_rate: _builtins.float = ...,
         has_learning_rate: _builtins.bool = ...,
         batch_records: _builtins.int = ...,
+        pull: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_records", b"batch_records", "has_learning_rate", b"has_learning_rate", "header", b"header", "learning_rate", b"learning_rate", "push_id", b"push_id", "records_done", b"records_done", "task_id", b"task_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_records", b"batch_records", "has_learning_rate", b"has_learning_rate", "header", b"header", "learning_rate", b"learning_rate", "pull", b"pull", "push_id", b"push_id", "records_done", b"records_done", "task_id", b"task_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -261,7 +265,7 @@ class PushReply(_message.Message):
     """not accepted: "stale" ..."""
     @_builtins.property
     def ticket(self) -> Global___Ticket:
-        """PS 0 in sync mode: of the version it went into"""
+        """PS 0 in sync mode: what made `version`"""
 
     def __init__(
         self,

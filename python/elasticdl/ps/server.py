@@ -36,7 +36,7 @@ from elasticdl.ps.parameters import Compute, Origin, Parameters, Push
 from elasticdl.ps.restore import Loaded, Place, ShardStore
 from elasticdl.ps.snapshots import Done, Request, Snapshots, State
 from elasticdl.ps.updater import Answer, Control, NewUpdater, Ticket
-from elasticdl.rpc.ps_tensors import STALE
+from elasticdl.rpc.ps_tensors import STALE, WAITING
 from elasticdl.tensor.placement import Layout
 
 logger = logging.getLogger(__name__)
@@ -272,16 +272,24 @@ class ParameterServer:
                 return live.pull_snapshot(snapshot, ticket)
             return live.pull(have_version, ticket)
 
-    def push(self, push: Push, *, rewind: int) -> Answer:
-        """Give a gradient to the updater; in sync mode wait for its version."""
+    def push(
+        self, push: Push, *, rewind: int, pull: bool = False
+    ) -> tuple[Answer, Floats | None]:
+        """Give a gradient to the updater; in sync mode wait for its version.
+
+        With `pull` also return the values of `Answer.version`, taken in one with the
+        update; None while that version waits for more gradients.
+        """
         with self._changed:
-            answer = self._require_live(rewind).updater.push(push)
+            live = self._require_live(rewind)
+            answer = live.updater.push(push)
             if answer.accepted and not answer.duplicate:
                 self._pushes += 1
             elif answer.reason == STALE:
                 self._rejected += 1
             self._staleness_sum += answer.staleness or 0
-            return answer
+            made = pull and answer.reason != WAITING
+            return answer, live.parameters.frozen() if made else None
 
     def exchange_state(
         self, arrays: State, *, rewind: int, weight: float, snapshot: str = ""

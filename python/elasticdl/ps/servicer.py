@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elasticdl.errors import RefusedError
 from elasticdl.metrics.registry import PsMetrics
@@ -67,12 +68,11 @@ class PsServicer:
             unchanged=pulled.values is None,
             ticket=ticket_to_wire(pulled.ticket),
         )
-        if pulled.values is None:
-            return reply, {}
-        self._metrics.sent.inc(pulled.values.nbytes)
-        return reply, {VALUES: pulled.values}
+        return reply, self._sent(pulled.values)
 
-    def push(self, request: ps_pb2.PushRequest, tensors: Tensors) -> ps_pb2.PushReply:
+    def push(
+        self, request: ps_pb2.PushRequest, tensors: Tensors
+    ) -> tuple[ps_pb2.PushReply, Tensors]:
         self._metrics.received.inc(sum(array.nbytes for array in tensors.values()))
         push = Push(
             push_id=request.push_id,
@@ -86,14 +86,17 @@ class PsServicer:
             records=max(1, request.batch_records),
         )
         with self._timed("push"):
-            answer = self._server.push(push, rewind=request.header.rewind)
+            answer, values = self._server.push(
+                push, rewind=request.header.rewind, pull=request.pull
+            )
         self._count(answer)
-        return ps_pb2.PushReply(
+        reply = ps_pb2.PushReply(
             accepted=answer.accepted,
             version=answer.version,
             reason=answer.reason,
             ticket=ticket_to_wire(answer.ticket),
         )
+        return reply, self._sent(values)
 
     def state(
         self, request: ps_pb2.StateRequest, tensors: Tensors
@@ -111,6 +114,12 @@ class PsServicer:
             return ps_pb2.StateReply(known=False), {}
         sent = {STATE_PREFIX + name: array for name, array in merged.items()}
         return ps_pb2.StateReply(known=True), sent
+
+    def _sent(self, values: NDArray[np.float32] | None) -> Tensors:
+        if values is None:
+            return {}
+        self._metrics.sent.inc(values.nbytes)
+        return {VALUES: values}
 
     @contextmanager
     def _timed(self, method: str) -> Iterator[None]:

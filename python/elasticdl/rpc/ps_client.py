@@ -28,11 +28,12 @@ from elasticdl.rpc.ps_tensors import (
     Gradients,
     Pulled,
     Pushed,
+    PushOrder,
     gradient_tensors,
     pulled_from_replies,
 )
 from elasticdl.rpc.ps_view import PsCallView
-from elasticdl.rpc.ps_wire import SMALL_BYTES, PsStub
+from elasticdl.rpc.ps_wire import SMALL_BYTES, PsStub, Tensors
 from elasticdl.rpc.retry import backoff, is_transient
 from elasticdl.tensor.placement import Layout
 
@@ -42,6 +43,7 @@ _PUSH_TRIES = 4
 _PULL_TRIES = 100
 
 T = TypeVar("T")
+_PushAnswer = tuple[ps_pb2.PushReply, Tensors]
 
 
 class PsClient:
@@ -232,85 +234,113 @@ class PsClient:
             snapshot=snapshot,
             ticket=ticket,
         )
-        size = self._pull_bytes.get(ps, SMALL_BYTES + 1)
+        size = self._pull_size(ps)
         reply, tensors = self._stub(view, ps).pull(
             request, small=size <= SMALL_BYTES, timeout=self._seconds(size)
         )
-        values = np.empty(0, np.float32)
-        if not reply.unchanged:
-            values = np.asarray(tensors[VALUES], np.float32)
-            self._pull_bytes[ps] = values.nbytes
         if not snapshot:
             self._pulled_from[ps] = life
+        return reply, self._values(ps, tensors)
+
+    def _values(self, ps: int, tensors: Tensors) -> Floats:
+        values = np.empty(0, np.float32)
+        if VALUES in tensors:
+            values = np.asarray(tensors[VALUES], np.float32)
+            self._pull_bytes[ps] = values.nbytes
         values.flags.writeable = False
-        return reply, values
+        return values
+
+    def _pull_size(self, ps: int) -> int:
+        return self._pull_bytes.get(ps, SMALL_BYTES + 1)
 
     # Gradients
 
-    def push(
-        self,
-        gradients: Gradients,
-        *,
-        push_id: str,
-        versions: Sequence[int],
-        task_id: int,
-        records_done: int,
-        learning_rate: float | None,
-        batch_records: int,
-    ) -> Pushed:
+    def push(self, gradients: Gradients, order: PushOrder) -> Pushed:
         """Push the gradients of a batch; in sync mode return when a version is made.
 
-        `versions` is `Pulled.versions` that they were computed at. After an RpcError
-        the same call with the same `push_id` may be made again: it is applied once.
+        After an RpcError the same call may be made again: it is applied once. With
+        `order.pull` the answer brings the values after it: one way to the PS and back
+        instead of two.
         """
         view = self._require_view()
 
-        def one(ps: int) -> ps_pb2.PushReply:
+        def one(ps: int) -> _PushAnswer:
             request = ps_pb2.PushRequest(
                 header=self._header(view),
-                push_id=push_id,
-                version=versions[ps],
-                task_id=task_id,
-                records_done=records_done,
-                learning_rate=learning_rate or 0.0,
-                has_learning_rate=learning_rate is not None,
-                batch_records=batch_records,
+                push_id=order.push_id,
+                version=order.versions[ps],
+                task_id=order.task_id,
+                records_done=order.records_done,
+                learning_rate=order.learning_rate or 0.0,
+                has_learning_rate=order.learning_rate is not None,
+                batch_records=order.batch_records,
+                pull=order.pull and not (self._sync and ps),
             )
             tensors = gradient_tensors(gradients.dense[ps], gradients.rows[ps])
             size = sum(tensor.nbytes for tensor in tensors.values())
+            back = self._pull_size(ps) if request.pull else 0
             stub = self._stub(view, ps)
-            seconds = self._seconds(size)
+            seconds = self._seconds(size + back)
             return self._until_made(
-                lambda: stub.push(request, tensors, timeout=seconds), view
+                lambda: stub.push(
+                    request, tensors, small=back <= SMALL_BYTES, timeout=seconds
+                ),
+                view,
             )
 
         every = range(len(view.stubs))
         if self._sync:
             # The others hold the gradient before PS 0 may name it in a ticket.
             others = self._each(every[1:], one)
-            replies = [one(0), *others]
+            answers = [one(0), *others]
         elif self._first_admits and len(every) > 1:
             first = one(0)
-            others = self._each(every[1:], one) if first.accepted else []
-            replies = [first, *others]
+            others = self._each(every[1:], one) if first[0].accepted else []
+            answers = [first, *others]
         else:
-            replies = self._each(every, one)
+            answers = self._each(every, one)
+        replies = [reply for reply, _ in answers]
         refused = [reply for reply in replies if not reply.accepted]
         return Pushed(
             accepted=not refused,
             version=replies[0].version,
             reason=refused[0].reason if refused else "",
             versions=[reply.version for reply in replies],
+            pulled=self._brought(view, answers) if order.pull else None,
         )
 
+    def _brought(self, view: PsCallView, answers: list[_PushAnswer]) -> Pulled | None:
+        """Return the values that came with a push; None if some PS gave none."""
+        first, tensors = answers[0]
+        if VALUES not in tensors:
+            return None
+        got = [(_as_pull(first), self._values(0, tensors))]
+        if self._sync:
+            got += self._each(
+                range(1, len(view.stubs)),
+                lambda ps: self._pull_one(view, ps, None, "", first.ticket),
+            )
+            if any(reply.version != first.version for reply, _ in got):
+                return None
+        elif len(answers) < len(view.stubs):
+            return None  # PS 0 alone was asked, and refused
+        else:
+            got += [
+                (_as_pull(reply), self._values(ps, tensors))
+                for ps, (reply, tensors) in enumerate(answers[1:], 1)
+            ]
+        for ps in range(len(view.stubs)):
+            self._pulled_from[ps] = (view.generations[ps], view.rewind)
+        return pulled_from_replies(got)
+
     def _until_made(
-        self, push: Callable[[], ps_pb2.PushReply], view: PsCallView
-    ) -> ps_pb2.PushReply:
+        self, push: Callable[[], _PushAnswer], view: PsCallView
+    ) -> _PushAnswer:
         """Push again, under the same id, while the answer is lost or `waiting`."""
         failures = 0
         while True:
             try:
-                reply = push()
+                answer = push()
             except RpcError as error:
                 failures += 1
                 if (
@@ -322,8 +352,8 @@ class PsClient:
                     raise
                 time.sleep(backoff(failures, first=0.05, most=1.0, share=0.0))
             else:
-                if reply.accepted or reply.reason != WAITING:
-                    return reply
+                if answer[0].accepted or answer[0].reason != WAITING:
+                    return answer
 
     # Non-trainable state
 
@@ -400,3 +430,9 @@ class PsClient:
         if pool is None or len(numbers) == 1:
             return [call(number) for number in numbers]
         return call_all(pool, numbers, call)
+
+
+def _as_pull(reply: ps_pb2.PushReply) -> ps_pb2.PullReply:
+    """Return what a pull at that moment would have answered."""
+    ticket = reply.ticket if reply.HasField("ticket") else None
+    return ps_pb2.PullReply(version=reply.version, ticket=ticket)

@@ -58,6 +58,19 @@ class Gradients:
 
 
 @dataclass(frozen=True)
+class PushOrder:
+    """What goes with the gradients of a batch."""
+
+    push_id: str  # the same in a retry: applied once
+    versions: Sequence[int]  # Pulled.versions that they were computed at
+    task_id: int
+    records_done: int  # leading records of the task covered with it; 0 unknown
+    learning_rate: float | None  # None: the PS's own schedule
+    batch_records: int
+    pull: bool = False  # bring back the values after it
+
+
+@dataclass(frozen=True)
 class Pushed:
     """What became of a push. Not accepted: compute the batch again, at new values."""
 
@@ -65,6 +78,8 @@ class Pushed:
     version: int  # of PS 0 after it
     reason: str
     versions: list[int] = field(default_factory=list)
+    # The values after it, where they were asked for and every PS could give them.
+    pulled: Pulled | None = None
 
 
 def pulled_from_replies(answers: Sequence[tuple[ps_pb2.PullReply, Floats]]) -> Pulled:

@@ -44,8 +44,10 @@ class PsCalls(Protocol):
     def pull(self, request: ps_pb2.PullRequest) -> tuple[ps_pb2.PullReply, Tensors]:
         """Give values."""
 
-    def push(self, request: ps_pb2.PushRequest, tensors: Tensors) -> ps_pb2.PushReply:
-        """Take gradients."""
+    def push(
+        self, request: ps_pb2.PushRequest, tensors: Tensors
+    ) -> tuple[ps_pb2.PushReply, Tensors]:
+        """Take gradients; give the values after them, if asked for."""
 
     def state(
         self, request: ps_pb2.StateRequest, tensors: Tensors
@@ -107,7 +109,7 @@ def handlers(calls: PsCalls) -> grpc.GenericRpcHandler:
 
     def push(frame: Frame) -> Answer:
         request = ps_pb2.PushRequest.FromString(frame.meta)
-        return calls.push(request, frame.tensors), {}
+        return calls.push(request, frame.tensors)
 
     def state(frame: Frame) -> Answer:
         request = ps_pb2.StateRequest.FromString(frame.meta)
@@ -120,7 +122,7 @@ def handlers(calls: PsCalls) -> grpc.GenericRpcHandler:
             "Init": grpc.stream_unary_rpc_method_handler(_many_to_one(init)),
             "Pull": grpc.unary_stream_rpc_method_handler(_one_to_many(pull)),
             "PullSmall": grpc.unary_unary_rpc_method_handler(_one_to_one(pull)),
-            "Push": grpc.stream_unary_rpc_method_handler(_many_to_one(push)),
+            "Push": grpc.stream_stream_rpc_method_handler(_many_to_many(push)),
             "PushSmall": grpc.unary_unary_rpc_method_handler(_one_to_one(push)),
             "State": grpc.unary_unary_rpc_method_handler(_one_to_one(state)),
         },
@@ -162,6 +164,15 @@ def _one_to_many(
     return serve
 
 
+def _many_to_many(
+    call: Callable[[Frame], Answer],
+) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]]:
+    def serve(data: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        yield from codec.chunks(_answer(call, data, context), CHUNK_BYTES)
+
+    return serve
+
+
 # Client side
 
 
@@ -187,8 +198,8 @@ class PsStub:
         self._pull_small: grpc.UnaryUnaryMultiCallable[bytes, bytes] = (
             channel.unary_unary(f"/{SERVICE}/PullSmall")
         )
-        self._push: grpc.StreamUnaryMultiCallable[bytes, bytes] = channel.stream_unary(
-            f"/{SERVICE}/Push"
+        self._push: grpc.StreamStreamMultiCallable[bytes, bytes] = (
+            channel.stream_stream(f"/{SERVICE}/Push")
         )
         self._push_small: grpc.UnaryUnaryMultiCallable[bytes, bytes] = (
             channel.unary_unary(f"/{SERVICE}/PushSmall")
@@ -228,10 +239,16 @@ class PsStub:
         return ps_pb2.PullReply.FromString(frame.meta), frame.tensors
 
     def push(
-        self, request: ps_pb2.PushRequest, tensors: Tensors, *, timeout: float
-    ) -> ps_pb2.PushReply:
+        self,
+        request: ps_pb2.PushRequest,
+        tensors: Tensors,
+        *,
+        small: bool,
+        timeout: float,
+    ) -> tuple[ps_pb2.PushReply, Tensors]:
+        """Push; `small` when the answer is known to fit one message."""
         data = _encode(request, tensors)
-        if _size(data) <= SMALL_BYTES:
+        if small and _size(data) <= SMALL_BYTES:
             joined = codec.join(data)
             frame = self._one(
                 "push", lambda: (self._push_small(joined, timeout=timeout),)
@@ -239,11 +256,11 @@ class PsStub:
         else:
             frame = self._one(
                 "push",
-                lambda: (
-                    self._push(iter(codec.chunks(data, CHUNK_BYTES)), timeout=timeout),
+                lambda: self._push(
+                    iter(codec.chunks(data, CHUNK_BYTES)), timeout=timeout
                 ),
             )
-        return ps_pb2.PushReply.FromString(frame.meta)
+        return ps_pb2.PushReply.FromString(frame.meta), frame.tensors
 
     def state(
         self, request: ps_pb2.StateRequest, tensors: Tensors, *, timeout: float

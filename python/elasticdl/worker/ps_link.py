@@ -121,6 +121,10 @@ class PsLink:
         pulled: Pulled = self.call(
             "pull", lambda: self._client.pull(have=self._versions or None)
         )
+        return self.took(pulled)
+
+    def took(self, pulled: Pulled) -> tuple[list[Floats], list[int]]:
+        """Keep what was pulled; return the newest buffers of all PS and versions."""
         with self._lock:
             for ps, buffer in enumerate(pulled.buffers):
                 if buffer.size:

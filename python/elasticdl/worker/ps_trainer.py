@@ -21,7 +21,7 @@ from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.model.state import ModelState, read_state, write_state
 from elasticdl.model.variables import from_buffers
 from elasticdl.proto import ps_pb2
-from elasticdl.rpc.ps_tensors import Pulled
+from elasticdl.rpc.ps_tensors import Pulled, PushOrder
 from elasticdl.worker.packing import Arena
 from elasticdl.worker.ps_link import PsLink
 from elasticdl.worker.step import GradientStep, StepResult
@@ -221,13 +221,17 @@ class PsTrainer:
         self._transfer.start(
             Exchange(
                 gradients=result.gradients,
-                push_id=f"{self._options.worker}-{self._pushes}",
-                versions=arena.versions,
-                task_id=at.task_id,
-                records_done=at.records_done,
-                learning_rate=self._options.learning_rate_of(arena.version, at.epoch),
-                batch_records=at.num_records,
-                pull=self._since_pull >= self._options.pull_steps,
+                order=PushOrder(
+                    push_id=f"{self._options.worker}-{self._pushes}",
+                    versions=arena.versions,
+                    task_id=at.task_id,
+                    records_done=at.records_done,
+                    learning_rate=self._options.learning_rate_of(
+                        arena.version, at.epoch
+                    ),
+                    batch_records=at.num_records,
+                    pull=self._since_pull >= self._options.pull_steps,
+                ),
                 state=read_state(shared),
                 state_weight=1.0 / max(1, self._options.active_workers()),
             )

@@ -14,9 +14,16 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import Protocol
 
-from elasticdl.rpc.ps_tensors import Gradients, Pushed
+from elasticdl.rpc.ps_tensors import Gradients, Pushed, PushOrder
 from elasticdl.worker.clipping import Clipping
-from elasticdl.worker.packing import Arena, Gradient, pack_dense, pack_rows, scatter
+from elasticdl.worker.packing import (
+    Arena,
+    Floats,
+    Gradient,
+    pack_dense,
+    pack_rows,
+    scatter,
+)
 from elasticdl.worker.ps_link import PsLink
 from elasticdl.worker.trainer import Array
 
@@ -36,13 +43,7 @@ class Exchange:
     """What goes to the PS after a step."""
 
     gradients: list[Gradient]
-    push_id: str
-    versions: list[int]  # that they were computed at
-    task_id: int
-    records_done: int
-    learning_rate: float | None
-    batch_records: int
-    pull: bool
+    order: PushOrder
     state: Mapping[str, Array] | None = None  # merged on PS 0 with this weight
     state_weight: float = 0.0
 
@@ -95,12 +96,15 @@ class Transfer:
     def pull(self) -> Arena:
         """Pull now; the arena returned last may be overwritten by the next but one."""
         start = time.perf_counter()
-        buffers, versions = self._link.pull()
+        arena = self._fill(*self._link.pull())
+        self._pull_seconds.observe(time.perf_counter() - start)
+        return arena
+
+    def _fill(self, buffers: list[Floats], versions: list[int]) -> Arena:
         arena = self._free.pop(0)
         self._free.append(arena)
         scatter(self._layout, buffers, arena)
         arena.version, arena.versions = versions[0], versions
-        self._pull_seconds.observe(time.perf_counter() - start)
         return arena
 
     def start(self, exchange: Exchange) -> None:
@@ -132,15 +136,7 @@ class Transfer:
         )
         pushed = self._link.call(
             "push",
-            lambda: self._link.client.push(
-                gradients,
-                push_id=exchange.push_id,
-                versions=exchange.versions,
-                task_id=exchange.task_id,
-                records_done=exchange.records_done,
-                learning_rate=exchange.learning_rate,
-                batch_records=exchange.batch_records,
-            ),
+            lambda: self._link.client.push(gradients, exchange.order),
         )
         self._push_seconds.observe(time.perf_counter() - start)
         state = None
@@ -152,5 +148,9 @@ class Transfer:
                     sent, weight=exchange.state_weight
                 ),
             )
-        arena = self.pull() if exchange.pull or not pushed.accepted else None
+        arena = None
+        if pushed.pulled is not None:
+            arena = self._fill(*self._link.took(pushed.pulled))
+        elif exchange.order.pull or not pushed.accepted:
+            arena = self.pull()
         return Exchanged(pushed, arena, state)

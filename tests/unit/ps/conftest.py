@@ -17,7 +17,7 @@ from elasticdl.ps.sync_updater import SyncFollower, SyncUpdater
 from elasticdl.ps.updater import Control, NewUpdater
 from elasticdl.rpc import ps_wire
 from elasticdl.rpc.ps_client import PsClient
-from elasticdl.rpc.ps_tensors import Gradients, Pushed
+from elasticdl.rpc.ps_tensors import Gradients, Pushed, PushOrder
 from elasticdl.rpc.server import ThreadedServer, serve
 from elasticdl.tensor.placement import Kind, Layout, Variable, place
 
@@ -187,16 +187,10 @@ class Group:
         task: int = 1,
         records: int = 0,
         rate: float | None = None,
+        pull: bool = False,
     ) -> Pushed:
-        return client.push(
-            gradients,
-            push_id=push_id,
-            versions=versions,
-            task_id=task,
-            records_done=records,
-            learning_rate=rate,
-            batch_records=8,
-        )
+        order = PushOrder(push_id, versions, task, records, rate, 8, pull)
+        return client.push(gradients, order)
 
     def whole(self, buffers: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
         return whole(self.layout, buffers)

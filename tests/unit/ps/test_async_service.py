@@ -269,3 +269,29 @@ def test_state_of_another_shape_is_refused(group):
     client.exchange_state({"s": np.zeros(2, np.float32)}, weight=1.0)
     with pytest.raises(RefusedError, match="state 's'"):
         client.exchange_state({"s": np.zeros(3, np.float32)}, weight=1.0)
+
+
+@pytest.mark.parametrize("num_ps", [1, 2])
+def test_a_push_brings_the_values_after_it(group, num_ps):
+    ps = group(num_ps, sync=False)
+    client = ps.ready(value=0.0)
+    assert ps.push(client, ps.gradients(1.0), "a", [0] * num_ps).pulled is None
+    for push_id in ("b", "b"):  # a retry brings them as well
+        pushed = ps.push(client, ps.gradients(1.0), push_id, [1] * num_ps, pull=True)
+        assert pushed.accepted
+        fresh = client.pull()
+        assert pushed.pulled.versions == fresh.versions == [2] * num_ps
+        for got, expected in zip(pushed.pulled.buffers, fresh.buffers, strict=True):
+            np.testing.assert_array_equal(got, expected)
+    known = client.pull(have=pushed.pulled.versions)
+    assert known.unchanged
+
+
+def test_a_refused_push_brings_the_values_to_compute_it_again_at(group):
+    ps = group(1, sync=False, max_staleness=1)
+    client = ps.ready(value=0.0)
+    for number in range(3):
+        ps.push(client, ps.gradients(1.0), f"n{number}", [number])
+    pushed = ps.push(client, ps.gradients(1.0), "late", [0], pull=True)
+    assert not pushed.accepted
+    assert pushed.pulled.versions == [3]

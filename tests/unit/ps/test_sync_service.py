@@ -270,3 +270,18 @@ def test_a_follower_takes_announced_snapshots_before_applying(sgd):
     updater.close(RuntimeError())
     assert updater.ticket is None
     assert updater.follows
+
+
+@pytest.mark.parametrize("num_ps", [1, 3])
+def test_a_push_brings_the_values_of_the_version_it_made(group, num_ps):
+    ps = group(num_ps, sync=True)
+    client = ps.ready(value=0.0)
+    pushed = ps.push(client, ps.gradients(1.0), "a", [0] * num_ps, pull=True)
+    assert pushed.accepted
+    fresh = client.pull()
+    assert pushed.pulled.versions == fresh.versions == [1] * num_ps
+    for got, expected in zip(pushed.pulled.buffers, fresh.buffers, strict=True):
+        np.testing.assert_array_equal(got, expected)
+    late = ps.push(client, ps.gradients(9.0), "late", [0] * num_ps, pull=True)
+    assert not late.accepted
+    assert late.pulled.versions == [1] * num_ps

@@ -49,7 +49,8 @@ class Echo:
 
     def push(self, request, tensors):
         total = int(sum(array.size for array in tensors.values()))
-        return ps_pb2.PushReply(accepted=True, version=total)
+        reply = ps_pb2.PushReply(accepted=True, version=total)
+        return reply, {"values": np.ones(total, np.float32)} if request.pull else {}
 
     def state(self, request, tensors):
         return ps_pb2.StateReply(known=True), tensors
@@ -67,7 +68,11 @@ def test_small_and_large_messages_take_their_ways(address, size):
     with connect(address) as channel:
         stub = ps_wire.PsStub(channel, "ps-0")
         array = {"dense": np.zeros(size, np.float32)}
-        assert stub.push(ps_pb2.PushRequest(), array, timeout=10).version == size
+        for pull in (False, True):
+            order = ps_pb2.PushRequest(pull=pull)
+            small = size <= 1000
+            reply, back = stub.push(order, array, small=small, timeout=10)
+            assert (reply.version, len(back)) == (size, pull)
         request = ps_pb2.InitRequest(version=3)
         assert stub.init(request, array, timeout=10).version == 3
         for small in (True, False):
