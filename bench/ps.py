@@ -234,7 +234,7 @@ def dense_pull() -> list[Row]:
 
         def ours() -> Any:
             request = ps_pb2.PullRequest()
-            return stub.pull(request, small=False, timeout=60)[1]["values"]
+            return stub.pull(request, size=0, timeout=60)[1]["values"]
 
         def protobuf() -> Any:
             return np.frombuffer(pull(BytesValue()).value, np.float32)
@@ -255,7 +255,7 @@ def dense_push() -> list[Row]:
 
         def ours() -> Any:
             tensors = {"dense": gradient}
-            return stub.push(ps_pb2.PushRequest(), tensors, small=False, timeout=60)
+            return stub.push(ps_pb2.PushRequest(), tensors, size=0, timeout=60)
 
         def protobuf() -> Any:
             return push(BytesValue(value=gradient.tobytes()))
@@ -278,7 +278,7 @@ def wire_socket() -> list[Row]:
 
         def ours() -> Any:
             request = ps_pb2.PullRequest()
-            return stub.pull(request, small=False, timeout=60)[1]["values"]
+            return stub.pull(request, size=0, timeout=60)[1]["values"]
 
         def by_socket() -> None:
             connection.sendall(b"?")

@@ -330,3 +330,97 @@ class StateReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StateReply: _TypeAlias = StateReply  # noqa: Y015
+
+@_typing.final
+class Lent(_message.Message):
+    """A call whose large frames lie in memory that the worker lends to a PS on the same
+    machine (rpc/lent_memory.py), instead of in the message.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PID_FIELD_NUMBER: _builtins.int
+    FD_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    pid: _builtins.int
+    fd: _builtins.int
+    bytes: _builtins.int
+    token: _builtins.bytes
+    """stands at the memory's start"""
+    def __init__(
+        self,
+        *,
+        pid: _builtins.int = ...,
+        fd: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        token: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "fd", b"fd", "pid", b"pid", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Lent: _TypeAlias = Lent  # noqa: Y015
+
+@_typing.final
+class LentCall(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METHOD_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    REQUEST_BYTES_FIELD_NUMBER: _builtins.int
+    FRAME_FIELD_NUMBER: _builtins.int
+    REPLY_FIELD_NUMBER: _builtins.int
+    method: _builtins.str
+    """Push, Pull"""
+    request_bytes: _builtins.int
+    frame: _builtins.bytes
+    @_builtins.property
+    def request(self) -> Global___Lent:
+        """where the request's frame is, unless in `frame`"""
+
+    @_builtins.property
+    def reply(self) -> Global___Lent:
+        """room for the answer's frame"""
+
+    def __init__(
+        self,
+        *,
+        method: _builtins.str = ...,
+        request: Global___Lent | None = ...,
+        request_bytes: _builtins.int = ...,
+        frame: _builtins.bytes = ...,
+        reply: Global___Lent | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["reply", b"reply", "request", b"request"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frame", b"frame", "method", b"method", "reply", b"reply", "request", b"request", "request_bytes", b"request_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LentCall: _TypeAlias = LentCall  # noqa: Y015
+
+@_typing.final
+class LentReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPLY_BYTES_FIELD_NUMBER: _builtins.int
+    FRAME_FIELD_NUMBER: _builtins.int
+    reply_bytes: _builtins.int
+    """of the answer's frame in that room; 0: in `frame`"""
+    frame: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        reply_bytes: _builtins.int = ...,
+        frame: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frame", b"frame", "reply_bytes", b"reply_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LentReply: _TypeAlias = LentReply  # noqa: Y015

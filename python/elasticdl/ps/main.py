@@ -91,7 +91,8 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
         ),
     )
     endpoint = serve(
-        [ps_wire.handlers(PsServicer(server, metrics))],
+        # Async, a gradient is applied while its push is answered; sync, it waits.
+        [ps_wire.handlers(PsServicer(server, metrics), keeps=sync)],
         host=_HOST,
         port=0,
         threads=spec.ps.threads + (_SYNC_THREADS if sync else 0),

@@ -33,7 +33,7 @@ from elasticdl.rpc.ps_tensors import (
     pulled_from_replies,
 )
 from elasticdl.rpc.ps_view import PsCallView
-from elasticdl.rpc.ps_wire import SMALL_BYTES, PsStub, Tensors
+from elasticdl.rpc.ps_wire import PsStub, Tensors
 from elasticdl.rpc.retry import backoff, is_transient
 from elasticdl.tensor.placement import Layout
 
@@ -236,7 +236,7 @@ class PsClient:
         )
         size = self._pull_size(ps)
         reply, tensors = self._stub(view, ps).pull(
-            request, small=size <= SMALL_BYTES, timeout=self._seconds(size)
+            request, size=size, timeout=self._seconds(size)
         )
         if not snapshot:
             self._pulled_from[ps] = life
@@ -251,7 +251,7 @@ class PsClient:
         return values
 
     def _pull_size(self, ps: int) -> int:
-        return self._pull_bytes.get(ps, SMALL_BYTES + 1)
+        return self._pull_bytes.get(ps, 0)
 
     # Gradients
 
@@ -282,9 +282,7 @@ class PsClient:
             stub = self._stub(view, ps)
             seconds = self._seconds(size + back)
             return self._until_made(
-                lambda: stub.push(
-                    request, tensors, small=back <= SMALL_BYTES, timeout=seconds
-                ),
+                lambda: stub.push(request, tensors, size=back, timeout=seconds),
                 view,
             )
 

@@ -45,7 +45,7 @@ class PsCallView:
                     gone.remove(channel)
             elif address:
                 channel = connect(address)
-                stub = PsStub(channel, f"ps-{index} at {address}")
+                stub = PsStub(channel, f"ps-{index} at {address}", address)
             channels.append(channel)
             stubs.append(stub)
         moved = PsCallView(

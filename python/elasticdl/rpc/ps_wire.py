@@ -6,12 +6,14 @@ Owns method names, chunking and the buffers that frames are received into. Used 
 Each message is one frame (`tensor.codec`): protobuf meta of proto/ps.proto and raw
 tensors. A frame of up to SMALL_BYTES goes as one message; a larger one as a stream of
 chunks, which is faster and has no size limit. Frames are received into one buffer
-aligned to 64 bytes, so tensors in it may be lent to TensorFlow without a copy.
+aligned to 64 bytes, so tensors in it may be lent to TensorFlow without a copy. Between
+processes of one machine large frames do not travel at all (`rpc.ps_lent`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import grpc
@@ -20,6 +22,7 @@ from google.protobuf.message import Message
 
 from elasticdl.errors import ElasticDLError, RpcError
 from elasticdl.proto import ps_pb2
+from elasticdl.rpc import ps_lent
 from elasticdl.rpc.errors import raise_for, status_of
 from elasticdl.tensor import codec
 from elasticdl.tensor.codec import Array, Frame, FrameError
@@ -27,6 +30,8 @@ from elasticdl.tensor.codec import Array, Frame, FrameError
 SERVICE = "elasticdl.ParameterServer"
 SMALL_BYTES = 512 << 10
 CHUNK_BYTES = 2 << 20
+# Most that a frame takes beside its large tensors, in answers.
+_FRAME_BYTES = 64 << 10
 
 Tensors = Mapping[str, Array]
 Answer = tuple[Message, Tensors]
@@ -94,8 +99,11 @@ def _size(buffers: Iterable[codec.Buffer]) -> int:
 # Server side
 
 
-def handlers(calls: PsCalls) -> grpc.GenericRpcHandler:
-    """Return the service's handlers for `grpc.Server.add_generic_rpc_handlers`."""
+def handlers(calls: PsCalls, *, keeps: bool = True) -> grpc.GenericRpcHandler:
+    """Return the service's handlers for `grpc.Server.add_generic_rpc_handlers`.
+
+    `keeps`: whether `push` holds on to gradients after it has answered.
+    """
 
     def probe(frame: Frame) -> Answer:
         return calls.probe(ps_pb2.InitRequest.FromString(frame.meta)), {}
@@ -115,6 +123,10 @@ def handlers(calls: PsCalls) -> grpc.GenericRpcHandler:
         request = ps_pb2.StateRequest.FromString(frame.meta)
         return calls.state(request, frame.tensors)
 
+    lent = ps_lent.handler(
+        {"Pull": lambda f: _encode(*pull(f)), "Push": lambda f: _encode(*push(f))},
+        keeps=keeps,
+    )
     return grpc.method_handlers_generic_handler(
         SERVICE,
         {
@@ -124,6 +136,7 @@ def handlers(calls: PsCalls) -> grpc.GenericRpcHandler:
             "PullSmall": grpc.unary_unary_rpc_method_handler(_one_to_one(pull)),
             "Push": grpc.stream_stream_rpc_method_handler(_many_to_many(push)),
             "PushSmall": grpc.unary_unary_rpc_method_handler(_one_to_one(push)),
+            ps_lent.METHOD: grpc.unary_unary_rpc_method_handler(lent),
             "State": grpc.unary_unary_rpc_method_handler(_one_to_one(state)),
         },
     )
@@ -182,8 +195,11 @@ class PsStub:
     Calls raise ElasticDL's errors (`rpc.errors`); `timeout` is in seconds.
     """
 
-    def __init__(self, channel: grpc.Channel, name: str) -> None:
-        """Take a channel and the PS's name for messages (`ps-0 at host:port`)."""
+    def __init__(self, channel: grpc.Channel, name: str, address: str = "") -> None:
+        """Take a channel and the PS's name for messages (`ps-0 at host:port`).
+
+        `address`: where the PS is, if memory may be lent to one on this machine.
+        """
         self._name = name
         # Without serializers, grpc passes bytes through as they are.
         self._probe: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
@@ -203,6 +219,9 @@ class PsStub:
         )
         self._push_small: grpc.UnaryUnaryMultiCallable[bytes, bytes] = (
             channel.unary_unary(f"/{SERVICE}/PushSmall")
+        )
+        self._lender = ps_lent.Lender(
+            channel.unary_unary(f"/{SERVICE}/{ps_lent.METHOD}"), address
         )
         self._state: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
             f"/{SERVICE}/State"
@@ -226,16 +245,18 @@ class PsStub:
         return ps_pb2.InitReply.FromString(frame.meta)
 
     def pull(
-        self, request: ps_pb2.PullRequest, *, small: bool, timeout: float
+        self, request: ps_pb2.PullRequest, *, size: int, timeout: float
     ) -> tuple[ps_pb2.PullReply, Tensors]:
-        """Pull; `small` when the answer is known to fit one message."""
+        """Pull; `size` is about how many bytes come back, 0 if that is not known."""
         data = codec.join(_encode(request, {}))
-        if small:
+        if 0 < size <= SMALL_BYTES:
             frame = self._one(
                 "pull", lambda: (self._pull_small(data, timeout=timeout),)
             )
         else:
-            frame = self._one("pull", lambda: self._pull(data, timeout=timeout))
+            frame = self._lent("Pull", [data], size, timeout) or self._one(
+                "pull", lambda: self._pull(data, timeout=timeout)
+            )
         return ps_pb2.PullReply.FromString(frame.meta), frame.tensors
 
     def push(
@@ -243,18 +264,18 @@ class PsStub:
         request: ps_pb2.PushRequest,
         tensors: Tensors,
         *,
-        small: bool,
+        size: int,
         timeout: float,
     ) -> tuple[ps_pb2.PushReply, Tensors]:
-        """Push; `small` when the answer is known to fit one message."""
+        """Push; `size` is about how many bytes come back."""
         data = _encode(request, tensors)
-        if small and _size(data) <= SMALL_BYTES:
+        if size <= SMALL_BYTES and _size(data) <= SMALL_BYTES:
             joined = codec.join(data)
             frame = self._one(
                 "push", lambda: (self._push_small(joined, timeout=timeout),)
             )
         else:
-            frame = self._one(
+            frame = self._lent("Push", data, size, timeout) or self._one(
                 "push",
                 lambda: self._push(
                     iter(codec.chunks(data, CHUNK_BYTES)), timeout=timeout
@@ -269,9 +290,23 @@ class PsStub:
         frame = self._one("state", lambda: (self._state(data, timeout=timeout),))
         return ps_pb2.StateReply.FromString(frame.meta), frame.tensors
 
+    def _lent(
+        self, method: str, data: Sequence[codec.Buffer], size: int, timeout: float
+    ) -> Frame | None:
+        if method == "Pull" and not size:
+            return None  # nobody knows how much room the answer takes
+        room = size + _FRAME_BYTES
+        with self._errors(method.lower()):
+            return self._lender.call(method, data, room=room, timeout=timeout)
+
     def _one(self, what: str, call: Callable[[], Iterable[bytes]]) -> Frame:
-        try:
+        with self._errors(what):
             return assemble(call())
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
         except grpc.RpcError as error:
             raise_for(error, f"{what} at {self._name}")
         except ValueError as error:

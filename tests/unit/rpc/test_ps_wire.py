@@ -3,7 +3,7 @@
 import grpc
 import numpy as np
 import pytest
-from elasticdl.errors import RefusedError
+from elasticdl.errors import FencedError, RefusedError
 from elasticdl.metrics.registry import PsMetrics
 from elasticdl.proto import ps_pb2
 from elasticdl.rpc import ps_wire
@@ -70,13 +70,12 @@ def test_small_and_large_messages_take_their_ways(address, size):
         array = {"dense": np.zeros(size, np.float32)}
         for pull in (False, True):
             order = ps_pb2.PushRequest(pull=pull)
-            small = size <= 1000
-            reply, back = stub.push(order, array, small=small, timeout=10)
+            reply, back = stub.push(order, array, size=4 * size, timeout=10)
             assert (reply.version, len(back)) == (size, pull)
         request = ps_pb2.InitRequest(version=3)
         assert stub.init(request, array, timeout=10).version == 3
-        for small in (True, False):
-            _, tensors = stub.pull(ps_pb2.PullRequest(), small=small, timeout=10)
+        for known in (12, 0):
+            _, tensors = stub.pull(ps_pb2.PullRequest(), size=known, timeout=10)
             np.testing.assert_array_equal(tensors["values"], 1.0)
 
 
@@ -98,3 +97,63 @@ def test_a_ps_counts_what_it_does():
         )
         == 1
     )
+
+
+class Keeper(Echo):
+    """Keeps what it was sent, and gives values that are large."""
+
+    def __init__(self):
+        self.kept = []
+        self.values = np.arange(300_000, dtype=np.float32)
+
+    def pull(self, request):
+        return ps_pb2.PullReply(version=4), {"values": self.values}
+
+    def push(self, request, tensors):
+        self.kept.append(tensors["dense"])
+        if request.push_id == "stale":
+            raise FencedError("rewound")
+        return ps_pb2.PushReply(accepted=True), {"values": self.values}
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_frames_in_lent_memory_say_the_same_as_messages(keeps):
+    keeper = Keeper()
+    handlers = ps_wire.handlers(keeper, keeps=keeps)
+    server = serve([handlers], host="127.0.0.1", port=0, threads=2)
+    size = keeper.values.nbytes
+    with connect(server.address) as channel:
+        stub = ps_wire.PsStub(channel, "ps-0", server.address)
+        for round_number in range(10):
+            gradient = {"dense": np.full(200_000, round_number, np.float32)}
+            _, back = stub.push(ps_pb2.PushRequest(), gradient, size=size, timeout=10)
+            np.testing.assert_array_equal(back["values"], keeper.values)
+            reply, back = stub.pull(ps_pb2.PullRequest(), size=size, timeout=10)
+            assert reply.version == 4
+            np.testing.assert_array_equal(back["values"], keeper.values)
+            with pytest.raises(FencedError, match="rewound"):
+                stub.push(
+                    ps_pb2.PushRequest(push_id="stale"), gradient, size=0, timeout=10
+                )
+            # More than was thought comes as a message.
+            _, back = stub.pull(ps_pb2.PullRequest(), size=600_000, timeout=10)
+            np.testing.assert_array_equal(back["values"], keeper.values)
+    if keeps:
+        numbers = [float(kept[0]) for kept in keeper.kept]
+        assert numbers == sorted(numbers), "a gradient was overwritten"
+    server.stop(0)
+
+
+def test_values_that_are_still_read_are_not_overwritten():
+    keeper = Keeper()
+    server = serve([ps_wire.handlers(keeper)], host="127.0.0.1", port=0, threads=2)
+    with connect(server.address) as channel:
+        stub = ps_wire.PsStub(channel, "ps-0", server.address)
+        held = []
+        for number in range(12):
+            keeper.values = np.full(300_000, number, np.float32)
+            size = keeper.values.nbytes
+            held.append(stub.pull(ps_pb2.PullRequest(), size=size, timeout=10)[1])
+        for number, tensors in enumerate(held):
+            np.testing.assert_array_equal(tensors["values"], number)
+    server.stop(0)

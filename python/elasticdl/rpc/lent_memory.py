@@ -1,0 +1,148 @@
+"""Memory that one process lends to another on the same machine.
+
+Owns segments (anonymous memory files of Linux), who may reuse one, and opening those of
+others. Used by `rpc.ps_lent` alone. Knows nothing of frames or PS.
+
+A segment has no name in any file system: it is reached through its owner's entry in
+/proc and is gone with the last process that has it open, however that ended. A random
+token at its start proves that the entry is the one that was meant.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import secrets
+import sys
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticdl.proto import ps_pb2
+
+Bytes = NDArray[np.uint8]
+
+# Before the data; a multiple of 64 keeps tensors aligned.
+HEAD_BYTES = 64
+_TOKEN_BYTES = 16
+# What one connection lends at most: a request, the values in use, the next ones, and
+# those kept for a PS that loses its own.
+_MOST_LENT = 6
+# What is kept open of others, and how often it is looked at whether they still live.
+_MOST_BORROWED = 64
+_LOOK_EVERY = 256
+
+
+def can_lend() -> bool:
+    """Whether this system has what is needed."""
+    return sys.platform == "linux" and Path("/proc/self/fd").is_dir()
+
+
+class Segment:
+    """Some memory of this process that others may open."""
+
+    def __init__(self, size: int) -> None:
+        """Make room for `size` bytes. Raises OSError without memory."""
+        fd = os.memfd_create("elasticdl")
+        weakref.finalize(self, os.close, fd)
+        total = HEAD_BYTES + size
+        os.ftruncate(fd, total)
+        self._memory = mmap.mmap(fd, total)
+        token = secrets.token_bytes(_TOKEN_BYTES)
+        self._memory[:_TOKEN_BYTES] = token
+        self.size = size
+        self.lent = ps_pb2.Lent(pid=os.getpid(), fd=fd, bytes=total, token=token)
+
+    def data(self) -> Bytes:
+        """Return its bytes, as a new array each time."""
+        return np.frombuffer(self._memory, np.uint8, offset=HEAD_BYTES)
+
+
+class Pool:
+    """Segments that take turns. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._lock = threading.Lock()
+        self._free: list[Segment] = []
+        self._made = 0
+
+    def take(self, size: int) -> Segment | None:
+        """Return a segment that nobody uses; None when all there may be are in use."""
+        with self._lock:
+            for segment in self._free:
+                if segment.size >= size:
+                    self._free.remove(segment)
+                    return segment
+            if self._free:
+                self._free.pop()  # too small: a larger one takes its place
+            elif self._made >= _MOST_LENT:
+                return None
+            else:
+                self._made += 1
+        return Segment(size)
+
+    def give_back(self, segment: Segment) -> None:
+        """Take a segment back whose content nobody needs any more."""
+        with self._lock:
+            self._free.append(segment)
+
+    def give_back_after(self, segment: Segment, data: Bytes) -> None:
+        """Take it back when the last view of `data` is gone."""
+        weakref.finalize(data, self.give_back, segment)
+
+    def abandon(self) -> None:
+        """Forget a taken segment: the other side may still be using it."""
+        with self._lock:
+            self._made -= 1
+
+
+class Borrowed:
+    """Memory of other processes, kept open. Thread-safe."""
+
+    def __init__(self, *, alive: Callable[[int], bool] | None = None) -> None:
+        """`alive` tells whether a process lives; its memory is kept no longer."""
+        self._lock = threading.Lock()
+        self._open: OrderedDict[bytes, tuple[int, Bytes]] = OrderedDict()
+        self._alive = alive or (lambda pid: Path(f"/proc/{pid}").is_dir())
+        self._calls = 0
+
+    def data(self, lent: ps_pb2.Lent) -> Bytes:
+        """Return the bytes of a segment. Raises OSError when it is not to be had."""
+        with self._lock:
+            self._calls += 1
+            if self._calls % _LOOK_EVERY == 0:
+                self._forget_the_dead()
+            known = self._open.pop(lent.token, None)
+            if known is None:
+                known = (lent.pid, _open(lent))
+                self._forget_the_dead()
+            self._open[lent.token] = known
+            while len(self._open) > _MOST_BORROWED:
+                self._open.popitem(last=False)
+            return known[1]
+
+    def _forget_the_dead(self) -> None:
+        for token, (pid, _) in list(self._open.items()):
+            if not self._alive(pid):
+                del self._open[token]
+
+
+def _open(lent: ps_pb2.Lent) -> Bytes:
+    fd = os.open(f"/proc/{lent.pid}/fd/{lent.fd}", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        if os.fstat(fd).st_size != lent.bytes or lent.bytes < HEAD_BYTES:
+            raise OSError("another file than the one that was lent")
+        memory = mmap.mmap(fd, lent.bytes)
+    except ValueError as error:
+        raise OSError(str(error)) from error
+    finally:
+        os.close(fd)
+    if memory[:_TOKEN_BYTES] != lent.token:
+        raise OSError("another memory than the one that was lent")
+    return np.frombuffer(memory, np.uint8, offset=HEAD_BYTES)
