@@ -40,15 +40,15 @@ class Benchmark:
 
 
 def interleaved(
-    variants: Mapping[str, Callable[[], float]], rounds: int
+    variants: Mapping[str, Callable[[], float]], rounds: int, *, warm: bool = True
 ) -> dict[str, list[float]]:
     """Run all variants in turn, `rounds` times; return each one's figures by round.
 
-    A variant returns its own figure (seconds as a rule; see `timed`). One round before
-    the first is run and forgotten, so that nothing is measured cold.
+    A variant returns its own figure (seconds as a rule; see `timed`). With `warm`, one
+    round before the first is run and forgotten.
     """
     figures: dict[str, list[float]] = {name: [] for name in variants}
-    for number in range(-1, rounds):
+    for number in range(-1 if warm else 0, rounds):
         # Whoever comes second finds warm caches; so they take turns.
         names = list(variants) if number % 2 else list(reversed(variants))
         for name in names:

@@ -119,7 +119,9 @@ def workers_2() -> list[Row]:
             values = image_job("cnn", worker={"replicas": count, "threads": 1})
             return lambda: steady_rate(values, cwd, workers=count, seconds=10.0)
 
-        rates = interleaved({"two": with_workers(2), "one": with_workers(1)}, 3)
+        rates = interleaved(
+            {"two": with_workers(2), "one": with_workers(1)}, 3, warm=False
+        )
     what = "CNN, samples a second: 2 workers + 1 PS / 1 worker + 1 PS, a thread each"
     return [row("workers_2", what, ratios(rates["two"], rates["one"]), 1.5)]
 
@@ -138,7 +140,9 @@ def checkpoint_price() -> list[Row]:
             # Whole periods, so that each round has as many checkpoints.
             return lambda: steady_rate(values, cwd, workers=1, seconds=30.0, warm=5.0)
 
-        rates = interleaved({"often": checkpointed(10), "never": checkpointed(0)}, 3)
+        rates = interleaved(
+            {"often": checkpointed(10), "never": checkpointed(0)}, 3, warm=False
+        )
     what = "model of 200 MB, steps a second: checkpoint every 10 s / never"
     return [row("checkpoint_price", what, ratios(rates["often"], rates["never"]), 0.9)]
 
@@ -212,13 +216,13 @@ def elastic_price() -> list[Row]:
                 return epochs * len(batches) / (time.perf_counter() - began)
 
             progress("digits job and bare loop")
-            rates = interleaved({"job": job, "bare": bare}, 5)
+            rates = interleaved({"job": job, "bare": bare}, 5, warm=False)
     what = "digits, steps a second: job with 1 worker, leases, journal / bare step loop"
     return [row("elastic_price", what, ratios(rates["job"], rates["bare"]), 0.97)]
 
 
 BENCHMARKS = {
-    "workers_2": Benchmark(workers_2, 170, short=False),
+    "workers_2": Benchmark(workers_2, 130, short=False),
     "elastic_price": Benchmark(elastic_price, 150, short=False),
-    "checkpoint_price": Benchmark(checkpoint_price, 360, short=False),
+    "checkpoint_price": Benchmark(checkpoint_price, 280, short=False),
 }
