@@ -168,6 +168,7 @@ def trainer_of(
             link,
             pull_seconds=metrics.pull_seconds,
             push_seconds=metrics.push_seconds,
+            convert_seconds=metrics.convert_seconds,
             on_wait=lambda: None,
         ),
         link,

@@ -22,6 +22,7 @@ from elasticdl.cli import (
     faults,
     flags,
     jobs,
+    profile,
     scale,
     train,
     validate,
@@ -76,7 +77,17 @@ def make_parser() -> argparse.ArgumentParser:
         "--debug", action="store_true", help="show the stack trace of an error"
     )
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
-    for module in (train, jobs, scale, faults, audit, data, validate, convert_flags):
+    for module in (
+        train,
+        profile,
+        jobs,
+        scale,
+        faults,
+        audit,
+        data,
+        validate,
+        convert_flags,
+    ):
         module.add_parser(verbs)
     completion.add_parser(verbs)
     parser.set_defaults(known_verbs=tuple(verbs.choices))

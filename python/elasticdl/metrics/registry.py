@@ -292,6 +292,18 @@ class WorkerMetrics:
             buckets=_CALL_BUCKETS,
             registry=registry,
         )
+        self.convert_seconds = Histogram(
+            "elasticdl_worker_convert_seconds",
+            "Time to pack a batch's gradients for the PS, or to unpack values.",
+            buckets=_CALL_BUCKETS,
+            registry=registry,
+        )
+        self.compute_seconds = Histogram(
+            "elasticdl_worker_compute_seconds",
+            "Time TensorFlow took for the gradients of a batch.",
+            buckets=_STEP_BUCKETS,
+            registry=registry,
+        )
         self.refused = Counter(
             "elasticdl_worker_refused_gradients_total",
             "Gradients that a PS refused; their batches were computed again.",

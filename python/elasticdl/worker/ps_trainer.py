@@ -112,7 +112,8 @@ class PsTrainer:
     def train_batch(self, features: Any, labels: Any, at: BatchPosition) -> BatchDone:
         """See Trainer."""
         version = self._current().version
-        result = self._step.run(features, labels)
+        with self._metrics.compute_seconds.time():
+            result = self._step.run(features, labels)
         done = BatchDone(result.loss, version, skipped=self._is_skipped(result))
         # Only now is there anything to wait for: the exchange ran beside the step.
         self._settle()

@@ -120,6 +120,7 @@ class TrainerMaker:
             link,
             pull_seconds=life.metrics.pull_seconds,
             push_seconds=life.metrics.push_seconds,
+            convert_seconds=life.metrics.convert_seconds,
             on_wait=life.progress.touch,
             clipping=Clipping.of(
                 layout,

@@ -66,6 +66,7 @@ class Transfer:
         *,
         pull_seconds: Observer,
         push_seconds: Observer,
+        convert_seconds: Observer,
         on_wait: Callable[[], None],
         clipping: Clipping | None = None,
     ) -> None:
@@ -75,6 +76,7 @@ class Transfer:
             link: The PS.
             pull_seconds: Told of each pull.
             push_seconds: Told of each push.
+            convert_seconds: Told of each packing and unpacking.
             on_wait: Called now and then while `finish` waits.
             clipping: What no PS can clip.
         """
@@ -82,6 +84,7 @@ class Transfer:
         self._layout = link.layout
         self._pull_seconds = pull_seconds
         self._push_seconds = push_seconds
+        self._convert_seconds = convert_seconds
         self._on_wait = on_wait
         self._clipping = clipping or Clipping()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="transfer")
@@ -96,15 +99,17 @@ class Transfer:
     def pull(self) -> Arena:
         """Pull now; the arena returned last may be overwritten by the next but one."""
         start = time.perf_counter()
-        arena = self._fill(*self._link.pull())
+        pulled = self._link.pull()
         self._pull_seconds.observe(time.perf_counter() - start)
-        return arena
+        return self._fill(*pulled)
 
     def _fill(self, buffers: list[Floats], versions: list[int]) -> Arena:
+        start = time.perf_counter()
         arena = self._free.pop(0)
         self._free.append(arena)
         scatter(self._layout, buffers, arena)
         arena.version, arena.versions = versions[0], versions
+        self._convert_seconds.observe(time.perf_counter() - start)
         return arena
 
     def start(self, exchange: Exchange) -> None:
@@ -134,11 +139,13 @@ class Transfer:
         gradients = Gradients(
             pack_dense(self._layout, clipped), pack_rows(self._layout, clipped)
         )
+        packed = time.perf_counter()
+        self._convert_seconds.observe(packed - start)
         pushed = self._link.call(
             "push",
             lambda: self._link.client.push(gradients, exchange.order),
         )
-        self._push_seconds.observe(time.perf_counter() - start)
+        self._push_seconds.observe(time.perf_counter() - packed)
         state = None
         if exchange.state and pushed.accepted:
             sent = exchange.state

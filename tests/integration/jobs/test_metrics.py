@@ -118,6 +118,8 @@ def test_every_role_shows_every_metric_and_what_it_shows_is_true(quiet):
             "elasticdl_worker_step_seconds",
             "elasticdl_worker_pull_seconds",
             "elasticdl_worker_push_seconds",
+            "elasticdl_worker_convert_seconds",
+            "elasticdl_worker_compute_seconds",
         ],
     }.items():
         for histogram in histograms:

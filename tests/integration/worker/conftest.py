@@ -308,6 +308,7 @@ def rig(ps_group, definition):
                 link,
                 pull_seconds=metrics.pull_seconds,
                 push_seconds=metrics.push_seconds,
+                convert_seconds=metrics.convert_seconds,
                 on_wait=lambda: None,
                 clipping=Clipping.of(
                     layout,

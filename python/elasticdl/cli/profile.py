@@ -1,0 +1,206 @@
+"""`profile`: a short run of a job, and where the milliseconds of its steps went.
+
+Owns the run's values and the picture. The arithmetic is `cli.step_times`'s; the figures
+are those that every worker and PS shows anyway.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from elasticdl.cli.arguments import Verbs, add_jobs_dir, add_verb
+from elasticdl.errors import ExitCode
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from elasticdl.cli.step_times import Figures, StepTimes
+    from elasticdl.client import Launcher, Outcome
+    from elasticdl.job.spec import ValuesFile
+    from elasticdl.job.status import JobStatus
+
+_LOOK_SECONDS = 0.2
+_SCRAPE_SECONDS = 2.0
+_BAR = 20
+# The first steps of a process are slow and say nothing about the rest.
+_WARM_STEPS = 10
+
+
+def add_parser(verbs: Verbs) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "profile",
+        handler=profile,
+        help_text="run some steps of a job and show where their milliseconds go",
+        description="Runs the first steps of a training job under another name, "
+        "without evaluation,\ncheckpoints or export, and shows where the time of a "
+        "step goes: input, compute,\nwait; and beside them convert, push, pull. The "
+        "first steps of each worker do not\ncount.",
+        examples=(
+            "elasticdl profile -f values/digits.yaml",
+            "elasticdl profile -f values/digits.yaml --steps 5000 "
+            "--set job.worker.pipeline=false",
+        ),
+    )
+    parser.add_argument(
+        "-f", "--file", metavar="FILE", type=Path, required=True, help="values file"
+    )
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="set one field, as job.worker.replicas=2; may be repeated",
+    )
+    parser.add_argument(
+        "--steps", type=int, default=2000, help="of all workers together (default 2000)"
+    )
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
+    add_jobs_dir(parser)
+
+
+def profile(args: argparse.Namespace) -> int:
+    """Run the job and show its steps; its exit code."""
+    from rich.console import Console
+
+    from elasticdl import client
+    from elasticdl.cli.step_times import step_times
+
+    launcher = client.launch(
+        _values(args), environ=args.environ, jobs_dir=args.jobs_dir, restart=True
+    )
+    looks = Looks()
+    outcome = _run(launcher, looks)
+    if outcome.exit_code != ExitCode.OK:
+        logs = launcher.job_dir.logs_dir
+        print(f"error: {outcome.message}; see {logs}", file=sys.stderr)
+        return outcome.exit_code
+    times = step_times(looks.of("worker"), looks.of("ps"))
+    if times is None:
+        text = "the job ended before enough steps were seen; ask for more with --steps"
+        print(f"error: {text}", file=sys.stderr)
+        return ExitCode.JOB_FAILED
+    if args.json:
+        print(json.dumps(asdict(times), indent=2))
+    else:
+        Console(highlight=False).print(picture(times))
+    return ExitCode.OK
+
+
+def _run(launcher: Launcher, looks: Looks) -> Outcome:
+    """Look at the job until it ends; Ctrl-C ends it at once."""
+    try:
+        while (outcome := launcher.wait(_LOOK_SECONDS)) is None:
+            if launcher.status is not None:
+                looks.take(launcher.status)
+                _show(f"{looks.shows} ")
+    except KeyboardInterrupt:
+        launcher.kill()
+        launcher.wait(10.0)
+        raise
+    _show("")
+    return outcome
+
+
+def _show(line: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+
+
+def _values(args: argparse.Namespace) -> ValuesFile:
+    from elasticdl.job.values import load_values
+
+    named = load_values(args.file, overrides=args.overrides)
+    return load_values(
+        args.file,
+        overrides=[
+            *args.overrides,
+            "job.type=train",
+            f"job.name={named.job.name}-profile",
+            f"job.training.maxSteps={args.steps}",
+            "job.training.epochs=0",
+            "job.data.validation=",
+            "job.checkpoint.everySeconds=0",
+            "job.checkpoint.everySteps=0",
+            "job.export.dir=",
+        ],
+    )
+
+
+class Looks:
+    """The first and the last look at each process of a running job."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.shows = ""
+        self._first: dict[str, Figures] = {}
+        self._last: dict[str, Figures] = {}
+
+    def take(self, status: JobStatus) -> None:
+        """Look at every process that shows figures now."""
+        for replica in status.replicas:
+            if replica.state != "running" or not replica.metrics_port:
+                continue
+            if replica.role == "worker" and replica.step < _WARM_STEPS:
+                continue
+            figures = _scrape(replica.metrics_port)
+            if figures:
+                self._first.setdefault(replica.name, figures)
+                self._last[replica.name] = figures
+        progress = status.progress
+        self.shows = f"{status.state}: {progress.steps} steps"
+
+    def of(self, role: str) -> list[tuple[Figures, Figures]]:
+        """Return both looks of every process of a role."""
+        return [
+            (first, self._last[name])
+            for name, first in self._first.items()
+            if name.startswith(f"{role}-")
+        ]
+
+
+def _scrape(port: int) -> Figures:
+    from elasticdl.cli.step_times import figures_of
+
+    try:
+        url = f"http://127.0.0.1:{port}/metrics"
+        with urllib.request.urlopen(url, timeout=_SCRAPE_SECONDS) as page:
+            return figures_of(page.read().decode())
+    except (urllib.error.URLError, OSError, ValueError):
+        return {}  # it has just left
+
+
+def picture(times: StepTimes) -> RenderableType:
+    """Return the parts as a table with bars."""
+    from rich.table import Table
+
+    table = Table(
+        box=None, pad_edge=False, header_style="bold dim", padding=(0, 2, 0, 0)
+    )
+    for column in ("PART", "MS", "SHARE", "", ""):
+        table.add_column(column, justify="left" if column in ("PART", "") else "right")
+    for part in times.line:
+        _row(table, part.name, part.milliseconds, times.milliseconds, part.what)
+    table.add_row("step", f"{times.milliseconds:.2f}", "", "", f"mean of {times.steps}")
+    if times.beside:
+        table.add_row("")
+        table.add_row("beside the step", style="bold dim")
+        for part in times.beside:
+            _row(table, part.name, part.milliseconds, times.milliseconds, part.what)
+    return table
+
+
+def _row(table: Table, name: str, milliseconds: float, whole: float, what: str) -> None:
+    share = milliseconds / whole if whole else 0.0
+    bar = "█" * min(_BAR, round(_BAR * share))
+    table.add_row(name, f"{milliseconds:.2f}", f"{100 * share:.0f} %", bar, what)

@@ -1,0 +1,62 @@
+"""Where a step's milliseconds go."""
+
+import pytest
+from elasticdl.cli.profile import picture
+from elasticdl.cli.step_times import figures_of, step_times
+from elasticdl.metrics.registry import PsMetrics, WorkerMetrics
+from prometheus_client import generate_latest
+from rich.console import Console
+
+
+def page(metrics):
+    return figures_of(generate_latest(metrics.registry).decode())
+
+
+def worker(steps, *, compute=0.010, ledger=()):
+    metrics = WorkerMetrics()
+    for _ in range(steps):
+        metrics.step_seconds.observe(0.015)
+        metrics.push_seconds.observe(0.012)
+        metrics.convert_seconds.observe(0.001)
+        if compute:
+            metrics.compute_seconds.observe(compute)
+    metrics.goodput.set(dict(ledger))
+    return page(metrics)
+
+
+def test_parts_of_all_workers_are_averaged_over_their_steps():
+    before = worker(10, ledger={"waitData": 5.0, "waitPs": 9.0})
+    after = worker(110, ledger={"waitData": 5.2, "waitPs": 9.4})
+    ps = PsMetrics()
+    empty = page(ps)
+    ps.apply_seconds.observe(0.002)
+    times = step_times([(before, after), (before, after)], [(empty, page(ps))])
+    assert times.steps == 200
+    line = {part.name: part.milliseconds for part in times.line}
+    assert line == pytest.approx(
+        {"input": 2.0, "compute": 10.0, "wait": 4.0, "other": 1.0}
+    )
+    assert times.milliseconds == pytest.approx(17.0)
+    beside = {part.name: part.milliseconds for part in times.beside}
+    assert beside == pytest.approx({"convert": 1.0, "push": 12.0, "apply": 2.0})
+
+
+def test_strategy_local_computes_and_waits_for_nobody():
+    times = step_times([(worker(0, compute=0), worker(5, compute=0))], [])
+    line = {part.name: part.milliseconds for part in times.line}
+    assert line == pytest.approx({"input": 0, "compute": 15.0, "wait": 0, "other": 0})
+
+
+def test_no_step_no_picture():
+    assert step_times([], []) is None
+    assert step_times([(worker(3), worker(3))], []) is None
+
+
+def test_the_picture_fits_a_terminal():
+    times = step_times([(worker(0), worker(7))], [])
+    console = Console(width=90, record=True)
+    console.print(picture(times))
+    text = console.export_text()
+    assert "compute" in text
+    assert "beside the step" in text
+    assert max(map(len, text.splitlines())) <= 90
