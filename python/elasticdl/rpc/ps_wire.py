@@ -30,6 +30,8 @@ from elasticdl.tensor.codec import Array, Frame, FrameError
 SERVICE = "elasticdl.ParameterServer"
 SMALL_BYTES = 512 << 10
 CHUNK_BYTES = 2 << 20
+# From here on a frame is worth the look at lent memory.
+LENT_BYTES = 64 << 10
 # Most that a frame takes beside its large tensors, in answers.
 _FRAME_BYTES = 64 << 10
 
@@ -249,14 +251,13 @@ class PsStub:
     ) -> tuple[ps_pb2.PullReply, Tensors]:
         """Pull; `size` is about how many bytes come back, 0 if that is not known."""
         data = codec.join(_encode(request, {}))
-        if 0 < size <= SMALL_BYTES:
+        frame = self._lent("Pull", [data], size, timeout) if size else None
+        if frame is None and 0 < size <= SMALL_BYTES:
             frame = self._one(
                 "pull", lambda: (self._pull_small(data, timeout=timeout),)
             )
-        else:
-            frame = self._lent("Pull", [data], size, timeout) or self._one(
-                "pull", lambda: self._pull(data, timeout=timeout)
-            )
+        elif frame is None:
+            frame = self._one("pull", lambda: self._pull(data, timeout=timeout))
         return ps_pb2.PullReply.FromString(frame.meta), frame.tensors
 
     def push(
@@ -269,13 +270,14 @@ class PsStub:
     ) -> tuple[ps_pb2.PushReply, Tensors]:
         """Push; `size` is about how many bytes come back."""
         data = _encode(request, tensors)
-        if size <= SMALL_BYTES and _size(data) <= SMALL_BYTES:
+        frame = self._lent("Push", data, size, timeout)
+        if frame is None and max(size, _size(data)) <= SMALL_BYTES:
             joined = codec.join(data)
             frame = self._one(
                 "push", lambda: (self._push_small(joined, timeout=timeout),)
             )
-        else:
-            frame = self._lent("Push", data, size, timeout) or self._one(
+        elif frame is None:
+            frame = self._one(
                 "push",
                 lambda: self._push(
                     iter(codec.chunks(data, CHUNK_BYTES)), timeout=timeout
@@ -293,8 +295,8 @@ class PsStub:
     def _lent(
         self, method: str, data: Sequence[codec.Buffer], size: int, timeout: float
     ) -> Frame | None:
-        if method == "Pull" and not size:
-            return None  # nobody knows how much room the answer takes
+        if max(size, _size(data)) < LENT_BYTES:
+            return None
         room = size + _FRAME_BYTES
         with self._errors(method.lower()):
             return self._lender.call(method, data, room=room, timeout=timeout)
