@@ -126,9 +126,6 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
         registered=ready,
     )
     logger.info("Serving on %s", endpoint.address)
-    # Beside the workers' start, which takes longer. A PS that gets its parameters waits
-    # for the kernels (Optimizer.warm_up) before it says that it has them.
-    threading.Thread(target=kernels.warm_up, name="warm-up", daemon=True).start()
     try:
         control.run()
     finally:
