@@ -10,6 +10,7 @@ from frame import Benchmark
 
 def benchmarks() -> dict[str, Benchmark]:
     """Return what can be run."""
+    import data
     import jobs
     import master
     import ps
@@ -17,6 +18,6 @@ def benchmarks() -> dict[str, Benchmark]:
     import step
 
     found: dict[str, Benchmark] = {}
-    for module in (ps, step, jobs, master, recovery):
+    for module in (data, ps, step, jobs, master, recovery):
         found.update(module.BENCHMARKS)
     return found
