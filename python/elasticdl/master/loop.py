@@ -40,6 +40,8 @@ _LONGEST_SLEEP_SECONDS = 2.0
 _START_RETRY_SECONDS = 1.0
 # When this process itself was held up for longer, nobody else is to blame.
 _LATE_SECONDS = 1.0
+# The loop rests so many times as long as it was busy.
+_REST = 3.0
 
 
 class Loop:
@@ -98,6 +100,7 @@ class Loop:
         if self._stages.needs_count and self._counting is None:
             self._counting = asyncio.create_task(self._count(), name="count")
         self._gauges.update(job, now=now)
+        busy = job.clock() - now
         try:
             await self._parts.ledger.commit()
             await self._act(now)
@@ -105,6 +108,9 @@ class Loop:
         except JournalError as error:
             job.end(JobState.FAILED, str(error), error.exit_code)
         if not (job.ending or job.finished):
+            # With 1,000 workers a look at all of them takes milliseconds, and each
+            # report asks for one: the calls of workers come first.
+            await asyncio.sleep(_REST * busy)
             sleep = self._sleep_seconds(job.clock())
             self._woken_by = job.clock() + sleep
             await self._parts.signals.wait_for_loop(sleep)
