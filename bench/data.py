@@ -262,8 +262,8 @@ def feed_share() -> list[Row]:
 
 
 BENCHMARKS: dict[str, Benchmark] = {
-    "range_read": Benchmark(range_read, 25),
-    "range_read_flat": Benchmark(range_read_flat, 40),
-    "feed": Benchmark(feed, 40),
-    "feed_share": Benchmark(feed_share, 40),
+    "range_read": Benchmark(range_read, 15),
+    "range_read_flat": Benchmark(range_read_flat, 25),
+    "feed": Benchmark(feed, 25),
+    "feed_share": Benchmark(feed_share, 20),
 }

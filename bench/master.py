@@ -267,9 +267,9 @@ def cold_start() -> list[Row]:
 
 BENCHMARKS = {
     "queue_flat": Benchmark(queue_flat, 5),
-    "queue_start": Benchmark(queue_start, 15),
+    "queue_start": Benchmark(queue_start, 5),
     "queue_rpc": Benchmark(queue_rpc, 35),
     "journal": Benchmark(journal, 80, short=False),
     "master_restart": Benchmark(master_restart, 90, short=False),
-    "cold_start": Benchmark(cold_start, 60),
+    "cold_start": Benchmark(cold_start, 30),
 }

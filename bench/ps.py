@@ -292,9 +292,9 @@ def wire_socket() -> list[Row]:
 
 
 BENCHMARKS = {
-    "dense_adam": Benchmark(dense_adam, 8),
-    "dense_adam_numpy": Benchmark(dense_adam_numpy, 8),
-    "dense_pull": Benchmark(dense_pull, 12),
-    "dense_push": Benchmark(dense_push, 12),
-    "wire_socket": Benchmark(wire_socket, 8),
+    "dense_adam": Benchmark(dense_adam, 3),
+    "dense_adam_numpy": Benchmark(dense_adam_numpy, 3),
+    "dense_pull": Benchmark(dense_pull, 15),
+    "dense_push": Benchmark(dense_push, 15),
+    "wire_socket": Benchmark(wire_socket, 5),
 }

@@ -227,7 +227,7 @@ def ps_step_times(
 
 def ps_step() -> list[Row]:
     """Compare the CNN's step through a PS over a slow network with the plain one."""
-    times = ps_step_times("cnn", "Adam", DELAY_SECONDS, rounds=15, steps=40)
+    times = ps_step_times("cnn", "Adam", DELAY_SECONDS, rounds=11, steps=30)
     what = "CNN: plain tf.function step / through 1 PS, pipelined, calls 10 ms slower"
     return [row("ps_step", what, ratios(times["plain"], times["ps"]), 0.85)]
 
@@ -293,13 +293,13 @@ def local_step() -> list[Row]:
         model.fit(dataset, verbose=0)
         return time.perf_counter() - began
 
-    times = interleaved({"ours": ours, "fit": fit}, 21)
+    times = interleaved({"ours": ours, "fit": fit}, 11)
     what = "CNN, 32 batches from records, seconds: model.fit / strategy local"
     return [row("local_step", what, ratios(times["fit"], times["ours"]), 0.95)]
 
 
 BENCHMARKS = {
-    "local_step": Benchmark(local_step, 50),
-    "ps_step": Benchmark(ps_step, 50),
+    "local_step": Benchmark(local_step, 30),
+    "ps_step": Benchmark(ps_step, 35),
     "ps_step_mlp": Benchmark(ps_step_mlp, 45),
 }
