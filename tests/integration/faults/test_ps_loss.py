@@ -8,8 +8,14 @@ LONG = {"epochs": 10_000}
 
 
 def test_lost_ps_comes_back_with_its_newest_shard_in_async_mode(job):
-    one = job("ps-async", training=LONG)
-    killed = one.fault("ps", signal.SIGKILL, at_step=100)
+    one = job("ps-async", training=LONG, checkpoint={"everySeconds": 4.0})
+    one.wait_until(
+        lambda s: (s.checkpoint_version or 0) > 0, "a checkpoint later than version 0"
+    )
+    one.wait_until(
+        lambda s: s.progress.version > s.checkpoint_version + 50, "newer updates"
+    )
+    killed = one.fault("ps", signal.SIGKILL)
     relaunched(one, killed, reason="killed")
     step = one.status_now().progress.steps
     stopped = one.fault("ps", signal.SIGSTOP, at_step=step + 100)
