@@ -10,7 +10,6 @@ from frame import Benchmark
 
 def benchmarks() -> dict[str, Benchmark]:
     """Return what can be run."""
-    import data
     import jobs
     import master
     import ps
@@ -18,6 +17,6 @@ def benchmarks() -> dict[str, Benchmark]:
     import step
 
     found: dict[str, Benchmark] = {}
-    for module in (data, ps, step, jobs, master, recovery):
+    for module in (data_path, ps, step, jobs, master, recovery):
         found.update(module.BENCHMARKS)
     return found
