@@ -10,6 +10,7 @@ from frame import Benchmark
 
 def benchmarks() -> dict[str, Benchmark]:
     """Return what can be run."""
+    import data_path
     import jobs
     import master
     import ps
