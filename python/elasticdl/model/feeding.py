@@ -25,6 +25,10 @@ from elasticdl.model.user_code import short
 
 logger = logging.getLogger(__name__)
 
+# What TensorFlow raises for a record that it cannot parse. The second: it quotes the
+# record in its message, and Python fails to read bytes that are no text.
+_UNPARSED = (tf.errors.OpError, UnicodeDecodeError)
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -53,6 +57,12 @@ class FeedError(DataError):
             "record, or set data.onBadRecord: skip"
         )
         self.bad = bad
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "it does not parse, and its bytes are no text that could be shown"
+    return short(error)
 
 
 class Feeder:
@@ -120,7 +130,7 @@ class Feeder:
                 yield from list(self._batches(records))
             else:
                 yield from self._batches(records)
-        except tf.errors.OpError as error:
+        except _UNPARSED as error:
             yield from self._without_bad(records, error)
 
     def _batches(self, records: Sequence[bytes]) -> Iterator[Batch]:
@@ -133,7 +143,7 @@ class Feeder:
             yield Batch(features, labels, int(first.shape[0]))
 
     def _without_bad(
-        self, records: Sequence[bytes], error: tf.errors.OpError
+        self, records: Sequence[bytes], error: Exception
     ) -> Iterator[Batch]:
         bad = self._find_bad(records)
         if not bad:
@@ -157,8 +167,8 @@ class Feeder:
             try:
                 for _ in self._plan.elements([record]):
                     pass
-            except tf.errors.OpError as error:
-                bad.append(BadInput(index, short(error)))
+            except _UNPARSED as error:
+                bad.append(BadInput(index, _reason(error)))
                 if not self._skip_bad:
                     break
         return bad
@@ -219,7 +229,7 @@ class Feeder:
             if not feed_chain.agrees(one, block, records):
                 logger.info("feed gives other values in blocks: it runs by record")
                 return None
-        except tf.errors.OpError:
+        except _UNPARSED:
             return None  # a bad record among the first; the pipeline will name it
         except (ValueError, TypeError, NotImplementedError) as error:
             logger.debug("feed does not vectorise: %s", error)

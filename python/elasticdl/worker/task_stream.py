@@ -100,6 +100,11 @@ class TaskStream:
         """Whether `next` would return a task at once."""
         return bool(self._ready)
 
+    def peek(self) -> LoadedTask | None:
+        """Return what `next` would return at once, and leave it there."""
+        with self._changed:
+            return self._ready[0] if self._ready else None
+
     def next(self, seconds: float) -> LoadedTask | None:
         """Wait for a task; None when none came in time or none will come."""
         with self._changed:

@@ -18,7 +18,8 @@ from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.model.feeding import Batch, Feeder
 from elasticdl.proto import master_pb2
-from elasticdl.proto.master_pb2 import Outcome
+from elasticdl.proto.master_pb2 import Outcome, TaskType
+from elasticdl.worker.feed_ahead import FeedAhead
 from elasticdl.worker.progress import Progress
 from elasticdl.worker.records import LoadedTask
 from elasticdl.worker.task_stream import TaskStream, returned
@@ -101,7 +102,7 @@ class Training:
             in_order: Whether batches follow the order of a task's records.
         """
         self._trainer = trainer
-        self._feeder = feeder
+        self._ahead = FeedAhead(feeder)
         self._stream = stream
         self._orders = orders
         self._leaving = leaving
@@ -125,11 +126,12 @@ class Training:
                 self._stream.forget(run.task.lease_id)
                 return
             following = next(batches, None)
+            self._feed_ahead()
             self._step(run, batch, last=following is None)
             self.report_acknowledged()
             batch = following
         run.last_batch = self._trainer.trained
-        bad = [self._bad_record(loaded, b.index, b.reason) for b in self._feeder.bad]
+        bad = [self._bad_record(loaded, b.index, b.reason) for b in self._ahead.bad]
         self._bad[run.task.lease_id] = bad
         self._shows.metrics.bad_records.inc(len(bad) + len(loaded.bad))
         self.report_acknowledged()
@@ -157,8 +159,13 @@ class Training:
 
     # -- parts --------------------------------------------------------------------
 
+    def _feed_ahead(self) -> None:
+        following = self._stream.peek()
+        if following is not None and following.task.type == TaskType.TRAINING:
+            self._ahead.begin(following)
+
     def _batches(self, loaded: LoadedTask) -> Iterator[Batch]:
-        batches = self._feeder.batches(loaded.records)
+        batches = self._ahead.batches(loaded)
         while True:
             with self._shows.ledger.cause("waitData"):
                 batch = next(batches, None)

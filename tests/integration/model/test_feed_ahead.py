@@ -1,0 +1,93 @@
+"""Feeding ahead gives each task its own batches, whatever becomes of the others."""
+
+import numpy as np
+import pytest
+from elasticdl.proto import master_pb2
+from elasticdl.worker import feed_ahead
+from elasticdl.worker.feed_ahead import FeedAhead
+from elasticdl.worker.records import LoadedTask
+
+from tests.integration.model.conftest import CLASSIC
+
+
+@pytest.fixture
+def ahead(built, feeder):
+    def make(**keywords):
+        return FeedAhead(feeder(built(CLASSIC), **keywords))
+
+    return make
+
+
+@pytest.fixture
+def task(records):
+    def make(number, part):
+        return LoadedTask(master_pb2.Task(lease_id=number), records[part])
+
+    return make
+
+
+def numbers(batches):
+    return np.concatenate([np.asarray(b.features)[:, 0] for b in batches])
+
+
+def fed_alone(ahead, task):
+    return numbers(ahead().batches(task))
+
+
+def test_a_task_fed_ahead_has_the_same_batches(ahead, task):
+    one, two = task(1, slice(0, 21)), task(2, slice(21, 50))
+    feed = ahead()
+    first = feed.batches(one)
+    some = [next(first)]
+    feed.begin(two)
+    some += first
+    np.testing.assert_array_equal(numbers(some), fed_alone(ahead, one))
+    np.testing.assert_array_equal(numbers(feed.batches(two)), fed_alone(ahead, two))
+
+
+def test_a_task_that_was_handed_back_leaves_nothing_behind(ahead, task):
+    lost, next_one = task(1, slice(0, 21)), task(2, slice(21, 50))
+    feed = ahead()
+    feed.begin(lost)
+    np.testing.assert_array_equal(
+        numbers(feed.batches(next_one)), fed_alone(ahead, next_one)
+    )
+
+
+def test_a_large_task_is_fed_as_it_trains(ahead, task, monkeypatch):
+    monkeypatch.setattr(feed_ahead, "_MOST_BYTES", 100)
+    one, two = task(1, slice(0, 21)), task(2, slice(21, 22))
+    feed = ahead()
+    batches = feed.batches(one)
+    some = [next(batches)]
+    feed.begin(two)  # the feeder is in use: nothing may happen
+    some += batches
+    np.testing.assert_array_equal(numbers(some), fed_alone(ahead, one))
+    np.testing.assert_array_equal(numbers(feed.batches(two)), fed_alone(ahead, two))
+
+
+def test_what_the_feed_raises_ahead_is_raised_when_the_task_is_trained(ahead, task):
+    broken = LoadedTask(master_pb2.Task(lease_id=2), [b"\xff\xff\xff"])
+    feed = ahead()
+    good = task(1, slice(0, 21))
+    batches = feed.batches(good)
+    next(batches)
+    feed.begin(broken)
+    np.testing.assert_array_equal(numbers(batches), fed_alone(ahead, good)[8:])
+    with pytest.raises(Exception, match="cannot parse record 0"):
+        list(feed.batches(broken))
+
+
+def test_bad_records_are_those_of_the_task_that_was_taken(ahead, task):
+    good = task(1, slice(0, 8))
+    mixed = LoadedTask(
+        master_pb2.Task(lease_id=2), [*good.records[:3], b"\xff\xff\xff"]
+    )
+    feed = ahead(skip_bad=True)
+    batches = feed.batches(good)
+    next(batches)
+    feed.begin(mixed)
+    assert list(batches) == []
+    assert feed.bad == []
+    assert len(numbers(feed.batches(mixed))) == 3
+    assert [bad.index for bad in feed.bad] == [3]
