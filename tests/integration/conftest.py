@@ -74,3 +74,13 @@ def job(digits, digits_values, tmp_path):
     yield make
     for one in jobs:
         one.__exit__(None, None, None)
+
+
+@pytest.fixture
+def unmeasured(monkeypatch):
+    """Role processes run without a tracer for coverage, which slows TensorFlow's start.
+
+    For jobs whose code others cover too.
+    """
+    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+    monkeypatch.delenv("COVERAGE_PROCESS_START", raising=False)

@@ -1,7 +1,9 @@
 """Workers lost by SIGKILL, SIGSTOP, preemption and hanging code."""
 
 import signal
+from collections import Counter
 
+from elasticdl.master.journal import read_events
 from elasticdl.testing.claims import check_whole, relaunched
 
 LONG = {"epochs": 10_000}
@@ -85,20 +87,48 @@ def test_hung_worker_is_found_and_replaced(job, digits_values, tmp_path):
     check_whole(one, one.finish())
 
 
-def test_a_task_preempted_five_times_in_a_row_is_not_lost(job):
-    # One worker and tasks of half an epoch: each preemption hits the same task.
+SLOW = """
+_at_full_speed = feed
+
+
+def feed(dataset, mode, metadata):
+    import pathlib
+    import time
+    import tensorflow as tf
+
+    def wait(record):
+        if pathlib.Path("{flag}").exists():
+            time.sleep(0.02)
+        return record
+
+    def slow(record):
+        return tf.ensure_shape(tf.py_function(wait, [record], tf.string), ())
+
+    return _at_full_speed(dataset.map(slow), mode, metadata)
+"""
+
+
+def test_a_task_preempted_five_times_in_a_row_is_not_lost(job, digits_values, tmp_path):
+    flag = tmp_path / "slow"
+    flag.write_text("")
+    code = digits_values("x").job.model.files["net.py"] + SLOW.format(flag=flag)
+    # One worker, and tasks of whole files, which take it 7 s: the same one each time.
     one = job(
         "stubborn",
+        model={"files": {"net.py": code}},
         worker={"replicas": 1},
         ps={"replicas": 1},
-        training={"epochs": 2, "batchSize": 4, "batchesPerTask": 10_000},
+        training={"epochs": 8, "batchesPerTask": 10_000},
     )
-    one.wait_for_step(1)
     for times in range(1, 6):
         one.victim("worker")
         one.handle.set_capacity(0)
         one.wait_until(lambda s, n=times: len(s.relaunches) == n, f"preemption {times}")
         one.handle.set_capacity(None)
+    flag.unlink()
     report = one.finish()
     check_whole(one, report)
     assert [r.reason for r in report.relaunches] == ["preempted"] * 5
+    events = [event for _, event in read_events(one.job_dir.journal_dir)]
+    leased = Counter(event["i"] for event in events if event["k"] == "lease")
+    assert leased.most_common(1)[0][1] == 6  # by five who lost it, and a last one

@@ -13,6 +13,8 @@ from elasticdl.data.reader import open_reader
 from elasticdl.job.spec import DataFormat
 from elasticdl.job.values import edit_values
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 STEPS = 24
 # float32: sums in another order, over at most 24 steps of Adam.
 RTOL, ATOL = 2e-4, 2e-6

@@ -6,6 +6,8 @@ from elasticdl.checkpoint.reshard import load_all
 from elasticdl.job.values import edit_values
 from elasticdl.testing.claims import check_whole
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 
 @pytest.fixture
 def begun(job):

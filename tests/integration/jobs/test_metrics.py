@@ -76,6 +76,12 @@ def quiet(job):
     one.wait_until(
         lambda s: (
             s.progress.records_done == master_of(s).value("elasticdl_job_records_done")
+            and all(
+                Shown(r.metrics_port).value("elasticdl_ps_version")
+                == s.progress.version
+                for r in s.replicas
+                if r.role == "ps"
+            )
         ),
         "the master's figures",
     )

@@ -155,6 +155,8 @@ SCHEDULED = """
 import keras
 from elasticdl.callbacks import LearningRateScheduler
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 
 def model():
     a, b = keras.Input((1,), name="a"), keras.Input((1,), name="b")
