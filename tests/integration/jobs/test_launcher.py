@@ -9,6 +9,8 @@ import pytest
 from elasticdl.job.status import JobReport
 from elasticdl.testing.claims import check_whole
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 
 def test_ctrl_c_hands_tasks_back_and_the_job_resumes_in_the_middle_of_its_epoch(job):
     one = job("pause", training={"epochs": 10})

@@ -9,6 +9,8 @@ from elasticdl.job.values import edit_values
 from elasticdl.metrics.registry import MasterMetrics, PsMetrics, WorkerMetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 # A process lives a moment before its ledger begins, and after it was asked.
 SLACK_SECONDS = 1.5
 

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 IDS = 100
 TOUCHED = 20  # ids below this one are in the data
 ROWS = 192  # every batch of 16 holds the same `x`
@@ -30,7 +32,6 @@ import keras
 import numpy as np
 from elasticdl.data.example import encode_example
 from elasticdl.python.data.reader.data_reader import AbstractDataReader
-
 
 class Reader(AbstractDataReader):
     def __init__(self, data_origin, **kwargs):
@@ -154,8 +155,6 @@ def test_a_model_with_its_own_reader_state_and_callbacks(job, tmp_path, monkeypa
 SCHEDULED = """
 import keras
 from elasticdl.callbacks import LearningRateScheduler
-
-pytestmark = pytest.mark.usefixtures("unmeasured")
 
 
 def model():
