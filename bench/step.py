@@ -290,7 +290,7 @@ def local_step() -> list[Row]:
 
     def fit() -> float:
         began = time.perf_counter()
-        model.fit(dataset, verbose=0)
+        model.fit(dataset, verbose=0, shuffle=False)
         return time.perf_counter() - began
 
     times = interleaved({"ours": ours, "fit": fit}, 11)
