@@ -36,34 +36,45 @@ def net(digits_values):
     return digits_values("x").job.model.files["net.py"]
 
 
-def test_missing_data(job):
-    one = job("no-data", data={"training": "data/nothing"})
-    ends_with(one, ExitCode.DATA, "data/nothing")
+def raising(net):
+    return net.replace("    return keras.Sequential(", "    oh = 1 / 0\n    return (")
 
 
-def test_wrong_model_path(job):
-    one = job("no-model", model={"definition": "net.costum_model"})
-    ends_with(one, ExitCode.USER_CODE, "costum_model", "custom_model")
+def with_vector_loss(net):
+    return net.replace("tf.reduce_mean(", "(")
 
 
-def test_model_function_that_raises(job, net):
-    raising = net.replace(
-        "    return keras.Sequential(", "    oh = 1 / 0\n    return ("
+def with_nan_loss(net):
+    return net.replace(
+        "return tf.reduce_mean(", "return float('nan') * tf.reduce_mean("
     )
-    one = job("raises", **model(raising))
-    ends_with(one, ExitCode.USER_CODE, "division by zero", "net.py")
 
 
-def test_loss_of_the_wrong_shape(job, net):
-    vector = net.replace("tf.reduce_mean(", "(")
-    one = job("vector-loss", **model(vector))
-    ends_with(one, ExitCode.USER_CODE, "reduce_mean")
+def test_missing_data_and_a_wrong_model_path(job):
+    no_data = job("no-data", data={"training": "data/nothing"})
+    no_model = job("no-model", model={"definition": "net.costum_model"})
+    ends_with(no_data, ExitCode.DATA, "data/nothing")
+    ends_with(no_model, ExitCode.USER_CODE, "costum_model", "custom_model")
 
 
-def test_nan_loss_stops_the_job(job, net):
-    nan = net.replace("return tf.reduce_mean(", "return float('nan') * tf.reduce_mean(")
-    one = job("nan", **model(nan))
-    ends_with(one, ExitCode.JOB_FAILED, "nan", "onNanLoss")
+def test_a_model_function_that_raises_and_a_loss_of_the_wrong_shape(job, net):
+    raises = job("raises", **model(raising(net)))
+    vector = job("vector-loss", **model(with_vector_loss(net)))
+    ends_with(raises, ExitCode.USER_CODE, "division by zero", "net.py")
+    ends_with(vector, ExitCode.USER_CODE, "reduce_mean")
+
+
+def test_nan_loss_stops_the_job_or_the_batch_is_skipped(job, net):
+    code = with_nan_loss(net)
+    stops = job("nan", **model(code))
+    skips = job(
+        "nan-skip",
+        **model(code),
+        training={"epochs": 1, "onNanLoss": "skip"},
+    )
+    ends_with(stops, ExitCode.JOB_FAILED, "nan", "onNanLoss")
+    report = skips.finish()
+    assert report.skipped_batches == 4 * 23  # all of the four files
 
 
 def test_port_in_use(job):

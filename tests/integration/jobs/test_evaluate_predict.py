@@ -25,10 +25,6 @@ def test_trained_model_is_exported_evaluated_and_used_for_prediction(job, digits
         checkpoint={"initFrom": report.checkpoint},
         worker={"replicas": 2},
     )
-    result = evaluation.finish()
-    # The newest checkpoint is of the final version.
-    assert result.metrics["accuracy"] == pytest.approx(accuracy, abs=1e-6)
-
     prediction = job(
         "predict",
         verb="predict",
@@ -38,6 +34,9 @@ def test_trained_model_is_exported_evaluated_and_used_for_prediction(job, digits
         predictionFormat="jsonl",
         worker={"replicas": 1},
     )
+    result = evaluation.finish()
+    # The newest checkpoint is of the final version.
+    assert result.metrics["accuracy"] == pytest.approx(accuracy, abs=1e-6)
     done = prediction.finish()
     rows = [
         json.loads(line)
