@@ -57,6 +57,18 @@ def add_jobs_dir(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_overrides(parser: argparse.ArgumentParser) -> None:
+    """Add `--set`, as often as wanted: `overrides` of `job.values.load_values`."""
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="set one field, as job.worker.replicas=2; may be repeated",
+    )
+
+
 def add_job(parser: argparse.ArgumentParser) -> None:
     """Add the name of a job, and where jobs are."""
     parser.add_argument("job", metavar="JOB", help="name of the job (`elasticdl list`)")

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from elasticdl.cli.arguments import Verbs, add_jobs_dir, add_verb
+from elasticdl.cli.arguments import Verbs, add_jobs_dir, add_overrides, add_verb
 from elasticdl.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -54,14 +54,7 @@ def add_parser(verbs: Verbs) -> None:
     parser.add_argument(
         "-f", "--file", metavar="FILE", type=Path, required=True, help="values file"
     )
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="PATH=VALUE",
-        help="set one field, as job.worker.replicas=2; may be repeated",
-    )
+    add_overrides(parser)
     parser.add_argument(
         "--steps", type=int, default=2000, help="of all workers together (default 2000)"
     )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from elasticdl.cli import flags
 from elasticdl.cli import format as text
-from elasticdl.cli.arguments import Verbs, add_jobs_dir, add_verb
+from elasticdl.cli.arguments import Verbs, add_jobs_dir, add_overrides, add_verb
 from elasticdl.errors import ExitCode, SpecError
 
 if TYPE_CHECKING:
@@ -77,14 +77,7 @@ def add_parser(verbs: Verbs) -> None:
         parser.add_argument(
             "-f", "--file", metavar="FILE", type=Path, help="values file of the job"
         )
-        parser.add_argument(
-            "--set",
-            dest="overrides",
-            action="append",
-            default=[],
-            metavar="PATH=VALUE",
-            help="set one field, as job.worker.replicas=2; may be repeated",
-        )
+        add_overrides(parser)
         parser.add_argument(
             "--restart",
             action="store_true",

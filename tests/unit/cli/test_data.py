@@ -16,7 +16,6 @@ def run(*words):
 
 
 def test_a_data_set_is_made_and_looked_at(tmp_path, capsys):
-    pytest.importorskip("sklearn")
     assert run("make", "wine", "--dir", tmp_path) == 0
     assert capsys.readouterr().out.startswith("made: 142 training records in ")
     assert run("make", "wine", "--dir", tmp_path) == 0

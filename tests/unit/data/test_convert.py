@@ -200,7 +200,8 @@ def test_no_records_per_file_are_refused(tmp_path):
 @pytest.fixture
 def photos(tmp_path):
     """Cats are dark, dogs are light; 4 by 3 pixels."""
-    pillow = pytest.importorskip("PIL.Image")
+    from PIL import Image as pillow
+
     for label, (name, value) in enumerate((("cat", 10), ("dog", 200))):
         folder = tmp_path / "photos" / name
         folder.mkdir(parents=True)
@@ -235,7 +236,8 @@ def test_images_are_resized_and_made_grey(photos, tmp_path):
 
 
 def test_images_of_different_sizes_are_told(photos, tmp_path):
-    pillow = pytest.importorskip("PIL.Image")
+    from PIL import Image as pillow
+
     pillow.new("RGB", (9, 9)).save(photos / "cat" / "big.png")
     with pytest.raises(DataError, match="--size"):
         convert(str(photos), tmp_path / "out", ConvertOptions())

@@ -29,7 +29,6 @@ def small(name="any"):
 
 
 def test_digits_are_images_and_labels_split_by_label(tmp_path):
-    pytest.importorskip("sklearn")
     made = make_dataset("digits", tmp_path)
     assert (made.num_train, made.num_test, made.made) == (1438, 359, True)
     train, test = records_of(made.train), records_of(made.test)
@@ -44,7 +43,6 @@ def test_digits_are_images_and_labels_split_by_label(tmp_path):
 
 @pytest.mark.parametrize(("name", "width"), [("wine", 13), ("breast_cancer", 30)])
 def test_tables_are_features_and_labels(name, width, tmp_path):
-    pytest.importorskip("sklearn")
     made = make_dataset(name, tmp_path)
     record = records_of(made.train)[0]
     assert record["features"].shape == (width,)
