@@ -34,6 +34,7 @@ from elasticdl.master.loop import Loop
 from elasticdl.master.member_table import MemberTable
 from elasticdl.master.membership import Membership
 from elasticdl.master.ps_group import Found, PsGroup
+from elasticdl.master.publishing import Publishing
 from elasticdl.master.relaunches import Relaunches
 from elasticdl.master.rounds import Rounds
 from elasticdl.master.servicer import MasterServicer
@@ -42,6 +43,7 @@ from elasticdl.master.signals import Signals
 from elasticdl.master.stages import Stages
 from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.runner.base import Runner
+from elasticdl.runner.publisher import NoPublisher, Publisher
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +106,7 @@ class Master:
     servicer: MasterServicer
     loop: Loop
     metrics: MasterMetrics
+    publishing: Publishing
 
     async def run(self) -> Ending:
         """Run the job to its end, write the report, log the last line."""
@@ -119,6 +122,7 @@ class Master:
             job.job_dir.report_file,
             document.model_dump_json(indent=2),
         )
+        await self.publishing.close(document)
         log.log(
             logging.ERROR if ending.state is JobState.FAILED else logging.INFO,
             "job %s %s: %d records, %d steps, %.1f s%s",
@@ -152,6 +156,7 @@ def assemble(
     clock: Callable[[], float],
     metrics: MasterMetrics | None = None,
     launched: bool = False,
+    publisher: Publisher | None = None,
 ) -> Master:
     """Return a master that goes on where the ledger says. Runs in the event loop.
 
@@ -183,8 +188,10 @@ def assemble(
     leasing = Leasing(job, metrics)
     heartbeats = Heartbeats(job, leasing)
     heartbeats.take_model()
-    loop = Loop(job, runner(), leasing, Stages(job), Gauges(metrics))
-    return Master(job, MasterServicer(job, leasing, heartbeats), loop, metrics)
+    publishing = Publishing(job, publisher or NoPublisher())
+    loop = Loop(job, runner(), leasing, Stages(job), Gauges(metrics), publishing)
+    servicer = MasterServicer(job, leasing, heartbeats)
+    return Master(job, servicer, loop, metrics, publishing)
 
 
 def _make_job(

@@ -30,9 +30,11 @@ from elasticdl.master.launching import Launching
 from elasticdl.master.leasing import Leasing
 from elasticdl.master.member import Member, MemberState
 from elasticdl.master.membership import Departure, Stop
+from elasticdl.master.publishing import Publishing
 from elasticdl.master.stages import Stages
 from elasticdl.master.wind_down import WindDown
 from elasticdl.runner.base import Observation, Runner
+from elasticdl.runner.publisher import Notice
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +49,13 @@ class Loop:
     """Keeps one job going until it ends."""
 
     def __init__(
-        self, job: Job, runner: Runner, leasing: Leasing, stages: Stages, gauges: Gauges
+        self,
+        job: Job,
+        runner: Runner,
+        leasing: Leasing,
+        stages: Stages,
+        gauges: Gauges,
+        publishing: Publishing,
     ) -> None:
         """Work on this job through this runner."""
         self._job = job
@@ -56,6 +64,7 @@ class Loop:
         self._leasing = leasing
         self._stages = stages
         self._gauges = gauges
+        self._publishing = publishing
         self._launching = Launching(job, runner)
         self._counting: asyncio.Task[None] | None = None
         self._woken_by = job.clock()
@@ -102,6 +111,7 @@ class Loop:
         if self._stages.needs_count and self._counting is None:
             self._counting = asyncio.create_task(self._count(), name="count")
         self._gauges.update(job, now=now)
+        self._publishing.update(now=now)
         busy = job.clock() - now
         try:
             await self._parts.ledger.commit()
@@ -224,21 +234,23 @@ class Loop:
         job = self._job
         if isinstance(edited, SpecError):
             log.error("the edited values file is refused, nothing changes: %s", edited)
+            self._publishing.notice(Notice("EditRefused", str(edited), warning=True))
             return
         if job.state is JobState.FINISHING:
             edited = _with_epochs(edited, job.spec.training.epochs)
         edit = spec_watch.compare(job.spec, edited)
         for change in edit.refused:
-            log.error(
-                "refused on a running job: %s; only %s may change. The job goes on as "
-                "it was",
-                change,
-                ", ".join(spec_watch.LIVE),
+            refusal = (
+                f"refused on a running job: {change}; only "
+                f"{', '.join(spec_watch.LIVE)} may change. The job goes on as it was"
             )
+            log.error("%s", refusal)
+            self._publishing.notice(Notice("EditRefused", refusal, warning=True))
         if not edit.accepted:
             return
         for change in edit.accepted:
             log.info("changed: %s", change)
+            self._publishing.notice(Notice("Edited", f"changed: {change}"))
         set_log_level(str(edit.spec.log.level))
         self._parts.ledger.note("state", name="spec", job=edit.spec.document())
         if job.trains and edit.spec.training.epochs != job.spec.training.epochs:
