@@ -13,7 +13,7 @@ import itertools
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -53,6 +53,7 @@ class RunFile:
     master: str
     started: float  # Unix seconds
     launcher_started: float = 0.0  # tells a later process of the same pid apart
+    token: str = field(default="", repr=False)  # calls to the job carry it
 
     def alive(self) -> bool:
         """Whether that very launcher still lives."""
@@ -76,9 +77,13 @@ def read_run(job_dir: JobDir) -> RunFile | None:
 
 
 def write_run(job_dir: JobDir, run: RunFile) -> None:
-    """Write run.json in one step."""
+    """Write run.json in one step, for this user's eyes alone: the token is in it."""
     temporary = job_dir.run_file.with_suffix(".tmp")
-    temporary.write_text(json.dumps(asdict(run), indent=1))
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(
+        os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
+    ) as file:
+        file.write(json.dumps(asdict(run), indent=1))
     temporary.replace(job_dir.run_file)
 
 

@@ -63,7 +63,7 @@ class JobHandle:
             report = folder.read_report(self.job_dir)
             return JobView(self.name, condition, report=report)
         try:
-            with MasterCalls(run.master) as master:
+            with MasterCalls(run.master, run.token) as master:
                 status = master.status(timeout_seconds=_STATUS_SECONDS)
         except RpcError:
             note = "its master does not answer now; the launcher starts it again"
@@ -76,7 +76,7 @@ class JobHandle:
         """Ask for a clean end; tries again while the master is being restarted."""
         run = self._run()
         end = time.monotonic() + wait_seconds
-        with MasterCalls(run.master) as master:
+        with MasterCalls(run.master, run.token) as master:
             while True:
                 try:
                     return master.stop(reason)
@@ -115,7 +115,7 @@ class JobHandle:
     def kill(self, replica: str, signal_number: int) -> int:
         """Send a signal to a running replica, as an accident would; returns its pid."""
         run = self._run()
-        with PlatformCalls(run.platform) as platform:
+        with PlatformCalls(run.platform, run.token) as platform:
             key = parse_replica(replica)
             pid = platform.signal(key, signal_number) if key else 0
             if pid:
@@ -131,7 +131,8 @@ class JobHandle:
 
         Returns the numbers of workers that run, that are preempted now, and that wait.
         """
-        with PlatformCalls(self._run().platform) as platform:
+        run = self._run()
+        with PlatformCalls(run.platform, run.token) as platform:
             return platform.set_capacity(cpus)
 
     def logs(

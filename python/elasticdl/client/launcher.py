@@ -107,10 +107,12 @@ class Launcher:
         self._timing = timing or Timing()
         port = master_port(self.spec.master.port, secrets.randbelow)
         self.master_address = f"127.0.0.1:{port}"
-        place = Place(self.job_dir, self.master_address, environ, command)
-        self._platform = LocalPlatform(place)
-        self._server = PlatformServer(self._platform)
-        self._calls = MasterCalls(self.master_address)
+        self._token = secrets.token_urlsafe(32)
+        self._platform = LocalPlatform(
+            Place(self.job_dir, self.master_address, self._token, environ, command)
+        )
+        self._server = PlatformServer(self._platform, token=self._token)
+        self._calls = MasterCalls(self.master_address, self._token)
         self._stop_reason = ""
         self._stop_sent = False
         self._killed = threading.Event()
@@ -173,6 +175,7 @@ class Launcher:
             master=self.master_address,
             started=time.time(),
             launcher_started=started,
+            token=self._token,
         )
         folder.write_run(self.job_dir, run)
 

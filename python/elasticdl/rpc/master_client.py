@@ -30,11 +30,13 @@ class MasterClient:
     replica's generation is old, RefusedError when the call makes no sense.
     """
 
-    def __init__(self, address: str, replica: master_pb2.Replica) -> None:
-        """Take `host:port` of the master and who calls."""
+    def __init__(
+        self, address: str, replica: master_pb2.Replica, *, token: str
+    ) -> None:
+        """Take `host:port` of the master, who calls, and the job's token."""
         self._address = address
         self._replica = replica
-        self._channel = connect(address)
+        self._channel = connect(address, token)
         self._stub = master_pb2_grpc.MasterStub(self._channel)
 
     @property

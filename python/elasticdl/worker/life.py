@@ -47,7 +47,9 @@ class Life:
         self.replica = master_pb2.Replica(
             role=context.role, index=context.index, generation=context.generation
         )
-        self.master = MasterClient(context.master_address, self.replica)
+        self.master = MasterClient(
+            context.master_address, self.replica, token=context.token
+        )
         self._held: Callable[[], list[int]] = list
         self._log_level = str(spec.log.level)
         self._model_ready = threading.Event()
@@ -64,6 +66,8 @@ class Life:
             ready=self._model_ready.is_set,
             healthy=lambda: True,
             refresh=self._refresh,
+            host=context.host,
+            port=context.metrics_port,
         )
         self.heartbeat.start()
 
