@@ -49,8 +49,8 @@ class ExitCode(enum.IntEnum):
     HANDED_OVER = 143
 
 
-# Starting a master again would meet the same: it has said what is wrong. With JOB_FAILED
-# these end the batch Job of a master in a pod.
+# Starting a master again would meet the same: it has said what is wrong. With
+# JOB_FAILED these end the batch Job of a master in a pod.
 FINAL_EXITS = (
     ExitCode.USAGE,
     ExitCode.SPEC,

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from elasticdl.client import folder
 from elasticdl.client.calls import MasterCalls, PlatformCalls
-from elasticdl.client.folder import ASIDE_MARK, Condition, RunFile
+from elasticdl.client.folder import RunFile
 from elasticdl.client.logs import read_log
 from elasticdl.errors import JobError, NotFoundError, RpcError, SpecError
+from elasticdl.job.folder import ASIDE_MARK, Condition, read_report
 from elasticdl.job.names import JobDir, Role, replica_name
 from elasticdl.job.spec import Strategy
 from elasticdl.job.status import JobReport, JobStatus
@@ -60,7 +61,7 @@ class JobHandle:
         condition = self.condition
         run = folder.read_run(self.job_dir)
         if condition is not Condition.RUNNING or run is None:
-            report = folder.read_report(self.job_dir)
+            report = read_report(self.job_dir)
             return JobView(self.name, condition, report=report)
         try:
             with MasterCalls(run.master, run.token) as master:
@@ -165,7 +166,7 @@ class JobHandle:
                     f"job {self.name} still runs after {timeout_seconds:g} seconds"
                 )
             time.sleep(_LOOK_SECONDS)
-        return folder.read_report(self.job_dir)
+        return read_report(self.job_dir)
 
     def _run(self) -> RunFile:
         run = folder.read_run(self.job_dir)

@@ -24,6 +24,7 @@ from elasticdl.client.folder import PreparedJob, RunFile
 from elasticdl.client.keeper import Finish, MasterEnd
 from elasticdl.client.ports import master_port
 from elasticdl.errors import ExitCode, RpcError
+from elasticdl.job.folder import read_report
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec import JobSpec, ValuesFile
 from elasticdl.job.status import JobReport, JobStatus
@@ -183,7 +184,7 @@ class Launcher:
         outcome = Outcome(ExitCode.JOB_FAILED, None, "the launcher itself failed")
         try:
             finish = self._keep_master()
-            report = folder.read_report(self.job_dir)
+            report = read_report(self.job_dir)
             message = finish.message
             if report is None and self._status is not None:
                 # The disk that took no report has taken no log either.
@@ -213,7 +214,7 @@ class Launcher:
             if self._killed.is_set():
                 return Finish(ExitCode.STOPPED, "stopped at once")
             self._ends.append(end)
-            report = folder.read_report(self.job_dir)
+            report = read_report(self.job_dir)
             decision = keeper.after_end(
                 self._ends, reported=report.status if report else None
             )

@@ -13,7 +13,7 @@ import hmac
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import grpc
 import grpc.aio
@@ -28,7 +28,8 @@ _REFUSAL = (
 _KINDS = frozenset({"unary_unary", "unary_stream", "stream_unary", "stream_stream"})
 
 Details = grpc.HandlerCallDetails
-Handler = grpc.RpcMethodHandler[Any, Any]
+if TYPE_CHECKING:
+    Handler = grpc.RpcMethodHandler[Any, Any]  # at run time it has no parameters
 
 
 def header_value(token: str) -> str:
