@@ -96,6 +96,12 @@ class Member:
         """What a worker does now."""
         return self.worker.phase if self.worker else ""
 
+    @property
+    def memory_used(self) -> int:
+        """Bytes that it used by its last heartbeat; 0 before the first."""
+        told = self.worker or self.ps
+        return told.memory_bytes if told else 0
+
     def version(self) -> int:
         """Return the model version that it last told."""
         if self.ps is not None:

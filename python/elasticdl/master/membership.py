@@ -14,7 +14,7 @@ import logging
 from dataclasses import dataclass
 
 from elasticdl.job.names import Role
-from elasticdl.master import scale
+from elasticdl.master import replica_state, scale
 from elasticdl.master.goodput import Goodput
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.member import Member, MemberState
@@ -104,11 +104,18 @@ class Membership:
         member.pid = state.pid or member.pid
         member.reason = state.pending_reason
         if state.phase not in _PHASES:
+            reason = replica_state.cause_of_kill(
+                state.reason,
+                state.exit_code,
+                used_bytes=member.memory_used,
+                limit_bytes=state.memory_limit,
+            )
             return self.ended(
                 member,
-                state.reason,
+                reason,
                 exit_code=state.exit_code,
                 message=state.message,
+                memory_limit=state.memory_limit,
                 now=now,
             )
         # It may have registered before the platform told that it runs.
@@ -159,6 +166,7 @@ class Membership:
         now: float,
         exit_code: int = 0,
         message: str = "",
+        memory_limit: int = 0,
     ) -> Departure | None:
         """Book the end of a member and schedule its replacement, if it needs one."""
         if member.state is MemberState.ENDED:
@@ -171,7 +179,7 @@ class Membership:
             message=message,
             cause=member.cause,
             lived_seconds=lived,
-            memory_bytes=member.memory_bytes,
+            memory_bytes=max(member.memory_bytes, memory_limit),
         )
         member.state, member.since, member.ended = MemberState.ENDED, now, reason
         self.table.remove(member)

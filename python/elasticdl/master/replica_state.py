@@ -9,6 +9,7 @@ Owns the one function from (ending, history) to a decision. Called by
 | silent or hung (killed by the master), fenced   | relaunched       | no      |
 | left with exit code 0 while there is work       | relaunched       | no      |
 | out of memory, and there is more up to the limit| with more memory | no      |
+| killed with most of its memory limit in use     | as out of memory |         |
 | exit codes of deterministic mistakes (3, 4, 5), | the job fails    |         |
 | of workers also 6: a checkpoint does not fit    |                  |         |
 | any other exit code, out of memory otherwise    | relaunched       | yes     |
@@ -31,6 +32,10 @@ PS_QUICK_CRASHES = 5
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 30.0
 _MEMORY_FACTOR = 1.5
+_SIGKILL_EXIT = 137
+# A heartbeat is up to a second old when memory runs out, and a worker asks for a lot at
+# once; what is killed for another reason stays well below its limit as a rule.
+_OOM_SHARE = 0.75
 
 # Trying again cannot help: the same specification, code and data give the same error.
 DETERMINISTIC: dict[int, str] = {
@@ -94,6 +99,26 @@ class GiveUp:
     reason: str
     message: str
     exit_code: ExitCode = ExitCode.JOB_FAILED
+
+
+def cause_of_kill(
+    reason: ExitReason, exit_code: int, *, used_bytes: int, limit_bytes: int
+) -> ExitReason:
+    """Return why a replica ended, also where the platform only says that it was killed.
+
+    On cgroup v1 an OOM kill shows as exit code 137 and nothing else, which is what any
+    `kill -9` looks like; what the replica used by its last heartbeat tells them apart.
+
+    Args:
+        reason: What the platform says.
+        exit_code: 128 and the signal's number, for one that was killed.
+        used_bytes: By the last heartbeat; 0 if none came.
+        limit_bytes: Above which the platform kills it; 0 if it does not.
+    """
+    if reason is not ExitReason.KILLED or exit_code != _SIGKILL_EXIT:
+        return reason
+    near = 0 < limit_bytes * _OOM_SHARE <= used_bytes
+    return ExitReason.OOM_KILLED if near else reason
 
 
 def decide(

@@ -52,7 +52,7 @@ def run() -> int:
         threading.excepthook = _die_with_thread
         return serve_until_stopped(context, spec)
     except FencedError as error:
-        logger.warning("This PS was replaced: %s", error)
+        logger.warning("This PS is not needed any more: %s", error)
         return ExitCode.FENCED
     except ElasticDLError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - before logging is set
@@ -107,6 +107,7 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
             role=context.role, index=context.index, generation=context.generation
         ),
         token=context.token,
+        most_silence_seconds=context.most_silence_seconds,
     )
     ready = threading.Event()
     monitor = MetricsServer(

@@ -72,6 +72,7 @@ class ReplicaState:
     since: float = 0.0
     message: str = ""
     pid: int = 0
+    memory_limit: int = 0  # bytes above which the platform kills it; 0: it does not
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def run() -> int:
     try:
         work(life, spec)
     except FencedError as error:
-        logger.warning("This worker was replaced: %s", error)
+        logger.warning("This worker is not needed any more: %s", error)
         return ExitCode.FENCED
     except ElasticDLError as error:
         if leaving.is_set() and isinstance(error, RpcError):

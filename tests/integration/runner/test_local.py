@@ -110,7 +110,9 @@ def test_after_a_break_the_whole_list_comes_again(stage: Stage) -> None:
         stage.platform.signal(WORKER_0, signal.SIGKILL)
         await asyncio.to_thread(stage.until_ended)
         port = int(server.address.rpartition(":")[2])
-        again = await asyncio.to_thread(PlatformServer, stage.platform, token=TOKEN, port=port)
+        again = await asyncio.to_thread(
+            PlatformServer, stage.platform, token=TOKEN, port=port
+        )
         seen = await next_of(watch)
         while not seen.resync:
             seen = await next_of(watch)
