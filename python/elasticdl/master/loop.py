@@ -26,18 +26,17 @@ from elasticdl.job.status import JobState
 from elasticdl.master import data_plan, spec_watch
 from elasticdl.master.gauges import Gauges
 from elasticdl.master.job_state import Ending, Job
+from elasticdl.master.launching import Launching
 from elasticdl.master.leasing import Leasing
 from elasticdl.master.member import Member, MemberState
 from elasticdl.master.membership import Departure, Stop
-from elasticdl.master.quantity import format_bytes
 from elasticdl.master.stages import Stages
 from elasticdl.master.wind_down import WindDown
-from elasticdl.runner.base import Launch, Observation, Runner
+from elasticdl.runner.base import Observation, Runner
 
 log = logging.getLogger(__name__)
 
 _LONGEST_SLEEP_SECONDS = 2.0
-_START_RETRY_SECONDS = 1.0
 # When this process itself was held up for longer, nobody else is to blame.
 _LATE_SECONDS = 1.0
 # The loop rests so many times as long as it was busy.
@@ -57,7 +56,7 @@ class Loop:
         self._leasing = leasing
         self._stages = stages
         self._gauges = gauges
-        self._stops: list[Stop] = []
+        self._launching = Launching(job, runner)
         self._counting: asyncio.Task[None] | None = None
         self._woken_by = job.clock()
         self._handing_over = False
@@ -89,7 +88,7 @@ class Loop:
             await WindDown(job, self._runner).run(ending)
             return ending
         finally:
-            for task in [*tasks, *([self._counting] if self._counting else [])]:
+            for task in [*tasks, *self._passing()]:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
@@ -101,11 +100,14 @@ class Loop:
 
     def _check(self, tasks: Iterable[asyncio.Task[None]]) -> None:
         """Fail the job if something that should run for ever has ended."""
-        counting = [self._counting] if self._counting else []
-        for task in [*tasks, *counting]:
+        for task in [*tasks, *self._passing()]:
             if task.done() and not task.cancelled() and task.exception():
                 log.error("%s ended", task.get_name(), exc_info=task.exception())
                 self._job.end(JobState.FAILED, f"internal: {task.exception()!r}")
+
+    def _passing(self) -> list[asyncio.Task[None]]:
+        """Return the tasks that end by themselves."""
+        return [t for t in (self._counting, self._launching.trial) if t is not None]
 
     async def _turn(self) -> None:
         job = self._job
@@ -119,7 +121,7 @@ class Loop:
         busy = job.clock() - now
         try:
             await self._parts.ledger.commit()
-            await self._act(now)
+            await self._launching.act(now=now)
             await self._parts.ledger.compact_if_needed()
         except JournalError as error:
             job.end(JobState.FAILED, str(error), error.exit_code)
@@ -148,8 +150,8 @@ class Loop:
         for member in parts.table.workers():
             if member.is_hung(spec.worker, patience=patience):
                 self._dismiss(member, "hung", now=now)
-        self._stops += parts.membership.plan(now=now)
-        self._stops += parts.membership.overdue(now=now)
+        self._launching.stops += parts.membership.plan(now=now)
+        self._launching.stops += parts.membership.overdue(now=now)
         for member in parts.table.never_seen(now=now):
             member.state = MemberState.SCHEDULED
         self._leasing.expire(now=now)
@@ -160,7 +162,7 @@ class Loop:
             parts.keeper.tick(version=self._job.version, now=now)
 
     def _dismiss(self, member: Member, cause: str, *, now: float) -> None:
-        self._stops.append(Stop(member.key, 0.0, cause))
+        self._launching.stops.append(Stop(member.key, 0.0, cause))
         departure = self._parts.membership.give_up_on(member, cause, now=now)
         self._departed([departure], now=now)
 
@@ -189,48 +191,8 @@ class Loop:
         now = self._job.clock()
         departures, stops = self._parts.membership.observe(observation, now=now)
         self._departed(departures, now=now)
-        self._stops += stops
+        self._launching.stops += stops
         self._parts.signals.wake()
-
-    # -- acting -------------------------------------------------------------------
-
-    async def _act(self, now: float) -> None:
-        stops, self._stops = self._stops, []
-        # First stops, then starts: a PS keeps its name.
-        await asyncio.gather(*(self._stop(stop) for stop in stops))
-        due = self._parts.table.due(now=now)
-        await asyncio.gather(*(self._start(member) for member in due))
-
-    async def _stop(self, stop: Stop) -> None:
-        try:
-            await self._runner.stop(
-                stop.key, grace_seconds=stop.grace_seconds, reason=stop.reason
-            )
-        except PlatformError as error:
-            log.warning("%s", error)
-            self._stops.append(stop)
-
-    async def _start(self, member: Member) -> None:
-        job = self._job
-        now = job.clock()
-        spec = job.spec.worker if member.is_worker else job.spec.ps
-        self._parts.membership.launched(member, now=now)
-        launch = Launch(
-            key=member.key,
-            generation=member.generation,
-            cpu=spec.resources.cpu,
-            memory=format_bytes(member.memory_bytes),
-            priority=member.priority,
-            grace_seconds=job.spec.worker.grace_seconds,
-            env={**job.spec.env, **spec.env},
-        )
-        try:
-            await self._runner.start(launch)
-        except PlatformError as error:
-            log.warning("%s not started: %s; trying again", member.name, error)
-            if member.state is MemberState.LAUNCHED:
-                member.state = MemberState.SCHEDULED
-                member.launch_at = job.clock() + _START_RETRY_SECONDS
 
     def _sleep_seconds(self, now: float) -> float:
         parts = self._parts

@@ -97,8 +97,8 @@ class Member:
         return self.worker.phase if self.worker else ""
 
     @property
-    def memory_used(self) -> int:
-        """Bytes that it used by its last heartbeat; 0 before the first."""
+    def used_bytes(self) -> int:
+        """Memory that it used at its last heartbeat; 0 if it never said."""
         told = self.worker or self.ps
         return told.memory_bytes if told else 0
 

@@ -14,7 +14,7 @@ import logging
 from dataclasses import dataclass
 
 from elasticdl.job.names import Role
-from elasticdl.master import replica_state, scale
+from elasticdl.master import scale
 from elasticdl.master.goodput import Goodput
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.member import Member, MemberState
@@ -104,15 +104,9 @@ class Membership:
         member.pid = state.pid or member.pid
         member.reason = state.pending_reason
         if state.phase not in _PHASES:
-            reason = replica_state.cause_of_kill(
-                state.reason,
-                state.exit_code,
-                used_bytes=member.memory_used,
-                limit_bytes=state.memory_limit,
-            )
             return self.ended(
                 member,
-                reason,
+                state.reason,
                 exit_code=state.exit_code,
                 message=state.message,
                 memory_limit=state.memory_limit,
@@ -179,7 +173,9 @@ class Membership:
             message=message,
             cause=member.cause,
             lived_seconds=lived,
-            memory_bytes=max(member.memory_bytes, memory_limit),
+            memory_bytes=member.memory_bytes,
+            memory_limit=memory_limit,
+            used_bytes=member.used_bytes,
         )
         member.state, member.since, member.ended = MemberState.ENDED, now, reason
         self.table.remove(member)

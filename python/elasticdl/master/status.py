@@ -132,7 +132,7 @@ def _replica(member: Member) -> ReplicaStatus:
         ),
         loss=worker.loss if worker and worker.step else None,
         version=member.version(),
-        memory_bytes=member.memory_used,
+        memory_bytes=member.used_bytes,
         metrics_port=member.metrics_port,
     )
 

@@ -7,7 +7,7 @@ its `runner.base.Runner`. Must not know what a replica does or why it is relaunc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import grpc
@@ -48,6 +48,9 @@ class LocalRunner:
         self._stub: platform_pb2_grpc.LocalPlatformAsyncStub = (
             platform_pb2_grpc.LocalPlatformStub(self._channel)
         )
+
+    async def check(self, launches: Sequence[Launch]) -> None:
+        """Nothing to try: a process that cannot start says so when it is started."""
 
     async def start(self, launch: Launch) -> None:
         """Ask for a replica; it may stay PENDING. Idempotent for a generation."""
