@@ -93,9 +93,17 @@ def _take_back(ledger: Ledger, *, now: float) -> None:
         ledger.recover(worker, cause="the launcher was lost", now=now)
 
 
-def _has_ended(ledger: Ledger) -> bool:
-    note = latest(ledger, "job")
-    return note is not None and JobState(note["state"]).ended
+def _ending_of(note: dict[str, Any] | None, *, fresh: bool) -> Ending | None:
+    """Return how the job ended, if the master before this one got so far.
+
+    Who launches a job again that failed or was stopped wants it to go on.
+    """
+    if note is None or not JobState(note["state"]).ended:
+        return None
+    state = JobState(note["state"])
+    if fresh and state is not JobState.SUCCEEDED:
+        return None
+    return Ending(state, note["message"], ExitCode(note.get("exit_code", 0)))
 
 
 @dataclass(frozen=True)
@@ -108,13 +116,20 @@ class Master:
     metrics: MasterMetrics
     publishing: Publishing
 
-    async def run(self) -> Ending:
-        """Run the job to its end, write the report, log the last line."""
+    async def run(self) -> Ending | None:
+        """Run the job to its end, write the report, log the last line.
+
+        None if it was handed over to another master.
+        """
         job = self.job
-        if job.state.ended:
-            ending = Ending(job.state, job.message, ExitCode.OK)
-        else:
+        if job.ending is None or not job.state.ended:
             ending = await self.loop.run()
+        else:
+            ending = job.ending
+        if ending is None:
+            await job.parts.ledger.commit()
+            log.info("job %s goes on under another master", job.spec.name)
+            return None
         document = status.report(job, now=job.clock())
         await asyncio.get_running_loop().run_in_executor(
             None,
@@ -167,12 +182,13 @@ def assemble(
     """
     now = clock()
     job_note = latest(ledger, "job")
-    fresh = launched or _has_ended(ledger) or not ledger.notes("run")
+    fresh = launched or not ledger.notes("run")
     if launched:
         _take_back(ledger, now=now)
     if not fresh:
         spec = spec_in_force(ledger, spec)
-    if fresh and not (job_note and job_note["state"] == JobState.SUCCEEDED):
+    ended = _ending_of(job_note, fresh=fresh)
+    if fresh and ended is None:
         ledger.note("run", time=now, before=_seconds_before(ledger))
         ledger.note("state", name="job", state=str(JobState.STARTING), time=now)
     ledger.note("state", name="spec", job=spec.document())
@@ -182,8 +198,8 @@ def assemble(
         # Looked at before anything starts; what evaluation and prediction run on.
         _, manifest = store.resolve(Path(spec.checkpoint.init_from))
         job.version = 0 if job.trains else manifest.version
-    if job_note and job_note["state"] == JobState.SUCCEEDED:
-        job.state = JobState.SUCCEEDED
+    if ended is not None:
+        job.state, job.ending = ended.state, ended
     metrics = metrics or MasterMetrics()
     leasing = Leasing(job, metrics)
     heartbeats = Heartbeats(job, leasing)

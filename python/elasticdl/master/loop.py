@@ -68,18 +68,29 @@ class Loop:
         self._launching = Launching(job, runner)
         self._counting: asyncio.Task[None] | None = None
         self._woken_by = job.clock()
+        self._handing_over = False
 
-    async def run(self) -> Ending:
-        """Run the job; return how it ended, with all replicas gone."""
+    def hand_over(self) -> None:
+        """Leave the job to another master, replicas and all, unless it is ending."""
+        self._handing_over = True
+        self._parts.signals.wake()
+
+    async def run(self) -> Ending | None:
+        """Run the job; return how it ended, with all replicas gone.
+
+        None if another master goes on with it.
+        """
         tasks = [
             asyncio.create_task(self._watch_platform(), name="platform"),
             asyncio.create_task(self._watch_spec(), name="spec"),
         ]
         job = self._job
         try:
-            while not (job.ending or job.finished):
+            while not self._over:
                 await self._turn()
                 self._check(tasks)
+            if job.ending is None and not job.finished:
+                return None
             if job.ending is None:
                 job.end(JobState.SUCCEEDED, "", ExitCode.OK)
             ending = job.ending or Ending(JobState.SUCCEEDED, "", ExitCode.OK)
@@ -90,6 +101,11 @@ class Loop:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+
+    @property
+    def _over(self) -> bool:
+        job = self._job
+        return self._handing_over or job.finished or job.ending is not None
 
     def _check(self, tasks: Iterable[asyncio.Task[None]]) -> None:
         """Fail the job if something that should run for ever has ended."""
@@ -119,7 +135,7 @@ class Loop:
             await self._parts.ledger.compact_if_needed()
         except JournalError as error:
             job.end(JobState.FAILED, str(error), error.exit_code)
-        if not (job.ending or job.finished):
+        if not self._over:
             # With 1,000 workers a look at all of them takes milliseconds, and each
             # report asks for one: the calls of workers come first.
             await asyncio.sleep(_REST * busy)

@@ -42,9 +42,9 @@ class LocalRunner:
     the launcher was killed, and then the lifeline ends this process.
     """
 
-    def __init__(self, platform_address: str) -> None:
+    def __init__(self, platform_address: str, *, token: str) -> None:
         """Connect lazily; made inside the running event loop."""
-        self._channel = connect_aio(platform_address)
+        self._channel = connect_aio(platform_address, token)
         self._stub: platform_pb2_grpc.LocalPlatformAsyncStub = (
             platform_pb2_grpc.LocalPlatformStub(self._channel)
         )
