@@ -29,8 +29,8 @@ from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.metrics.server import MetricsServer
 from elasticdl.proto import master_pb2_grpc
 from elasticdl.rpc.server import aio_server, bind
-from elasticdl.runner.base import Runner
 from elasticdl.runner.local import LocalRunner
+from elasticdl.runner.publisher import Platform
 
 log = logging.getLogger("elasticdl.master.main")
 
@@ -42,7 +42,7 @@ _PULSE_SECONDS = 5.0
 class Start:
     """What the platforms differ in."""
 
-    make_runner: Callable[[], Runner]
+    make_platform: Callable[[], Platform]
     launched: bool  # somebody has just begun the job, or begun it anew
     on_signal: Callable[[Master], None]  # the first one; the second ends at once
 
@@ -66,7 +66,7 @@ async def serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | N
         spec,
         context.job_dir,
         ledger,
-        start.make_runner,
+        start.make_platform,
         clock=clock,
         metrics=figures,
         launched=start.launched,
@@ -130,7 +130,9 @@ async def serve_here(context: RoleContext) -> ExitCode:
     set_up_logging(context.name, str(spec.log.level))
     hold_lifeline(context)
     start = Start(
-        make_runner=lambda: LocalRunner(context.platform_address, token=context.token),
+        make_platform=lambda: Platform(
+            LocalRunner(context.platform_address, token=context.token)
+        ),
         # The launcher counts from 1 each time; elsewhere nobody launches by hand.
         launched=context.lifeline_fd is not None and context.generation == 1,
         on_signal=lambda master: master.job.end(

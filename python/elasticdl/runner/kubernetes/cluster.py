@@ -6,8 +6,9 @@ Owns nothing but the wiring. Made by `master.main` in a pod, and by tests.
                                     config_map="elasticdl-digits", job="digits")
     following = asyncio.create_task(
         cluster.follow(spec_file, on_stop=..., on_deleted=...))
-    ... assemble(..., lambda: cluster.runner, publisher=cluster.publisher) ...
-    await cluster.close()
+    ... assemble(..., lambda: cluster.platform, ...) ...
+    await cluster.finish()  # when the job has ended, after Master.run
+    await cluster.close()  # always; alone when the job is handed over to another master
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from elasticdl.runner.kubernetes.api import ApiServer
 from elasticdl.runner.kubernetes.config_map import JobConfigMap
 from elasticdl.runner.kubernetes.publishing import StatusPublisher
 from elasticdl.runner.kubernetes.runner import KubernetesRunner
+from elasticdl.runner.publisher import Platform
 
 
 class Cluster:
@@ -61,7 +63,17 @@ class Cluster:
         """
         await self.config.follow(spec_file, on_stop=on_stop, on_deleted=on_deleted)
 
+    @property
+    def platform(self) -> Platform:
+        """What `master.assembly` needs."""
+        return Platform(self.runner, self.publisher)
+
+    async def finish(self) -> None:
+        """Carry out the last deletions of a job that ended, through an outage too."""
+        await self.runner.finish()
+
     async def close(self) -> None:
-        """Carry out the last deletions, waiting for a server that is away; end."""
+        """End all that runs here, and the connection; pods are left as they are."""
         await self.runner.close()
+        await self.publisher.stop()
         await self._api.close()

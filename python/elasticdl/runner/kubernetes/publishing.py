@@ -34,7 +34,7 @@ _PERIOD_SECONDS = 2.0
 # The status of a large job is written less often: etcd keeps each version for minutes.
 _BYTES_PER_SECOND = 16 * 2**10
 _LONGEST_PAUSE_SECONDS = 60.0
-_CLOSE_SECONDS = 30.0
+_CLOSE_SECONDS = 120.0
 _LONGEST_MESSAGE = 1000
 _QUEUED_EVENTS = 100
 _BURST_EVENTS = 30
@@ -63,7 +63,7 @@ class Allowance:
 
 
 class StatusPublisher:
-    """Publishes one job; made inside the running event loop, `close` at the end."""
+    """Publishes one job; made inside the running event loop."""
 
     def __init__(
         self,
@@ -128,6 +128,10 @@ class StatusPublisher:
                 await self._written.wait()
                 while self._events:
                     await asyncio.sleep(0.05)
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Write nothing any more; another master of the job goes on."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

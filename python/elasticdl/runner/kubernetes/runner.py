@@ -60,7 +60,7 @@ class _Wish:
 
 
 class KubernetesRunner:
-    """The Runner of one job's pods; belongs to one event loop, `close` at the end."""
+    """The Runner of one job's pods; belongs to one event loop."""
 
     def __init__(
         self, api: ApiServer, *, namespace: str, job: str, config: JobConfigMap
@@ -319,8 +319,8 @@ class KubernetesRunner:
 
     # -- the end ------------------------------------------------------------------
 
-    async def close(self, *, patience_seconds: float = _PATIENCE_SECONDS) -> None:
-        """Carry out what is left: no pod that the master has ended may stay.
+    async def finish(self, *, patience_seconds: float = _PATIENCE_SECONDS) -> None:
+        """Carry out what is left at a job's end: no pod the master ended may stay.
 
         Pods still to be created are not. Waits for an API server that is away.
         """
@@ -337,7 +337,15 @@ class KubernetesRunner:
                 task.get_name(),
                 patience_seconds,
             )
+        await self.close()
+
+    async def close(self) -> None:
+        """Forget what is left; another master of the job goes on."""
+        tasks = [wish.task for wish in self._wishes.values() if wish.task]
+        self._wishes.clear()
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _waiting(key: ReplicaKey, wish: _Wish) -> ReplicaState:
