@@ -1,4 +1,5 @@
 # Shared by the scripts of this folder; sourced, not run.
+# shellcheck shell=bash disable=SC2034 # the names are for those who source it
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 state=$(realpath -m "${CLUSTER_STATE:-${XDG_CACHE_HOME:-$HOME/.cache}/elasticdl/cluster}")
@@ -6,6 +7,7 @@ bin=$state/bin
 run=$state/run
 node=$state/node
 images=$state/images
+store=$state/containerd
 export PATH=$bin:$PATH
 
 # The name of this cluster's cgroup, different for each state folder.
@@ -18,6 +20,7 @@ service_cidr=10.96.0.0/16
 api_service_ip=10.96.0.1
 dns_service_ip=10.96.0.10
 api_port=${CLUSTER_PORT:-6443}
+registry_port=${CLUSTER_REGISTRY_PORT:-5000}
 
 say() { printf '%s  %s\n' "$(date +%T)" "$*" >&2; }
 die() { say "error: $*"; exit 1; }
@@ -39,6 +42,18 @@ inside() {
     local pid
     pid=$(pid_of init) || die "no cluster is up in $state"
     nsenter --target "$pid" --mount --uts --ipc --net --pid --cgroup -- "$@"
+}
+
+# Installs the Debian packages whose programs are missing: PROGRAM:PACKAGE...
+install_missing() {
+    local pair need=()
+    for pair in "$@"; do
+        command -v "${pair%%:*}" >/dev/null || need+=("${pair#*:}")
+    done
+    [ ${#need[@]} -gt 0 ] || return 0
+    say "installing ${need[*]}"
+    apt-get install -y --no-install-recommends "${need[@]}" >/dev/null 2>&1 ||
+        { apt-get update >/dev/null && apt-get install -y --no-install-recommends "${need[@]}" >/dev/null; }
 }
 
 # Buildah with its storage in the state folder.
