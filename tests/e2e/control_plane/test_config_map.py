@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 import pytest
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import Role
-from elasticdl.runner.base import Phase
 from elasticdl.runner.kubernetes.api import ApiServer
 from elasticdl.runner.kubernetes.cluster import Cluster
 
@@ -56,7 +55,7 @@ def test_an_edit_reaches_the_jobs_folder_and_later_pods(rig, run, tmp_path) -> N
             assert spec_file.stat().st_mtime_ns == written, "nothing new was written"
             launch = rig.launch()
             await cluster.runner.start(launch)
-            await rig.until_phase(launch, Phase.PENDING)
+            await rig.until_pending(launch, "Unschedulable: ")
             image = rig.pod("worker-0")["spec"]["containers"][0]["image"]
             assert image == "elasticdl/worker:2"
             # An edit made while the server is away arrives when it is back.

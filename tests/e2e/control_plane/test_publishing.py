@@ -92,7 +92,7 @@ def test_events_are_about_the_masters_job(rig, run) -> None:
                 return [
                     one
                     for one in events(rig)
-                    if one["source"]["component"] == "elasticdl-master"
+                    if one["source"].get("component") == "elasticdl-master"
                 ]
 
             await rig.until(lambda: len(ours()) == 2)

@@ -59,7 +59,7 @@ def test_starting_a_generation_twice_makes_one_pod(rig, run) -> None:
         async with rig.cluster() as cluster:
             await cluster.runner.start(launch)
             await cluster.runner.start(launch)
-            await rig.until_phase(launch, Phase.PENDING)
+            await rig.until_pending(launch, "Unschedulable: ")
             before = uid(rig.pod("worker-0"))
             await cluster.runner.start(launch)
             await rig.until(cluster.runner._wishes[launch.key].task.done)
@@ -78,7 +78,7 @@ def test_a_ps_of_a_newer_generation_takes_the_name_of_the_older(rig, run) -> Non
         async with rig.cluster() as cluster:
             old, new = rig.launch(Role.PS), rig.launch(Role.PS)
             await cluster.runner.start(old)
-            await rig.until_phase(old, Phase.PENDING)
+            await rig.until_pending(old, "Unschedulable: ")
             # On a node that is lost: a deletion with grace would never end.
             rig.place("ps-0")
             rig.delete_pod("ps-0", grace_seconds=300)
@@ -97,7 +97,7 @@ def test_a_stop_before_a_newer_start_does_not_take_the_newer_one(rig, run) -> No
         async with rig.cluster() as cluster:
             old, new = rig.launch(Role.PS), rig.launch(Role.PS)
             await cluster.runner.start(old)
-            await rig.until_phase(old, Phase.PENDING)
+            await rig.until_pending(old, "Unschedulable: ")
             await cluster.runner.stop(old.key, grace_seconds=0.0, reason="silent")
             await cluster.runner.start(new)
             await rig.until(lambda: rig.states[new.key].generation == new.generation)
@@ -111,7 +111,7 @@ def test_an_older_master_does_not_replace_a_newer_generation(rig, run) -> None:
         async with rig.cluster() as cluster:
             old, new = rig.launch(Role.PS), rig.launch(Role.PS)
             await cluster.runner.start(new)
-            await rig.until_phase(new, Phase.PENDING)
+            await rig.until_pending(new, "Unschedulable: ")
             before = uid(rig.pod("ps-0"))
         async with rig.cluster(watch=False) as cluster:
             await cluster.runner.start(old)
@@ -147,7 +147,7 @@ def test_pods_of_an_earlier_job_of_the_name_make_room(rig, run) -> None:
         launch = rig.launch(Role.PS)
         async with rig.cluster() as cluster:
             await cluster.runner.start(launch)
-            await rig.until_phase(launch, Phase.PENDING)
+            await rig.until_pending(launch, "Unschedulable: ")
         before = uid(rig.pod("ps-0"))
         # Uninstalled without its pods, and installed again: the journal begins anew.
         rig.control_plane.kubectl(
@@ -168,7 +168,7 @@ def test_stopping_deletes_with_grace_or_at_once(rig, run) -> None:
         async with rig.cluster() as cluster:
             launch = rig.launch()
             await cluster.runner.start(launch)
-            await rig.until_phase(launch, Phase.PENDING)
+            await rig.until_pending(launch, "Unschedulable: ")
             rig.place("worker-0")
             rig.say("worker-0", "Running", RUNNING)
             await cluster.runner.stop(launch.key, grace_seconds=20.0, reason="scaled")
@@ -200,7 +200,7 @@ def test_deleting_by_hand_is_seen(rig, run) -> None:
         async with rig.cluster() as cluster:
             launch = rig.launch()
             await cluster.runner.start(launch)
-            await rig.until_phase(launch, Phase.PENDING)
+            await rig.until_pending(launch, "Unschedulable: ")
             rig.say("worker-0", "Running", RUNNING)
             await rig.until_phase(launch, Phase.RUNNING)
             rig.delete_pod("worker-0")
@@ -217,7 +217,7 @@ def test_an_image_name_that_can_never_be_pulled_ends_and_removes_the_pod(
         async with rig.cluster() as cluster:
             launch = rig.launch()
             await cluster.runner.start(launch)
-            await rig.until_phase(launch, Phase.PENDING)
+            await rig.until_pending(launch, "Unschedulable: ")
             waiting = {"reason": "InvalidImageName", "message": "couldn't parse 'X Y'"}
             rig.say("worker-0", "Pending", {"waiting": waiting})
             state = await rig.until_phase(launch, Phase.FAILED)
@@ -341,7 +341,7 @@ def test_an_outage_is_waited_out_and_nothing_is_lost(rig, run) -> None:
             going, staying = rig.launch(index=0), rig.launch(index=1)
             for launch in (going, staying):
                 await cluster.runner.start(launch)
-                await rig.until_phase(launch, Phase.PENDING)
+                await rig.until_pending(launch, "Unschedulable: ")
             rig.link.cut()
             # Asked for while nobody hears: answered at once, done later.
             coming, unwanted = rig.launch(index=2), rig.launch(index=3)
@@ -374,7 +374,7 @@ def test_the_api_server_itself_may_be_killed(rig, run) -> None:
         async with rig.cluster() as cluster:
             before = rig.launch(index=0)
             await cluster.runner.start(before)
-            await rig.until_phase(before, Phase.PENDING)
+            await rig.until_pending(before, "Unschedulable: ")
             rig.control_plane.end_api_server()
             after = [rig.launch(index=index) for index in range(1, 20)]
             for launch in after:
@@ -392,7 +392,7 @@ def test_at_the_end_what_was_to_go_goes_through_an_outage(rig, run) -> None:
         async with rig.cluster() as cluster:
             launch, late = rig.launch(index=0), rig.launch(index=1)
             await cluster.runner.start(launch)
-            await rig.until_phase(launch, Phase.PENDING)
+            await rig.until_pending(launch, "Unschedulable: ")
             rig.link.cut()
             await cluster.runner.start(late)
             await cluster.runner.stop(launch.key, grace_seconds=0.0, reason="over")
