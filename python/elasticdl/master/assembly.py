@@ -17,6 +17,7 @@ from typing import Any
 from elasticdl.checkpoint import store
 from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode
+from elasticdl.job import folder
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec import JobSpec
 from elasticdl.job.status import JobState
@@ -122,21 +123,21 @@ class Master:
         None if it was handed over to another master.
         """
         job = self.job
-        if job.ending is None or not job.state.ended:
-            ending = await self.loop.run()
-        else:
-            ending = job.ending
+        over = job.ending if job.state.ended else None
+        ending = over or await self.loop.run()
         if ending is None:
             await job.parts.ledger.commit()
             log.info("job %s goes on under another master", job.spec.name)
             return None
-        document = status.report(job, now=job.clock())
-        await asyncio.get_running_loop().run_in_executor(
-            None,
-            _write,
-            job.job_dir.report_file,
-            document.model_dump_json(indent=2),
-        )
+        document = folder.read_report(job.job_dir) if over else None
+        if document is None:
+            document = status.report(job, now=job.clock())
+            await asyncio.get_running_loop().run_in_executor(
+                None,
+                _write,
+                job.job_dir.report_file,
+                document.model_dump_json(indent=2),
+            )
         await self.publishing.close(document)
         log.log(
             logging.ERROR if ending.state is JobState.FAILED else logging.INFO,
