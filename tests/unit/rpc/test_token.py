@@ -86,9 +86,7 @@ def test_every_method_of_a_ps_asks_for_the_token() -> None:
         # Also where the caller sends nothing, or without end.
         for requests in ([], [frame] * 1000):
             stream = iter(requests)
-            refused(
-                lambda s=stream: channel.stream_unary(name("Init"))(s, timeout=10)
-            )
+            refused(lambda s=stream: channel.stream_unary(name("Init"))(s, timeout=10))
             refused(
                 lambda s=stream: list(
                     channel.stream_stream(name("Push"))(s, timeout=10)
@@ -119,9 +117,7 @@ def test_the_masters_service_asks_for_the_token() -> None:
             for channel in strangers(address):
                 stub = master_pb2_grpc.MasterStub(channel)
                 refused(lambda s=stub: s.Status(request, timeout=10))
-                refused(
-                    lambda s=stub: s.Lease(master_pb2.LeaseRequest(), timeout=10)
-                )
+                refused(lambda s=stub: s.Lease(master_pb2.LeaseRequest(), timeout=10))
                 channel.close()
             client = MasterClient(address, REPLICA, token="wrong")
             with pytest.raises(RefusedError, match="unauthenticated"):
