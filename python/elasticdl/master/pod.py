@@ -77,7 +77,7 @@ def prepare(
     try:
         if _owner(job_dir) == uid:
             return Prepared(_after_edits(source, job_dir), False, lock)
-        spec = _begin(load_values(source), job_dir, uid=uid)
+        spec = _begin(load_values(source), job_dir)
         return Prepared(spec, True, lock)
     except OSError as error:
         lock.release()
@@ -96,17 +96,26 @@ def _after_edits(source: Path, job_dir: JobDir) -> JobSpec:
         return folder.in_force(job_dir)
 
 
-def _begin(values: ValuesFile, job_dir: JobDir, *, uid: str) -> JobSpec:
+def _begin(values: ValuesFile, job_dir: JobDir) -> JobSpec:
     condition = folder.inspect(job_dir)
     _, notice = folder.make_room(job_dir, values.job, condition, restart=False)
     if notice:
         log.info("job %s: %s", values.job.name, notice)
     folder.fill(job_dir, values)
-    # Last: until then the next master of this ConfigMap does it all again.
-    aside = job_dir.owner_file.with_suffix(".tmp")
-    aside.write_text(uid)
-    aside.replace(job_dir.owner_file)
     return values.job
+
+
+def take_over(job_dir: JobDir, uid: str) -> None:
+    """Note whose folder this is, now that the journal says that the job has begun.
+
+    Until then the next master of this ConfigMap prepares it once more.
+    """
+    aside = job_dir.owner_file.with_suffix(".tmp")
+    try:
+        aside.write_text(uid)
+        aside.replace(job_dir.owner_file)
+    except OSError as error:
+        raise _not_writable(job_dir, error) from error
 
 
 def _not_writable(job_dir: JobDir, error: OSError) -> JournalError:
@@ -174,6 +183,7 @@ async def _run(
     following: list[asyncio.Task[None]] = []
 
     def attend(master: Master) -> None:
+        take_over(context.job_dir, uid)
         following.append(
             asyncio.create_task(_follow(cluster, master), name="config map")
         )

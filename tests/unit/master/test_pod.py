@@ -10,7 +10,7 @@ from elasticdl.job.spec import ValuesFile
 from elasticdl.job.status import JobState
 from elasticdl.job.values import load_values, write_values
 from elasticdl.master.job_state import Ending
-from elasticdl.master.pod import Prepared, exit_code_of, prepare
+from elasticdl.master.pod import Prepared, exit_code_of, prepare, take_over
 
 from tests.unit.client.test_folder import report, values
 
@@ -29,6 +29,7 @@ class Volume:
         write_values(self.config_dir / "job.yaml", what or values())
         prepared = prepare(self.config_dir, self.job_dir, uid=uid, lock_seconds=0.0)
         prepared.lock.release()
+        take_over(self.job_dir, uid)
         return prepared
 
     def leave(self, mark: str, ending: JobState | None) -> None:
@@ -92,12 +93,16 @@ def test_a_new_release_of_a_finished_job_begins_afresh(volume: Volume) -> None:
     assert (aside / "journal" / "events").read_text() == "trained"
 
 
-def test_a_master_that_was_killed_while_it_prepared_is_not_believed(
+def test_a_master_that_was_killed_before_its_journal_began_counts_for_nothing(
     volume: Volume,
 ) -> None:
     volume.start("a")
-    volume.job_dir.owner_file.unlink()  # it is written last
-    assert volume.start("a").launched
+    volume.leave("trained", JobState.STOPPED)
+    for _ in range(2):
+        prepared = prepare(volume.config_dir, volume.job_dir, uid="b", lock_seconds=0.0)
+        prepared.lock.release()
+        assert prepared.launched
+    assert volume.mark == "trained"
 
 
 def test_an_edit_while_no_master_ran_does_not_touch_what_replicas_read(
