@@ -34,10 +34,10 @@ from elasticdl.job.status import JobState, JobStatus
 from elasticdl.job.values import load_values
 from elasticdl.master.assembly import Master, steady_clock
 from elasticdl.master.job_state import Ending
+from elasticdl.master.notices import Notices
 from elasticdl.master.serving import Start, serve
 from elasticdl.runner.kubernetes.api import ApiServer
 from elasticdl.runner.kubernetes.cluster import Cluster
-from elasticdl.runner.publisher import Notice
 
 log = logging.getLogger(__name__)
 
@@ -238,7 +238,8 @@ async def _show_failure(cluster: Cluster, job: str, error: ElasticDLError) -> No
         master_generation=0,
         workers_wanted=0,
     )
-    cluster.publisher.notice(Notice("Failed", str(error), warning=True))
+    for notice in Notices().of(shown):
+        cluster.publisher.notice(notice)
     await cluster.publisher.close(status=shown.model_dump_json(), report="")
 
 

@@ -133,7 +133,10 @@ class _Module:
             from elasticdl.model.definition import load_definition
 
         if self._definition is None:
-            self._definition = load_definition(self._spec, self._life.context.job_dir)
+            context = self._life.context
+            # The current folder of a pod is the claim; models come with its image.
+            base = Path("/") if context.in_pod else None
+            self._definition = load_definition(self._spec, context.job_dir, base=base)
         return self._definition
 
 
