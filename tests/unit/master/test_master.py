@@ -512,7 +512,7 @@ def test_a_refused_edit_does_not_reach_replicas_that_start_later(rig) -> None:
             spec = in_force(rig.job_dir)
             assert spec.worker.replicas == 3
             assert spec.training.batch_size != 7
-            rig.job_dir.spec_file.write_text("kind: job\njob: {nam: x}\n")
+            rig.job_dir.spec_file.write_text("kind: job\njob: {workers: 3}\n")
             assert in_force(rig.job_dir) == spec
             rig.world.go.set()
             await rig.ended()

@@ -144,7 +144,7 @@ def test_a_wrong_edit_does_not_keep_the_next_master_from_going_on(
 ) -> None:
     spec = volume.start("a").spec
     put_in_force(volume.job_dir, spec)
-    (volume.config_dir / "job.yaml").write_text("kind: job\njob: {nam: x}\n")
+    (volume.config_dir / "job.yaml").write_text("kind: job\njob: {workers: 3}\n")
     prepared = prepare(volume.config_dir, volume.job_dir, uid="a", lock_seconds=0.0)
     prepared.lock.release()
     assert prepared.spec == spec
@@ -154,7 +154,7 @@ def test_a_wrong_values_file_is_told_before_anything_is_touched(
     volume: Volume,
 ) -> None:
     volume.start("a")
-    (volume.config_dir / "job.yaml").write_text("kind: job\njob: {nam: x}\n")
+    (volume.config_dir / "job.yaml").write_text("kind: job\njob: {workers: 3}\n")
     with pytest.raises(SpecError, match="did you mean"):
         prepare(volume.config_dir, volume.job_dir, uid="b", lock_seconds=0.0)
     assert volume.job_dir.owner_file.read_text() == "a"
