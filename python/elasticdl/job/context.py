@@ -30,7 +30,8 @@ class Cluster:
     """What a master in a pod knows of its surroundings."""
 
     namespace: str
-    config_map: str
+    config_map: str  # of the job: its specification, and the owner of its pods
+    job: str
     config_dir: Path = Path(names.CONFIG_DIR)
     # What the words `high` and `low` of a values file are called there.
     priority_classes: Mapping[str, str] = field(default_factory=dict)
@@ -58,6 +59,11 @@ class RoleContext:
     def name(self) -> str:
         """`worker-3`."""
         return names.replica_name(self.role, self.index)
+
+    @property
+    def in_pod(self) -> bool:
+        """Whether this process is one of a pod's."""
+        return bool(self.pod_ip)
 
     @property
     def most_silence_seconds(self) -> float | None:
@@ -151,10 +157,12 @@ def _cluster(environ: Mapping[str, str]) -> Cluster | None:
             f"{names.ENV_PLATFORM}: got {platform!r}, expected "
             f"{names.PLATFORM_LOCAL} or {names.PLATFORM_KUBERNETES}"
         )
+    config_map = environ[names.ENV_CONFIG_MAP]
     words = {"high": names.ENV_PRIORITY_HIGH, "low": names.ENV_PRIORITY_LOW}
     return Cluster(
         namespace=environ[names.ENV_NAMESPACE],
-        config_map=environ[names.ENV_CONFIG_MAP],
+        config_map=config_map,
+        job=config_map.removeprefix(names.config_map_name("")),
         config_dir=Path(environ.get(names.ENV_CONFIG_DIR) or names.CONFIG_DIR),
         priority_classes={
             word: environ[name] for word, name in words.items() if environ.get(name)

@@ -5,22 +5,20 @@ Called by `master.main` and by tests. Decides nothing but what an earlier master
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from elasticdl.checkpoint import store
 from elasticdl.data.reader import Shard
-from elasticdl.errors import ExitCode
+from elasticdl.errors import ExitCode, JournalError
+from elasticdl.job import folder
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec import JobSpec
 from elasticdl.job.status import JobState
-from elasticdl.master import spec_watch, status
+from elasticdl.master import spec_watch
 from elasticdl.master.callbacks import Action, ScaleLearningRate, StopTraining
 from elasticdl.master.data_plan import DataStage
 from elasticdl.master.gauges import Gauges
@@ -31,6 +29,7 @@ from elasticdl.master.keeper import Keeper
 from elasticdl.master.leasing import Leasing
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.loop import Loop
+from elasticdl.master.master import Master
 from elasticdl.master.member_table import MemberTable
 from elasticdl.master.membership import Membership
 from elasticdl.master.ps_group import Found, PsGroup
@@ -73,6 +72,16 @@ def spec_in_force(ledger: Ledger, spec: JobSpec) -> JobSpec:
     return edit.spec
 
 
+def _put_in_force(job_dir: JobDir, spec: JobSpec) -> None:
+    try:
+        folder.put_in_force(job_dir, spec)
+    except OSError as error:
+        raise JournalError(
+            f"{job_dir.in_force_file}: cannot be written: {error.strerror}; free some "
+            "room on that disk, or make the folder writable"
+        ) from error
+
+
 def _seconds_before(ledger: Ledger) -> float:
     """Return how long earlier launches ran, without the time between them."""
     runs = ledger.notes("run")
@@ -105,62 +114,6 @@ def _ending_of(note: dict[str, Any] | None, *, fresh: bool) -> Ending | None:
     return Ending(state, note["message"], ExitCode(note.get("exit_code", 0)))
 
 
-@dataclass(frozen=True)
-class Master:
-    """A master, ready to run; its servicer has to be served."""
-
-    job: Job
-    servicer: MasterServicer
-    loop: Loop
-    metrics: MasterMetrics
-    publishing: Publishing
-
-    async def run(self) -> Ending | None:
-        """Run the job to its end, write the report, log the last line.
-
-        None if it was handed over to another master.
-        """
-        job = self.job
-        if job.ending is None or not job.state.ended:
-            ending = await self.loop.run()
-        else:
-            ending = job.ending
-        if ending is None:
-            await job.parts.ledger.commit()
-            log.info("job %s goes on under another master", job.spec.name)
-            return None
-        document = status.report(job, now=job.clock())
-        await asyncio.get_running_loop().run_in_executor(
-            None,
-            _write,
-            job.job_dir.report_file,
-            document.model_dump_json(indent=2),
-        )
-        await self.publishing.close(document)
-        log.log(
-            logging.ERROR if ending.state is JobState.FAILED else logging.INFO,
-            "job %s %s: %d records, %d steps, %.1f s%s",
-            job.spec.name,
-            ending.state,
-            document.records,
-            document.steps,
-            document.seconds,
-            f": {ending.message}" if ending.message else "",
-        )
-        return ending
-
-
-def _write(path: Path, text: str) -> None:
-    aside = path.with_suffix(".tmp")
-    try:
-        aside.write_text(text + "\n", encoding="utf-8")
-        aside.replace(path)
-    except OSError as error:
-        log.error("%s: the report cannot be written: %s", path, error.strerror)
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
-
-
 def assemble(
     spec: JobSpec,
     job_dir: JobDir,
@@ -190,6 +143,7 @@ def assemble(
         ledger.note("run", time=now, before=_seconds_before(ledger))
         ledger.note("state", name="job", state=str(JobState.STARTING), time=now)
     ledger.note("state", name="spec", job=spec.document())
+    _put_in_force(job_dir, spec)
     after = ledger.notes("run")[-1]["time"]
     job = _make_job(spec, job_dir, ledger, after=after, clock=clock)
     if spec.checkpoint.init_from and not job.parts.ps.begun:

@@ -1,8 +1,8 @@
-"""The master's process: reads its surroundings, wires the parts, serves, exits.
+"""The master's process: reads its surroundings, chooses its platform, exits.
 
-Owns nothing but the wiring. Started as `python -m elasticdl.master.main` by the local
-platform or a pod. The only module of the master that reads the environment, and the
-one place that chooses between the platforms.
+Started as `python -m elasticdl.master.main` by the local platform or a pod. The only
+module of the master that reads the environment, and the one place that chooses between
+the platforms.
 """
 
 from __future__ import annotations
@@ -10,118 +10,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from elasticdl.errors import ElasticDLError, ExitCode
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
 from elasticdl.job.names import Role
-from elasticdl.job.spec import JobSpec
 from elasticdl.job.status import JobState
 from elasticdl.job.values import load_values
-from elasticdl.master.assembly import Master, assemble, steady_clock
-from elasticdl.master.job_state import Ending
-from elasticdl.master.ledger import Ledger
-from elasticdl.metrics.registry import MasterMetrics
-from elasticdl.metrics.server import MetricsServer
-from elasticdl.proto import master_pb2_grpc
-from elasticdl.rpc.server import aio_server, bind
+from elasticdl.master.serving import Start, serve
 from elasticdl.runner.local import LocalRunner
 from elasticdl.runner.publisher import Platform
 
 log = logging.getLogger("elasticdl.master.main")
 
-# What the event loop may take to answer before the master counts as hung.
-_PULSE_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class Start:
-    """What the platforms differ in."""
-
-    make_platform: Callable[[], Platform]
-    launched: bool  # somebody has just begun the job, or begun it anew
-    on_signal: Callable[[Master], None]  # the first one; the second ends at once
-
-
-async def serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | None:
-    """Run the job of `context`; return how it ended, None if it was handed over.
-
-    Raises ElasticDLError.
-    """
-    server = aio_server(context.token)
-    port = bind(server, context.host, context.port)
-    clock = steady_clock()
-    figures = MasterMetrics()
-    ledger = Ledger.open(
-        context.job_dir.journal_dir,
-        now=clock(),
-        wait_seconds=spec.master.journal_wait_seconds,
-        on_commit=figures.journal_seconds.observe,
-    )
-    master = assemble(
-        spec,
-        context.job_dir,
-        ledger,
-        start.make_platform,
-        clock=clock,
-        metrics=figures,
-        launched=start.launched,
-    )
-    await ledger.commit()
-    _call_on_signals(lambda: start.on_signal(master))
-    master_pb2_grpc.add_MasterServicer_to_server(master.servicer, server)
-    loop = asyncio.get_running_loop()
-    metrics = MetricsServer(
-        figures.registry,
-        ready=lambda: not master.job.state.ended,
-        healthy=lambda: _answers(loop),
-        host=context.host,
-        port=context.metrics_port,
-    )
-    master.job.metrics_port = metrics.port
-    await server.start()
-    log.info(
-        "master generation %d of job %s at %s, metrics on port %d",
-        ledger.generation,
-        spec.name,
-        context.announced(port),
-        metrics.port,
-    )
-    ending = await master.run()
-    await server.stop(grace=1.0)
-    metrics.close()
-    ledger.close()
-    return ending
-
-
-def _answers(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the event loop turns; called from the thread of the metrics server."""
-    turned = threading.Event()
-    try:
-        loop.call_soon_threadsafe(turned.set)
-    except RuntimeError:  # it is closed
-        return False
-    return turned.wait(_PULSE_SECONDS)
-
-
-def _call_on_signals(first: Callable[[], None]) -> None:
-    """Call on the first signal; the second one ends the process at once."""
-    loop = asyncio.get_running_loop()
-    seen = 0
-
-    def on_signal() -> None:
-        nonlocal seen
-        seen += 1
-        if seen > 1:
-            os._exit(ExitCode.STOPPED)
-        first()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
+Serve = Callable[[RoleContext], Coroutine[Any, Any, ExitCode]]
 
 
 async def serve_here(context: RoleContext) -> ExitCode:
@@ -143,12 +47,25 @@ async def serve_here(context: RoleContext) -> ExitCode:
     return ending.exit_code if ending else ExitCode.HANDED_OVER
 
 
-def main(environ: Mapping[str, str]) -> int:
-    """Run the master; return the exit code."""
+async def serve_in_cluster(context: RoleContext) -> ExitCode:
+    """Run a job whose replicas are pods, as this process is one."""
+    # Imported late: on one machine there need not be a Kubernetes client.
+    from elasticdl.master.pod import serve_in_pod
+    from elasticdl.runner.kubernetes.api import ApiServer
+
+    return await serve_in_pod(context, ApiServer.in_cluster())
+
+
+def main(environ: Mapping[str, str], serve_pod: Serve = serve_in_cluster) -> int:
+    """Run the master; return the exit code.
+
+    `serve_pod` is for a master that reaches its cluster from outside.
+    """
     set_up_logging("master-0", "info")
     try:
         context = RoleContext.from_environ(environ, Role.MASTER)
-        return asyncio.run(serve_here(context))
+        run = serve_pod if context.cluster else serve_here
+        return asyncio.run(run(context))
     except ElasticDLError as error:
         log.error("%s", error)
         return error.exit_code

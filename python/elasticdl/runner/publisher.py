@@ -37,7 +37,10 @@ class Publisher(Protocol):
         """Tell what happened; may be left out when there is too much of it."""
 
     async def close(self, *, status: str, report: str) -> None:
-        """Show the last status and the report; wait for it, but not for ever."""
+        """Show the last status and the report, if there is one.
+
+        Waits for it, but not for ever.
+        """
 
 
 class NoPublisher:

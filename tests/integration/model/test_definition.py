@@ -8,6 +8,9 @@ import pytest
 import tensorflow as tf
 from elasticdl.data.reader import Metadata
 from elasticdl.errors import UserCodeError
+from elasticdl.job.names import JobDir
+from elasticdl.job.spec import JobSpec
+from elasticdl.model.definition import load_definition
 from elasticdl.model.user_code import locate, short
 from elasticdl.model.variables import trainable_variables
 
@@ -93,6 +96,20 @@ def test_inline_files_take_the_place_of_the_zoo(tmp_path, define):
 def test_inline_files_stay_inside_their_folder(define):
     with pytest.raises(UserCodeError, match="inside the model's folder"):
         define("", files={"../net.py": CLASSIC})
+
+
+def test_a_relative_zoo_begins_at_the_base_that_is_given(tmp_path):
+    (tmp_path / "zoo").mkdir()
+    (tmp_path / "zoo" / "net.py").write_text(CLASSIC)
+    tree = {
+        "name": "test",
+        "data": {"training": "somewhere"},
+        "model": {"zoo": "zoo", "definition": "net.custom_model"},
+    }
+    spec, job_dir = JobSpec.model_validate(tree), JobDir(tmp_path / "job")
+    load_definition(spec, job_dir, base=tmp_path)
+    with pytest.raises(UserCodeError, match="zoo zoo is not a folder"):
+        load_definition(spec, job_dir)
 
 
 def test_dotted_names_take_a_part_from_another_file(tmp_path, built):

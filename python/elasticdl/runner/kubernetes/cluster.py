@@ -13,7 +13,7 @@ Owns nothing but the wiring. Made by `master.main` in a pod, and by tests.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from elasticdl.runner.kubernetes.api import ApiServer
@@ -27,26 +27,51 @@ class Cluster:
     """One job in its namespace; belongs to one event loop."""
 
     def __init__(
-        self, api: ApiServer, config: JobConfigMap, *, namespace: str, job: str
+        self,
+        api: ApiServer,
+        config: JobConfigMap,
+        *,
+        namespace: str,
+        job: str,
+        priority_classes: Mapping[str, str],
     ) -> None:
         """Put the parts together; use `connect`."""
         self._api = api
         self.config = config
-        self.runner = KubernetesRunner(api, namespace=namespace, job=job, config=config)
+        self.runner = KubernetesRunner(
+            api,
+            namespace=namespace,
+            job=job,
+            config=config,
+            priority_classes=priority_classes,
+        )
         self.publisher = StatusPublisher(
             api, namespace=namespace, job=job, config=config
         )
 
     @staticmethod
     async def connect(
-        api: ApiServer, *, namespace: str, config_map: str, job: str
+        api: ApiServer,
+        *,
+        namespace: str,
+        config_map: str,
+        job: str,
+        priority_classes: Mapping[str, str] | None = None,
     ) -> Cluster:
         """Read the job's ConfigMap; waits while the API server is away.
+
+        `priority_classes`: what a priority of a replica (`high`) is called there.
 
         Raises PlatformError if it is not there, lacks a key or may not be read.
         """
         config = await JobConfigMap.load(api, namespace, config_map)
-        return Cluster(api, config, namespace=namespace, job=job)
+        return Cluster(
+            api,
+            config,
+            namespace=namespace,
+            job=job,
+            priority_classes=priority_classes or {},
+        )
 
     async def follow(
         self,

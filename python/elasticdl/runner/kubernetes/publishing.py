@@ -122,7 +122,8 @@ class StatusPublisher:
 
     async def close(self, *, status: str, report: str) -> None:
         """Show the last status and the report; wait for it, but not for ever."""
-        self._show({names.KEY_STATUS: status, names.KEY_REPORT: report})
+        documents = {names.KEY_STATUS: status, names.KEY_REPORT: report}
+        self._show({key: text for key, text in documents.items() if text})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._written.wait()
