@@ -8,9 +8,9 @@ Called by the CLI and by notebooks:
 Must not print, nor read the environment.
 """
 
-from elasticdl.client.folder import Condition
 from elasticdl.client.handle import JobHandle, JobView, find, list_jobs
 from elasticdl.client.launcher import Launcher, Outcome, launch
+from elasticdl.job.folder import Condition
 
 __all__ = [
     "Condition",

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from elasticdl.client import folder
 from elasticdl.client.calls import MasterCalls, PlatformCalls
-from elasticdl.client.folder import ASIDE_MARK, Condition, RunFile
+from elasticdl.client.folder import RunFile
 from elasticdl.client.logs import read_log
 from elasticdl.errors import JobError, NotFoundError, RpcError, SpecError
+from elasticdl.job.folder import ASIDE_MARK, Condition, read_report
 from elasticdl.job.names import JobDir, Role, replica_name
 from elasticdl.job.spec import Strategy
 from elasticdl.job.status import JobReport, JobStatus
@@ -60,10 +61,10 @@ class JobHandle:
         condition = self.condition
         run = folder.read_run(self.job_dir)
         if condition is not Condition.RUNNING or run is None:
-            report = folder.read_report(self.job_dir)
+            report = read_report(self.job_dir)
             return JobView(self.name, condition, report=report)
         try:
-            with MasterCalls(run.master) as master:
+            with MasterCalls(run.master, run.token) as master:
                 status = master.status(timeout_seconds=_STATUS_SECONDS)
         except RpcError:
             note = "its master does not answer now; the launcher starts it again"
@@ -76,7 +77,7 @@ class JobHandle:
         """Ask for a clean end; tries again while the master is being restarted."""
         run = self._run()
         end = time.monotonic() + wait_seconds
-        with MasterCalls(run.master) as master:
+        with MasterCalls(run.master, run.token) as master:
             while True:
                 try:
                     return master.stop(reason)
@@ -115,7 +116,7 @@ class JobHandle:
     def kill(self, replica: str, signal_number: int) -> int:
         """Send a signal to a running replica, as an accident would; returns its pid."""
         run = self._run()
-        with PlatformCalls(run.platform) as platform:
+        with PlatformCalls(run.platform, run.token) as platform:
             key = parse_replica(replica)
             pid = platform.signal(key, signal_number) if key else 0
             if pid:
@@ -131,7 +132,8 @@ class JobHandle:
 
         Returns the numbers of workers that run, that are preempted now, and that wait.
         """
-        with PlatformCalls(self._run().platform) as platform:
+        run = self._run()
+        with PlatformCalls(run.platform, run.token) as platform:
             return platform.set_capacity(cpus)
 
     def logs(
@@ -164,7 +166,7 @@ class JobHandle:
                     f"job {self.name} still runs after {timeout_seconds:g} seconds"
                 )
             time.sleep(_LOOK_SECONDS)
-        return folder.read_report(self.job_dir)
+        return read_report(self.job_dir)
 
     def _run(self) -> RunFile:
         run = folder.read_run(self.job_dir)

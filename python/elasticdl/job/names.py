@@ -19,7 +19,8 @@ class Role(enum.StrEnum):
     WORKER = "worker"
 
 
-# Environment of every role's process; read in `*/main.py` alone.
+# Environment of every role's process; read in `*/main.py` alone. Never in `argv`: other
+# users of a machine can read that.
 ENV_JOB_DIR = "ELASTICDL_JOB_DIR"
 ENV_ROLE = "ELASTICDL_ROLE"
 ENV_INDEX = "ELASTICDL_INDEX"
@@ -28,10 +29,51 @@ ENV_MASTER_ADDRESS = "ELASTICDL_MASTER_ADDRESS"
 ENV_PLATFORM_ADDRESS = "ELASTICDL_PLATFORM_ADDRESS"
 ENV_LIFELINE_FD = "ELASTICDL_LIFELINE_FD"
 ENV_JOBS_DIR = "ELASTICDL_JOBS_DIR"
+ENV_TOKEN = "ELASTICDL_TOKEN"
+
+# Set in pods alone, by the chart; local processes listen on loopback, on free ports.
+ENV_PLATFORM = "ELASTICDL_PLATFORM"
+ENV_HOST = "ELASTICDL_HOST"  # what to listen on
+ENV_PORT = "ELASTICDL_PORT"
+ENV_POD_IP = "ELASTICDL_POD_IP"  # what peers call
+ENV_METRICS_PORT = "ELASTICDL_METRICS_PORT"
+# The master's pod alone.
+ENV_NAMESPACE = "ELASTICDL_NAMESPACE"
+ENV_CONFIG_MAP = "ELASTICDL_CONFIG_MAP"
+ENV_CONFIG_DIR = "ELASTICDL_CONFIG_DIR"  # where that ConfigMap is mounted
+ENV_PRIORITY_HIGH = "ELASTICDL_PRIORITY_HIGH"  # PriorityClasses behind the words
+ENV_PRIORITY_LOW = "ELASTICDL_PRIORITY_LOW"  # `high` and `low` of a values file
+POD_ENVIRONMENT = (
+    ENV_PLATFORM,
+    ENV_HOST,
+    ENV_PORT,
+    ENV_POD_IP,
+    ENV_METRICS_PORT,
+    ENV_NAMESPACE,
+    ENV_CONFIG_MAP,
+    ENV_CONFIG_DIR,
+    ENV_PRIORITY_HIGH,
+    ENV_PRIORITY_LOW,
+)
+
+PLATFORM_LOCAL = "local"
+PLATFORM_KUBERNETES = "kubernetes"
+CONFIG_DIR = "/etc/elasticdl"
 
 LABEL_JOB = "elasticdl-job-name"
 LABEL_ROLE = "elasticdl-replica-type"
 LABEL_INDEX = "elasticdl-replica-index"
+LABEL_GENERATION = "elasticdl-generation"
+LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGED_BY_MASTER = "elasticdl-master"
+# On the job's ConfigMap: ends the job in good order; the value is the reason.
+ANNOTATION_STOP = "elasticdl.org/stop"
+
+# Keys of the job's ConfigMap, and of the one with its status.
+KEY_JOB = "job.yaml"
+KEY_STATUS = "status.json"
+KEY_REPORT = "report.json"
+MAIN_CONTAINER = "main"
 
 
 def replica_name(role: Role | str, index: int) -> str:
@@ -44,6 +86,21 @@ def pod_name(job: str, role: Role, index: int) -> str:
     if role is Role.MASTER:
         return f"elasticdl-{job}-master"
     return f"elasticdl-{job}-{role}-{index}"
+
+
+def config_map_name(job: str) -> str:
+    """Return the ConfigMap of the job's specification and pod templates."""
+    return f"elasticdl-{job}"
+
+
+def status_config_map_name(job: str) -> str:
+    """Return the ConfigMap in which the master shows the job's status."""
+    return f"elasticdl-{job}-status"
+
+
+def template_key(role: Role) -> str:
+    """Return the key of a role's pod template in the job's ConfigMap: `ps.yaml`."""
+    return f"{role}.yaml"
 
 
 @dataclass(frozen=True)
@@ -86,6 +143,11 @@ class JobDir:
     def predictions_dir(self) -> Path:
         """Default place of predictions."""
         return self.root / "predictions"
+
+    @property
+    def owner_file(self) -> Path:
+        """UID of the ConfigMap that the folder was last prepared for (clusters)."""
+        return self.root / "owner"
 
     @property
     def report_file(self) -> Path:

@@ -6,8 +6,12 @@ Owns limits, keepalive and reconnect back-off of both sides. Called by the clien
 
 from __future__ import annotations
 
+from typing import cast
+
 import grpc
 import grpc.aio
+
+from elasticdl.rpc.token import Carrier
 
 MAX_MESSAGE_BYTES = 256 << 20
 _KEEPALIVE_MS = 5_000
@@ -52,11 +56,16 @@ def server_options() -> Options:
     ]
 
 
-def connect(address: str) -> grpc.Channel:
-    """Return a channel to `host:port`; it connects at the first call."""
-    return grpc.insecure_channel(address, options=client_options())
+def connect(address: str, token: str) -> grpc.Channel:
+    """Return a channel to `host:port`; it connects at the first call.
+
+    Its calls carry the job's token; they have no other forms (`future`, `with_call`).
+    """
+    channel = grpc.insecure_channel(address, options=client_options())
+    return cast("grpc.Channel", Carrier(channel, token))
 
 
-def connect_aio(address: str) -> grpc.aio.Channel:
+def connect_aio(address: str, token: str) -> grpc.aio.Channel:
     """Return the same for code that runs in an event loop."""
-    return grpc.aio.insecure_channel(address, options=client_options())
+    channel = grpc.aio.insecure_channel(address, options=client_options())
+    return cast("grpc.aio.Channel", Carrier(channel, token))

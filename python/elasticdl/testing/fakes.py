@@ -11,7 +11,7 @@ from there only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from elasticdl.errors import PlatformError
@@ -49,10 +49,18 @@ class InMemoryRunner:
         self._on_stop = on_stop
         self.states: dict[ReplicaKey, ReplicaState] = {}
         self.launches: list[Launch] = []
+        self.checked: list[Launch] = []
         self.stops: list[Stopped] = []
         self.hold = False  # replicas stay pending
         self.refuse = ""  # starting fails with this message
+        self.refuse_check = ""  # the job is refused with this message
         self._watchers: list[asyncio.Queue[Observation]] = []
+
+    async def check(self, launches: Sequence[Launch]) -> None:
+        """Accept what is not to be refused."""
+        self.checked += launches
+        if self.refuse_check:
+            raise PlatformError(self.refuse_check)
 
     async def start(self, launch: Launch) -> None:
         """Run a replica, or keep it pending."""

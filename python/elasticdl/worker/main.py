@@ -27,6 +27,7 @@ from elasticdl.errors import (
     UserCodeError,
 )
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
+from elasticdl.job.names import Role
 from elasticdl.job.spec import JobSpec
 from elasticdl.job.values import load_values
 from elasticdl.worker.early import EarlyTasks
@@ -48,7 +49,7 @@ _DATA_WAIT_SECONDS = 0.5
 def run() -> int:
     """Run a worker until there is no more to do; return the exit code."""
     try:
-        context = RoleContext.from_environ(os.environ)
+        context = RoleContext.from_environ(os.environ, Role.WORKER)
         spec = load_values(context.job_dir.spec_file).job
     except ElasticDLError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - no logging yet
@@ -63,7 +64,7 @@ def run() -> int:
     try:
         work(life, spec)
     except FencedError as error:
-        logger.warning("This worker was replaced: %s", error)
+        logger.warning("This worker is not needed any more: %s", error)
         return ExitCode.FENCED
     except ElasticDLError as error:
         if leaving.is_set() and isinstance(error, RpcError):

@@ -29,6 +29,7 @@ from elasticdl.rpc.server import aio_server, bind
 from elasticdl.runner.base import ExitReason, Launch, ReplicaKey
 from elasticdl.tensor import codec
 from elasticdl.testing.fakes import InMemoryRunner
+from elasticdl.testing.scripted import TOKEN
 
 BOUND_SECONDS = 10.0
 DONE = master_pb2.DONE
@@ -73,6 +74,7 @@ class Replica:
                 index=launch.key.index,
                 generation=launch.generation,
             ),
+            token=TOKEN,
         )
         self.held: set[int] = set()
         self.step = 0
@@ -362,7 +364,7 @@ class Rig:
     async def serving(self, *, launched: bool = False):
         """Run a master until the block ends; the replicas outlive it."""
         clock = steady_clock()
-        server = aio_server()
+        server = aio_server(TOKEN)
         port = int(self.address.split(":")[1]) if self.address else 0
         port = bind(server, "127.0.0.1", port)
         self.address = f"127.0.0.1:{port}"

@@ -500,7 +500,7 @@ def test_a_stopped_job_resumes_from_its_checkpoint_in_the_middle_of_an_epoch(
         assert 0 < first < 64
         rig.world.go.set()
         rig.runner.states.clear()
-        async with rig.serving():
+        async with rig.serving(launched=True):
             report = await rig.ended()
         assert report.status is JobState.SUCCEEDED
         assert report.records == 64

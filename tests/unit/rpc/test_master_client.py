@@ -16,6 +16,7 @@ from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.errors import status_of
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.server import bind, serve
+from elasticdl.testing.scripted import TOKEN
 
 REPLICA = master_pb2.Replica(role="worker", index=3, generation=7)
 
@@ -66,7 +67,7 @@ def master():
     master_pb2_grpc.add_MasterServicer_to_server(servicer, server)
     port = bind(server, "127.0.0.1", 0)
     server.start()
-    client = MasterClient(f"127.0.0.1:{port}", REPLICA)
+    client = MasterClient(f"127.0.0.1:{port}", REPLICA, token=TOKEN)
     yield servicer, client
     client.close()
     server.stop(0).wait()
@@ -112,7 +113,7 @@ def test_an_error_of_ours_that_is_not_rpc_refuses_the_call(master):
 
 
 def test_a_master_that_is_away_is_an_rpc_error():
-    client = MasterClient("127.0.0.1:1", REPLICA)
+    client = MasterClient("127.0.0.1:1", REPLICA, token=TOKEN)
     with pytest.raises(RpcError, match="unavailable"):
         client.status()
     client.close()
@@ -121,8 +122,8 @@ def test_a_master_that_is_away_is_an_rpc_error():
 
 
 def test_a_port_in_use_is_a_clear_error():
-    first = serve([], host="127.0.0.1", port=0, threads=1)
+    first = serve([], host="127.0.0.1", port=0, threads=1, token=TOKEN)
     port = int(first.address.rpartition(":")[2])
     with pytest.raises(PlatformError, match="choose another port"):
-        serve([], host="127.0.0.1", port=port, threads=1)
+        serve([], host="127.0.0.1", port=port, threads=1, token=TOKEN)
     first.stop(0)
