@@ -27,11 +27,23 @@
 {{- (get .job .role).image | default .job.image | default $stock -}}
 {{- end -}}
 
-{{- define "elasticdl.podLabels" -}}
-{{ include "elasticdl.identity" .root }}
-app.kubernetes.io/component: {{ .role }}
-{{- with (include "elasticdl.podValues" . | fromYaml).labels }}
-{{ toYaml . }}
+{{/* Labels and annotations of a pod. */}}
+{{- define "elasticdl.podMetadata" -}}
+{{- $pods := include "elasticdl.podValues" . | fromYaml -}}
+{{- $own := include "elasticdl.identity" .root | fromYaml -}}
+{{- $_ := set $own "app.kubernetes.io/component" .role -}}
+{{- $_ := set $own "app.kubernetes.io/managed-by" "elasticdl-master" -}}
+{{- if eq .role "master" -}}
+  {{- $_ := set $own "app.kubernetes.io/managed-by" .root.Release.Service -}}
+  {{- $_ := set $own "elasticdl-job-name" .job.name -}}
+  {{- $_ := set $own "elasticdl-replica-type" .role -}}
+  {{- $_ := set $own "elasticdl-replica-index" "0" -}}
+{{- end -}}
+labels:
+  {{- merge $own ($pods.labels | default dict) | toYaml | nindent 2 }}
+{{- with $pods.annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
@@ -69,7 +81,7 @@ limits:
 {{- end -}}
 {{- $all = concat $all ($pods.env | default list) -}}
 {{- $told := dict
-      "ELASTICDL_JOB_DIR" (printf "%s/.elasticdl/jobs/%s/%s" .root.Values.state.mountPath $namespace .job.name)
+      "ELASTICDL_JOB_DIR" (include "elasticdl.jobDir" .)
       "ELASTICDL_MASTER_ADDRESS" (printf "%s-master.%s.svc:%s" $name $namespace (include "elasticdl.masterPort" .job))
       "ELASTICDL_HOST" "0.0.0.0"
       "ELASTICDL_METRICS_PORT" "8080" -}}
@@ -97,6 +109,10 @@ limits:
   {{- if eq $place (get $last $entry.name) }}{{ $kept = append $kept $entry }}{{ end -}}
 {{- end -}}
 {{- toYaml $kept -}}
+{{- end -}}
+
+{{- define "elasticdl.jobDir" -}}
+{{ trimSuffix "/" .root.Values.state.mountPath }}/.elasticdl/jobs/{{ .root.Release.Namespace }}/{{ .job.name }}
 {{- end -}}
 
 {{- define "elasticdl.masterPort" -}}
@@ -248,13 +264,7 @@ volumes:
 apiVersion: v1
 kind: Pod
 metadata:
-  labels:
-    {{- include "elasticdl.podLabels" . | nindent 4 }}
-    app.kubernetes.io/managed-by: elasticdl-master
-  {{- with (include "elasticdl.podValues" . | fromYaml).annotations }}
-  annotations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
+  {{- include "elasticdl.podMetadata" . | nindent 2 }}
 spec:
   {{- include "elasticdl.podSpec" . | nindent 2 }}
 {{- end -}}

@@ -8,6 +8,7 @@ values files.
 from __future__ import annotations
 
 import enum
+import json
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,11 +18,11 @@ import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from elasticdl.job.spec import NAME_PATTERN, QUANTITY_PATTERN
+from elasticdl.job.spec import MAX_NAME_LENGTH, NAME_PATTERN, QUANTITY_PATTERN
 
 _PATTERNS = {
-    NAME_PATTERN: "lower case letters, digits and dashes, at most 52, no dash at the "
-    "ends",
+    NAME_PATTERN: f"lower case letters, digits and dashes, at most {MAX_NAME_LENGTH}, "
+    "no dash at the ends",
     QUANTITY_PATTERN: "a quantity, as `512Mi` or `4Gi`",
 }
 _PLAIN = {
@@ -138,7 +139,11 @@ def default_text(info: FieldInfo) -> str:
         return str(value.value)
     if isinstance(value, BaseModel):
         return "that of each key"
+    if isinstance(value, dict):
+        return json.dumps(value)
     if isinstance(value, list):
+        if value and isinstance(value[0], BaseModel):
+            return ", ".join(f"one {item.name}" for item in value)
         return "[" + ", ".join(map(str, value)) + "]"
     return str(value)
 
@@ -156,7 +161,8 @@ def _kind(annotation: Any) -> str:
             words = _words(item)
             if words:
                 return "a list of " + " and ".join(f"`{word}`" for word in words)
-            return "a list of mappings" if model_of(item) else "a list of texts"
+            mappings = model_of(item) or get_origin(item) is dict
+            return "a list of mappings" if mappings else "a list of texts"
         if model_of(part):
             return "a mapping"
     return "anything"

@@ -4,16 +4,11 @@
 {{- $job := include "elasticdl.job" . | fromYaml -}}
 {{- $master := dict "root" . "job" $job "role" "master" -}}
 metadata:
-  labels:
-    {{- include "elasticdl.podLabels" $master | nindent 4 }}
-    app.kubernetes.io/managed-by: {{ .Release.Service }}
-    elasticdl-job-name: {{ .Values.job.name }}
-    elasticdl-replica-type: master
-    elasticdl-replica-index: "0"
-  {{- with (include "elasticdl.podValues" $master | fromYaml).annotations }}
-  annotations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
+  {{- include "elasticdl.podMetadata" $master | nindent 2 }}
 spec:
   {{- include "elasticdl.podSpec" $master | nindent 2 }}
+{{- end -}}
+
+{{- define "elasticdl.masterHash" -}}
+{{ include "elasticdl.masterTemplate" . | sha256sum | trunc 16 }}
 {{- end -}}
