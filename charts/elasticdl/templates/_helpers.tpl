@@ -51,3 +51,14 @@ elasticdl-{{ .Values.job.name }}
 {{- end -}}
 {{- toYaml $result -}}
 {{- end -}}
+
+{{/* The claims with the defaults of each, as YAML of {claims}. */}}
+{{- define "elasticdl.claims" -}}
+{{- $defaults := .Files.Get "files/defaults.yaml" | fromYaml -}}
+{{- $all := list -}}
+{{- range .Values.claims -}}
+  {{- $claim := include "elasticdl.overlay" (dict "base" (deepCopy $defaults.claim) "over" .) -}}
+  {{- $all = append $all ($claim | fromYaml) -}}
+{{- end -}}
+{{- toYaml (dict "claims" $all) -}}
+{{- end -}}

@@ -24,15 +24,15 @@ _VALUES_INTRO = """\
 # python/elasticdl/job/chart_values.py; do not edit.
 #
 # A release is either the platform or one job. As it stands this file is a platform; a
-# job's values file says `kind: job` and holds the tree `job:`, whose fields and defaults
-# are in docs/spec.md. Sections that begin with `Job:` or `Platform:` are for that kind
-# of release alone, and refused in the other.
+# job's values file says `kind: job` and holds the tree `job:`, whose fields and
+# defaults are in docs/spec.md. Sections that begin with `Job:` or `Platform:` are for
+# that kind of release alone, and refused in the other.
 kind: platform
 """
 _DEFAULTS_INTRO = """\
-# Made by `make docs` from python/elasticdl/job; do not edit. What templates have to know:
-# a job's defaults (the ConfigMap holds the user's tree as it is), the chart's own ones,
-# and which sections belong to one kind of release.
+# Made by `make docs` from python/elasticdl/job; do not edit. What templates have to
+# know: a job's defaults (the ConfigMap holds the user's tree as it is), the chart's own
+# ones, those of each claim, and which sections belong to one kind of release.
 """
 _README = """\
 # The ElasticDL chart
@@ -56,42 +56,55 @@ helm uninstall digits -n ml
 
 ## What a release makes
 
-| release | objects |
-| --- | --- |
-| platform | ServiceAccounts `elasticdl-master` (with a Role of the same name) and `elasticdl-job`, NetworkPolicy `elasticdl`, PersistentVolumeClaims, PriorityClasses `high` and `low` |
-| job | ConfigMap `elasticdl-<job>` (specification and pod templates), Job and Service `elasticdl-<job>-master`, Service `elasticdl-<job>-ps`, PodDisruptionBudget and NetworkPolicy `elasticdl-<job>`, Secret `elasticdl-<job>-token` |
-
-PS and workers are made by the master while the job runs. They belong to the ConfigMap, so
-`helm uninstall` of the job takes them along. Uninstalling the platform keeps its claims
-(`claims[].keep`) and takes the accounts and classes that running jobs use: uninstall jobs
-first.
+{objects}
+PS and workers are made by the master while the job runs. They belong to the ConfigMap,
+so `helm uninstall` of the job takes them along. Uninstalling the platform keeps its
+claims (`claims[].keep`) and takes the accounts and classes that running jobs use:
+uninstall jobs first.
 
 ## Changing a release
 
-Pass a job's values file again: `helm upgrade JOB charts/elasticdl -f FILE`, never `--set`
-alone, which forgets the file. For one field use `elasticdl scale`, or `helm upgrade
---reset-then-reuse-values --set job.worker.replicas=4`. Changes of what the ConfigMap holds
-reach the running master in seconds; `docs/spec.md` says what may change while a job runs.
+Pass a job's values file again: `helm upgrade JOB charts/elasticdl -f FILE`. `--set`
+alone would forget the file, and is refused; for one field use `elasticdl scale`, or
+`helm upgrade JOB charts/elasticdl --reset-then-reuse-values --set
+job.worker.replicas=4`. What the ConfigMap holds reaches the running master in seconds;
+docs/spec.md says which fields may change while a job runs.
+
 What the master's own pod is made of (its image, `job.master`, `job.env`, `job.volumes`,
-`pods.common`, `pods.master`, `state`) cannot change: Kubernetes keeps a Job's pod template
-as it is. Uninstall the job and install it again, and it goes on from its folder.
+`pods.common`, `pods.master`, `state`) cannot change: Kubernetes keeps a Job's pod
+template as it is. Uninstall the job and install it again, and it goes on from its
+folder.
 
 The chart refuses, in a plain sentence:
 
 - an upgrade that would make a platform of a job, a job of a platform, or another job;
-- `kind: platform` beside `job:`, and sections of one kind in a release of the other;
-- a second platform that would make the same PriorityClasses, and a second job of one name;
-- `job.namespace` that is not the release's namespace;
+- `job:` without `kind: job`, and sections of one kind in a release of the other;
+- a second platform that would make the same PriorityClasses;
+- a second job of one name, and a job whose `job.namespace` is not the release's;
 - a job in a namespace without the platform, or whose claim is not there.
 
-Where no cluster is asked while rendering (`helm template`, Argo CD), those that compare
-with the cluster are left to the API server, and `token.existingSecret` has to be set.
+Where no cluster is asked while rendering (`helm template`, Argo CD), what compares with
+the cluster is left to the API server, and `token.existingSecret` has to be set.
 
 ## Values
 
 Fields of `job` are in docs/spec.md.
 
-"""
+{values}"""
+_OBJECTS = (
+    (
+        "platform",
+        "ServiceAccounts `elasticdl-master` (with a Role of that name) and "
+        "`elasticdl-job`, NetworkPolicy `elasticdl`, PersistentVolumeClaims, "
+        "PriorityClasses `high` and `low`",
+    ),
+    (
+        "job",
+        "ConfigMap `elasticdl-<job>` (specification and pod templates), Job and "
+        "Service `elasticdl-<job>-master`, Service `elasticdl-<job>-ps`, "
+        "PodDisruptionBudget and NetworkPolicy `elasticdl-<job>`, Secret `elasticdl-<job>-token`",
+    ),
+)
 
 
 def chart_files() -> Iterator[tuple[str, str]]:
@@ -133,7 +146,7 @@ def defaults_yaml() -> str:
     """Return what templates read as `.Files.Get "files/defaults.yaml"`."""
     from ruamel.yaml import YAML
 
-    from elasticdl.job.chart_values import JOB_ONLY, PLATFORM_ONLY
+    from elasticdl.job.chart_values import JOB_ONLY, PLATFORM_ONLY, ClaimValues
     from elasticdl.job.spec import JobSpec
 
     chart = YAML(typ="safe").load(values_yaml())
@@ -141,6 +154,7 @@ def defaults_yaml() -> str:
     tree = {
         "job": _defaults(JobSpec),
         "chart": chart,
+        "claim": _defaults(ClaimValues),
         "jobOnly": list(JOB_ONLY),
         "platformOnly": list(PLATFORM_ONLY),
     }
@@ -175,7 +189,10 @@ def readme() -> str:
         plain = doc.default in ("required", "empty")
         default = doc.default if plain else f"`{doc.default}`"
         rows.append(row((f"`{key}`", doc.kind, default, doc.description)))
-    return _README + table(("key", "value", "default", "meaning"), rows)
+    return _README.format(
+        objects=table(("release", "objects"), [row(cells) for cells in _OBJECTS]),
+        values=table(("key", "value", "default", "meaning"), rows),
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from elasticdl.job.spec_base import QUANTITY_PATTERN, SpecModel
+from elasticdl.job.spec_base import PATH_PATTERN, QUANTITY_PATTERN, SpecModel
 
 # What only one kind of release reads. The chart refuses it in the other kind, where it
 # would do nothing.
@@ -46,10 +46,10 @@ class StateValues(SpecModel):
     )
     mount_path: str = Field(
         "/data",
-        pattern="^/",
-        description="Where it appears, and the folder that all roles start in: relative "
-        "paths of the job begin here. An entry of `job.volumes` on this path takes the "
-        "claim's place.",
+        pattern=PATH_PATTERN,
+        description="Where it appears, and the folder that all roles start in: "
+        "relative paths of the job begin here. An entry of `job.volumes` on this path "
+        "takes the claim's place.",
     )
 
 
@@ -59,13 +59,13 @@ class TokenValues(SpecModel):
     existing_secret: str = Field(
         "",
         description="Name of a Secret with the key `token`. Empty makes one, and keeps "
-        "it over upgrades; that needs a cluster while the chart is rendered, so name one "
-        "under Argo CD or `helm template`, where the token would be new each time.",
+        "it over upgrades; that needs a cluster while the chart is rendered, so name "
+        "one under Argo CD or `helm template`, where the token would be new each time.",
     )
 
 
 class ServiceAccountsValues(SpecModel):
-    """ServiceAccounts: the platform makes them, jobs name them."""
+    """The accounts that pods run as."""
 
     create: bool = Field(True, description="Platform: make both.")
     master: str = Field(
@@ -171,8 +171,8 @@ class CommonPodValues(PodValues):
 
     security_context: dict[str, Any] = Field(
         default_factory=_pod_security,
-        description="Security context of the pod: the restricted Pod Security Standard. "
-        "A key with null is left to the cluster, as `runAsUser: null`.",
+        description="Security context of the pod: the restricted Pod Security "
+        "Standard. A key with null is left to the cluster, as `runAsUser: null`.",
     )
     container_security_context: dict[str, Any] = Field(
         default_factory=_container_security,
@@ -182,15 +182,15 @@ class CommonPodValues(PodValues):
 
 
 class PodsValues(SpecModel):
-    """Pods: lists of `common` and of a role are joined, of other keys the role's win."""
+    """Pods: lists of `common` and a role are joined, of other keys the role's win."""
 
     common: CommonPodValues = Field(
         default_factory=CommonPodValues, description="All roles."
     )
     master: PodValues = Field(
         default_factory=PodValues,
-        description="The master alone; the same keys. Cannot change while the job runs, "
-        "nor can what `common` says: Kubernetes keeps a Job's pod as it is.",
+        description="The master alone; the same keys. Cannot change while the job "
+        "runs, nor can what `common` says: Kubernetes keeps a Job's pod as it is.",
     )
     ps: PodValues = Field(
         default_factory=PodValues, description="PS alone; the same keys."

@@ -18,11 +18,17 @@ import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from elasticdl.job.spec import MAX_NAME_LENGTH, NAME_PATTERN, QUANTITY_PATTERN
+from elasticdl.job.spec import (
+    MAX_NAME_LENGTH,
+    NAME_PATTERN,
+    PATH_PATTERN,
+    QUANTITY_PATTERN,
+)
 
 _PATTERNS = {
     NAME_PATTERN: f"lower case letters, digits and dashes, at most {MAX_NAME_LENGTH}, "
     "no dash at the ends",
+    PATH_PATTERN: "a path that begins with `/`",
     QUANTITY_PATTERN: "a quantity, as `512Mi` or `4Gi`",
 }
 _PLAIN = {
@@ -131,6 +137,14 @@ def default_text(info: FieldInfo) -> str:
     value = info.get_default(call_default_factory=True, validated_data={})
     if value is None or value == "":
         return "empty"
+    if isinstance(value, BaseModel):
+        return "that of each key"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value_text, value)) + "]"
+    return _value_text(value)
+
+
+def _value_text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -138,14 +152,8 @@ def default_text(info: FieldInfo) -> str:
     if isinstance(value, enum.Enum):
         return str(value.value)
     if isinstance(value, BaseModel):
-        return "that of each key"
-    if isinstance(value, dict):
-        return json.dumps(value)
-    if isinstance(value, list):
-        if value and isinstance(value[0], BaseModel):
-            return ", ".join(f"one {item.name}" for item in value)
-        return "[" + ", ".join(map(str, value)) + "]"
-    return str(value)
+        value = value.model_dump(by_alias=True, mode="json", exclude_unset=True)
+    return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
 def _kind(annotation: Any) -> str:

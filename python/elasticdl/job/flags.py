@@ -20,7 +20,6 @@ from elasticdl.job.problems import Problem, did_you_mean, spec_error
 from elasticdl.job.spec import MAX_NAME_LENGTH, JobType, ValuesFile
 
 
-
 @dataclass(frozen=True)
 class Converted:
     """What a command line stands for; `comments` explain what is not obvious."""

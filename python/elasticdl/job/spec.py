@@ -25,6 +25,7 @@ from elasticdl.job.replicas import (
 from elasticdl.job.spec_base import (
     MAX_NAME_LENGTH,
     NAME_PATTERN,
+    PATH_PATTERN,
     QUANTITY_PATTERN,
     CountOrZero,
     DataFormat,
@@ -44,6 +45,7 @@ from elasticdl.job.spec_base import (
 __all__ = [
     "MAX_NAME_LENGTH",
     "NAME_PATTERN",
+    "PATH_PATTERN",
     "QUANTITY_PATTERN",
     "CheckpointSpec",
     "CountOrZero",

@@ -26,6 +26,7 @@ from elasticdl.job.kinds import (
 __all__ = [
     "MAX_NAME_LENGTH",
     "NAME_PATTERN",
+    "PATH_PATTERN",
     "QUANTITY_PATTERN",
     "CountOrZero",
     "DataFormat",
@@ -45,6 +46,7 @@ __all__ = [
 NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 # `elasticdl-<job>-master` is the name of a Service, which ends at 63 characters.
 MAX_NAME_LENGTH = 46
+PATH_PATTERN = "^/"
 QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$"
 
 PositiveInt = Annotated[int, Field(ge=1)]
