@@ -17,9 +17,7 @@ from elasticdl.job.flag_values import FlagValueError, reader_format
 from elasticdl.job.overrides import Override, split_path
 from elasticdl.job.positions import Positions
 from elasticdl.job.problems import Problem, did_you_mean, spec_error
-from elasticdl.job.spec import JobType, ValuesFile
-
-_LONGEST_NAME = 52
+from elasticdl.job.spec import MAX_NAME_LENGTH, JobType, ValuesFile
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ def job_name(definition: str) -> str:
             unique[-1] = word
         else:
             unique.append(word)
-    return "-".join(unique)[:_LONGEST_NAME].strip("-") or "job"
+    return "-".join(unique)[:MAX_NAME_LENGTH].strip("-") or "job"
 
 
 class _Conversion:

@@ -389,7 +389,7 @@ def test_evaluate_and_predict_have_their_own_flags():
         ("f", "f"),
         ("", "job"),
         ("___.f", "job"),
-        ("a" * 60 + ".f", "a" * 52),
+        ("a" * 60 + ".f", "a" * 46),
     ],
 )
 def test_a_job_without_a_name_is_called_after_its_model(definition, name):
