@@ -43,8 +43,7 @@ from elasticdl.master.side_tasks import SideTasks
 from elasticdl.master.signals import Signals
 from elasticdl.master.stages import Stages
 from elasticdl.metrics.registry import MasterMetrics
-from elasticdl.runner.base import Runner
-from elasticdl.runner.publisher import NoPublisher, Publisher
+from elasticdl.runner.publisher import Platform
 
 log = logging.getLogger(__name__)
 
@@ -167,12 +166,11 @@ def assemble(
     spec: JobSpec,
     job_dir: JobDir,
     ledger: Ledger,
-    runner: Callable[[], Runner],
+    platform: Callable[[], Platform],
     *,
     clock: Callable[[], float],
     metrics: MasterMetrics | None = None,
     launched: bool = False,
-    publisher: Publisher | None = None,
 ) -> Master:
     """Return a master that goes on where the ledger says. Runs in the event loop.
 
@@ -205,8 +203,10 @@ def assemble(
     leasing = Leasing(job, metrics)
     heartbeats = Heartbeats(job, leasing)
     heartbeats.take_model()
-    publishing = Publishing(job, publisher or NoPublisher())
-    loop = Loop(job, runner(), leasing, Stages(job), Gauges(metrics), publishing)
+    runs_on = platform()
+    publishing = Publishing(job, runs_on.publisher)
+    stages, gauges = Stages(job), Gauges(metrics)
+    loop = Loop(job, runs_on.runner, leasing, stages, gauges, publishing)
     servicer = MasterServicer(job, leasing, heartbeats)
     return Master(job, servicer, loop, metrics, publishing)
 

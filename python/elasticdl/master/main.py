@@ -63,7 +63,7 @@ def main(environ: Mapping[str, str]) -> int:
     except ElasticDLError as error:
         log.error("%s", error)
         return error.exit_code
-    except Exception as error:  # noqa: BLE001 - top of the process
+    except Exception as error:
         log.critical("the master crashed", exc_info=error)
         return ExitCode.CRASHED
 

@@ -4,9 +4,9 @@ Owns what a launcher does for a master on one machine: the folder is prepared, w
 stop are passed on, and the exit code tells the batch Job whether to start another one.
 Called by `master.main`. Must not decide about PS and workers.
 
-A signal does not mean here that the job shall stop: a drained node or a deleted pod takes
-the master alone, and the next one goes on with what still runs. The job is stopped by an
-annotation of its ConfigMap, or by the end of that.
+A signal does not mean here that the job shall stop: a drained node or a deleted pod
+takes the master alone, and the next one goes on with what still runs. The job is
+stopped by an annotation of its ConfigMap, or by the end of that.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Start:
     make_platform: Callable[[], Platform]
     launched: bool  # somebody has just begun the job, or begun it anew
     on_signal: Callable[[Master], None]  # the first one; the second ends at once
-    attend: Callable[[Master], None] = lambda _: None  # begins with the event loop's job
+    attend: Callable[[Master], None] = lambda _: None  # before the first call
 
 
 async def serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | None:

@@ -1,14 +1,17 @@
 """Where a job shows itself to people who do not ask its master.
 
-Owns the protocol and the one that shows nothing. Called by `master.publishing`;
-implemented by `runner.kubernetes`. Must not know what a status says.
+Owns the protocol, the one that shows nothing, and the pair of it and a Runner that a
+master is given. Called by `master.publishing`; implemented by `runner.kubernetes`. Must
+not know what a status says.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from elasticdl.runner.base import Runner
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,10 @@ class Publisher(Protocol):
         """Tell what happened; may be left out when there is too much of it."""
 
     async def close(self, *, status: str, report: str) -> None:
-        """Show the last status and the report; wait for it, but not for ever."""
+        """Show the last status and the report, if there is one.
+
+        Waits for it, but not for ever.
+        """
 
 
 class NoPublisher:
@@ -50,3 +56,11 @@ class NoPublisher:
 
     async def close(self, *, status: str, report: str) -> None:
         """Nothing to wait for."""
+
+
+@dataclass(frozen=True)
+class Platform:
+    """What a master needs of the place where its replicas run."""
+
+    runner: Runner
+    publisher: Publisher = field(default_factory=NoPublisher)

@@ -1,8 +1,9 @@
-"""A Runner whose replicas are entries in a table: for tests of what a master decides.
+"""A Runner whose replicas are entries in a table, and a Publisher that keeps all.
 
-Owns the table and the stream of what is seen of it. Used in place of `runner.local`
-where real processes would only cost time; shipped, because a program that embeds a
-master can test with it as well. Must not decide anything that a platform does not.
+Own the table, the stream of what is seen of it, and what was shown. Used in place of
+`runner.local` where real processes would only cost time; shipped, because a program
+that embeds a master can test with it as well. Must not decide anything that a platform
+does not.
 
 Belongs to the event loop it is made in; `end`, `preempt` and the like may be called
 from there only.
@@ -24,6 +25,7 @@ from elasticdl.runner.base import (
     ReplicaKey,
     ReplicaState,
 )
+from elasticdl.runner.publisher import Notice
 
 
 @dataclass(frozen=True)
@@ -161,3 +163,27 @@ class InMemoryRunner:
     def _tell(self, observation: Observation) -> None:
         for queue in self._watchers:
             queue.put_nowait(observation)
+
+
+class InMemoryPublisher:
+    """Implements runner.publisher.Publisher without showing anything."""
+
+    period_seconds = 0.0
+
+    def __init__(self) -> None:
+        """Nothing was shown yet."""
+        self.shown = ""
+        self.notices: list[Notice] = []
+        self.report = ""
+
+    def status(self, document: str) -> None:
+        """Keep it in place of the one before."""
+        self.shown = document
+
+    def notice(self, notice: Notice) -> None:
+        """Keep it."""
+        self.notices.append(notice)
+
+    async def close(self, *, status: str, report: str) -> None:
+        """Keep both."""
+        self.shown, self.report = status, report

@@ -27,8 +27,9 @@ from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.server import aio_server, bind
 from elasticdl.runner.base import ExitReason, Launch, ReplicaKey
+from elasticdl.runner.publisher import Platform
 from elasticdl.tensor import codec
-from elasticdl.testing.fakes import InMemoryRunner
+from elasticdl.testing.fakes import InMemoryPublisher, InMemoryRunner
 from elasticdl.testing.scripted import TOKEN
 
 BOUND_SECONDS = 10.0
@@ -375,7 +376,7 @@ class Rig:
             self.values.job,
             self.job_dir,
             ledger,
-            lambda: self.runner,
+            lambda: Platform(self.runner, self.publisher),
             clock=clock,
             launched=launched,
         )
@@ -441,6 +442,7 @@ class Rig:
 
         async def main() -> None:
             self.world = World()
+            self.publisher = InMemoryPublisher()
             self.runner = InMemoryRunner(
                 on_start=self.start_replica,
                 on_stop=lambda key: (

@@ -121,6 +121,40 @@ def test_a_master_that_is_away_is_an_rpc_error():
         client.status()
 
 
+def test_a_master_that_is_silent_for_too_long_has_left_the_job():
+    now = [0.0]
+    client = MasterClient(
+        "127.0.0.1:1",
+        REPLICA,
+        token=TOKEN,
+        most_silence_seconds=600.0,
+        clock=lambda: now[0],
+    )
+    for seconds, kind in ((599.0, RpcError), (600.0, FencedError)):
+        now[0] = seconds
+        with pytest.raises(RpcError) as caught:
+            client.status()
+        assert type(caught.value) is kind
+    assert "no master answered for 600 s" in str(caught.value)
+    client.close()
+
+
+def test_each_answer_of_the_master_counts_as_a_sign_of_life(master):
+    _, client = master
+    now = [0.0]
+    patient = MasterClient(
+        client._address,
+        REPLICA,
+        token=TOKEN,
+        most_silence_seconds=600.0,
+        clock=lambda: now[0],
+    )
+    for _ in range(3):
+        now[0] += 590.0
+        assert patient.status().json == "{}"
+    patient.close()
+
+
 def test_a_port_in_use_is_a_clear_error():
     first = serve([], host="127.0.0.1", port=0, threads=1, token=TOKEN)
     port = int(first.address.rpartition(":")[2])

@@ -67,33 +67,32 @@ def refused(call: Callable[[], object]) -> None:
     assert "does not carry the job's token" in caught.value.details()
 
 
+def refuses_all(channel: grpc.Channel, frame: bytes) -> None:
+    def name(method: str) -> str:
+        return f"/{ps_wire.SERVICE}/{method}"
+
+    for method in ("Probe", "PullSmall", "PushSmall", "State", ps_lent.METHOD):
+        refused(lambda m=method: channel.unary_unary(name(m))(frame, timeout=10))
+    refused(lambda: list(channel.unary_stream(name("Pull"))(frame, timeout=10)))
+    # Also where the caller sends nothing, or much.
+    for requests in ([], [frame] * 1000):
+        init = channel.stream_unary(name("Init"))
+        refused(lambda c=init, r=requests: c(iter(r), timeout=10))
+        push = channel.stream_stream(name("Push"))
+        refused(lambda c=push, r=requests: list(c(iter(r), timeout=10)))
+
+
 def test_every_method_of_a_ps_asks_for_the_token() -> None:
     calls = Echo()
     asked = []
-    calls.probe = lambda request: asked.append(request)
+    calls.probe = asked.append
     server = serve(
         [ps_wire.handlers(calls)], host="127.0.0.1", port=0, threads=2, token=TOKEN
     )
     frame = codec.join(codec.encode(b"", {}))
 
-    def name(method: str) -> str:
-        return f"/{ps_wire.SERVICE}/{method}"
-
     for channel in strangers(server.address):
-        for method in ("Probe", "PullSmall", "PushSmall", "State", ps_lent.METHOD):
-            refused(lambda m=method: channel.unary_unary(name(m))(frame, timeout=10))
-        refused(lambda: list(channel.unary_stream(name("Pull"))(frame, timeout=10)))
-        # Also where the caller sends nothing, or without end.
-        for requests in ([], [frame] * 1000):
-            stream = iter(requests)
-            refused(
-                lambda s=stream: channel.stream_unary(name("Init"))(s, timeout=10)
-            )
-            refused(
-                lambda s=stream: list(
-                    channel.stream_stream(name("Push"))(s, timeout=10)
-                )
-            )
+        refuses_all(channel, frame)
         channel.close()
     assert not asked
     with connect(server.address, TOKEN) as channel:
@@ -119,9 +118,7 @@ def test_the_masters_service_asks_for_the_token() -> None:
             for channel in strangers(address):
                 stub = master_pb2_grpc.MasterStub(channel)
                 refused(lambda s=stub: s.Status(request, timeout=10))
-                refused(
-                    lambda s=stub: s.Lease(master_pb2.LeaseRequest(), timeout=10)
-                )
+                refused(lambda s=stub: s.Lease(master_pb2.LeaseRequest(), timeout=10))
                 channel.close()
             client = MasterClient(address, REPLICA, token="wrong")
             with pytest.raises(RefusedError, match="unauthenticated"):

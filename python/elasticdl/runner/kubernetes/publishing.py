@@ -34,7 +34,7 @@ _PERIOD_SECONDS = 2.0
 # The status of a large job is written less often: etcd keeps each version for minutes.
 _BYTES_PER_SECOND = 16 * 2**10
 _LONGEST_PAUSE_SECONDS = 60.0
-_CLOSE_SECONDS = 30.0
+_CLOSE_SECONDS = 120.0
 _LONGEST_MESSAGE = 1000
 _QUEUED_EVENTS = 100
 _BURST_EVENTS = 30
@@ -63,7 +63,7 @@ class Allowance:
 
 
 class StatusPublisher:
-    """Publishes one job; made inside the running event loop, `close` at the end."""
+    """Publishes one job; made inside the running event loop."""
 
     def __init__(
         self,
@@ -122,12 +122,17 @@ class StatusPublisher:
 
     async def close(self, *, status: str, report: str) -> None:
         """Show the last status and the report; wait for it, but not for ever."""
-        self._show({names.KEY_STATUS: status, names.KEY_REPORT: report})
+        documents = {names.KEY_STATUS: status, names.KEY_REPORT: report}
+        self._show({key: text for key, text in documents.items() if text})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._written.wait()
                 while self._events:
                     await asyncio.sleep(0.05)
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Write nothing any more; another master of the job goes on."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

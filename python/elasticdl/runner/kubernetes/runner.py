@@ -14,11 +14,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from elasticdl.errors import PlatformError
 from elasticdl.job import names
+from elasticdl.job.names import Role
 from elasticdl.runner.base import (
     ExitReason,
     Launch,
@@ -60,16 +61,23 @@ class _Wish:
 
 
 class KubernetesRunner:
-    """The Runner of one job's pods; belongs to one event loop, `close` at the end."""
+    """The Runner of one job's pods; belongs to one event loop."""
 
     def __init__(
-        self, api: ApiServer, *, namespace: str, job: str, config: JobConfigMap
+        self,
+        api: ApiServer,
+        *,
+        namespace: str,
+        job: str,
+        config: JobConfigMap,
+        priority_classes: Mapping[str, str] | None = None,
     ) -> None:
         """Stamp pods from the templates in `config`, as it is then."""
         self._api = api
         self._path = f"/api/v1/namespaces/{namespace}/pods"
         self._job = job
         self._config = config
+        self._priority_classes = priority_classes or {}
         self._wishes: dict[ReplicaKey, _Wish] = {}
         self._observations: asyncio.Queue[Observation] = asyncio.Queue()
 
@@ -232,8 +240,12 @@ class KubernetesRunner:
 
     def _stamp(self, launch: Launch) -> Json:
         config = self._config.current
+        priority = self._priority_classes.get(launch.priority, launch.priority)
         return pods.stamp(
-            config.templates[launch.key.role], launch, job=self._job, owner=config.owner
+            config.templates[launch.key.role],
+            replace(launch, priority=priority),
+            job=self._job,
+            owner=config.owner,
         )
 
     def _is_ours(self, pod: Json) -> bool:
@@ -319,25 +331,56 @@ class KubernetesRunner:
 
     # -- the end ------------------------------------------------------------------
 
-    async def close(self, *, patience_seconds: float = _PATIENCE_SECONDS) -> None:
-        """Carry out what is left: no pod that the master has ended may stay.
+    async def finish(self, *, patience_seconds: float = _PATIENCE_SECONDS) -> None:
+        """Delete all pods of a job that has ended, those that ended before it too.
 
         Pods still to be created are not. Waits for an API server that is away.
         """
         for key, wish in list(self._wishes.items()):
             if wish.launch is not None and wish.created_at is None:
                 self._wish(key, _Wish(None, wish.generation))
-        left = [wish.task for wish in self._wishes.values() if wish.task]
-        if not left:
-            return
-        _, pending = await asyncio.wait(left, timeout=patience_seconds)
-        for task in pending:
+        try:
+            async with asyncio.timeout(patience_seconds):
+                await asyncio.gather(*(w.task for w in self._wishes.values() if w.task))
+                await self._clear()
+        except (TimeoutError, ApiError) as error:
             log.error(
-                "pod %s could not be deleted in %.0f s; delete it by hand",
-                task.get_name(),
-                patience_seconds,
+                "pods of the job are left (%s); delete them with `kubectl delete pod "
+                "-l %s=%s,%s!=%s`",
+                error or f"no answer in {patience_seconds:.0f} s",
+                names.LABEL_JOB,
+                self._job,
+                names.LABEL_ROLE,
+                Role.MASTER,
             )
+        await self.close()
+
+    async def _clear(self) -> None:
+        selector = {"labelSelector": f"{names.LABEL_JOB}={self._job}"}
+        listing = await self._api.insist("GET", self._path, query=selector)
+        pods_left = [
+            pod["metadata"]
+            for pod in listing["items"]
+            if self._is_ours(pod) and state_of(pod) is not None
+        ]
+        await asyncio.gather(*(self._clear_one(metadata) for metadata in pods_left))
+
+    async def _clear_one(self, metadata: Json) -> None:
+        if metadata.get("deletionTimestamp"):
+            return
+        try:
+            await self._api.insist("DELETE", f"{self._path}/{metadata['name']}")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    async def close(self) -> None:
+        """Forget what is left; another master of the job goes on."""
+        tasks = [wish.task for wish in self._wishes.values() if wish.task]
+        self._wishes.clear()
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _waiting(key: ReplicaKey, wish: _Wish) -> ReplicaState:
