@@ -42,6 +42,7 @@ class Condition(enum.StrEnum):
     FAILED = "failed"
     STOPPED = "stopped"
     INTERRUPTED = "interrupted"  # its launcher was killed
+    PENDING = "pending"  # in a cluster: its master has not started yet
 
 
 @dataclass(frozen=True)

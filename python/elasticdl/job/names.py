@@ -32,6 +32,17 @@ ENV_JOBS_DIR = "ELASTICDL_JOBS_DIR"
 LABEL_JOB = "elasticdl-job-name"
 LABEL_ROLE = "elasticdl-replica-type"
 LABEL_INDEX = "elasticdl-replica-index"
+LABEL_GENERATION = "elasticdl-generation"
+LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGED_BY_MASTER = "elasticdl-master"
+# On the job's ConfigMap: ends the job in good order; the value is the reason.
+ANNOTATION_STOP = "elasticdl.org/stop"
+
+# Keys of the job's ConfigMap, and of the one with its status.
+KEY_JOB = "job.yaml"
+KEY_STATUS = "status.json"
+KEY_REPORT = "report.json"
+MAIN_CONTAINER = "main"
 
 
 def replica_name(role: Role | str, index: int) -> str:
@@ -44,6 +55,21 @@ def pod_name(job: str, role: Role, index: int) -> str:
     if role is Role.MASTER:
         return f"elasticdl-{job}-master"
     return f"elasticdl-{job}-{role}-{index}"
+
+
+def config_map_name(job: str) -> str:
+    """Return the ConfigMap of the job's specification and pod templates."""
+    return f"elasticdl-{job}"
+
+
+def status_config_map_name(job: str) -> str:
+    """Return the ConfigMap in which the master shows the job's status."""
+    return f"elasticdl-{job}-status"
+
+
+def template_key(role: Role) -> str:
+    """Return the key of a role's pod template in the job's ConfigMap: `ps.yaml`."""
+    return f"{role}.yaml"
 
 
 @dataclass(frozen=True)

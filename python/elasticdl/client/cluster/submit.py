@@ -1,0 +1,213 @@
+"""Submits a job to a cluster: one release of the chart.
+
+Owns what is checked before, and what follows when a job of that name is there. Called
+by `cli.submit`. Must not print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from elasticdl.client.cluster import chart as charts
+from elasticdl.client.cluster.api import Cluster, ClusterError, Where
+from elasticdl.client.cluster.helm import Helm, Values
+from elasticdl.client.cluster.job import ClusterJob
+from elasticdl.client.folder import Condition
+from elasticdl.errors import JobError, PlatformError
+from elasticdl.job.names import config_map_name
+from elasticdl.job.spec import JobSpec, ValuesFile
+
+_STATE_PATH = "/data"  # as in the chart's values.yaml
+_RELEASE = "meta.helm.sh/release-name"
+_SCHEDULING = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job that was handed to a cluster."""
+
+    job: ClusterJob
+    release: str
+    made: list[str]  # `ConfigMap elasticdl-digits`
+    notices: list[str] = field(default_factory=list)
+
+
+def chart_values(values: ValuesFile) -> Values:
+    """Return what Helm is given: the job, and the chart's keys beside it."""
+    return {
+        "kind": values.kind,
+        "job": values.job.document(),
+        **(values.model_extra or {}),
+    }
+
+
+def state_path(values: ValuesFile) -> PurePosixPath:
+    """Return where the pods of a job find the volume with its folder."""
+    state = (values.model_extra or {}).get("state") or {}
+    return PurePosixPath(state.get("mountPath") or _STATE_PATH)
+
+
+def is_for_cluster(job: JobSpec) -> bool:
+    """Whether a job names an image, and so does not run on this machine by itself."""
+    roles = (job.master, job.ps, job.worker)
+    return bool(job.image) or any(role.image for role in roles)
+
+
+def render(values: ValuesFile, *, helm: Helm, chart: Path | None, where: Where) -> str:
+    """Return the manifests that `submit` would apply. Makes no call to a cluster."""
+    named = Where(where.context, where.namespace or "default")
+    found = charts.find_chart(chart)
+    return helm.render(found, values.job.name, named, chart_values(values))
+
+
+def submit(
+    values: ValuesFile,
+    *,
+    cluster: Cluster,
+    helm: Helm,
+    chart: Path | None = None,
+    create_namespace: bool = False,
+) -> Submission:
+    """Make the job's release, named as the job; what ended under that name goes first.
+
+    Raises:
+        JobError: A job of that name is there and has not ended.
+        PlatformError: Something that its pods need is missing, or the cluster refuses.
+        SpecError: The chart refuses the values.
+    """
+    where = Where(cluster.context, cluster.namespace)
+    name = values.job.name
+    found = charts.find_chart(chart)
+    # Rendered first: what is wrong in the values costs no call, and changes nothing.
+    text = helm.render(found, name, where, chart_values(values))
+    objects = charts.manifests(text)
+    notices = _make_room(cluster, name, helm=helm, where=where)
+    missing = missing_needs(
+        cluster, charts.needs(objects), values, create_namespace=create_namespace
+    )
+    if missing:
+        raise PlatformError("\n".join(missing))
+    try:
+        helm.install(
+            found, name, where, chart_values(values), create_namespace=create_namespace
+        )
+    except PlatformError as error:
+        raise PlatformError(
+            f"job {name} was not submitted, and nothing of it is left: {error}"
+        ) from None
+    made = [f"{one['kind']} {one['metadata']['name']}" for one in objects]
+    return Submission(ClusterJob(cluster, name), name, made, notices)
+
+
+def _make_room(cluster: Cluster, name: str, *, helm: Helm, where: Where) -> list[str]:
+    """Remove the release of an ended job of that name; what to tell of it."""
+    path = cluster.path("configmaps", config_map_name(name))
+    try:
+        there = cluster.find(path)
+    except ClusterError as error:
+        if error.forbidden:
+            return []  # then Helm says what is in its way
+        raise
+    if there is None:
+        return []
+    view = ClusterJob(cluster, name).view()
+    place = f"namespace {cluster.namespace}"
+    if view.condition in (Condition.RUNNING, Condition.PENDING):
+        state = f"waits ({view.note})" if view.note else "runs"
+        named = f"{name} -n {cluster.namespace}"
+        raise JobError(
+            f"job {name} is in {place} already and {state}; watch it with `elasticdl "
+            f"status {named}`, end it with `elasticdl stop {named}`, or give this one "
+            "another name (--job_name, job.name)"
+        )
+    release = (there["metadata"].get("annotations") or {}).get(_RELEASE)
+    if not release:
+        raise JobError(
+            f"job {name} in {place} has ended ({view.condition}), but was not made by "
+            f"Helm: remove it where it was made, or give this one another name"
+        )
+    helm.uninstall(release, where)
+    if view.condition is Condition.SUCCEEDED:
+        return [f"the succeeded job of this name was removed ({place})"]
+    return [f"the {view.condition} job of this name goes on where it was"]
+
+
+def missing_needs(
+    cluster: Cluster,
+    needs: charts.Needs,
+    values: ValuesFile,
+    *,
+    create_namespace: bool = False,
+) -> list[str]:
+    """Return a line for each thing that the job's pods need and is not there.
+
+    What the user may not look at is not missing: the cluster will say.
+    """
+    namespace = cluster.namespace
+    if not create_namespace and _gone(cluster, f"/api/v1/namespaces/{namespace}"):
+        return [
+            f"no namespace {namespace!r} in kube context {cluster.context!r}; make it "
+            f"(kubectl create namespace {namespace}), install the platform there, or "
+            "name another with -n"
+        ]
+    lines = [
+        f"no ServiceAccount {name!r} in namespace {namespace}: the platform is not "
+        f"installed there; helm install elasticdl charts/elasticdl -n {namespace}"
+        for name in sorted(needs.service_accounts)
+        if _gone(cluster, cluster.path("serviceaccounts", name))
+    ]
+    for name in sorted(needs.claims):
+        path = cluster.path("persistentvolumeclaims", name)
+        if _gone(cluster, path):
+            there = _names(cluster, cluster.path("persistentvolumeclaims"))
+            lines.append(
+                f"no volume claim {name!r} in namespace {namespace} (there "
+                f"{'are: ' + ', '.join(there) if there else 'is none'}); make it, or "
+                "name another in state.claimName and --volume"
+            )
+    for name in sorted(needs.priority_classes | _shared(values)):
+        if _gone(cluster, f"{_SCHEDULING}/{name}"):
+            there = _names(cluster, _SCHEDULING)
+            lines.append(
+                f"no PriorityClass {name!r} (there are: {', '.join(there)}); install "
+                "the platform, which makes `high` and `low`, or name another priority"
+            )
+    lines += [
+        f"no Secret {name!r} for pulling images in namespace {namespace}; make it, or "
+        "take it out of images.pullSecrets"
+        for name in sorted(needs.pull_secrets)
+        if _gone(cluster, cluster.path("secrets", name))
+    ]
+    return lines
+
+
+def _shared(values: ValuesFile) -> frozenset[str]:
+    """Return the classes of a split of the workers; no template names those."""
+    if values.job.worker.priority[:1] not in tuple("0123456789."):
+        return frozenset()
+    extra: Mapping[str, Any] = values.model_extra or {}
+    named = extra.get("priorityClasses") or {}
+    classes = [named.get(level) or {} for level in ("high", "low")]
+    return frozenset(
+        str(one.get("name") or level)
+        for one, level in zip(classes, ("high", "low"), strict=True)
+    )
+
+
+def _gone(cluster: Cluster, path: str) -> bool:
+    try:
+        return cluster.find(path) is None
+    except ClusterError as error:
+        if error.forbidden:
+            return False
+        raise
+
+
+def _names(cluster: Cluster, path: str) -> list[str]:
+    try:
+        return sorted(str(one["metadata"]["name"]) for one in cluster.items(path))
+    except ClusterError:
+        return []
