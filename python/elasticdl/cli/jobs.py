@@ -27,10 +27,11 @@ from elasticdl.cli.where import (
     is_cluster_asked,
     where,
 )
-from elasticdl.errors import ExitCode
+from elasticdl.errors import ExitCode, JobError
 
 if TYPE_CHECKING:
     from elasticdl.client import JobHandle, JobView
+    from elasticdl.client.cluster import ClusterJob
 
 _WATCH_SECONDS = 0.5
 
@@ -109,11 +110,21 @@ def add_parser(verbs: Verbs) -> None:
         "stop",
         handler=stop,
         help_text="stop a job cleanly: tasks handed back, checkpoint written",
-        examples=("elasticdl stop digits", "elasticdl stop digits -n ml"),
+        examples=(
+            "elasticdl stop digits",
+            "elasticdl stop digits -n ml --remove",
+        ),
     )
     add_any_job(parser)
-    parser.add_argument(
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
         "--no-wait", action="store_true", help="do not wait until it has ended"
+    )
+    how.add_argument(
+        "--remove",
+        action="store_true",
+        help="in a cluster: then remove its release, as helm uninstall does; its "
+        "folder on the volume stays",
     )
 
 
@@ -234,13 +245,37 @@ def logs(args: argparse.Namespace) -> int:
 
 
 def stop(args: argparse.Namespace) -> int:
+    from elasticdl.client.cluster import ClusterJob
+
     job = find_job(args)
+    if args.remove:
+        if not isinstance(job, ClusterJob):
+            raise JobError(
+                f"job {job.name} runs on this machine; --remove is for jobs in a "
+                f"cluster, here all there is of it is {job.job_dir.root}"
+            )
+        return _remove(job, args)
     job.stop()
     if args.no_wait:
         print(f"job {job.name} is stopping")
         return ExitCode.OK
     print(f"job {job.name} is stopping ...", file=sys.stderr)
     report = job.wait()
-    state = report.status if report else "ended without a report"
+    state = report.status if report else job.view().note or "ended without a report"
     print(f"job {job.name}: {state}; `elasticdl train` goes on where it was")
+    return ExitCode.OK
+
+
+def _remove(job: ClusterJob, args: argparse.Namespace) -> int:
+    from elasticdl.client import Condition
+    from elasticdl.client.cluster.helm import find_helm
+    from elasticdl.client.cluster.submit import remove
+
+    helm = find_helm(args.environ.get("PATH"))
+    if job.view().condition in (Condition.RUNNING, Condition.PENDING):
+        job.stop()
+        print(f"job {job.name} is stopping ...", file=sys.stderr)
+        job.wait()
+    release = remove(job, helm)
+    print(f"job {job.name}: release {release} removed from {job.place}")
     return ExitCode.OK

@@ -155,16 +155,17 @@ def told(submission: Submission, job: JobSpec) -> list[str]:
     from elasticdl.cli.train import greeting
 
     cluster = submission.job.cluster
-    made = ", ".join(submission.made)
     named = f"{job.name} -n {cluster.namespace}"
     return [
         *submission.notices,
         greeting(job),
-        f"submitted to namespace {cluster.namespace} of {cluster.context}: {made}",
+        f"submitted to {submission.job.place} of kube context {cluster.context}:",
+        *(f"  {one}" for one in submission.made),
+        "next:",
         f"  elasticdl status {named} --watch",
         f"  elasticdl logs {named} master --follow",
-        f"  elasticdl stop {named}",
-        f"  helm uninstall {submission.release} -n {cluster.namespace}   # afterwards",
+        f"  elasticdl scale {named} --workers {job.worker.replicas + 1}",
+        f"  elasticdl stop {named} --remove   # ends it, and takes all of this away",
     ]
 
 

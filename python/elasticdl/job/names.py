@@ -43,6 +43,8 @@ KEY_JOB = "job.yaml"
 KEY_STATUS = "status.json"
 KEY_REPORT = "report.json"
 MAIN_CONTAINER = "main"
+# Where pods find the volume with the job's folder, unless the chart's values say else.
+STATE_PATH = "/data"
 
 
 def replica_name(role: Role | str, index: int) -> str:

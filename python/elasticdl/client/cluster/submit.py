@@ -16,11 +16,10 @@ from elasticdl.client.cluster.api import Cluster, ClusterError, Where
 from elasticdl.client.cluster.helm import Helm, Values
 from elasticdl.client.cluster.job import ClusterJob
 from elasticdl.client.folder import Condition
-from elasticdl.errors import JobError, PlatformError
-from elasticdl.job.names import config_map_name
+from elasticdl.errors import JobError, NotFoundError, PlatformError
+from elasticdl.job.names import LABEL_JOB, STATE_PATH
 from elasticdl.job.spec import JobSpec, ValuesFile
 
-_STATE_PATH = "/data"  # as in the chart's values.yaml
 _RELEASE = "meta.helm.sh/release-name"
 _SCHEDULING = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
@@ -47,7 +46,7 @@ def chart_values(values: ValuesFile) -> Values:
 def state_path(values: ValuesFile) -> PurePosixPath:
     """Return where the pods of a job find the volume with its folder."""
     state = (values.model_extra or {}).get("state") or {}
-    return PurePosixPath(state.get("mountPath") or _STATE_PATH)
+    return PurePosixPath(state.get("mountPath") or STATE_PATH)
 
 
 def is_for_cluster(job: JobSpec) -> bool:
@@ -84,7 +83,7 @@ def submit(
     # Rendered first: what is wrong in the values costs no call, and changes nothing.
     text = helm.render(found, name, where, chart_values(values))
     objects = charts.manifests(text)
-    notices = _make_room(cluster, name, helm=helm, where=where)
+    notices = _make_room(cluster, name, helm=helm)
     missing = missing_needs(
         cluster, charts.needs(objects), values, create_namespace=create_namespace
     )
@@ -102,19 +101,35 @@ def submit(
     return Submission(ClusterJob(cluster, name), name, made, notices)
 
 
-def _make_room(cluster: Cluster, name: str, *, helm: Helm, where: Where) -> list[str]:
+def remove(job: ClusterJob, helm: Helm) -> str:
+    """Remove all that was made for a job, its folder excepted; its release's name.
+
+    Raises JobError for a job that was not made by Helm.
+    """
+    annotations = job.config_map()["metadata"].get("annotations") or {}
+    release = str(annotations.get(_RELEASE) or "")
+    if not release:
+        raise JobError(
+            f"job {job.name} in {job.place} was not made by Helm; remove it where it "
+            f"was made, or with kubectl -n {job.cluster.namespace} delete "
+            f"jobs,services,configmaps,secrets -l {LABEL_JOB}={job.name}"
+        )
+    helm.uninstall(release, Where(job.cluster.context, job.cluster.namespace))
+    return release
+
+
+def _make_room(cluster: Cluster, name: str, *, helm: Helm) -> list[str]:
     """Remove the release of an ended job of that name; what to tell of it."""
-    path = cluster.path("configmaps", config_map_name(name))
+    job = ClusterJob(cluster, name)
     try:
-        there = cluster.find(path)
+        view = job.view()
+    except NotFoundError:
+        return []
     except ClusterError as error:
         if error.forbidden:
             return []  # then Helm says what is in its way
         raise
-    if there is None:
-        return []
-    view = ClusterJob(cluster, name).view()
-    place = f"namespace {cluster.namespace}"
+    place = job.place
     if view.condition in (Condition.RUNNING, Condition.PENDING):
         state = f"waits ({view.note})" if view.note else "runs"
         named = f"{name} -n {cluster.namespace}"
@@ -123,16 +138,10 @@ def _make_room(cluster: Cluster, name: str, *, helm: Helm, where: Where) -> list
             f"status {named}`, end it with `elasticdl stop {named}`, or give this one "
             "another name (--job_name, job.name)"
         )
-    release = (there["metadata"].get("annotations") or {}).get(_RELEASE)
-    if not release:
-        raise JobError(
-            f"job {name} in {place} has ended ({view.condition}), but was not made by "
-            f"Helm: remove it where it was made, or give this one another name"
-        )
-    helm.uninstall(release, where)
+    remove(job, helm)
     if view.condition is Condition.SUCCEEDED:
         return [f"the succeeded job of this name was removed ({place})"]
-    return [f"the {view.condition} job of this name goes on where it was"]
+    return [f"the {view.condition} job of this name is replaced, and goes on"]
 
 
 def missing_needs(
@@ -153,12 +162,18 @@ def missing_needs(
             f"(kubectl create namespace {namespace}), install the platform there, or "
             "name another with -n"
         ]
-    lines = [
-        f"no ServiceAccount {name!r} in namespace {namespace}: the platform is not "
-        f"installed there; helm install elasticdl charts/elasticdl -n {namespace}"
+    accounts = [
+        name
         for name in sorted(needs.service_accounts)
         if _gone(cluster, cluster.path("serviceaccounts", name))
     ]
+    if accounts:
+        return [
+            f"the platform is not in namespace {namespace}: no ServiceAccount "
+            f"{', '.join(accounts)}; install it: helm install elasticdl "
+            f"charts/elasticdl -n {namespace}"
+        ]
+    lines = []
     for name in sorted(needs.claims):
         path = cluster.path("persistentvolumeclaims", name)
         if _gone(cluster, path):
