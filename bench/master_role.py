@@ -27,7 +27,7 @@ from elasticdl.proto import (
 )
 from elasticdl.rpc.channel import connect_aio, server_options
 from elasticdl.rpc.master_client import MasterClient
-from roles import start_role, values_of
+from roles import TOKEN, start_role, values_of
 
 SILENT = "silent_master"  # as the real one, but for the journal
 
@@ -150,7 +150,7 @@ class MasterRig:
         self.replica(self.workers - 1)
         # No real worker speaks before the platform has told that it runs.
         time.sleep(0.5)
-        client = MasterClient(self.address, self.replica(0))
+        client = MasterClient(self.address, self.replica(0), token=TOKEN)
         patiently(lambda: client.register(master_pb2.RegisterRequest(pid=1)))
         client.model_ready(
             master_pb2.ModelReadyRequest(callbacks_json="[]", custom_reader=True)
@@ -209,7 +209,7 @@ async def lease_rate(
 
     Each call reports the task before and leases the next, as a worker's does.
     """
-    channels = [connect_aio(rig.address) for _ in range(connections)]
+    channels = [connect_aio(rig.address, TOKEN) for _ in range(connections)]
     stubs = [master_pb2_grpc.MasterStub(channel) for channel in channels]
     replicas = [rig.replica(index) for index in range(rig.workers)]
     times: list[float] = []

@@ -28,7 +28,7 @@ from elasticdl.tensor.placement import Variable, place
 from frame import Benchmark, Row, interleaved, ratios, row, timed
 from google.protobuf.wrappers_pb2 import BytesValue
 from numba import njit
-from roles import CORES
+from roles import CORES, TOKEN
 
 FLOATS = 10_000_000
 WIRE_FLOATS = 5_800_000  # 23 MB
@@ -200,7 +200,7 @@ def _serve(floats: int, ports: Any) -> None:
     holder = _Holder(floats)
     server = serve(
         [ps_wire.handlers(holder), _protobuf(holder)],
-        host="127.0.0.1", port=0, threads=4,
+        host="127.0.0.1", port=0, threads=4, token=TOKEN,
     )  # fmt: skip
     listener = socket.create_server(("127.0.0.1", 0))
     threading.Thread(
@@ -226,7 +226,7 @@ def wire_server(floats: int) -> Iterator[tuple[str, tuple[str, int]]]:
 
 def dense_pull() -> list[Row]:
     """Compare the pull of a dense buffer with the same as protobuf."""
-    with wire_server(WIRE_FLOATS) as (address, _), connect(address) as channel:
+    with wire_server(WIRE_FLOATS) as (address, _), connect(address, TOKEN) as channel:
         stub = ps_wire.PsStub(channel, "ps-0")
         pull = channel.unary_unary(
             "/Protobuf/Pull", BytesValue.SerializeToString, BytesValue.FromString
@@ -246,7 +246,7 @@ def dense_pull() -> list[Row]:
 
 def dense_push() -> list[Row]:
     """Compare the push of a dense gradient with the same as protobuf."""
-    with wire_server(WIRE_FLOATS) as (address, _), connect(address) as channel:
+    with wire_server(WIRE_FLOATS) as (address, _), connect(address, TOKEN) as channel:
         stub = ps_wire.PsStub(channel, "ps-0")
         push = channel.unary_unary(
             "/Protobuf/Push", BytesValue.SerializeToString, BytesValue.FromString
@@ -269,7 +269,7 @@ def wire_socket() -> list[Row]:
     """Compare the pull of 16 MB with a plain socket's."""
     with (
         wire_server(SOCKET_FLOATS) as (address, plain),
-        connect(address) as channel,
+        connect(address, TOKEN) as channel,
         socket.create_connection(plain) as connection,
     ):
         stub = ps_wire.PsStub(channel, "ps-0")

@@ -28,6 +28,7 @@ from elasticdl.job.names import (
     ENV_MASTER_ADDRESS,
     ENV_PLATFORM_ADDRESS,
     ENV_ROLE,
+    ENV_TOKEN,
     JobDir,
 )
 from elasticdl.job.spec import ValuesFile
@@ -38,6 +39,8 @@ from elasticdl.rpc.channel import server_options
 CORES = len(psutil.Process().cpu_affinity() or [0]) if hasattr(
     psutil.Process, "cpu_affinity"
 ) else os.cpu_count() or 1  # fmt: skip
+
+TOKEN = "secret"
 
 
 class StandIn(master_pb2_grpc.MasterServicer):
@@ -110,6 +113,7 @@ def start_role(
         ENV_GENERATION: "1",
         ENV_MASTER_ADDRESS: master,
         ENV_PLATFORM_ADDRESS: platform,
+        ENV_TOKEN: TOKEN,
     }
     environ.pop(ENV_LIFELINE_FD, None)
     with log.open("wb") as file:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from elasticdl.data.example import encode_example
 from frame import Benchmark, Row, interleaved, ratios, row
-from roles import StandIn, parameter_server
+from roles import TOKEN, StandIn, parameter_server
 
 if TYPE_CHECKING:
     from elasticdl.model.feeding import Batch
@@ -154,7 +154,13 @@ def trainer_of(
     layout = place(layout_variables(variables, named), 1)
     metrics = WorkerMetrics()
     link = PsLink(
-        PsClient(worker=0, generation=1, sync=False, delay_seconds=delay_seconds),
+        PsClient(
+            worker=0,
+            generation=1,
+            sync=False,
+            token=TOKEN,
+            delay_seconds=delay_seconds,
+        ),
         ps,
         layout=layout,
         optimizer_json=made.optimizer_json(),

@@ -28,7 +28,11 @@ import enum
 
 
 class ExitCode(enum.IntEnum):
-    """Exit codes of every `elasticdl` process; documented in docs/cli.md."""
+    """Exit codes of every `elasticdl` process.
+
+    CRASHED is a bug of ours: another start may get round it. HANDED_OVER is a master
+    that was told to leave its pod while the job goes on: another one takes over.
+    """
 
     OK = 0
     JOB_FAILED = 1
@@ -40,7 +44,20 @@ class ExitCode(enum.IntEnum):
     PLATFORM = 7
     AUDIT = 8
     FENCED = 9
+    CRASHED = 70
     STOPPED = 130
+    HANDED_OVER = 143
+
+
+# Starting a master again would meet the same: it has said what is wrong. With
+# JOB_FAILED these end the batch Job of a master in a pod.
+FINAL_EXITS = (
+    ExitCode.USAGE,
+    ExitCode.SPEC,
+    ExitCode.USER_CODE,
+    ExitCode.DATA,
+    ExitCode.STORAGE,
+)
 
 
 class ElasticDLError(Exception):

@@ -11,10 +11,10 @@ Called by the CLI and by notebooks:
 Must not print, nor read the environment.
 """
 
-from elasticdl.client.folder import Condition
 from elasticdl.client.handle import LocalJob, find, list_jobs
 from elasticdl.client.job import JobHandle, JobView
 from elasticdl.client.launcher import Launcher, Outcome, launch
+from elasticdl.job.folder import Condition
 
 __all__ = [
     "Condition",

@@ -31,8 +31,8 @@ _PLATFORM_SECONDS = 10.0
 class _Connection:
     """A channel that is closed at the end of a `with` block."""
 
-    def __init__(self, address: str) -> None:
-        self._channel = connect(address)
+    def __init__(self, address: str, token: str) -> None:
+        self._channel = connect(address, token)
 
     def __enter__(self) -> Self:
         return self
@@ -53,8 +53,8 @@ class _Connection:
 class MasterCalls(_Connection):
     """What launcher and CLI ask of a master."""
 
-    def __init__(self, address: str) -> None:
-        super().__init__(address)
+    def __init__(self, address: str, token: str) -> None:
+        super().__init__(address, token)
         self._stub = master_pb2_grpc.MasterStub(self._channel)
 
     def status(self, *, timeout_seconds: float) -> JobStatus:
@@ -85,8 +85,8 @@ class MasterCalls(_Connection):
 class PlatformCalls(_Connection):
     """What the CLI asks of a job's local platform."""
 
-    def __init__(self, address: str) -> None:
-        super().__init__(address)
+    def __init__(self, address: str, token: str) -> None:
+        super().__init__(address, token)
         self._stub = platform_pb2_grpc.LocalPlatformStub(self._channel)
 
     def signal(self, key: ReplicaKey, number: int) -> int:

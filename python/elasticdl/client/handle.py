@@ -14,10 +14,11 @@ from pathlib import Path
 
 from elasticdl.client import folder
 from elasticdl.client.calls import MasterCalls, PlatformCalls
-from elasticdl.client.folder import ASIDE_MARK, Condition, RunFile
+from elasticdl.client.folder import RunFile
 from elasticdl.client.job import JobView, check_workers, parse_replica
 from elasticdl.client.logs import read_log
 from elasticdl.errors import JobError, NotFoundError, RpcError
+from elasticdl.job.folder import ASIDE_MARK, Condition, read_report
 from elasticdl.job.names import JobDir, replica_name
 from elasticdl.job.status import JobReport
 from elasticdl.job.values import edit_values, load_values
@@ -52,10 +53,10 @@ class LocalJob:
         condition = self.condition
         run = folder.read_run(self.job_dir)
         if condition is not Condition.RUNNING or run is None:
-            report = folder.read_report(self.job_dir)
+            report = read_report(self.job_dir)
             return JobView(self.name, condition, report=report)
         try:
-            with MasterCalls(run.master) as master:
+            with MasterCalls(run.master, run.token) as master:
                 status = master.status(timeout_seconds=_STATUS_SECONDS)
         except RpcError:
             note = "its master does not answer now; the launcher starts it again"
@@ -68,7 +69,7 @@ class LocalJob:
         """Ask for a clean end; tries again while the master is being restarted."""
         run = self._run()
         end = time.monotonic() + wait_seconds
-        with MasterCalls(run.master) as master:
+        with MasterCalls(run.master, run.token) as master:
             while True:
                 try:
                     return master.stop(reason)
@@ -93,7 +94,7 @@ class LocalJob:
     def kill(self, replica: str, signal_number: int) -> int:
         """Send a signal to a running replica, as an accident would; returns its pid."""
         run = self._run()
-        with PlatformCalls(run.platform) as platform:
+        with PlatformCalls(run.platform, run.token) as platform:
             key = parse_replica(replica)
             pid = platform.signal(key, signal_number) if key else 0
             if pid:
@@ -109,7 +110,8 @@ class LocalJob:
 
         Returns the numbers of workers that run, that are preempted now, and that wait.
         """
-        with PlatformCalls(self._run().platform) as platform:
+        run = self._run()
+        with PlatformCalls(run.platform, run.token) as platform:
             return platform.set_capacity(cpus)
 
     def logs(
@@ -152,7 +154,7 @@ class LocalJob:
                     f"job {self.name} still runs after {timeout_seconds:g} seconds"
                 )
             time.sleep(_LOOK_SECONDS)
-        return folder.read_report(self.job_dir)
+        return read_report(self.job_dir)
 
     def _run(self) -> RunFile:
         run = folder.read_run(self.job_dir)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from elasticdl.client.folder import Condition
 from elasticdl.errors import SpecError
+from elasticdl.job.folder import Condition
 from elasticdl.job.names import Role
 from elasticdl.job.spec import JobSpec, Strategy
 from elasticdl.job.status import JobReport, JobStatus

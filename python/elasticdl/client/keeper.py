@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from elasticdl.errors import ExitCode
+from elasticdl.errors import FINAL_EXITS, ExitCode
 from elasticdl.job.status import JobState, JobStatus
 from elasticdl.runner.base import ExitReason
 
@@ -22,15 +22,6 @@ FIRST_PAUSE_SECONDS = 0.2
 SILENT_SECONDS = 6.0
 SILENT_CALLS = 3
 STARTING_SECONDS = 120.0  # imports on a cold disk, a long journal
-
-# Starting again would meet the same: the master has said what is wrong.
-_FINAL = (
-    ExitCode.USAGE,
-    ExitCode.SPEC,
-    ExitCode.USER_CODE,
-    ExitCode.DATA,
-    ExitCode.STORAGE,
-)
 
 
 @dataclass(frozen=True)
@@ -79,7 +70,7 @@ def after_end(
     last = ends[-1]
     if reported is not None:
         return Finish(exit_code_of(reported, last.exit_code))
-    if last.reason is ExitReason.ERROR and last.exit_code in _FINAL:
+    if last.reason is ExitReason.ERROR and last.exit_code in FINAL_EXITS:
         return Finish(last.exit_code, last.message)
     streak = _unanswered(ends)
     if streak >= STARTS_WITHOUT_ANSWER:

@@ -24,6 +24,7 @@ from elasticdl.client.folder import PreparedJob, RunFile
 from elasticdl.client.keeper import Finish, MasterEnd
 from elasticdl.client.ports import master_port
 from elasticdl.errors import ExitCode, RpcError
+from elasticdl.job.folder import read_report
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec import JobSpec, ValuesFile
 from elasticdl.job.status import JobReport, JobStatus
@@ -107,10 +108,12 @@ class Launcher:
         self._timing = timing or Timing()
         port = master_port(self.spec.master.port, secrets.randbelow)
         self.master_address = f"127.0.0.1:{port}"
-        place = Place(self.job_dir, self.master_address, environ, command)
-        self._platform = LocalPlatform(place)
-        self._server = PlatformServer(self._platform)
-        self._calls = MasterCalls(self.master_address)
+        self._token = secrets.token_urlsafe(32)
+        self._platform = LocalPlatform(
+            Place(self.job_dir, self.master_address, self._token, environ, command)
+        )
+        self._server = PlatformServer(self._platform, token=self._token)
+        self._calls = MasterCalls(self.master_address, self._token)
         self._stop_reason = ""
         self._stop_sent = False
         self._killed = threading.Event()
@@ -173,6 +176,7 @@ class Launcher:
             master=self.master_address,
             started=time.time(),
             launcher_started=started,
+            token=self._token,
         )
         folder.write_run(self.job_dir, run)
 
@@ -180,7 +184,7 @@ class Launcher:
         outcome = Outcome(ExitCode.JOB_FAILED, None, "the launcher itself failed")
         try:
             finish = self._keep_master()
-            report = folder.read_report(self.job_dir)
+            report = read_report(self.job_dir)
             message = finish.message
             if report is None and self._status is not None:
                 # The disk that took no report has taken no log either.
@@ -210,7 +214,7 @@ class Launcher:
             if self._killed.is_set():
                 return Finish(ExitCode.STOPPED, "stopped at once")
             self._ends.append(end)
-            report = folder.read_report(self.job_dir)
+            report = read_report(self.job_dir)
             decision = keeper.after_end(
                 self._ends, reported=report.status if report else None
             )

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from elasticdl.errors import ExitCode, SpecError
@@ -20,6 +20,21 @@ from elasticdl.job import names
 from elasticdl.job.names import JobDir, Role
 
 LOG_DATE = "%Y-%m-%d %H:%M:%S"
+LOOPBACK = "127.0.0.1"
+# A batch Job that starts its pod again and again pauses for up to six minutes.
+MOST_SILENCE_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What a master in a pod knows of its surroundings."""
+
+    namespace: str
+    config_map: str  # of the job: its specification, and the owner of its pods
+    job: str
+    config_dir: Path = Path(names.CONFIG_DIR)
+    # What the words `high` and `low` of a values file are called there.
+    priority_classes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -31,33 +46,123 @@ class RoleContext:
     index: int
     generation: int
     master_address: str
-    platform_address: str
-    lifeline_fd: int | None
+    token: str = field(repr=False)  # every call between the job's processes carries it
+    platform_address: str = ""
+    lifeline_fd: int | None = None
+    host: str = LOOPBACK  # to listen on
+    port: int = 0  # 0: any free one
+    pod_ip: str = ""  # what peers call; empty: `host`
+    metrics_port: int = 0  # 0: any free one
+    cluster: Cluster | None = None  # a master in a pod
 
     @property
     def name(self) -> str:
         """`worker-3`."""
         return names.replica_name(self.role, self.index)
 
+    @property
+    def most_silence_seconds(self) -> float | None:
+        """How long a replica stays whose master does not answer; None: for ever.
+
+        A launcher ends its processes itself. In a cluster nobody may: the batch Job of
+        a master can have given up, and pods without a job must not hold CPUs.
+        """
+        return None if self.lifeline_fd is not None else MOST_SILENCE_SECONDS
+
+    def announced(self, port: int) -> str:
+        """Return the `host:port` under which peers reach a port of this process."""
+        return join_address(self.pod_ip or self.host, port)
+
     @staticmethod
-    def from_environ(environ: Mapping[str, str]) -> RoleContext:
-        """Read the variables that the platform set. Raises SpecError if one is gone."""
+    def from_environ(environ: Mapping[str, str], role: Role) -> RoleContext:
+        """Read the variables that the platform set.
+
+        The one master of a job needs no index and counts its own generations.
+        Raises SpecError if a variable is gone or makes no sense.
+        """
+        if role is Role.MASTER:
+            environ = {names.ENV_INDEX: "0", names.ENV_GENERATION: "0", **environ}
         try:
-            lifeline = environ.get(names.ENV_LIFELINE_FD, "")
+            host, port = (
+                environ.get(names.ENV_HOST, ""),
+                _number(environ, names.ENV_PORT),
+            )
+            if role is Role.MASTER and not (host or port):
+                host, port = split_address(environ[names.ENV_MASTER_ADDRESS])
             return RoleContext(
                 job_dir=JobDir(Path(environ[names.ENV_JOB_DIR])),
-                role=Role(environ[names.ENV_ROLE]),
+                role=role,
                 index=int(environ[names.ENV_INDEX]),
                 generation=int(environ[names.ENV_GENERATION]),
                 master_address=environ[names.ENV_MASTER_ADDRESS],
+                token=_token(environ),
                 platform_address=environ.get(names.ENV_PLATFORM_ADDRESS, ""),
-                lifeline_fd=int(lifeline) if lifeline else None,
+                lifeline_fd=_number(environ, names.ENV_LIFELINE_FD) or None,
+                host=host or LOOPBACK,
+                port=port,
+                pod_ip=environ.get(names.ENV_POD_IP, ""),
+                metrics_port=_number(environ, names.ENV_METRICS_PORT),
+                cluster=_cluster(environ) if role is Role.MASTER else None,
             )
         except KeyError as error:
             raise SpecError(
                 f"environment variable {error.args[0]} is not set; roles are started "
                 "by `elasticdl train` or by the chart, not by hand"
             ) from None
+
+
+def join_address(host: str, port: int) -> str:
+    """Return `host:port`, with the brackets that an IPv6 address needs."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of `host:port`. Raises SpecError if it is none."""
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdigit()):
+        raise SpecError(
+            f"address: got {address!r}, expected `host:port`, as 127.0.0.1:50001"
+        )
+    return host.strip("[]"), int(port)
+
+
+def _number(environ: Mapping[str, str], name: str) -> int:
+    text = environ.get(name, "")
+    if text and not text.isdigit():
+        raise SpecError(f"{name}: got {text!r}, expected a number of 0 or more")
+    return int(text or 0)
+
+
+def _token(environ: Mapping[str, str]) -> str:
+    token = environ[names.ENV_TOKEN].strip()
+    if not token:
+        raise SpecError(
+            f"{names.ENV_TOKEN} is empty: calls between the job's processes would not "
+            "be protected; in a cluster it comes from the Secret elasticdl-<job>-token"
+        )
+    return token
+
+
+def _cluster(environ: Mapping[str, str]) -> Cluster | None:
+    platform = environ.get(names.ENV_PLATFORM, "") or names.PLATFORM_LOCAL
+    if platform == names.PLATFORM_LOCAL:
+        return None
+    if platform != names.PLATFORM_KUBERNETES:
+        raise SpecError(
+            f"{names.ENV_PLATFORM}: got {platform!r}, expected "
+            f"{names.PLATFORM_LOCAL} or {names.PLATFORM_KUBERNETES}"
+        )
+    config_map = environ[names.ENV_CONFIG_MAP]
+    words = {"high": names.ENV_PRIORITY_HIGH, "low": names.ENV_PRIORITY_LOW}
+    return Cluster(
+        namespace=environ[names.ENV_NAMESPACE],
+        config_map=config_map,
+        job=config_map.removeprefix(names.config_map_name("")),
+        config_dir=Path(environ.get(names.ENV_CONFIG_DIR) or names.CONFIG_DIR),
+        priority_classes={
+            word: environ[name] for word, name in words.items() if environ.get(name)
+        },
+    )
 
 
 def set_up_logging(name: str, level: str) -> None:

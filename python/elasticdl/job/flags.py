@@ -11,16 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from elasticdl.job.chart_values import StateValues
 from elasticdl.job.checking import Document, find_problems, validate
 from elasticdl.job.flag_table import FLAGS, Flag, GivenFlag, flag_of_field, flags_of
 from elasticdl.job.flag_values import FlagValueError, reader_format
-from elasticdl.job.names import STATE_PATH
 from elasticdl.job.overrides import Override, split_path
 from elasticdl.job.positions import Positions
 from elasticdl.job.problems import Problem, did_you_mean, spec_error
-from elasticdl.job.spec import JobType, ValuesFile
-
-_LONGEST_NAME = 52
+from elasticdl.job.spec import MAX_NAME_LENGTH, JobType, ValuesFile
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ def job_name(definition: str) -> str:
             unique[-1] = word
         else:
             unique.append(word)
-    return "-".join(unique)[:_LONGEST_NAME].strip("-") or "job"
+    return "-".join(unique)[:MAX_NAME_LENGTH].strip("-") or "job"
 
 
 class _Conversion:
@@ -239,7 +237,8 @@ class _Conversion:
             for one in volumes
             if "claimName" in one and "mountPath" in one and "subPath" not in one
         ]
-        taken = any(one.get("mountPath") == STATE_PATH for one in volumes)
+        own = StateValues().mount_path
+        taken = any(one.get("mountPath") == own for one in volumes)
         if claims and not taken:
             self._chart["state"] = {
                 key: claims[0][key] for key in ("claimName", "mountPath")

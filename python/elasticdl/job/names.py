@@ -19,7 +19,8 @@ class Role(enum.StrEnum):
     WORKER = "worker"
 
 
-# Environment of every role's process; read in `*/main.py` alone.
+# Environment of every role's process; read in `*/main.py` alone. Never in `argv`: other
+# users of a machine can read that.
 ENV_JOB_DIR = "ELASTICDL_JOB_DIR"
 ENV_ROLE = "ELASTICDL_ROLE"
 ENV_INDEX = "ELASTICDL_INDEX"
@@ -28,6 +29,36 @@ ENV_MASTER_ADDRESS = "ELASTICDL_MASTER_ADDRESS"
 ENV_PLATFORM_ADDRESS = "ELASTICDL_PLATFORM_ADDRESS"
 ENV_LIFELINE_FD = "ELASTICDL_LIFELINE_FD"
 ENV_JOBS_DIR = "ELASTICDL_JOBS_DIR"
+ENV_TOKEN = "ELASTICDL_TOKEN"
+
+# Set in pods alone, by the chart; local processes listen on loopback, on free ports.
+ENV_PLATFORM = "ELASTICDL_PLATFORM"
+ENV_HOST = "ELASTICDL_HOST"  # what to listen on
+ENV_PORT = "ELASTICDL_PORT"
+ENV_POD_IP = "ELASTICDL_POD_IP"  # what peers call
+ENV_METRICS_PORT = "ELASTICDL_METRICS_PORT"
+# The master's pod alone.
+ENV_NAMESPACE = "ELASTICDL_NAMESPACE"
+ENV_CONFIG_MAP = "ELASTICDL_CONFIG_MAP"
+ENV_CONFIG_DIR = "ELASTICDL_CONFIG_DIR"  # where that ConfigMap is mounted
+ENV_PRIORITY_HIGH = "ELASTICDL_PRIORITY_HIGH"  # PriorityClasses behind the words
+ENV_PRIORITY_LOW = "ELASTICDL_PRIORITY_LOW"  # `high` and `low` of a values file
+POD_ENVIRONMENT = (
+    ENV_PLATFORM,
+    ENV_HOST,
+    ENV_PORT,
+    ENV_POD_IP,
+    ENV_METRICS_PORT,
+    ENV_NAMESPACE,
+    ENV_CONFIG_MAP,
+    ENV_CONFIG_DIR,
+    ENV_PRIORITY_HIGH,
+    ENV_PRIORITY_LOW,
+)
+
+PLATFORM_LOCAL = "local"
+PLATFORM_KUBERNETES = "kubernetes"
+CONFIG_DIR = "/etc/elasticdl"
 
 LABEL_JOB = "elasticdl-job-name"
 LABEL_ROLE = "elasticdl-replica-type"
@@ -43,8 +74,6 @@ KEY_JOB = "job.yaml"
 KEY_STATUS = "status.json"
 KEY_REPORT = "report.json"
 MAIN_CONTAINER = "main"
-# Where pods find the volume with the job's folder, unless the chart's values say else.
-STATE_PATH = "/data"
 
 
 def replica_name(role: Role | str, index: int) -> str:
@@ -114,6 +143,11 @@ class JobDir:
     def predictions_dir(self) -> Path:
         """Default place of predictions."""
         return self.root / "predictions"
+
+    @property
+    def owner_file(self) -> Path:
+        """UID of the ConfigMap that the folder was last prepared for (clusters)."""
+        return self.root / "owner"
 
     @property
     def report_file(self) -> Path:

@@ -104,7 +104,7 @@ def dump_values(
     `comments` maps dotted paths to what is to stand behind the field in its line.
     """
     tree: dict[str, Any] = {"kind": values.kind, "job": values.job.document()}
-    tree.update(values.model_extra or {})
+    tree.update(values.chart_keys())
     commented = _for_dump(tree)
     for dotted, text in (comments or {}).items():
         *around, key = split_path(dotted)

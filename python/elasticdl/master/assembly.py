@@ -17,6 +17,7 @@ from typing import Any
 from elasticdl.checkpoint import store
 from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode
+from elasticdl.job import folder
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec import JobSpec
 from elasticdl.job.status import JobState
@@ -34,6 +35,7 @@ from elasticdl.master.loop import Loop
 from elasticdl.master.member_table import MemberTable
 from elasticdl.master.membership import Membership
 from elasticdl.master.ps_group import Found, PsGroup
+from elasticdl.master.publishing import Publishing
 from elasticdl.master.relaunches import Relaunches
 from elasticdl.master.rounds import Rounds
 from elasticdl.master.servicer import MasterServicer
@@ -41,7 +43,7 @@ from elasticdl.master.side_tasks import SideTasks
 from elasticdl.master.signals import Signals
 from elasticdl.master.stages import Stages
 from elasticdl.metrics.registry import MasterMetrics
-from elasticdl.runner.base import Runner
+from elasticdl.runner.publisher import Platform
 
 log = logging.getLogger(__name__)
 
@@ -91,9 +93,17 @@ def _take_back(ledger: Ledger, *, now: float) -> None:
         ledger.recover(worker, cause="the launcher was lost", now=now)
 
 
-def _has_ended(ledger: Ledger) -> bool:
-    note = latest(ledger, "job")
-    return note is not None and JobState(note["state"]).ended
+def _ending_of(note: dict[str, Any] | None, *, fresh: bool) -> Ending | None:
+    """Return how the job ended, if the master before this one got so far.
+
+    Who launches a job again that failed or was stopped wants it to go on.
+    """
+    if note is None or not JobState(note["state"]).ended:
+        return None
+    state = JobState(note["state"])
+    if fresh and state is not JobState.SUCCEEDED:
+        return None
+    return Ending(state, note["message"], ExitCode(note.get("exit_code", 0)))
 
 
 @dataclass(frozen=True)
@@ -104,21 +114,30 @@ class Master:
     servicer: MasterServicer
     loop: Loop
     metrics: MasterMetrics
+    publishing: Publishing
 
-    async def run(self) -> Ending:
-        """Run the job to its end, write the report, log the last line."""
+    async def run(self) -> Ending | None:
+        """Run the job to its end, write the report, log the last line.
+
+        None if it was handed over to another master.
+        """
         job = self.job
-        if job.state.ended:
-            ending = Ending(job.state, job.message, ExitCode.OK)
-        else:
-            ending = await self.loop.run()
-        document = status.report(job, now=job.clock())
-        await asyncio.get_running_loop().run_in_executor(
-            None,
-            _write,
-            job.job_dir.report_file,
-            document.model_dump_json(indent=2),
-        )
+        over = job.ending if job.state.ended else None
+        ending = over or await self.loop.run()
+        if ending is None:
+            await job.parts.ledger.commit()
+            log.info("job %s goes on under another master", job.spec.name)
+            return None
+        document = folder.read_report(job.job_dir) if over else None
+        if document is None:
+            document = status.report(job, now=job.clock())
+            await asyncio.get_running_loop().run_in_executor(
+                None,
+                _write,
+                job.job_dir.report_file,
+                document.model_dump_json(indent=2),
+            )
+        await self.publishing.close(document)
         log.log(
             logging.ERROR if ending.state is JobState.FAILED else logging.INFO,
             "job %s %s: %d records, %d steps, %.1f s%s",
@@ -147,7 +166,7 @@ def assemble(
     spec: JobSpec,
     job_dir: JobDir,
     ledger: Ledger,
-    runner: Callable[[], Runner],
+    platform: Callable[[], Platform],
     *,
     clock: Callable[[], float],
     metrics: MasterMetrics | None = None,
@@ -162,12 +181,13 @@ def assemble(
     """
     now = clock()
     job_note = latest(ledger, "job")
-    fresh = launched or _has_ended(ledger) or not ledger.notes("run")
+    fresh = launched or not ledger.notes("run")
     if launched:
         _take_back(ledger, now=now)
     if not fresh:
         spec = spec_in_force(ledger, spec)
-    if fresh and not (job_note and job_note["state"] == JobState.SUCCEEDED):
+    ended = _ending_of(job_note, fresh=fresh)
+    if fresh and ended is None:
         ledger.note("run", time=now, before=_seconds_before(ledger))
         ledger.note("state", name="job", state=str(JobState.STARTING), time=now)
     ledger.note("state", name="spec", job=spec.document())
@@ -177,14 +197,18 @@ def assemble(
         # Looked at before anything starts; what evaluation and prediction run on.
         _, manifest = store.resolve(Path(spec.checkpoint.init_from))
         job.version = 0 if job.trains else manifest.version
-    if job_note and job_note["state"] == JobState.SUCCEEDED:
-        job.state = JobState.SUCCEEDED
+    if ended is not None:
+        job.state, job.ending = ended.state, ended
     metrics = metrics or MasterMetrics()
     leasing = Leasing(job, metrics)
     heartbeats = Heartbeats(job, leasing)
     heartbeats.take_model()
-    loop = Loop(job, runner(), leasing, Stages(job), Gauges(metrics))
-    return Master(job, MasterServicer(job, leasing, heartbeats), loop, metrics)
+    runs_on = platform()
+    publishing = Publishing(job, runs_on.publisher)
+    stages, gauges = Stages(job), Gauges(metrics)
+    loop = Loop(job, runs_on.runner, leasing, stages, gauges, publishing)
+    servicer = MasterServicer(job, leasing, heartbeats)
+    return Master(job, servicer, loop, metrics, publishing)
 
 
 def _make_job(

@@ -26,18 +26,19 @@ from elasticdl.job.status import JobState
 from elasticdl.master import data_plan, spec_watch
 from elasticdl.master.gauges import Gauges
 from elasticdl.master.job_state import Ending, Job
+from elasticdl.master.launching import Launching
 from elasticdl.master.leasing import Leasing
 from elasticdl.master.member import Member, MemberState
 from elasticdl.master.membership import Departure, Stop
-from elasticdl.master.quantity import format_bytes
+from elasticdl.master.publishing import Publishing
 from elasticdl.master.stages import Stages
 from elasticdl.master.wind_down import WindDown
-from elasticdl.runner.base import Launch, Observation, Runner
+from elasticdl.runner.base import Observation, Runner
+from elasticdl.runner.publisher import Notice
 
 log = logging.getLogger(__name__)
 
 _LONGEST_SLEEP_SECONDS = 2.0
-_START_RETRY_SECONDS = 1.0
 # When this process itself was held up for longer, nobody else is to blame.
 _LATE_SECONDS = 1.0
 # The loop rests so many times as long as it was busy.
@@ -48,7 +49,13 @@ class Loop:
     """Keeps one job going until it ends."""
 
     def __init__(
-        self, job: Job, runner: Runner, leasing: Leasing, stages: Stages, gauges: Gauges
+        self,
+        job: Job,
+        runner: Runner,
+        leasing: Leasing,
+        stages: Stages,
+        gauges: Gauges,
+        publishing: Publishing,
     ) -> None:
         """Work on this job through this runner."""
         self._job = job
@@ -57,39 +64,59 @@ class Loop:
         self._leasing = leasing
         self._stages = stages
         self._gauges = gauges
-        self._stops: list[Stop] = []
+        self._publishing = publishing
+        self._launching = Launching(job, runner)
         self._counting: asyncio.Task[None] | None = None
         self._woken_by = job.clock()
+        self._handing_over = False
 
-    async def run(self) -> Ending:
-        """Run the job; return how it ended, with all replicas gone."""
+    def hand_over(self) -> None:
+        """Leave the job to another master, replicas and all, unless it is ending."""
+        self._handing_over = True
+        self._parts.signals.wake()
+
+    async def run(self) -> Ending | None:
+        """Run the job; return how it ended, with all replicas gone.
+
+        None if another master goes on with it.
+        """
         tasks = [
             asyncio.create_task(self._watch_platform(), name="platform"),
             asyncio.create_task(self._watch_spec(), name="spec"),
         ]
         job = self._job
         try:
-            while not (job.ending or job.finished):
+            while not self._over:
                 await self._turn()
                 self._check(tasks)
+            if job.ending is None and not job.finished:
+                return None
             if job.ending is None:
                 job.end(JobState.SUCCEEDED, "", ExitCode.OK)
             ending = job.ending or Ending(JobState.SUCCEEDED, "", ExitCode.OK)
             await WindDown(job, self._runner).run(ending)
             return ending
         finally:
-            for task in [*tasks, *([self._counting] if self._counting else [])]:
+            for task in [*tasks, *self._passing()]:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
 
+    @property
+    def _over(self) -> bool:
+        job = self._job
+        return self._handing_over or job.finished or job.ending is not None
+
     def _check(self, tasks: Iterable[asyncio.Task[None]]) -> None:
         """Fail the job if something that should run for ever has ended."""
-        counting = [self._counting] if self._counting else []
-        for task in [*tasks, *counting]:
+        for task in [*tasks, *self._passing()]:
             if task.done() and not task.cancelled() and task.exception():
                 log.error("%s ended", task.get_name(), exc_info=task.exception())
                 self._job.end(JobState.FAILED, f"internal: {task.exception()!r}")
+
+    def _passing(self) -> list[asyncio.Task[None]]:
+        """Return the tasks that end by themselves."""
+        return [t for t in (self._counting, self._launching.trial) if t is not None]
 
     async def _turn(self) -> None:
         job = self._job
@@ -100,14 +127,15 @@ class Loop:
         if self._stages.needs_count and self._counting is None:
             self._counting = asyncio.create_task(self._count(), name="count")
         self._gauges.update(job, now=now)
+        self._publishing.update(now=now)
         busy = job.clock() - now
         try:
             await self._parts.ledger.commit()
-            await self._act(now)
+            await self._launching.act(now=now)
             await self._parts.ledger.compact_if_needed()
         except JournalError as error:
             job.end(JobState.FAILED, str(error), error.exit_code)
-        if not (job.ending or job.finished):
+        if not self._over:
             # With 1,000 workers a look at all of them takes milliseconds, and each
             # report asks for one: the calls of workers come first.
             await asyncio.sleep(_REST * busy)
@@ -132,8 +160,8 @@ class Loop:
         for member in parts.table.workers():
             if member.is_hung(spec.worker, patience=patience):
                 self._dismiss(member, "hung", now=now)
-        self._stops += parts.membership.plan(now=now)
-        self._stops += parts.membership.overdue(now=now)
+        self._launching.stops += parts.membership.plan(now=now)
+        self._launching.stops += parts.membership.overdue(now=now)
         for member in parts.table.never_seen(now=now):
             member.state = MemberState.SCHEDULED
         self._leasing.expire(now=now)
@@ -144,7 +172,7 @@ class Loop:
             parts.keeper.tick(version=self._job.version, now=now)
 
     def _dismiss(self, member: Member, cause: str, *, now: float) -> None:
-        self._stops.append(Stop(member.key, 0.0, cause))
+        self._launching.stops.append(Stop(member.key, 0.0, cause))
         departure = self._parts.membership.give_up_on(member, cause, now=now)
         self._departed([departure], now=now)
 
@@ -173,48 +201,8 @@ class Loop:
         now = self._job.clock()
         departures, stops = self._parts.membership.observe(observation, now=now)
         self._departed(departures, now=now)
-        self._stops += stops
+        self._launching.stops += stops
         self._parts.signals.wake()
-
-    # -- acting -------------------------------------------------------------------
-
-    async def _act(self, now: float) -> None:
-        stops, self._stops = self._stops, []
-        # First stops, then starts: a PS keeps its name.
-        await asyncio.gather(*(self._stop(stop) for stop in stops))
-        due = self._parts.table.due(now=now)
-        await asyncio.gather(*(self._start(member) for member in due))
-
-    async def _stop(self, stop: Stop) -> None:
-        try:
-            await self._runner.stop(
-                stop.key, grace_seconds=stop.grace_seconds, reason=stop.reason
-            )
-        except PlatformError as error:
-            log.warning("%s", error)
-            self._stops.append(stop)
-
-    async def _start(self, member: Member) -> None:
-        job = self._job
-        now = job.clock()
-        spec = job.spec.worker if member.is_worker else job.spec.ps
-        self._parts.membership.launched(member, now=now)
-        launch = Launch(
-            key=member.key,
-            generation=member.generation,
-            cpu=spec.resources.cpu,
-            memory=format_bytes(member.memory_bytes),
-            priority=member.priority,
-            grace_seconds=job.spec.worker.grace_seconds,
-            env={**job.spec.env, **spec.env},
-        )
-        try:
-            await self._runner.start(launch)
-        except PlatformError as error:
-            log.warning("%s not started: %s; trying again", member.name, error)
-            if member.state is MemberState.LAUNCHED:
-                member.state = MemberState.SCHEDULED
-                member.launch_at = job.clock() + _START_RETRY_SECONDS
 
     def _sleep_seconds(self, now: float) -> float:
         parts = self._parts
@@ -262,21 +250,23 @@ class Loop:
         job = self._job
         if isinstance(edited, SpecError):
             log.error("the edited values file is refused, nothing changes: %s", edited)
+            self._publishing.notice(Notice("EditRefused", str(edited), warning=True))
             return
         if job.state is JobState.FINISHING:
             edited = _with_epochs(edited, job.spec.training.epochs)
         edit = spec_watch.compare(job.spec, edited)
         for change in edit.refused:
-            log.error(
-                "refused on a running job: %s; only %s may change. The job goes on as "
-                "it was",
-                change,
-                ", ".join(spec_watch.LIVE),
+            refusal = (
+                f"refused on a running job: {change}; only "
+                f"{', '.join(spec_watch.LIVE)} may change. The job goes on as it was"
             )
+            log.error("%s", refusal)
+            self._publishing.notice(Notice("EditRefused", refusal, warning=True))
         if not edit.accepted:
             return
         for change in edit.accepted:
             log.info("changed: %s", change)
+            self._publishing.notice(Notice("Edited", f"changed: {change}"))
         set_log_level(str(edit.spec.log.level))
         self._parts.ledger.note("state", name="spec", job=edit.spec.document())
         if job.trains and edit.spec.training.epochs != job.spec.training.epochs:

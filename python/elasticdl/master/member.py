@@ -96,6 +96,12 @@ class Member:
         """What a worker does now."""
         return self.worker.phase if self.worker else ""
 
+    @property
+    def used_bytes(self) -> int:
+        """Memory that it used at its last heartbeat; 0 if it never said."""
+        told = self.worker or self.ps
+        return told.memory_bytes if told else 0
+
     def version(self) -> int:
         """Return the model version that it last told."""
         if self.ps is not None:

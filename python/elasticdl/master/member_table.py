@@ -11,10 +11,10 @@ from dataclasses import asdict
 
 from elasticdl.errors import FencedError
 from elasticdl.job.names import Role, replica_name
+from elasticdl.job.quantity import parse_bytes
 from elasticdl.job.spec import JobSpec
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.member import Member, MemberState, Restore
-from elasticdl.master.quantity import parse_bytes
 from elasticdl.proto import master_pb2
 from elasticdl.runner.base import ReplicaKey
 

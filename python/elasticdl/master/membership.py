@@ -109,6 +109,7 @@ class Membership:
                 state.reason,
                 exit_code=state.exit_code,
                 message=state.message,
+                memory_limit=state.memory_limit,
                 now=now,
             )
         # It may have registered before the platform told that it runs.
@@ -159,6 +160,7 @@ class Membership:
         now: float,
         exit_code: int = 0,
         message: str = "",
+        memory_limit: int = 0,
     ) -> Departure | None:
         """Book the end of a member and schedule its replacement, if it needs one."""
         if member.state is MemberState.ENDED:
@@ -172,6 +174,8 @@ class Membership:
             cause=member.cause,
             lived_seconds=lived,
             memory_bytes=member.memory_bytes,
+            memory_limit=memory_limit,
+            used_bytes=member.used_bytes,
         )
         member.state, member.since, member.ended = MemberState.ENDED, now, reason
         self.table.remove(member)

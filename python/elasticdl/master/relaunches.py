@@ -11,11 +11,11 @@ import logging
 
 from elasticdl.job import status
 from elasticdl.job.names import Role
+from elasticdl.job.quantity import parse_bytes
 from elasticdl.job.spec import JobSpec
 from elasticdl.master import replica_state
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.member import Member
-from elasticdl.master.quantity import parse_bytes
 from elasticdl.master.replica_state import Ending, GiveUp, History, Limits, Relaunch
 
 log = logging.getLogger(__name__)

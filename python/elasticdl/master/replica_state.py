@@ -9,9 +9,13 @@ Owns the one function from (ending, history) to a decision. Called by
 | silent or hung (killed by the master), fenced   | relaunched       | no      |
 | left with exit code 0 while there is work       | relaunched       | no      |
 | out of memory, and there is more up to the limit| with more memory | no      |
+| its container can never be started as described | the job fails    |         |
 | exit codes of deterministic mistakes (3, 4, 5), | the job fails    |         |
 | of workers also 6: a checkpoint does not fit    |                  |         |
 | any other exit code, out of memory otherwise    | relaunched       | yes     |
+
+A container killed with SIGKILL by nobody known while it used nearly all the memory it
+may have counts as out of memory: some kernels do not tell the platform.
 
 Counted endings of workers fail the job after `maxRestarts`; a PS after it crashed
 `PS_QUICK_CRASHES` times in a row without having lived. Replicas that end soon after
@@ -20,7 +24,7 @@ their start come back after a growing pause, whatever the reason.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import Role
@@ -31,6 +35,9 @@ PS_QUICK_CRASHES = 5
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 30.0
 _MEMORY_FACTOR = 1.5
+# Of its limit, at the last heartbeat: it grew by the rest in a second.
+_OOM_SHARE = 0.8
+_SIGKILL_CODE = 128 + 9
 
 # Trying again cannot help: the same specification, code and data give the same error.
 DETERMINISTIC: dict[int, str] = {
@@ -59,6 +66,8 @@ class Ending:
     cause: str = ""  # silent, hung; "" if the master did not end it
     lived_seconds: float = 0.0
     memory_bytes: int = 0  # it was launched with
+    memory_limit: int = 0  # at which the platform kills it; 0: it does not
+    used_bytes: int = 0  # of memory, at its last heartbeat
 
 
 @dataclass(frozen=True)
@@ -100,20 +109,33 @@ def decide(
     ending: Ending, history: History, limits: Limits, *, name: str
 ) -> Relaunch | GiveUp:
     """Return what to do about a replica `name` that ended while it was needed."""
+    ending = _with_oom_kill(ending)
     pause = _pause(ending, history)
     reason = ending.cause or _words(ending)
+    if ending.reason is ExitReason.CANNOT_START:
+        what = "its container cannot be started"
+        return GiveUp(reason, _last_words(name, what, ending.message))
     if ending.cause or ending.reason in _NEVER_COUNTED:
         return Relaunch(reason, delay_seconds=pause)
     if ending.exit_code == ExitCode.FENCED:
         return Relaunch("fenced", delay_seconds=pause)
     if ending.reason is ExitReason.OOM_KILLED:
-        more = min(int(ending.memory_bytes * _MEMORY_FACTOR), limits.max_memory_bytes)
-        if more > ending.memory_bytes:
+        had = max(ending.memory_bytes, ending.memory_limit)
+        more = min(int(had * _MEMORY_FACTOR), limits.max_memory_bytes)
+        if more > had:
             return Relaunch(reason, delay_seconds=pause, memory_bytes=more)
     elif what := _deterministic(ending):
         code = ExitCode(ending.exit_code)
         return GiveUp(reason, _last_words(name, what, ending.message), code)
     return _counted(ending, history, limits, name=name)
+
+
+def _with_oom_kill(ending: Ending) -> Ending:
+    """Name an OOM kill that the platform shows as a kill by nobody known."""
+    nobody = ending.reason is ExitReason.KILLED and not ending.cause
+    killed = nobody and ending.exit_code == _SIGKILL_CODE
+    full = ending.used_bytes >= _OOM_SHARE * ending.memory_limit > 0
+    return replace(ending, reason=ExitReason.OOM_KILLED) if killed and full else ending
 
 
 def _deterministic(ending: Ending) -> str:

@@ -113,7 +113,6 @@ def progress(job: Job, *, now: float) -> Progress:
 
 def _replica(member: Member) -> ReplicaStatus:
     worker = member.worker
-    told = worker or member.ps
     state = str(member.state)
     if member.drain and member.state is not MemberState.ENDED:
         state = "draining"
@@ -133,7 +132,7 @@ def _replica(member: Member) -> ReplicaStatus:
         ),
         loss=worker.loss if worker and worker.step else None,
         version=member.version(),
-        memory_bytes=told.memory_bytes if told else 0,
+        memory_bytes=member.used_bytes,
         metrics_port=member.metrics_port,
     )
 

@@ -55,6 +55,7 @@ class WindDown:
             name="job",
             state=str(ending.state),
             message=ending.message,
+            exit_code=int(ending.exit_code),
             time=self._job.clock(),
         )
         with contextlib.suppress(JournalError):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from elasticdl.errors import ElasticDLError, ExitCode, FencedError
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
+from elasticdl.job.names import Role
 from elasticdl.job.spec import JobSpec, UpdateMode
 from elasticdl.job.values import load_values
 from elasticdl.metrics.registry import PsMetrics
@@ -38,13 +39,12 @@ logger = logging.getLogger("elasticdl.ps.main")
 
 # Sync: each worker of a version waits in a thread of PS 0 until it is made.
 _SYNC_THREADS = 1024
-_HOST = "127.0.0.1"
 
 
 def run() -> int:
     """Run a PS until the master or a signal ends it; return the exit code."""
     try:
-        context = RoleContext.from_environ(os.environ)
+        context = RoleContext.from_environ(os.environ, Role.PS)
         spec = load_values(context.job_dir.spec_file).job
         set_up_logging(context.name, spec.log.level)
         hold_lifeline(context)
@@ -52,7 +52,7 @@ def run() -> int:
         threading.excepthook = _die_with_thread
         return serve_until_stopped(context, spec)
     except FencedError as error:
-        logger.warning("This PS was replaced: %s", error)
+        logger.warning("This PS is not needed any more: %s", error)
         return ExitCode.FENCED
     except ElasticDLError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - before logging is set
@@ -93,9 +93,10 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
     endpoint = serve(
         # Async, a gradient is applied while its push is answered; sync, it waits.
         [ps_wire.handlers(PsServicer(server, metrics), keeps=sync)],
-        host=_HOST,
-        port=0,
+        host=context.host,
+        port=context.port,
         threads=spec.ps.threads + (_SYNC_THREADS if sync else 0),
+        token=context.token,
     )
     # Beside registration, so that the PS listens early; what the job's optimizer needs
     # is compiled, this included, before there are parameters.
@@ -105,6 +106,8 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
         master_pb2.Replica(
             role=context.role, index=context.index, generation=context.generation
         ),
+        token=context.token,
+        most_silence_seconds=context.most_silence_seconds,
     )
     ready = threading.Event()
     monitor = MetricsServer(
@@ -112,13 +115,16 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
         ready=lambda: ready.is_set() and not stop.is_set(),
         healthy=lambda: True,
         refresh=functools.partial(_refresh, metrics, server),
-        host=_HOST,
+        host=context.host,
+        port=context.metrics_port,
     )
     control = ControlLoop(
         server,
         master,
         master_pb2.RegisterRequest(
-            address=endpoint.address, metrics_port=monitor.port, pid=os.getpid()
+            address=context.announced(endpoint.port),
+            metrics_port=monitor.port,
+            pid=os.getpid(),
         ),
         stop=stop,
         heartbeat_seconds=spec.worker.heartbeat_seconds,

@@ -6,8 +6,12 @@ Owns limits, keepalive and reconnect back-off of both sides. Called by the clien
 
 from __future__ import annotations
 
+from typing import cast
+
 import grpc
 import grpc.aio
+
+from elasticdl.rpc.token import Carrier
 
 MAX_MESSAGE_BYTES = 256 << 20
 _KEEPALIVE_MS = 5_000
@@ -26,7 +30,9 @@ def client_options() -> Options:
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
         ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", 100),
+        # Not a pause: what one attempt to connect may take. A busy machine needs a
+        # second where an idle one needs a millisecond.
+        ("grpc.min_reconnect_backoff_ms", 3_000),
         ("grpc.max_reconnect_backoff_ms", 1_000),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
@@ -52,11 +58,16 @@ def server_options() -> Options:
     ]
 
 
-def connect(address: str) -> grpc.Channel:
-    """Return a channel to `host:port`; it connects at the first call."""
-    return grpc.insecure_channel(address, options=client_options())
+def connect(address: str, token: str) -> grpc.Channel:
+    """Return a channel to `host:port`; it connects at the first call.
+
+    Its calls carry the job's token; they have no other forms (`future`, `with_call`).
+    """
+    channel = grpc.insecure_channel(address, options=client_options())
+    return cast("grpc.Channel", Carrier(channel, token))
 
 
-def connect_aio(address: str) -> grpc.aio.Channel:
+def connect_aio(address: str, token: str) -> grpc.aio.Channel:
     """Return the same for code that runs in an event loop."""
-    return grpc.aio.insecure_channel(address, options=client_options())
+    channel = grpc.aio.insecure_channel(address, options=client_options())
+    return cast("grpc.aio.Channel", Carrier(channel, token))

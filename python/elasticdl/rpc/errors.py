@@ -6,6 +6,7 @@ Knows nothing of services.
     ABORTED              FencedError          the caller is too old
     FAILED_PRECONDITION  NotInitializedError  a PS has no parameters
     INVALID_ARGUMENT     RefusedError         the same call can never succeed
+    UNAUTHENTICATED      RefusedError         the caller has not the job's token
     UNAVAILABLE and all others  RpcError      try again
 """
 
@@ -27,6 +28,7 @@ _ERRORS: dict[grpc.StatusCode, type[RpcError]] = {
     grpc.StatusCode.ABORTED: FencedError,
     grpc.StatusCode.FAILED_PRECONDITION: NotInitializedError,
     grpc.StatusCode.INVALID_ARGUMENT: RefusedError,
+    grpc.StatusCode.UNAUTHENTICATED: RefusedError,
     grpc.StatusCode.UNIMPLEMENTED: RefusedError,
     grpc.StatusCode.RESOURCE_EXHAUSTED: RefusedError,
 }

@@ -5,7 +5,8 @@ others. Used by `rpc.ps_lent` alone. Knows nothing of frames or PS.
 
 A segment has no name in any file system: it is reached through its owner's entry in
 /proc and is gone with the last process that has it open, however that ended. A random
-token at its start proves that the entry is the one that was meant.
+token at its start proves that the entry is the one that was meant: a number of a
+process means another one in the next pod, whose processes are counted apart.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ Bytes = NDArray[np.uint8]
 # Before the data; a multiple of 64 keeps tensors aligned.
 HEAD_BYTES = 64
 _TOKEN_BYTES = 16
+_NAME = "elasticdl"
 # What one connection lends at most: a request, the values in use, the next ones, and
 # those kept for a PS that loses its own.
 _MOST_LENT = 6
@@ -48,7 +50,7 @@ class Segment:
 
     def __init__(self, size: int) -> None:
         """Make room for `size` bytes. Raises OSError without memory."""
-        fd = os.memfd_create("elasticdl")
+        fd = os.memfd_create(_NAME)
         weakref.finalize(self, os.close, fd)
         total = HEAD_BYTES + size
         os.ftruncate(fd, total)
@@ -134,7 +136,11 @@ class Borrowed:
 
 
 def _open(lent: ps_pb2.Lent) -> Bytes:
-    fd = os.open(f"/proc/{lent.pid}/fd/{lent.fd}", os.O_RDWR | os.O_CLOEXEC)
+    path = f"/proc/{lent.pid}/fd/{lent.fd}"
+    # Not opened to find out: that may block, or do something to a device.
+    if not os.readlink(path).startswith(f"/memfd:{_NAME}"):
+        raise OSError("another file than the one that was lent")
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         if os.fstat(fd).st_size != lent.bytes or lent.bytes < HEAD_BYTES:
             raise OSError("another file than the one that was lent")

@@ -6,12 +6,14 @@ the caller knows for how long it makes sense (`rpc.retry`).
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
 import grpc
 
-from elasticdl.errors import RpcError
+from elasticdl.errors import FencedError, RpcError
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.channel import connect
 from elasticdl.rpc.errors import raise_for
@@ -27,14 +29,31 @@ class MasterClient:
     """The master as one replica sees it. Thread-safe.
 
     Every call raises RpcError when the master is away or late, FencedError when this
-    replica's generation is old, RefusedError when the call makes no sense.
+    replica's generation is old or no master has answered for too long (the job is given
+    up), RefusedError when the call makes no sense.
     """
 
-    def __init__(self, address: str, replica: master_pb2.Replica) -> None:
-        """Take `host:port` of the master and who calls."""
+    def __init__(
+        self,
+        address: str,
+        replica: master_pb2.Replica,
+        *,
+        token: str,
+        most_silence_seconds: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take `host:port` of the master, who calls, and the job's token.
+
+        `most_silence_seconds`: how long a master may be away; None: for ever.
+        """
         self._address = address
         self._replica = replica
-        self._channel = connect(address)
+        self._channel = connect(address, token)
+        self._most_silence = (
+            math.inf if most_silence_seconds is None else most_silence_seconds
+        )
+        self._clock = clock
+        self._answered = clock()
         self._stub = master_pb2_grpc.MasterStub(self._channel)
 
     @property
@@ -96,9 +115,16 @@ class MasterClient:
 
     def _call(self, name: str, call: Callable[[], Reply]) -> Reply:
         try:
-            return call()
+            reply = call()
         except grpc.RpcError as error:
+            if self._clock() - self._answered >= self._most_silence:
+                raise FencedError(
+                    f"no master answered for {self._most_silence:.0f} s: the job is "
+                    "given up, and replicas of no job must not hold CPUs"
+                ) from error
             raise_for(error, f"{name} at master {self._address}")
         except ValueError as error:
             # gRPC's answer to a call on a channel that was closed meanwhile.
             raise RpcError(f"{name} at master {self._address}: {error}") from error
+        self._answered = self._clock()
+        return reply

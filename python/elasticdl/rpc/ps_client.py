@@ -61,10 +61,11 @@ class PsClient:
         worker: int,
         generation: int,
         sync: bool,
+        token: str,
         first_admits: bool = False,
         delay_seconds: float = 0.0,
     ) -> None:
-        """Take who calls and how the PS work.
+        """Take who calls, the job's token and how the PS work.
 
         `first_admits`: in async mode with a bound on staleness, ask PS 0 first, so
         that a refused gradient is refused by all. `delay_seconds` is added to each
@@ -73,6 +74,7 @@ class PsClient:
         self._worker = worker
         self._generation = generation
         self._sync = sync
+        self._token = token
         self._first_admits = first_admits
         self._delay_seconds = delay_seconds
         self._lock = threading.Lock()
@@ -95,7 +97,7 @@ class PsClient:
             old = self._view
             if view.revision < old.revision or not view.addresses:
                 return
-            self._view, gone = old.moved_to(view)
+            self._view, gone = old.moved_to(view, self._token)
             stubs = self._view.stubs
             if self._pool is None and len(stubs) > 1:
                 # One thread per PS for a pull and one for a push beside it; the

@@ -26,11 +26,12 @@ class PsCallView:
     stubs: tuple[PsStub | None, ...] = ()
 
     def moved_to(
-        self, view: master_pb2.PsView
+        self, view: master_pb2.PsView, token: str
     ) -> tuple[PsCallView, list[grpc.Channel]]:
         """Return the next view, and the connections that it has no use for.
 
-        A PS that stayed (same address and generation) keeps its connection.
+        A PS that stayed (same address and generation) keeps its connection; calls on
+        the others carry `token`.
         """
         channels: list[grpc.Channel | None] = []
         stubs: list[PsStub | None] = []
@@ -44,7 +45,7 @@ class PsCallView:
                 if channel is not None:
                     gone.remove(channel)
             elif address:
-                channel = connect(address)
+                channel = connect(address, token)
                 stub = PsStub(channel, f"ps-{index} at {address}", address)
             channels.append(channel)
             stubs.append(stub)

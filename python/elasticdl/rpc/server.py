@@ -1,7 +1,7 @@
-"""Servers: ports, limits and threads of what roles serve.
+"""Servers: ports, limits, threads and the token check of what roles serve.
 
-Owns how a server is built. Called by `ps.main` (threads), `master.main` and
-`runner.platform` (event loop). Knows nothing of services.
+Owns how a server is built. Called by `ps.main` and `runner.platform_server` (threads)
+and by `master.main` (event loop). Knows nothing of services.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import grpc
 import grpc.aio
 
 from elasticdl.errors import PlatformError
+from elasticdl.job.context import join_address
 from elasticdl.rpc.channel import server_options
+from elasticdl.rpc.token import TokenCheck, TokenCheckAio
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class ThreadedServer:
 
     server: grpc.Server
     address: str
+    port: int
 
     def stop(self, grace_seconds: float) -> None:
         """Refuse new calls, wait so long for those that run, then end them."""
@@ -35,29 +38,40 @@ def serve(
     host: str,
     port: int,
     threads: int,
+    token: str,
 ) -> ThreadedServer:
     """Start a server with a pool of threads; port 0 takes a free one.
 
-    Raises PlatformError when the port is in use.
+    Calls without the job's `token` are refused. Raises PlatformError when the port is
+    in use.
     """
-    server = grpc.server(
-        ThreadPoolExecutor(threads, thread_name_prefix="rpc"), options=server_options()
-    )
+    server = threaded_server(threads, token)
     server.add_generic_rpc_handlers(tuple(handlers))
     bound = bind(server, host, port)
     server.start()
-    return ThreadedServer(server, f"{host}:{bound}")
+    return ThreadedServer(server, join_address(host, bound), bound)
 
 
-def aio_server() -> grpc.aio.Server:
+def threaded_server(threads: int, token: str) -> grpc.Server:
+    """Return a server with a pool of threads; add services, then `bind`, `start`."""
+    return grpc.server(
+        ThreadPoolExecutor(threads, thread_name_prefix="rpc"),
+        interceptors=[TokenCheck(token)],
+        options=server_options(),
+    )
+
+
+def aio_server(token: str) -> grpc.aio.Server:
     """Return a server of the running event loop; add services, then `bind`, `start`."""
-    return grpc.aio.server(options=server_options())
+    return grpc.aio.server(
+        interceptors=(TokenCheckAio(token),), options=server_options()
+    )
 
 
 def bind(server: grpc.Server | grpc.aio.Server, host: str, port: int) -> int:
     """Listen on `host:port` and return the port. Raises PlatformError."""
     try:
-        bound = server.add_insecure_port(f"{host}:{port}")
+        bound = server.add_insecure_port(join_address(host, port))
     except RuntimeError as error:
         raise PlatformError(
             f"cannot listen on {host}:{port} ({error}); it is in use or not ours: "

@@ -8,7 +8,7 @@ Owns the words for a replica's life. Called by the master's loop; implemented by
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -36,6 +36,7 @@ class ExitReason(enum.StrEnum):
     OOM_KILLED = "oomKilled"
     DELETED = "deleted"  # stopped by the master or by hand
     KILLED = "killed"  # a signal nobody here sent
+    CANNOT_START = "cannotStart"  # its container can never be made as it is described
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class ReplicaState:
     since: float = 0.0
     message: str = ""
     pid: int = 0
+    memory_limit: int = 0  # bytes above which the platform kills it; 0: it does not
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,12 @@ class Observation:
 
 class Runner(Protocol):
     """Starts, stops and watches replicas. Raises PlatformError when refused."""
+
+    async def check(self, launches: Sequence[Launch]) -> None:
+        """Try replicas without starting them, before the first of a job is started.
+
+        Raises PlatformError if the platform would refuse one now; the job fails.
+        """
 
     async def start(self, launch: Launch) -> None:
         """Ask for a replica; it may stay PENDING. Idempotent for a generation."""

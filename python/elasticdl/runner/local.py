@@ -7,7 +7,7 @@ its `runner.base.Runner`. Must not know what a replica does or why it is relaunc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import grpc
@@ -42,12 +42,15 @@ class LocalRunner:
     the launcher was killed, and then the lifeline ends this process.
     """
 
-    def __init__(self, platform_address: str) -> None:
+    def __init__(self, platform_address: str, *, token: str) -> None:
         """Connect lazily; made inside the running event loop."""
-        self._channel = connect_aio(platform_address)
+        self._channel = connect_aio(platform_address, token)
         self._stub: platform_pb2_grpc.LocalPlatformAsyncStub = (
             platform_pb2_grpc.LocalPlatformStub(self._channel)
         )
+
+    async def check(self, launches: Sequence[Launch]) -> None:
+        """Nothing to try: a process that cannot start says so when it is started."""
 
     async def start(self, launch: Launch) -> None:
         """Ask for a replica; it may stay PENDING. Idempotent for a generation."""

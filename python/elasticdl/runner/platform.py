@@ -49,6 +49,11 @@ from elasticdl.runner.table import (
 _CANNOT_START = 126  # as a shell says it
 
 
+def _of_pods(name: str) -> bool:
+    """Whether a variable belongs to a pod, in which the launcher may be running."""
+    return name in names.POD_ENVIRONMENT
+
+
 class LocalPlatform:
     """Starts, stops, signals and schedules the processes of one job. Thread-safe."""
 
@@ -282,7 +287,7 @@ class LocalPlatform:
 
     def _environment(self, launch: Launch) -> dict[str, str]:
         return {
-            **self._place.environ,
+            **{k: v for k, v in self._place.environ.items() if not _of_pods(k)},
             "PYTHONUNBUFFERED": "1",  # what user code prints must survive a SIGKILL
             **launch.env,
             names.ENV_JOB_DIR: str(self._place.job_dir.root),
@@ -290,6 +295,7 @@ class LocalPlatform:
             names.ENV_INDEX: str(launch.key.index),
             names.ENV_GENERATION: str(launch.generation),
             names.ENV_MASTER_ADDRESS: self._place.master_address,
+            names.ENV_TOKEN: self._place.token,
             names.ENV_PLATFORM_ADDRESS: self._address,
             names.ENV_LIFELINE_FD: str(self._lifeline_read),
         }

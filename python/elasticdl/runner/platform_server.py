@@ -7,14 +7,13 @@ Started by `client.launcher`; called by `runner.local` and by the CLI. Decides n
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent import futures
 
 import grpc
 
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import Role
 from elasticdl.proto import platform_pb2, platform_pb2_grpc
-from elasticdl.rpc.channel import server_options
+from elasticdl.rpc.server import bind, threaded_server
 from elasticdl.runner.base import Launch, Phase, ReplicaKey, ReplicaState
 from elasticdl.runner.platform import LocalPlatform
 from elasticdl.runner.table import Change
@@ -27,17 +26,14 @@ _LOOK_AGAIN_SECONDS = 5.0
 class PlatformServer:
     """A gRPC server of one platform; serving from construction until `close`."""
 
-    def __init__(self, platform: LocalPlatform, *, port: int = 0) -> None:
+    def __init__(self, platform: LocalPlatform, *, token: str, port: int = 0) -> None:
         """Listen on loopback (0: any free port) and tell the platform about it."""
         self._platform = platform
-        self._server = grpc.server(
-            futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="platform"),
-            options=server_options(),
-        )
+        self._server = threaded_server(_THREADS, token)
         platform_pb2_grpc.add_LocalPlatformServicer_to_server(
             PlatformServicer(platform), self._server
         )
-        bound = self._server.add_insecure_port(f"127.0.0.1:{port}")
+        bound = bind(self._server, "127.0.0.1", port)
         self.address = f"127.0.0.1:{bound}"
         platform.announce(self.address)
         self._server.start()

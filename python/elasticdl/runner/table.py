@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from elasticdl.job import names
 from elasticdl.job.names import JobDir, Role
@@ -31,6 +31,7 @@ class Place:
 
     job_dir: JobDir
     master_address: str
+    token: str = field(repr=False)  # of the job; in the environment, not in `argv`
     environ: Mapping[str, str]  # of the launcher, handed down by its main
     command: CommandOf = role_command
 

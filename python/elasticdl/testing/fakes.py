@@ -1,8 +1,9 @@
-"""A Runner whose replicas are entries in a table: for tests of what a master decides.
+"""A Runner whose replicas are entries in a table, and a Publisher that keeps all.
 
-Owns the table and the stream of what is seen of it. Used in place of `runner.local`
-where real processes would only cost time; shipped, because a program that embeds a
-master can test with it as well. Must not decide anything that a platform does not.
+Own the table, the stream of what is seen of it, and what was shown. Used in place of
+`runner.local` where real processes would only cost time; shipped, because a program
+that embeds a master can test with it as well. Must not decide anything that a platform
+does not.
 
 Belongs to the event loop it is made in; `end`, `preempt` and the like may be called
 from there only.
@@ -11,7 +12,7 @@ from there only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from elasticdl.errors import PlatformError
@@ -24,6 +25,7 @@ from elasticdl.runner.base import (
     ReplicaKey,
     ReplicaState,
 )
+from elasticdl.runner.publisher import Notice
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,18 @@ class InMemoryRunner:
         self._on_stop = on_stop
         self.states: dict[ReplicaKey, ReplicaState] = {}
         self.launches: list[Launch] = []
+        self.checked: list[Launch] = []
         self.stops: list[Stopped] = []
         self.hold = False  # replicas stay pending
         self.refuse = ""  # starting fails with this message
+        self.refuse_check = ""  # the job is refused with this message
         self._watchers: list[asyncio.Queue[Observation]] = []
+
+    async def check(self, launches: Sequence[Launch]) -> None:
+        """Accept what is not to be refused."""
+        self.checked += launches
+        if self.refuse_check:
+            raise PlatformError(self.refuse_check)
 
     async def start(self, launch: Launch) -> None:
         """Run a replica, or keep it pending."""
@@ -153,3 +163,27 @@ class InMemoryRunner:
     def _tell(self, observation: Observation) -> None:
         for queue in self._watchers:
             queue.put_nowait(observation)
+
+
+class InMemoryPublisher:
+    """Implements runner.publisher.Publisher without showing anything."""
+
+    period_seconds = 0.0
+
+    def __init__(self) -> None:
+        """Nothing was shown yet."""
+        self.shown = ""
+        self.notices: list[Notice] = []
+        self.report = ""
+
+    def status(self, document: str) -> None:
+        """Keep it in place of the one before."""
+        self.shown = document
+
+    def notice(self, notice: Notice) -> None:
+        """Keep it."""
+        self.notices.append(notice)
+
+    async def close(self, *, status: str, report: str) -> None:
+        """Keep both."""
+        self.shown, self.report = status, report

@@ -35,6 +35,7 @@ POLITE = (
     "signal.pause()"
 )
 BOUND_SECONDS = 20.0
+TOKEN = "of a job under test"
 
 
 def launch(
@@ -115,7 +116,7 @@ def staged(job_dir: JobDir, environ: Mapping[str, str]) -> Iterator[Stage]:
     def command(role: Role) -> Sequence[str]:
         return (*PYTHON, scripts[role])
 
-    platform = LocalPlatform(Place(job_dir, "127.0.0.1:1", environ, command))
+    platform = LocalPlatform(Place(job_dir, "127.0.0.1:1", TOKEN, environ, command))
     try:
         yield Stage(platform, job_dir, scripts)
     finally:

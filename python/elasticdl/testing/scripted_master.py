@@ -12,13 +12,12 @@ import signal
 import sys
 import threading
 import time
-from concurrent import futures
 from pathlib import Path
 from typing import NoReturn
 
 import grpc
 
-from elasticdl.job.names import ENV_JOB_DIR, ENV_MASTER_ADDRESS, JobDir
+from elasticdl.job.names import ENV_JOB_DIR, ENV_MASTER_ADDRESS, ENV_TOKEN, JobDir
 from elasticdl.job.status import (
     EvaluationResult,
     JobReport,
@@ -29,7 +28,7 @@ from elasticdl.job.status import (
     ReplicaStatus,
 )
 from elasticdl.proto import master_pb2, master_pb2_grpc
-from elasticdl.rpc.channel import server_options
+from elasticdl.rpc.server import threaded_server
 
 RECORDS, EPOCHS = 1437, 3
 
@@ -226,7 +225,7 @@ def main() -> int:
         end=environ.get("SCRIPT_END", "succeeded"),
     )
     signal.signal(signal.SIGTERM, lambda *_: master.stop_asked.set())
-    server = grpc.server(futures.ThreadPoolExecutor(4), options=server_options())
+    server = threaded_server(4, environ[ENV_TOKEN])
     master_pb2_grpc.add_MasterServicer_to_server(master, server)
     server.add_insecure_port(environ[ENV_MASTER_ADDRESS])
     server.start()

@@ -47,10 +47,15 @@ class Life:
         self.replica = master_pb2.Replica(
             role=context.role, index=context.index, generation=context.generation
         )
-        self.master = MasterClient(context.master_address, self.replica)
+        self.master = MasterClient(
+            context.master_address,
+            self.replica,
+            token=context.token,
+            most_silence_seconds=context.most_silence_seconds,
+        )
         self._held: Callable[[], list[int]] = list
         self._log_level = str(spec.log.level)
-        self._model_ready = threading.Event()
+        self._registered = threading.Event()
         self.heartbeat = Heartbeat(
             self.master.worker_sync,
             self.replica,
@@ -61,9 +66,11 @@ class Life:
         )
         self.monitor = MetricsServer(
             self.metrics.registry,
-            ready=self._model_ready.is_set,
+            ready=self._is_ready,
             healthy=lambda: True,
             refresh=self._refresh,
+            host=context.host,
+            port=context.metrics_port,
         )
         self.heartbeat.start()
 
@@ -78,12 +85,12 @@ class Life:
             stop=self.leaving,
         )
         self.heartbeat.learn_view(reply.ps)
+        self._registered.set()
         return reply
 
     def tell_model_ready(self, request: master_pb2.ModelReadyRequest) -> None:
         """Tell the master of the model. Raises FencedError; RpcError when leaving."""
         retry(lambda: self.master.model_ready(request), stop=self.leaving)
-        self._model_ready.set()
 
     def answer_for(self, held: Callable[[], list[int]]) -> None:
         """Name these leases in heartbeats from now on."""
@@ -95,6 +102,10 @@ class Life:
         self.heartbeat.stop()
         self.monitor.close()
         self.master.close()
+
+    def _is_ready(self) -> bool:
+        """Whether the job can count on this worker: it may be tracing, or training."""
+        return self._registered.is_set() and not self.leaving.is_set()
 
     def _status(self, snapshots: list[master_pb2.SnapshotDone]) -> master_pb2.Worker:
         return self.progress.message(
@@ -118,7 +129,7 @@ class Life:
 
 
 def leave_fenced(reason: str) -> None:
-    """End the process: the master has given this worker up, nothing here counts."""
-    logger.warning("This worker was replaced: %s", reason)
+    """End the process: no master wants this worker, nothing here counts."""
+    logger.warning("This worker is not needed any more: %s", reason)
     logging.shutdown()
     os._exit(ExitCode.FENCED)

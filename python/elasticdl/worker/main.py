@@ -27,6 +27,7 @@ from elasticdl.errors import (
     UserCodeError,
 )
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
+from elasticdl.job.names import Role
 from elasticdl.job.spec import JobSpec
 from elasticdl.job.values import load_values
 from elasticdl.worker.early import EarlyTasks
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("elasticdl.worker.main")
 
+# The thread that trains takes turns with those that feed and talk to others. Python's
+# usual 5 ms is as long as a whole step of a small model.
+_TURN_SECONDS = 0.0005
 # How long one call waits for a task while another worker makes the data.
 _DATA_WAIT_SECONDS = 0.5
 
@@ -48,13 +52,14 @@ _DATA_WAIT_SECONDS = 0.5
 def run() -> int:
     """Run a worker until there is no more to do; return the exit code."""
     try:
-        context = RoleContext.from_environ(os.environ)
+        context = RoleContext.from_environ(os.environ, Role.WORKER)
         spec = load_values(context.job_dir.spec_file).job
     except ElasticDLError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - no logging yet
         return error.exit_code
     set_up_logging(context.name, spec.log.level)
     hold_lifeline(context)
+    sys.setswitchinterval(_TURN_SECONDS)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     leaving = threading.Event()
@@ -63,7 +68,7 @@ def run() -> int:
     try:
         work(life, spec)
     except FencedError as error:
-        logger.warning("This worker was replaced: %s", error)
+        logger.warning("This worker is not needed any more: %s", error)
         return ExitCode.FENCED
     except ElasticDLError as error:
         if leaving.is_set() and isinstance(error, RpcError):

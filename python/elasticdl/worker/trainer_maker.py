@@ -105,6 +105,7 @@ class TrainerMaker:
             worker=life.context.index,
             generation=life.context.generation,
             sync=sync,
+            token=life.context.token,
             first_admits=spec.ps.max_staleness > 0,
         )
         link = PsLink(

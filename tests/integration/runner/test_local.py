@@ -12,7 +12,7 @@ from elasticdl.job.names import Role
 from elasticdl.runner.base import ExitReason, Observation, Phase, ReplicaKey
 from elasticdl.runner.local import LocalRunner
 from elasticdl.runner.platform_server import PlatformServer
-from elasticdl.testing.scripted import BOUND_SECONDS, Stage, launch
+from elasticdl.testing.scripted import BOUND_SECONDS, TOKEN, Stage, launch
 
 WORKER_0 = ReplicaKey(Role.WORKER, 0)
 
@@ -29,10 +29,10 @@ async def until_phase(watch: AsyncIterator[Observation], phase: Phase) -> Observ
 
 
 def test_it_starts_sees_and_stops_replicas(stage: Stage) -> None:
-    server = PlatformServer(stage.platform)
+    server = PlatformServer(stage.platform, token=TOKEN)
 
     async def scenario() -> None:
-        runner = LocalRunner(server.address)
+        runner = LocalRunner(server.address, token=TOKEN)
         watch = runner.watch()
         first = await next_of(watch)
         assert first == Observation((), resync=True)
@@ -53,12 +53,12 @@ def test_it_starts_sees_and_stops_replicas(stage: Stage) -> None:
 
 
 def test_the_master_is_not_among_what_it_watches(stage: Stage) -> None:
-    server = PlatformServer(stage.platform)
+    server = PlatformServer(stage.platform, token=TOKEN)
     stage.platform.start(launch(0, role=Role.MASTER))
     stage.platform.start(launch(0, role=Role.PS))
 
     async def scenario() -> None:
-        runner = LocalRunner(server.address)
+        runner = LocalRunner(server.address, token=TOKEN)
         first = await next_of(runner.watch())
         assert [s.key.role for s in first.states] == [Role.PS]
         await runner.close()
@@ -70,10 +70,13 @@ def test_the_master_is_not_among_what_it_watches(stage: Stage) -> None:
 
 
 def test_two_watchers_see_the_same_and_why_a_worker_waits(stage: Stage) -> None:
-    server = PlatformServer(stage.platform)
+    server = PlatformServer(stage.platform, token=TOKEN)
 
     async def scenario() -> None:
-        runner, other = LocalRunner(server.address), LocalRunner(server.address)
+        runner, other = (
+            LocalRunner(server.address, token=TOKEN),
+            LocalRunner(server.address, token=TOKEN),
+        )
         watches = [runner.watch(), other.watch()]
         for watch in watches:
             await next_of(watch)
@@ -94,11 +97,11 @@ def test_two_watchers_see_the_same_and_why_a_worker_waits(stage: Stage) -> None:
 
 
 def test_after_a_break_the_whole_list_comes_again(stage: Stage) -> None:
-    server = PlatformServer(stage.platform)
+    server = PlatformServer(stage.platform, token=TOKEN)
     stage.platform.start(launch(0))
 
     async def scenario() -> None:
-        runner = LocalRunner(server.address)
+        runner = LocalRunner(server.address, token=TOKEN)
         watch = runner.watch()
         first = await next_of(watch)
         assert first.resync
@@ -107,7 +110,9 @@ def test_after_a_break_the_whole_list_comes_again(stage: Stage) -> None:
         stage.platform.signal(WORKER_0, signal.SIGKILL)
         await asyncio.to_thread(stage.until_ended)
         port = int(server.address.rpartition(":")[2])
-        again = await asyncio.to_thread(PlatformServer, stage.platform, port=port)
+        again = await asyncio.to_thread(
+            PlatformServer, stage.platform, token=TOKEN, port=port
+        )
         seen = await next_of(watch)
         while not seen.resync:
             seen = await next_of(watch)
@@ -120,10 +125,10 @@ def test_after_a_break_the_whole_list_comes_again(stage: Stage) -> None:
 
 
 def test_a_refused_start_is_a_platform_error(stage: Stage) -> None:
-    server = PlatformServer(stage.platform)
+    server = PlatformServer(stage.platform, token=TOKEN)
 
     async def scenario() -> None:
-        runner = LocalRunner(server.address)
+        runner = LocalRunner(server.address, token=TOKEN)
         await runner.start(launch(0, 2))
         with pytest.raises(PlatformError, match=r"start worker-0: .*old master"):
             await runner.start(launch(0, 1))
@@ -136,11 +141,11 @@ def test_a_refused_start_is_a_platform_error(stage: Stage) -> None:
 
 
 def test_a_platform_that_is_gone_is_a_platform_error(stage: Stage) -> None:
-    server = PlatformServer(stage.platform)
+    server = PlatformServer(stage.platform, token=TOKEN)
     server.close()
 
     async def scenario() -> None:
-        runner = LocalRunner(server.address)
+        runner = LocalRunner(server.address, token=TOKEN)
         with pytest.raises(PlatformError, match="did not stop worker-0"):
             await runner.stop(WORKER_0, grace_seconds=0.0, reason="")
         await runner.close()

@@ -170,7 +170,9 @@ def test_an_older_generation_is_refused(stage: Stage) -> None:
 
 
 def test_what_cannot_be_started_has_failed(tmp_path: Path) -> None:
-    place = Place(JobDir(tmp_path), "", {}, command=lambda _: ("/no/such/program",))
+    place = Place(
+        JobDir(tmp_path), "", "secret", {}, command=lambda _: ("/no/such/program",)
+    )
     platform = LocalPlatform(place)
     platform.start(launch())
     (state,) = platform.states().states
@@ -259,7 +261,7 @@ fd = int(os.environ["ELASTICDL_LIFELINE_FD"])
 while os.read(fd, 1): pass
 os._exit(130)
 '''
-place = Place(JobDir(pathlib.Path(sys.argv[1])), "", dict(os.environ),
+place = Place(JobDir(pathlib.Path(sys.argv[1])), "", "secret", dict(os.environ),
               command=lambda role: (sys.executable, "-S", "-c", child))
 platform = LocalPlatform(place)
 platform.start(Launch(ReplicaKey(Role.WORKER, 0), 1, 1.0, "1Gi", "low", 1.0))

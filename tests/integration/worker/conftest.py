@@ -35,6 +35,7 @@ from elasticdl.rpc import ps_wire
 from elasticdl.rpc.ps_client import PsClient
 from elasticdl.rpc.server import serve
 from elasticdl.tensor.placement import place
+from elasticdl.testing.scripted import TOKEN
 from elasticdl.worker.clipping import Clipping
 from elasticdl.worker.loss_scale import LossScale
 from elasticdl.worker.ps_link import PsLink
@@ -72,7 +73,9 @@ class PsGroup:
             store=ShardStore(where, common_version=self.sync),
         )
         handlers = [ps_wire.handlers(PsServicer(server, PsMetrics()))]
-        return server, serve(handlers, host="127.0.0.1", port=0, threads=16)
+        return server, serve(
+            handlers, host="127.0.0.1", port=0, threads=16, token=TOKEN
+        )
 
     def _updater(self, index):
         if not self.sync:
@@ -289,6 +292,7 @@ def rig(ps_group, definition):
             worker=worker,
             generation=1,
             sync=group.sync,
+            token=TOKEN,
             first_admits=group.max_staleness > 0,
         )
         link = PsLink(

@@ -8,15 +8,9 @@ from pathlib import Path
 
 import pytest
 from elasticdl.client import folder
-from elasticdl.client.folder import (
-    Condition,
-    JobLock,
-    PreparedJob,
-    RunFile,
-    inspect,
-    prepare,
-)
+from elasticdl.client.folder import PreparedJob, RunFile, inspect, prepare
 from elasticdl.errors import JobError, SpecError
+from elasticdl.job.folder import Condition, JobLock
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec import ValuesFile
 from elasticdl.job.status import JobReport, JobState

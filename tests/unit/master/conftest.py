@@ -27,8 +27,10 @@ from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.server import aio_server, bind
 from elasticdl.runner.base import ExitReason, Launch, ReplicaKey
+from elasticdl.runner.publisher import Platform
 from elasticdl.tensor import codec
-from elasticdl.testing.fakes import InMemoryRunner
+from elasticdl.testing.fakes import InMemoryPublisher, InMemoryRunner
+from elasticdl.testing.scripted import TOKEN
 
 BOUND_SECONDS = 10.0
 DONE = master_pb2.DONE
@@ -73,6 +75,7 @@ class Replica:
                 index=launch.key.index,
                 generation=launch.generation,
             ),
+            token=TOKEN,
         )
         self.held: set[int] = set()
         self.step = 0
@@ -362,7 +365,7 @@ class Rig:
     async def serving(self, *, launched: bool = False):
         """Run a master until the block ends; the replicas outlive it."""
         clock = steady_clock()
-        server = aio_server()
+        server = aio_server(TOKEN)
         port = int(self.address.split(":")[1]) if self.address else 0
         port = bind(server, "127.0.0.1", port)
         self.address = f"127.0.0.1:{port}"
@@ -373,7 +376,7 @@ class Rig:
             self.values.job,
             self.job_dir,
             ledger,
-            lambda: self.runner,
+            lambda: Platform(self.runner, self.publisher),
             clock=clock,
             launched=launched,
         )
@@ -439,6 +442,7 @@ class Rig:
 
         async def main() -> None:
             self.world = World()
+            self.publisher = InMemoryPublisher()
             self.runner = InMemoryRunner(
                 on_start=self.start_replica,
                 on_stop=lambda key: (

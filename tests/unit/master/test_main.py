@@ -17,6 +17,7 @@ from elasticdl.job.status import JobReport, JobState
 from elasticdl.master.main import main
 from elasticdl.runner.platform import LocalPlatform, Place
 from elasticdl.runner.platform_server import PlatformServer
+from elasticdl.testing.scripted import TOKEN
 
 VALUES = """\
 kind: job
@@ -36,6 +37,7 @@ def environ(job_dir: JobDir, *, master: str, platform: str = "") -> dict[str, st
         names.ENV_GENERATION: "1",
         names.ENV_MASTER_ADDRESS: master,
         names.ENV_PLATFORM_ADDRESS: platform,
+        names.ENV_TOKEN: TOKEN,
     }
 
 
@@ -90,9 +92,9 @@ def silent_roles(role: Role) -> Sequence[str]:
 
 def test_the_first_sigterm_ends_the_job_in_good_order(job_dir: JobDir) -> None:
     platform = LocalPlatform(
-        Place(job_dir, "127.0.0.1:1", dict(os.environ), silent_roles)
+        Place(job_dir, "127.0.0.1:1", TOKEN, dict(os.environ), silent_roles)
     )
-    server = PlatformServer(platform)
+    server = PlatformServer(platform, token=TOKEN)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     process = subprocess.Popen(

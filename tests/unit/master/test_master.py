@@ -11,7 +11,7 @@ from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import CheckpointError, ExitCode, FencedError
 from elasticdl.job.names import Role
-from elasticdl.job.status import JobState, JobStatus
+from elasticdl.job.status import JobReport, JobState, JobStatus
 from elasticdl.job.values import edit_values
 from elasticdl.master import leasing, status
 from elasticdl.master.audit import audit
@@ -500,7 +500,7 @@ def test_a_stopped_job_resumes_from_its_checkpoint_in_the_middle_of_an_epoch(
         assert 0 < first < 64
         rig.world.go.set()
         rig.runner.states.clear()
-        async with rig.serving():
+        async with rig.serving(launched=True):
             report = await rig.ended()
         assert report.status is JobState.SUCCEEDED
         assert report.records == 64
@@ -908,6 +908,61 @@ def test_a_platform_that_refuses_is_asked_again(rig) -> None:
             rig.runner.refuse = ""
             report = await rig.ended()
         assert report.status is JobState.SUCCEEDED
+
+    rig.run(story)
+
+
+def test_a_platform_that_refuses_the_first_replicas_fails_the_job_at_once(rig) -> None:
+    async def story(rig) -> None:
+        rig.runner.refuse_check = "exceeded quota: cpu"
+        async with rig.serving():
+            report = await rig.ended()
+        assert report.status is JobState.FAILED
+        assert report.message == "exceeded quota: cpu"
+        assert rig.runner.launches == []
+        tried = [(one.key.role, one.key.index) for one in rig.runner.checked]
+        assert sorted(tried) == [(Role.PS, 0), (Role.WORKER, 0)]
+        assert rig.running.result().exit_code is ExitCode.PLATFORM
+
+    rig.run(story)
+
+
+def test_a_restarted_master_tries_nothing_that_runs_already(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving():
+            await rig.until(lambda: len(live_workers(rig)) == 2)
+        rig.runner.refuse_check = "exceeded quota: by the replicas of this job"
+        rig.world.go.set()
+        async with rig.serving():
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+
+    rig.run(story)
+
+
+def test_what_happens_is_published_while_it_happens_and_at_the_end(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: len(live_workers(rig)) == 2)
+            rig.runner.end(ReplicaKey(Role.WORKER, 0), ExitReason.PREEMPTED)
+            await rig.until(lambda: 2 in live_workers(rig))
+            master.loop.edit(rig.values.job.model_copy(update={"name": "another-name"}))
+            rig.world.go.set()
+            report = await rig.ended()
+        shown = JobStatus.model_validate_json(rig.publisher.shown)
+        assert shown.state is JobState.SUCCEEDED
+        assert [r.replica for r in shown.relaunches] == ["worker-0"]
+        assert JobReport.model_validate_json(rig.publisher.report) == report
+        told = {notice.reason: notice for notice in rig.publisher.notices}
+        assert told["ReplicaPreempted"].message == (
+            "worker-0 ended: preempted; replaced by worker-2"
+        )
+        assert not told["ReplicaPreempted"].warning
+        assert "name: " in told["EditRefused"].message
+        assert told["JobSucceeded"].message.startswith("job ")
+        assert list(told)[-1] == "JobSucceeded"
 
     rig.run(story)
 

@@ -2,10 +2,10 @@
 
 import pytest
 from elasticdl.job.names import Role
+from elasticdl.job.quantity import format_bytes, parse_bytes
 from elasticdl.job.spec import WorkerSpec
 from elasticdl.master.goodput import Goodput, share
 from elasticdl.master.member import Member, MemberState
-from elasticdl.master.quantity import format_bytes, parse_bytes
 from elasticdl.master.speed import Speed
 from elasticdl.proto import master_pb2
 from elasticdl.runner.base import ReplicaKey

@@ -20,6 +20,7 @@ from elasticdl.rpc.ps_client import PsClient
 from elasticdl.rpc.ps_tensors import Gradients, Pushed, PushOrder
 from elasticdl.rpc.server import ThreadedServer, serve
 from elasticdl.tensor.placement import Kind, Layout, Variable, place
+from elasticdl.testing.scripted import TOKEN
 
 from tests.unit.ps.optimizers import tree
 
@@ -81,6 +82,7 @@ class Group:
             host="127.0.0.1",
             port=0,
             threads=32,
+            token=TOKEN,
         )
         return server, endpoint
 
@@ -125,7 +127,9 @@ class Group:
         )
 
     def client(self, worker: int = 0, **options: float) -> PsClient:
-        client = PsClient(worker=worker, generation=1, sync=self.sync, **options)
+        client = PsClient(
+            worker=worker, generation=1, sync=self.sync, token=TOKEN, **options
+        )
         client.set_view(self.view)
         self.clients.append(client)
         return client

@@ -28,6 +28,7 @@ from elasticdl.rpc.ps_client import PsClient
 from elasticdl.rpc.server import bind
 from elasticdl.runner.base import ExitReason
 from elasticdl.runner.processes import Intent, explain
+from elasticdl.testing.scripted import TOKEN
 
 Reply = Callable[[int, master_pb2.PsSyncRequest], master_pb2.PsSyncReply]
 
@@ -77,7 +78,7 @@ def start(tmp_path: Path):
         server.start()
         servers.append(server)
         context = RoleContext(
-            JobDir(tmp_path), Role.PS, index, 5, f"127.0.0.1:{port}", "", None
+            JobDir(tmp_path), Role.PS, index, 5, f"127.0.0.1:{port}", TOKEN
         )
         spec = JobSpec.model_validate(
             {
@@ -187,7 +188,7 @@ def test_orders_of_the_master_are_carried_out(start, tmp_path, sgd, group):
     clients = []
 
     def client(rewind: int) -> PsClient:
-        client = PsClient(worker=0, generation=1, sync=False)
+        client = PsClient(worker=0, generation=1, sync=False, token=TOKEN)
         client.set_view(
             master_pb2.PsView(
                 revision=rewind,
@@ -298,6 +299,7 @@ def process_environ(tmp_path: Path, port: int) -> dict[str, str]:
         names.ENV_GENERATION: "5",
         names.ENV_MASTER_ADDRESS: f"127.0.0.1:{port}",
         names.ENV_PLATFORM_ADDRESS: "127.0.0.1:1",
+        names.ENV_TOKEN: TOKEN,
     }
 
 

@@ -1,6 +1,7 @@
 """Memory lent between processes of one machine."""
 
 import gc
+import os
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from elasticdl.proto import ps_pb2
 from elasticdl.rpc.lent_memory import Borrowed, Pool, Segment, can_lend
+from elasticdl.rpc.ps_lent import Lender
 
 pytestmark = pytest.mark.skipif(not can_lend(), reason="anonymous memory files")
 
@@ -31,6 +33,29 @@ def test_what_was_not_lent_cannot_be_borrowed():
         wrong.MergeFrom(ps_pb2.Lent(**change))
         with pytest.raises(OSError, match=r"lent|No such file"):
             borrowed.data(wrong)
+
+
+def test_the_number_of_another_process_opens_nothing_of_it(tmp_path):
+    # In another pod the same number is another process: here, one with such a file.
+    segment, other = Segment(100), Segment(100)
+    pipe, _ = os.pipe()
+    file = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    os.ftruncate(file, segment.lent.bytes)
+    os.write(file, segment.lent.token)  # even if it begins like that
+    for fd in (pipe, file, other.lent.fd):
+        wrong = ps_pb2.Lent()
+        wrong.CopyFrom(segment.lent)
+        wrong.fd = fd
+        with pytest.raises(OSError, match="than the one that was lent"):
+            Borrowed().data(wrong)
+
+
+def test_memory_is_lent_within_one_machine_alone():
+    def never(*_, **__):
+        raise AssertionError("called")
+
+    for address in ("10.244.0.7:50002", "[fd00::7]:50002", "ps-0.ml.svc:50002", ""):
+        assert Lender(never, address).call("Push", [], room=0, timeout=1.0) is None
 
 
 def test_memory_of_a_process_that_ended_is_let_go():

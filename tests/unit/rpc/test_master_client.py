@@ -16,6 +16,7 @@ from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.errors import status_of
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.server import bind, serve
+from elasticdl.testing.scripted import TOKEN
 
 REPLICA = master_pb2.Replica(role="worker", index=3, generation=7)
 
@@ -66,7 +67,7 @@ def master():
     master_pb2_grpc.add_MasterServicer_to_server(servicer, server)
     port = bind(server, "127.0.0.1", 0)
     server.start()
-    client = MasterClient(f"127.0.0.1:{port}", REPLICA)
+    client = MasterClient(f"127.0.0.1:{port}", REPLICA, token=TOKEN)
     yield servicer, client
     client.close()
     server.stop(0).wait()
@@ -112,7 +113,7 @@ def test_an_error_of_ours_that_is_not_rpc_refuses_the_call(master):
 
 
 def test_a_master_that_is_away_is_an_rpc_error():
-    client = MasterClient("127.0.0.1:1", REPLICA)
+    client = MasterClient("127.0.0.1:1", REPLICA, token=TOKEN)
     with pytest.raises(RpcError, match="unavailable"):
         client.status()
     client.close()
@@ -120,9 +121,43 @@ def test_a_master_that_is_away_is_an_rpc_error():
         client.status()
 
 
+def test_a_master_that_is_silent_for_too_long_has_left_the_job():
+    now = [0.0]
+    client = MasterClient(
+        "127.0.0.1:1",
+        REPLICA,
+        token=TOKEN,
+        most_silence_seconds=600.0,
+        clock=lambda: now[0],
+    )
+    for seconds, kind in ((599.0, RpcError), (600.0, FencedError)):
+        now[0] = seconds
+        with pytest.raises(RpcError) as caught:
+            client.status()
+        assert type(caught.value) is kind
+    assert "no master answered for 600 s" in str(caught.value)
+    client.close()
+
+
+def test_each_answer_of_the_master_counts_as_a_sign_of_life(master):
+    _, client = master
+    now = [0.0]
+    patient = MasterClient(
+        client._address,
+        REPLICA,
+        token=TOKEN,
+        most_silence_seconds=600.0,
+        clock=lambda: now[0],
+    )
+    for _ in range(3):
+        now[0] += 590.0
+        assert patient.status().json == "{}"
+    patient.close()
+
+
 def test_a_port_in_use_is_a_clear_error():
-    first = serve([], host="127.0.0.1", port=0, threads=1)
+    first = serve([], host="127.0.0.1", port=0, threads=1, token=TOKEN)
     port = int(first.address.rpartition(":")[2])
     with pytest.raises(PlatformError, match="choose another port"):
-        serve([], host="127.0.0.1", port=port, threads=1)
+        serve([], host="127.0.0.1", port=port, threads=1, token=TOKEN)
     first.stop(0)

@@ -12,6 +12,7 @@ from elasticdl.rpc.errors import raise_for
 from elasticdl.rpc.server import serve
 from elasticdl.tensor import codec
 from elasticdl.tensor.codec import FrameError
+from elasticdl.testing.scripted import TOKEN
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,14 +59,16 @@ class Echo:
 
 @pytest.fixture
 def address():
-    server = serve([ps_wire.handlers(Echo())], host="127.0.0.1", port=0, threads=2)
+    server = serve(
+        [ps_wire.handlers(Echo())], host="127.0.0.1", port=0, threads=2, token=TOKEN
+    )
     yield server.address
     server.stop(0)
 
 
 @pytest.mark.parametrize("size", [1, 1000, 1_000_000])
 def test_small_and_large_messages_take_their_ways(address, size):
-    with connect(address) as channel:
+    with connect(address, TOKEN) as channel:
         stub = ps_wire.PsStub(channel, "ps-0")
         array = {"dense": np.zeros(size, np.float32)}
         for pull in (False, True):
@@ -80,7 +83,7 @@ def test_small_and_large_messages_take_their_ways(address, size):
 
 
 def test_bytes_that_are_no_frame_are_refused(address):
-    with connect(address) as channel:
+    with connect(address, TOKEN) as channel:
         call = channel.unary_unary(f"/{ps_wire.SERVICE}/Probe")
         with pytest.raises(grpc.RpcError) as caught:
             call(b"x" * 100, timeout=10)
@@ -120,9 +123,9 @@ class Keeper(Echo):
 def test_frames_in_lent_memory_say_the_same_as_messages(keeps):
     keeper = Keeper()
     handlers = ps_wire.handlers(keeper, keeps=keeps)
-    server = serve([handlers], host="127.0.0.1", port=0, threads=2)
+    server = serve([handlers], host="127.0.0.1", port=0, threads=2, token=TOKEN)
     size = keeper.values.nbytes
-    with connect(server.address) as channel:
+    with connect(server.address, TOKEN) as channel:
         stub = ps_wire.PsStub(channel, "ps-0", server.address)
         for round_number in range(10):
             gradient = {"dense": np.full(200_000, round_number, np.float32)}
@@ -146,8 +149,10 @@ def test_frames_in_lent_memory_say_the_same_as_messages(keeps):
 
 def test_values_that_are_still_read_are_not_overwritten():
     keeper = Keeper()
-    server = serve([ps_wire.handlers(keeper)], host="127.0.0.1", port=0, threads=2)
-    with connect(server.address) as channel:
+    server = serve(
+        [ps_wire.handlers(keeper)], host="127.0.0.1", port=0, threads=2, token=TOKEN
+    )
+    with connect(server.address, TOKEN) as channel:
         stub = ps_wire.PsStub(channel, "ps-0", server.address)
         held = []
         for number in range(12):

@@ -13,7 +13,12 @@ from pathlib import Path
 import elasticdl
 from elasticdl.client.cluster.api import Object
 from elasticdl.errors import PlatformError
-from elasticdl.job.names import Role, template_key
+from elasticdl.job.names import (
+    ENV_PRIORITY_HIGH,
+    ENV_PRIORITY_LOW,
+    Role,
+    template_key,
+)
 
 _PACKAGE = Path(elasticdl.__file__).parent
 # In a wheel inside the package, in a checkout beside it.
@@ -29,6 +34,7 @@ class Needs:
     claims: frozenset[str]
     priority_classes: frozenset[str]
     pull_secrets: frozenset[str]
+    split_classes: frozenset[str]  # of workers of which a share is `high`
 
 
 def find_chart(given: Path | None = None) -> Path:
@@ -63,12 +69,16 @@ def needs(objects: list[Object]) -> Needs:
     """Return what the pods of these objects name and the objects do not contain."""
     made = {(str(one.get("kind")), str(one["metadata"]["name"])) for one in objects}
     accounts, claims, classes, secrets = set(), set(), set(), set()
+    split = {ENV_PRIORITY_HIGH: "high", ENV_PRIORITY_LOW: "low"}
     for spec in _pod_specs(objects):
         accounts.add(str(spec.get("serviceAccountName") or "default"))
         classes.add(str(spec.get("priorityClassName") or ""))
         for volume in spec.get("volumes") or []:
             claim = volume.get("persistentVolumeClaim") or {}
             claims.add(str(claim.get("claimName") or ""))
+        for one in _environment(spec):
+            if one.get("name") in split and one.get("value"):
+                split[one["name"]] = str(one["value"])
         for secret in spec.get("imagePullSecrets") or []:
             secrets.add(str(secret.get("name") or ""))
 
@@ -80,6 +90,7 @@ def needs(objects: list[Object]) -> Needs:
         claims=outside("PersistentVolumeClaim", claims),
         priority_classes=outside("PriorityClass", classes),
         pull_secrets=outside("Secret", secrets),
+        split_classes=frozenset(split.values()),
     )
 
 
@@ -96,3 +107,7 @@ def _pod_specs(objects: list[Object]) -> Iterator[Object]:
             template = YAML(typ="safe").load((one.get("data") or {}).get(key, ""))
             if isinstance(template, dict):
                 yield template.get("spec") or {}
+
+
+def _environment(spec: Object) -> list[Object]:
+    return [one for box in spec.get("containers") or [] for one in box.get("env") or []]

@@ -22,9 +22,9 @@ from elasticdl.client.cluster.objects import (
     view_of,
     why_pending,
 )
-from elasticdl.client.folder import Condition
 from elasticdl.client.job import JobView, check_workers, parse_replica
 from elasticdl.errors import JobError, NotFoundError
+from elasticdl.job.folder import Condition
 from elasticdl.job.names import (
     ANNOTATION_STOP,
     KEY_JOB,

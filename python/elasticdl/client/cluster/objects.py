@@ -13,8 +13,8 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from elasticdl.client.cluster.api import Object
-from elasticdl.client.folder import Condition
 from elasticdl.client.job import JobView
+from elasticdl.job.folder import Condition
 from elasticdl.job.names import (
     ANNOTATION_STOP,
     KEY_REPORT,

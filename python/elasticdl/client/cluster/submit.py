@@ -6,18 +6,16 @@ by `cli.submit`. Must not print.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from elasticdl.client.cluster import chart as charts
 from elasticdl.client.cluster.api import Cluster, ClusterError, Where
 from elasticdl.client.cluster.helm import Helm, Values
 from elasticdl.client.cluster.job import ClusterJob
-from elasticdl.client.folder import Condition
 from elasticdl.errors import JobError, NotFoundError, PlatformError
-from elasticdl.job.names import LABEL_JOB, STATE_PATH
+from elasticdl.job.folder import Condition
+from elasticdl.job.names import LABEL_JOB
 from elasticdl.job.spec import JobSpec, ValuesFile
 
 _RELEASE = "meta.helm.sh/release-name"
@@ -39,14 +37,13 @@ def chart_values(values: ValuesFile) -> Values:
     return {
         "kind": values.kind,
         "job": values.job.document(),
-        **(values.model_extra or {}),
+        **values.chart_keys(),
     }
 
 
 def state_path(values: ValuesFile) -> PurePosixPath:
     """Return where the pods of a job find the volume with its folder."""
-    state = (values.model_extra or {}).get("state") or {}
-    return PurePosixPath(state.get("mountPath") or STATE_PATH)
+    return PurePosixPath(values.state.mount_path)
 
 
 def is_for_cluster(job: JobSpec) -> bool:
@@ -183,7 +180,10 @@ def missing_needs(
                 f"{'are: ' + ', '.join(there) if there else 'is none'}); make it, or "
                 "name another in state.claimName and --volume"
             )
-    for name in sorted(needs.priority_classes | _shared(values)):
+    classes = needs.priority_classes
+    if values.job.worker.priority[:1] in tuple("0123456789."):  # a share of them
+        classes |= needs.split_classes
+    for name in sorted(classes):
         if _gone(cluster, f"{_SCHEDULING}/{name}"):
             there = _names(cluster, _SCHEDULING)
             lines.append(
@@ -197,19 +197,6 @@ def missing_needs(
         if _gone(cluster, cluster.path("secrets", name))
     ]
     return lines
-
-
-def _shared(values: ValuesFile) -> frozenset[str]:
-    """Return the classes of a split of the workers; no template names those."""
-    if values.job.worker.priority[:1] not in tuple("0123456789."):
-        return frozenset()
-    extra: Mapping[str, Any] = values.model_extra or {}
-    named = extra.get("priorityClasses") or {}
-    classes = [named.get(level) or {} for level in ("high", "low")]
-    return frozenset(
-        str(one.get("name") or level)
-        for one, level in zip(classes, ("high", "low"), strict=True)
-    )
 
 
 def _gone(cluster: Cluster, path: str) -> bool:

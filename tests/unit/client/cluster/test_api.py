@@ -6,7 +6,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from elasticdl.client.cluster.api import ClusterError, Where, connect, refusal
+from elasticdl.client.cluster.api import ClusterError, Where, connect
 from elasticdl.errors import PlatformError
 from kubernetes.config import kube_config
 
@@ -117,14 +117,17 @@ def test_lines_are_whole_however_they_come(kube, server):
     assert lines == [b"one", b"two", b"three"]
 
 
-def test_a_refusal_is_in_the_api_servers_words_with_the_next_step():
-    text = json.dumps({"message": 'User "u" cannot get x', "reason": "Forbidden"})
-    error = refusal("GET", PATH, 403, text)
-    assert isinstance(error, ClusterError)
-    assert error.forbidden
-    assert str(error) == (
+def test_a_refusal_is_in_the_api_servers_words_with_the_next_step(kube, server):
+    kube(server)
+    words = {"message": 'User "u" cannot get x', "reason": "Forbidden"}
+    Answer.status, Answer.body = 403, json.dumps(words).encode()
+    with pytest.raises(ClusterError) as raised:
+        connect(Where()).get(PATH)
+    assert raised.value.forbidden
+    assert str(raised.value) == (
         'cannot read configmaps/elasticdl-digits in namespace ml: User "u" cannot '
         "get x; ask for a role that allows it, or name another namespace with -n"
     )
-    assert "log in again" in str(refusal("GET", PATH, 401, "{}"))
-    assert "HTTP 500" in str(refusal("PATCH", "/api/v1/namespaces/ml", 500, ""))
+    Answer.status = 401
+    with pytest.raises(ClusterError, match="log in again"):
+        connect(Where()).get(PATH)

@@ -119,12 +119,15 @@ spec:
   template:
     spec:
       serviceAccountName: elasticdl-master
+      containers:
+        - {{name: main, env: [{{name: ELASTICDL_PRIORITY_LOW, value: spare}}]}}
       imagePullSecrets: [{{name: made-here}}, {{name: regcred}}]
 """
     found = needs(manifests(text))
     assert found.service_accounts == {"elasticdl-job", "elasticdl-master"}
     assert found.claims == {"fileserver-claim"}
     assert found.priority_classes == {"high"}
+    assert found.split_classes == {"high", "spare"}
     assert found.pull_secrets == {"regcred"}
 
 

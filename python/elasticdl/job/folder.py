@@ -1,0 +1,171 @@
+"""A job's folder from one run to the next: locked, moved aside, filled.
+
+Owns the lock that keeps a second runner of the job out, what an ended run leaves and
+what a new one begins with. Called by `client.folder` for a launch here, and by
+`master.pod`, because in a cluster the master is the first process of its job. Must not
+start anything.
+"""
+
+from __future__ import annotations
+
+import enum
+import fcntl
+import itertools
+import logging
+import shutil
+import time
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from pydantic import ValidationError
+
+from elasticdl.errors import JobError, SpecError
+from elasticdl.job.names import JobDir
+from elasticdl.job.spec import JobSpec, JobType, ValuesFile
+from elasticdl.job.status import JobReport, JobState
+from elasticdl.job.values import load_values, write_values
+
+log = logging.getLogger(__name__)
+
+ASIDE_MARK = "~"  # no job's name contains it
+KEPT_ASIDE = 3
+_LOOK_SECONDS = 0.5
+
+
+class Condition(enum.StrEnum):
+    """What a job's folder says."""
+
+    ABSENT = "absent"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    INTERRUPTED = "interrupted"  # whoever ran it was killed
+    PENDING = "pending"  # in a cluster: its master has not started yet
+
+
+def read_report(job_dir: JobDir) -> JobReport | None:
+    """Return the final report, if the job has ended with one."""
+    try:
+        return JobReport.model_validate_json(job_dir.report_file.read_text())
+    except (OSError, ValidationError):
+        return None
+
+
+def inspect(job_dir: JobDir) -> Condition:
+    """Tell what state the folder shows, of a job that nobody runs now."""
+    if not job_dir.spec_file.exists():
+        return Condition.ABSENT
+    report = read_report(job_dir)
+    if report is None or not report.status.ended:
+        return Condition.INTERRUPTED
+    return {
+        JobState.SUCCEEDED: Condition.SUCCEEDED,
+        JobState.FAILED: Condition.FAILED,
+    }.get(report.status, Condition.STOPPED)
+
+
+class JobLock:
+    """Held for its whole life by the one that runs a job; ends with the process."""
+
+    def __init__(self, job_dir: JobDir, *, wait_seconds: float = 0.0) -> None:
+        """Take the lock, waiting so long for it. Raises JobError if it is not free.
+
+        On a file system that knows no locks there is none.
+        """
+        job_dir.root.parent.mkdir(parents=True, exist_ok=True)
+        path = job_dir.root.parent / f".{job_dir.root.name}.lock"
+        self._file: IO[str] = path.open("w")
+        until = time.monotonic() + wait_seconds
+        told = False
+        while True:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    self._file.close()
+                    raise JobError(
+                        f"job {job_dir.root.name} is already running: {path} is locked"
+                    ) from None
+                if not told:
+                    log.warning("%s is locked: waiting until another one ends", path)
+                    told = True
+                time.sleep(_LOOK_SECONDS)
+            except OSError as error:
+                log.warning("%s: cannot be locked (%s)", path, error.strerror)
+                return
+            else:
+                return
+
+    def release(self) -> None:
+        """Let another one run the job."""
+        self._file.close()
+
+
+def make_room(
+    job_dir: JobDir, spec: JobSpec, condition: Condition, *, restart: bool
+) -> tuple[bool, str]:
+    """Move a job aside that is not to be gone on with.
+
+    A finished job, an evaluation, or any with `restart` is moved; an unfinished one
+    goes on. Returns whether it goes on, and what to tell the user. Raises JobError
+    when another kind of job is unfinished there.
+    """
+    if condition is Condition.ABSENT:
+        return False, ""
+    earlier = _earlier_type(job_dir)
+    # An evaluation holds nothing to go on from, and its checkpoint may be another now.
+    again = earlier == spec.type == JobType.EVALUATE
+    if restart or again or condition is Condition.SUCCEEDED:
+        aside = move_aside(job_dir.root)
+        return False, f"the {condition} job of this name was moved to {aside.name}"
+    if earlier and earlier != spec.type:
+        raise JobError(
+            f"job {spec.name}: {job_dir.root} holds an unfinished {earlier} job, this "
+            f"is a {spec.type} job; give it another job.name, or --restart to move the "
+            "other one aside"
+        )
+    return True, f"unfinished ({condition}): it goes on where it was"
+
+
+def _earlier_type(job_dir: JobDir) -> str:
+    """Return the type of the job that the folder was made for, "" if unreadable."""
+    try:
+        return str(load_values(job_dir.spec_file).job.type)
+    except (SpecError, OSError):
+        return ""
+
+
+def move_aside(root: Path) -> Path:
+    """Rename a job's folder to `<name>~1`, older ones to ~2 and ~3; the rest goes."""
+    places = [
+        root.with_name(f"{root.name}{ASIDE_MARK}{number}")
+        for number in range(1, KEPT_ASIDE + 1)
+    ]
+    if places[-1].exists():
+        shutil.rmtree(places[-1])
+    for newer, older in reversed(list(itertools.pairwise(places))):
+        if newer.exists():
+            newer.rename(older)
+    root.rename(places[0])
+    return places[0]
+
+
+def fill(job_dir: JobDir, values: ValuesFile) -> None:
+    """Write what a run begins with: values file, model code, no report.
+
+    Raises SpecError for a model file that would lie outside its folder.
+    """
+    job_dir.logs_dir.mkdir(parents=True, exist_ok=True)
+    job_dir.report_file.unlink(missing_ok=True)
+    write_values(job_dir.spec_file, values)
+    for name, content in values.job.model.files.items():
+        relative = PurePosixPath(name)
+        if relative.is_absolute() or ".." in relative.parts:
+            raise SpecError(
+                f"job.model.files: got {name!r}, expected a file name inside the "
+                "model's folder; take `..` and the leading `/` away"
+            )
+        target = job_dir.model_dir / relative
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(content)

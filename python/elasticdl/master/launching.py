@@ -1,0 +1,91 @@
+"""What the platform is asked for: replicas tried, started and stopped.
+
+Owns the calls to the runner while the job runs, and the trial before the first start.
+Held by the loop, which says whom to stop; whom to start is in the table of members.
+Must not decide either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from elasticdl.errors import PlatformError
+from elasticdl.job.quantity import format_bytes
+from elasticdl.job.status import JobState
+from elasticdl.master.job_state import Job
+from elasticdl.master.member import Member, MemberState
+from elasticdl.master.membership import Stop
+from elasticdl.runner.base import Launch, Runner
+
+log = logging.getLogger(__name__)
+
+_START_RETRY_SECONDS = 1.0
+
+
+class Launching:
+    """Asks one runner for the replicas of one job."""
+
+    def __init__(self, job: Job, runner: Runner) -> None:
+        """Begin; nothing is tried if an earlier master has started replicas."""
+        self._job = job
+        self._parts = job.parts
+        self._runner = runner
+        self.stops: list[Stop] = []  # to be carried out
+        self._tried = bool(job.parts.table.members)
+        self.trial: asyncio.Task[None] | None = None
+
+    async def act(self, *, now: float) -> None:
+        """Carry out the stops, then start what is due."""
+        stops, self.stops = self.stops, []
+        # First stops, then starts: a PS keeps its name.
+        await asyncio.gather(*(self._stop(stop) for stop in stops))
+        due = self._parts.table.due(now=now)
+        if self._tried:
+            await asyncio.gather(*(self._start(member) for member in due))
+        elif due and self.trial is None:
+            # Beside the loop: a platform that is away answers when it is back.
+            first = {member.key.role: member for member in reversed(due)}
+            launches = [self._launch(member) for member in first.values()]
+            self.trial = asyncio.create_task(self._try(launches), name="trial")
+
+    async def _try(self, launches: list[Launch]) -> None:
+        try:
+            await self._runner.check(launches)
+        except PlatformError as error:
+            self._job.end(JobState.FAILED, str(error), error.exit_code)
+        else:
+            self._tried = True
+            self._parts.signals.wake()
+
+    async def _stop(self, stop: Stop) -> None:
+        try:
+            await self._runner.stop(
+                stop.key, grace_seconds=stop.grace_seconds, reason=stop.reason
+            )
+        except PlatformError as error:
+            log.warning("%s", error)
+            self.stops.append(stop)
+
+    async def _start(self, member: Member) -> None:
+        self._parts.membership.launched(member, now=self._job.clock())
+        try:
+            await self._runner.start(self._launch(member))
+        except PlatformError as error:
+            log.warning("%s not started: %s; trying again", member.name, error)
+            if member.state is MemberState.LAUNCHED:
+                member.state = MemberState.SCHEDULED
+                member.launch_at = self._job.clock() + _START_RETRY_SECONDS
+
+    def _launch(self, member: Member) -> Launch:
+        job = self._job
+        spec = job.spec.worker if member.is_worker else job.spec.ps
+        return Launch(
+            key=member.key,
+            generation=member.generation,
+            cpu=spec.resources.cpu,
+            memory=format_bytes(member.memory_bytes),
+            priority=member.priority,
+            grace_seconds=job.spec.worker.grace_seconds,
+            env={**job.spec.env, **spec.env},
+        )

@@ -1,0 +1,214 @@
+"""A master in a pod: its job's folder, its ConfigMap, and how it leaves.
+
+Owns what a launcher does for a master on one machine: the folder is prepared, wishes to
+stop are passed on, and the exit code tells the batch Job whether to start another one.
+Called by `master.main`. Must not decide about PS and workers.
+
+A signal does not mean here that the job shall stop: a drained node or a deleted pod
+takes the master alone, and the next one goes on with what still runs. The job is
+stopped by an annotation of its ConfigMap, or by the end of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from elasticdl.errors import (
+    FINAL_EXITS,
+    ElasticDLError,
+    ExitCode,
+    JobError,
+    PlatformError,
+)
+from elasticdl.job import folder, names
+from elasticdl.job.context import RoleContext, set_up_logging
+from elasticdl.job.folder import JobLock
+from elasticdl.job.names import JobDir
+from elasticdl.job.spec import JobSpec
+from elasticdl.job.status import JobState, JobStatus
+from elasticdl.job.values import load_values
+from elasticdl.master.assembly import Master, steady_clock
+from elasticdl.master.job_state import Ending
+from elasticdl.master.serving import Start, serve
+from elasticdl.runner.kubernetes.api import ApiServer
+from elasticdl.runner.kubernetes.cluster import Cluster
+from elasticdl.runner.publisher import Notice
+
+log = logging.getLogger(__name__)
+
+# A master on a node that was lost may still be running, and its lock takes a network
+# file system about a minute and a half to give up.
+_LOCK_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A job's folder, ready for its master."""
+
+    spec: JobSpec
+    launched: bool  # by the ConfigMap's first master; else this one takes over
+    lock: JobLock
+
+
+def prepare(
+    config_dir: Path, job_dir: JobDir, *, uid: str, lock_seconds: float = _LOCK_SECONDS
+) -> Prepared:
+    """Make the job's folder ready for a master of the ConfigMap `uid`.
+
+    The same ConfigMap goes on. Another one goes on with an unfinished job too; what a
+    finished job or an evaluation has left is moved aside.
+
+    Raises SpecError for a wrong values file, JobError when another kind of job is
+    unfinished there, PlatformError when another master still runs.
+    """
+    values = load_values(config_dir / names.KEY_JOB)
+    try:
+        lock = JobLock(job_dir, wait_seconds=lock_seconds)
+    except JobError as error:
+        raise PlatformError(f"{error}; the next try may find it free") from error
+    try:
+        launched = _owner(job_dir) != uid
+        if launched:
+            condition = folder.inspect(job_dir)
+            _, notice = folder.make_room(job_dir, values.job, condition, restart=False)
+            if notice:
+                log.info("job %s: %s", values.job.name, notice)
+            folder.fill(job_dir, values)
+            # Last: until then the next master of this ConfigMap does it all again.
+            aside = job_dir.owner_file.with_suffix(".tmp")
+            aside.write_text(uid)
+            aside.replace(job_dir.owner_file)
+    except BaseException:
+        lock.release()
+        raise
+    return Prepared(values.job, launched, lock)
+
+
+def _owner(job_dir: JobDir) -> str:
+    try:
+        return job_dir.owner_file.read_text()
+    except OSError:
+        return ""
+
+
+def exit_code_of(ending: Ending | None) -> ExitCode:
+    """Return what the batch Job shall hear: 0, a final code, or HANDED_OVER.
+
+    A job that was stopped is done as well; one that failed is never tried again.
+    """
+    if ending is None:
+        return ExitCode.HANDED_OVER
+    if ending.state is not JobState.FAILED:
+        return ExitCode.OK
+    code = ending.exit_code
+    return code if code in FINAL_EXITS else ExitCode.JOB_FAILED
+
+
+async def serve_in_pod(context: RoleContext, api: ApiServer) -> ExitCode:
+    """Run the job, or go on with it. Raises ElasticDLError."""
+    place = context.cluster
+    if place is None:
+        raise PlatformError("this master runs in no pod; give ELASTICDL_PLATFORM")
+    cluster = await Cluster.connect(
+        api,
+        namespace=place.namespace,
+        config_map=place.config_map,
+        job=place.job,
+        priority_classes=place.priority_classes,
+    )
+    try:
+        ending = await _run(context, place.config_dir, cluster)
+        if ending is not None:
+            await cluster.finish()
+            _log_end(context.job_dir)
+        return exit_code_of(ending)
+    except PlatformError:
+        raise  # the next master may have more luck
+    except ElasticDLError as error:
+        await _show_failure(cluster, place.job, error)
+        raise
+    finally:
+        await cluster.close()
+
+
+async def _run(
+    context: RoleContext, config_dir: Path, cluster: Cluster
+) -> Ending | None:
+    uid = cluster.config.current.uid
+    prepared = await asyncio.get_running_loop().run_in_executor(
+        None, lambda: prepare(config_dir, context.job_dir, uid=uid)
+    )
+    set_up_logging(context.name, str(prepared.spec.log.level))
+    following: list[asyncio.Task[None]] = []
+
+    def attend(master: Master) -> None:
+        following.append(
+            asyncio.create_task(_follow(cluster, master), name="config map")
+        )
+
+    try:
+        return await serve(
+            context,
+            prepared.spec,
+            Start(
+                make_platform=lambda: cluster.platform,
+                launched=prepared.launched,
+                attend=attend,
+                on_signal=lambda master: master.loop.hand_over(),
+            ),
+        )
+    finally:
+        for task in following:
+            task.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
+        prepared.lock.release()
+
+
+async def _follow(cluster: Cluster, master: Master) -> None:
+    """Pass on what people want of the job by way of its ConfigMap."""
+    job = master.job
+
+    def stop(reason: str) -> None:
+        job.end(JobState.STOPPED, reason, ExitCode.STOPPED)
+
+    try:
+        await cluster.follow(
+            job.job_dir.spec_file,
+            on_stop=stop,
+            on_deleted=lambda: stop("its ConfigMap was deleted"),
+        )
+    except PlatformError as error:
+        job.end(JobState.FAILED, str(error), error.exit_code)
+
+
+async def _show_failure(cluster: Cluster, job: str, error: ElasticDLError) -> None:
+    """Show a job that failed before it had a master, where people look for it."""
+    now = steady_clock()()
+    shown = JobStatus(
+        name=job,
+        type="",
+        strategy="",
+        state=JobState.FAILED,
+        ending=str(JobState.FAILED),
+        message=str(error),
+        started=now,
+        time=now,
+        master_generation=0,
+        workers_wanted=0,
+    )
+    cluster.publisher.notice(Notice("Failed", str(error), warning=True))
+    await cluster.publisher.close(status=shown.model_dump_json(), report="")
+
+
+def _log_end(job_dir: JobDir) -> None:
+    """Leave the report in the pod's log, where it outlives the volume's folder."""
+    report = folder.read_report(job_dir)
+    if report is None:
+        return
+    short = report.model_dump_json(
+        exclude={"replays", "bad_records", "relaunches", "evaluations"}
+    )
+    log.info("report: %s", short)

@@ -1,0 +1,120 @@
+"""A master that serves: port, journal, parts, figures, from the first call to the last.
+
+Owns the order in which they begin and end. Called by `master.main` and `master.pod`,
+which say what is different where they run. Decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from elasticdl.errors import ExitCode
+from elasticdl.job.context import RoleContext
+from elasticdl.job.spec import JobSpec
+from elasticdl.master.assembly import Master, assemble, steady_clock
+from elasticdl.master.job_state import Ending
+from elasticdl.master.ledger import Ledger
+from elasticdl.metrics.registry import MasterMetrics
+from elasticdl.metrics.server import MetricsServer
+from elasticdl.proto import master_pb2_grpc
+from elasticdl.rpc.server import aio_server, bind
+from elasticdl.runner.publisher import Platform
+
+log = logging.getLogger(__name__)
+
+# What the event loop may take to answer before the master counts as hung.
+_PULSE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Start:
+    """What the platforms differ in."""
+
+    make_platform: Callable[[], Platform]
+    launched: bool  # somebody has just begun the job, or begun it anew
+    on_signal: Callable[[Master], None]  # the first one; the second ends at once
+    attend: Callable[[Master], None] = lambda _: None  # before the first call
+
+
+async def serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | None:
+    """Run the job of `context`; return how it ended, None if it was handed over.
+
+    Raises ElasticDLError.
+    """
+    server = aio_server(context.token)
+    port = bind(server, context.host, context.port)
+    clock = steady_clock()
+    figures = MasterMetrics()
+    ledger = Ledger.open(
+        context.job_dir.journal_dir,
+        now=clock(),
+        wait_seconds=spec.master.journal_wait_seconds,
+        on_commit=figures.journal_seconds.observe,
+    )
+    master = assemble(
+        spec,
+        context.job_dir,
+        ledger,
+        start.make_platform,
+        clock=clock,
+        metrics=figures,
+        launched=start.launched,
+    )
+    await ledger.commit()
+    _call_on_signals(lambda: start.on_signal(master))
+    start.attend(master)
+    master_pb2_grpc.add_MasterServicer_to_server(master.servicer, server)
+    loop = asyncio.get_running_loop()
+    metrics = MetricsServer(
+        figures.registry,
+        ready=lambda: not master.job.state.ended,
+        healthy=lambda: _answers(loop),
+        host=context.host,
+        port=context.metrics_port,
+    )
+    master.job.metrics_port = metrics.port
+    await server.start()
+    log.info(
+        "master generation %d of job %s at %s, metrics on port %d",
+        ledger.generation,
+        spec.name,
+        context.announced(port),
+        metrics.port,
+    )
+    ending = await master.run()
+    await server.stop(grace=1.0)
+    metrics.close()
+    ledger.close()
+    return ending
+
+
+def _answers(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the event loop turns; called from the thread of the metrics server."""
+    turned = threading.Event()
+    try:
+        loop.call_soon_threadsafe(turned.set)
+    except RuntimeError:  # it is closed
+        return False
+    return turned.wait(_PULSE_SECONDS)
+
+
+def _call_on_signals(first: Callable[[], None]) -> None:
+    """Call on the first signal; the second one ends the process at once."""
+    loop = asyncio.get_running_loop()
+    seen = 0
+
+    def on_signal() -> None:
+        nonlocal seen
+        seen += 1
+        if seen > 1:
+            os._exit(ExitCode.STOPPED)
+        first()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)

@@ -1,0 +1,120 @@
+"""The job's token: how calls carry it, and how servers refuse those that do not.
+
+Owns the header and both checks of it. Used by `rpc.channel` and `rpc.server`. Knows
+nothing of services, nor where the token comes from.
+
+Whoever has the token belongs to the job: it keeps strangers on the same network or
+machine from stopping a job or reading its parameters. It is sent in the clear.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import grpc
+import grpc.aio
+
+from elasticdl.errors import SpecError
+
+HEADER = "authorization"
+_REFUSAL = (
+    "this call does not carry the job's token; processes of a job get it from their "
+    "platform (ELASTICDL_TOKEN), the command line reads it from the job's folder"
+)
+_KINDS = frozenset({"unary_unary", "unary_stream", "stream_unary", "stream_stream"})
+
+Details = grpc.HandlerCallDetails
+if TYPE_CHECKING:
+    Handler = grpc.RpcMethodHandler[Any, Any]  # at run time it has no parameters
+
+
+def header_value(token: str) -> str:
+    """Return what the header says. Raises SpecError for an empty token."""
+    if not token:
+        raise SpecError("a job's token is empty; every job has one, give it")
+    return f"Bearer {token}"
+
+
+class Carrier:
+    """A channel, of threads or of an event loop, whose calls all carry the token.
+
+    Metadata given with a call cost nothing that can be measured; gRPC's interceptors
+    make a new callable for each call (30 us, a tenth of a small one).
+    """
+
+    def __init__(self, channel: Any, token: str) -> None:
+        """Take the channel to call on."""
+        self._channel = channel
+        self._metadata = ((HEADER, header_value(token)),)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._channel, name)
+        if name not in _KINDS:
+            return found
+        return lambda *args, **options: partial(
+            found(*args, **options), metadata=self._metadata
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._channel.close()
+
+
+class _Check:
+    def __init__(self, token: str) -> None:
+        self._expected = header_value(token).encode()
+
+    def _carried(self, details: Details) -> bool:
+        for key, value in details.invocation_metadata:
+            if key == HEADER:
+                got = value.encode() if isinstance(value, str) else value
+                return hmac.compare_digest(got, self._expected)
+        return False
+
+
+class TokenCheck(_Check, grpc.ServerInterceptor):
+    """Refuses calls without the token at a server of threads."""
+
+    def intercept_service(
+        self, continuation: Callable[[Details], Handler | None], details: Details
+    ) -> Handler | None:
+        """Go on, or answer UNAUTHENTICATED without reading what the call brings."""
+        return continuation(details) if self._carried(details) else _REFUSE
+
+
+class TokenCheckAio(_Check, grpc.aio.ServerInterceptor):
+    """Refuses calls without the token at a server of an event loop."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[Details], Awaitable[Handler | None]],
+        details: Details,
+    ) -> Handler | None:
+        """Go on, or answer UNAUTHENTICATED without reading what the call brings."""
+        return await continuation(details) if self._carried(details) else _REFUSE_AIO
+
+
+def _refuse(_requests: object, context: grpc.ServicerContext) -> None:
+    context.abort(grpc.StatusCode.UNAUTHENTICATED, _REFUSAL)
+
+
+async def _refuse_aio(
+    _requests: object, context: grpc.aio.ServicerContext[Any, Any]
+) -> None:
+    await context.abort(grpc.StatusCode.UNAUTHENTICATED, _REFUSAL)
+
+
+# Of this kind whatever the method's is: it needs no request before it answers.
+_REFUSE: Handler = grpc.stream_stream_rpc_method_handler(_refuse)
+_REFUSE_AIO: Handler = grpc.stream_stream_rpc_method_handler(_refuse_aio)

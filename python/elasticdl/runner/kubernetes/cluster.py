@@ -1,0 +1,104 @@
+"""All that a master has to do with Kubernetes, wired together for one job.
+
+Owns nothing but the wiring. Made by `master.main` in a pod, and by tests.
+
+    cluster = await Cluster.connect(ApiServer.in_cluster(), namespace="ml",
+                                    config_map="elasticdl-digits", job="digits")
+    following = asyncio.create_task(
+        cluster.follow(spec_file, on_stop=..., on_deleted=...))
+    ... assemble(..., lambda: cluster.platform, ...) ...
+    await cluster.finish()  # when the job has ended, after Master.run
+    await cluster.close()  # always; alone when the job is handed over to another master
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from elasticdl.runner.kubernetes.api import ApiServer
+from elasticdl.runner.kubernetes.config_map import JobConfigMap
+from elasticdl.runner.kubernetes.publishing import StatusPublisher
+from elasticdl.runner.kubernetes.runner import KubernetesRunner
+from elasticdl.runner.publisher import Platform
+
+
+class Cluster:
+    """One job in its namespace; belongs to one event loop."""
+
+    def __init__(
+        self,
+        api: ApiServer,
+        config: JobConfigMap,
+        *,
+        namespace: str,
+        job: str,
+        priority_classes: Mapping[str, str],
+    ) -> None:
+        """Put the parts together; use `connect`."""
+        self._api = api
+        self.config = config
+        self.runner = KubernetesRunner(
+            api,
+            namespace=namespace,
+            job=job,
+            config=config,
+            priority_classes=priority_classes,
+        )
+        self.publisher = StatusPublisher(
+            api, namespace=namespace, job=job, config=config
+        )
+
+    @staticmethod
+    async def connect(
+        api: ApiServer,
+        *,
+        namespace: str,
+        config_map: str,
+        job: str,
+        priority_classes: Mapping[str, str] | None = None,
+    ) -> Cluster:
+        """Read the job's ConfigMap; waits while the API server is away.
+
+        `priority_classes`: what a priority of a replica (`high`) is called there.
+
+        Raises PlatformError if it is not there, lacks a key or may not be read.
+        """
+        config = await JobConfigMap.load(api, namespace, config_map)
+        return Cluster(
+            api,
+            config,
+            namespace=namespace,
+            job=job,
+            priority_classes=priority_classes or {},
+        )
+
+    async def follow(
+        self,
+        spec_file: Path,
+        *,
+        on_stop: Callable[[str], None],
+        on_deleted: Callable[[], None],
+    ) -> None:
+        """Keep the job's folder and the templates current, for ever.
+
+        A changed `job.yaml` is written to `spec_file`, where the master looks for
+        edits. `on_stop` gets the reason of the annotation `elasticdl.org/stop`;
+        `on_deleted` is called when the ConfigMap is gone, and all pods with it.
+        """
+        await self.config.follow(spec_file, on_stop=on_stop, on_deleted=on_deleted)
+
+    @property
+    def platform(self) -> Platform:
+        """What `master.assembly` needs."""
+        return Platform(self.runner, self.publisher)
+
+    async def finish(self) -> None:
+        """Carry out the last deletions of a job that ended, through an outage too."""
+        await self.runner.finish()
+
+    async def close(self) -> None:
+        """End all that runs here, and the connection; pods are left as they are."""
+        await self.runner.close()
+        await self.publisher.stop()
+        await self._api.close()

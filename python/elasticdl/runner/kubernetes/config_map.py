@@ -1,0 +1,137 @@
+"""The job's ConfigMap: specification, pod templates, and what it asks of the master.
+
+Owns the reading and the watch of it. `master.main` follows it; `kubernetes.runner`
+takes templates and owner from it. Must not know what an edit means: a changed
+specification is written to the job's folder, where the master looks for edits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elasticdl.errors import PlatformError
+from elasticdl.job import names
+from elasticdl.job.names import Role
+from elasticdl.runner.kubernetes.api import ApiServer
+from elasticdl.runner.kubernetes.reflecting import Listing, reflect
+
+log = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+_WRITE_RETRY_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class JobConfig:
+    """The ConfigMap as it is now."""
+
+    name: str
+    uid: str
+    job: str  # text of job.yaml
+    templates: dict[Role, str]  # text of ps.yaml, worker.yaml
+    stop: str  # why the job has to stop; empty if it has not
+
+    @property
+    def owner(self) -> Json:
+        """Name and uid, for owner references."""
+        return {"name": self.name, "uid": self.uid}
+
+    @staticmethod
+    def from_object(item: Json) -> JobConfig:
+        """Read the object. Raises PlatformError if it lacks a key."""
+        metadata, data = item["metadata"], item.get("data") or {}
+        keys = {role: names.template_key(role) for role in (Role.PS, Role.WORKER)}
+        missing = [key for key in (names.KEY_JOB, *keys.values()) if key not in data]
+        if missing:
+            raise PlatformError(
+                f"ConfigMap {metadata['name']}: has no key {', '.join(missing)}; "
+                "expected what the chart renders: upgrade the job's release"
+            )
+        return JobConfig(
+            name=metadata["name"],
+            uid=metadata["uid"],
+            job=data[names.KEY_JOB],
+            templates={role: data[key] for role, key in keys.items()},
+            stop=(metadata.get("annotations") or {}).get(names.ANNOTATION_STOP, ""),
+        )
+
+
+class JobConfigMap:
+    """The job's ConfigMap, kept current by `follow`."""
+
+    def __init__(self, api: ApiServer, namespace: str, config: JobConfig) -> None:
+        """Begin with what `load` read."""
+        self._api = api
+        self._namespace = namespace
+        self.current = config
+
+    @staticmethod
+    async def load(api: ApiServer, namespace: str, name: str) -> JobConfigMap:
+        """Read it; waits while the API server is away. Raises PlatformError."""
+        path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+        item = await api.insist("GET", path)
+        return JobConfigMap(api, namespace, JobConfig.from_object(item))
+
+    async def follow(
+        self,
+        spec_file: Path,
+        *,
+        on_stop: Callable[[str], None],
+        on_deleted: Callable[[], None],
+    ) -> None:
+        """Keep the job's folder and the templates current, for ever.
+
+        Writes a changed specification to `spec_file`. `on_stop` gets the reason of the
+        stop annotation; `on_deleted` is called when the ConfigMap is gone, with which
+        all pods of the job go. Raises PlatformError if watching is refused.
+        """
+        path = f"/api/v1/namespaces/{self._namespace}/configmaps"
+        selector = {"fieldSelector": f"metadata.name={self.current.name}"}
+        async with contextlib.aclosing(reflect(self._api, path, selector)) as seen:
+            async for one in seen:
+                item: Json | None
+                if isinstance(one, Listing):
+                    item = one.items[0] if one.items else None
+                else:
+                    item = None if one.deleted else one.item
+                if item is None or item["metadata"]["uid"] != self.current.uid:
+                    on_deleted()
+                    return
+                await self._take(item, spec_file, on_stop)
+
+    async def _take(
+        self, item: Json, spec_file: Path, on_stop: Callable[[str], None]
+    ) -> None:
+        try:
+            config = JobConfig.from_object(item)
+        except PlatformError as error:
+            log.error("the edit is refused, nothing changes: %s", error)
+            return
+        self.current = config
+        if config.stop:
+            on_stop(config.stop)
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                await loop.run_in_executor(None, _write, spec_file, config.job)
+            except OSError as error:
+                log.error("%s: cannot be written: %s", spec_file, error.strerror)
+                await asyncio.sleep(_WRITE_RETRY_SECONDS)
+            else:
+                return
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace the file in one step, if it says something else."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return
+    aside = path.with_suffix(".new")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)

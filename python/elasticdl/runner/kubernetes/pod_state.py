@@ -1,0 +1,240 @@
+"""What a pod's JSON says of a replica: its phase, why it waits, how it ended.
+
+Owns the one function from a pod to a ReplicaState. Called by `kubernetes.runner`. Pure:
+must not decide what follows from it.
+
+Two things look alike from here. An OOM kill shows as reason `OOMKilled`, or (cgroup v1)
+as exit code 137 with reason `Error`, which a `kill -9` inside the pod does too; the
+memory limit goes along, and who knows what the replica used can tell them apart.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from elasticdl.job import names
+from elasticdl.job.names import Role
+from elasticdl.job.quantity import parse_bytes
+from elasticdl.runner.base import ExitReason, Phase, ReplicaKey, ReplicaState
+
+Json = dict[str, Any]
+
+_LONGEST_REASON = 300
+
+# Reasons of the condition DisruptionTarget: who took the pod away.
+_DISRUPTIONS = {
+    "PreemptionByScheduler": ExitReason.PREEMPTED,
+    "EvictionByEvictionAPI": ExitReason.EVICTED,
+    "TerminationByKubelet": ExitReason.EVICTED,
+    "DeletionByTaintManager": ExitReason.NODE_LOST,
+    "DeletionByPodGC": ExitReason.NODE_LOST,
+}
+# Reasons of the pod itself; the kubelet's, also of versions without the condition.
+_POD_REASONS = {
+    "Evicted": ExitReason.EVICTED,
+    "Preempting": ExitReason.PREEMPTED,
+    "NodeLost": ExitReason.NODE_LOST,
+    "NodeShutdown": ExitReason.NODE_LOST,
+    "Shutdown": ExitReason.NODE_LOST,
+    "Terminated": ExitReason.NODE_LOST,
+    # The node was given the pod and would not have it.
+    "NodeAffinity": ExitReason.EVICTED,
+    "OutOfcpu": ExitReason.EVICTED,
+    "OutOfmemory": ExitReason.EVICTED,
+    "OutOfpods": ExitReason.EVICTED,
+    "UnexpectedAdmissionError": ExitReason.EVICTED,
+}
+# A container that can never run, whatever happens outside.
+_NEVER_STARTS_WAITING = ("InvalidImageName",)
+_NEVER_STARTS_ENDED = ("StartError", "ContainerCannotRun")
+# Exit codes of crashes by a signal (SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV,
+# SIGSYS): the program's own fault. Others were sent by somebody.
+_CRASHES = frozenset({132, 133, 134, 135, 136, 139, 159})
+
+
+def state_of(pod: Json, *, deleted: bool = False) -> ReplicaState | None:
+    """Return what a pod says; `deleted`: it is gone, and this is the last of it.
+
+    None for a pod that is no PS or worker of a job.
+    """
+    identity = _identity(pod)
+    if identity is None:
+        return None
+    key, generation = identity
+    status = pod.get("status") or {}
+    main = _main(status)
+    limit = _memory_limit(pod)
+    if (
+        deleted
+        or status.get("phase") in ("Succeeded", "Failed", "Unknown")
+        or main.get("terminated")
+    ):
+        return _ended(pod, key, generation, memory_limit=limit)
+    waiting = _waiting(status)
+    if waiting.get("reason") in _NEVER_STARTS_WAITING:
+        return ReplicaState(
+            key,
+            generation,
+            Phase.FAILED,
+            reason=ExitReason.CANNOT_START,
+            message=_words(waiting),
+        )
+    if running := main.get("running"):
+        since = _seconds(running.get("startedAt"))
+        return ReplicaState(
+            key, generation, Phase.RUNNING, since=since, memory_limit=limit
+        )
+    return ReplicaState(
+        key,
+        generation,
+        Phase.PENDING,
+        pending_reason=_pending_reason(pod, waiting),
+        since=_seconds(pod["metadata"].get("creationTimestamp")),
+    )
+
+
+def generation_of(pod: Json) -> int:
+    """Return the generation in a pod's labels; 0 if it has none."""
+    label = (pod["metadata"].get("labels") or {}).get(names.LABEL_GENERATION, "")
+    return int(label) if label.isdigit() else 0
+
+
+def _identity(pod: Json) -> tuple[ReplicaKey, int] | None:
+    labels = pod["metadata"].get("labels") or {}
+    role = labels.get(names.LABEL_ROLE, "")
+    index = labels.get(names.LABEL_INDEX, "")
+    generation = generation_of(pod)
+    if role not in (Role.PS, Role.WORKER) or not index.isdigit() or not generation:
+        return None
+    return ReplicaKey(Role(role), int(index)), generation
+
+
+def _main(status: Json) -> Json:
+    """Return the state of the main container; sidecars do not count."""
+    for container in status.get("containerStatuses") or []:
+        if container.get("name") == names.MAIN_CONTAINER:
+            state: Json = container.get("state") or {}
+            return state
+    return {}
+
+
+# -- waiting ----------------------------------------------------------------------
+
+
+def _waiting(status: Json) -> Json:
+    """Return what a container waits for, an init container's first."""
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(kind) or []:
+            waiting: Json = (container.get("state") or {}).get("waiting") or {}
+            if waiting.get("reason") not in (None, "PodInitializing"):
+                return waiting
+    return {}
+
+
+def _pending_reason(pod: Json, waiting: Json) -> str:
+    if pod["metadata"].get("deletionTimestamp"):
+        return "being deleted"
+    if waiting:
+        return _words(waiting)
+    for condition in (pod.get("status") or {}).get("conditions") or []:
+        if condition.get("type") == "PodScheduled" and condition["status"] == "False":
+            return _words(condition)
+    return ""
+
+
+def _words(why: Json) -> str:
+    """Return reason and message in one line."""
+    # What preemption could not do either says the same again.
+    message = (why.get("message") or "").partition(" preemption: ")[0]
+    text = f"{why.get('reason', '')}: {message}" if message else why.get("reason", "")
+    text = " ".join(text.split())
+    if len(text) > _LONGEST_REASON:
+        text = text[: _LONGEST_REASON - 3] + "..."
+    return text
+
+
+# -- the end ----------------------------------------------------------------------
+
+
+def _ended(
+    pod: Json, key: ReplicaKey, generation: int, *, memory_limit: int
+) -> ReplicaState:
+    status = pod.get("status") or {}
+    name, ending = _ending(status)
+    exit_code = int(ending.get("exitCode", 0))
+    reason = _exit_reason(pod, ending)
+    message = ending.get("message") or status.get("message") or ""
+    if name and exit_code:
+        message = f"init container {name}: {message or ending.get('reason', '')}"
+    done = bool(ending) and exit_code == 0
+    return ReplicaState(
+        key,
+        generation,
+        Phase.SUCCEEDED if done else Phase.FAILED,
+        reason=reason,
+        exit_code=exit_code,
+        message=message,
+        since=_seconds(ending.get("finishedAt")),
+        memory_limit=memory_limit,
+    )
+
+
+def _ending(status: Json) -> tuple[str, Json]:
+    """Return how the main container ended; or the init container that failed, named."""
+    if ended := _main(status).get("terminated"):
+        return "", ended
+    for container in status.get("initContainerStatuses") or []:
+        ended = (container.get("state") or {}).get("terminated") or {}
+        if ended.get("exitCode"):
+            return container.get("name", ""), ended
+    return "", {}
+
+
+def _exit_reason(pod: Json, ending: Json) -> ExitReason:
+    """Name the cause; who took the pod away counts before how it then ended."""
+    status = pod.get("status") or {}
+    for condition in status.get("conditions") or []:
+        if (
+            condition.get("type") == "DisruptionTarget"
+            and condition["status"] == "True"
+        ):
+            return _DISRUPTIONS.get(condition.get("reason", ""), ExitReason.EVICTED)
+    if known := _POD_REASONS.get(status.get("reason", "")):
+        return known
+    if pod["metadata"].get("deletionTimestamp"):
+        return ExitReason.DELETED
+    if ending:
+        return _own_reason(ending)
+    # No container ended, and the pod is gone or lost.
+    lost = status.get("phase") == "Unknown"
+    return ExitReason.NODE_LOST if lost else ExitReason.DELETED
+
+
+def _own_reason(ending: Json) -> ExitReason:
+    exit_code = int(ending.get("exitCode", 0))
+    if ending.get("reason") == "OOMKilled":
+        return ExitReason.OOM_KILLED
+    if ending.get("reason") in _NEVER_STARTS_ENDED:
+        return ExitReason.CANNOT_START
+    if exit_code == 0:
+        return ExitReason.COMPLETED
+    if exit_code > 128 and exit_code not in _CRASHES:
+        return ExitReason.KILLED
+    return ExitReason.ERROR
+
+
+# -- parts ------------------------------------------------------------------------
+
+
+def _memory_limit(pod: Json) -> int:
+    for container in (pod.get("spec") or {}).get("containers") or []:
+        if container.get("name") == names.MAIN_CONTAINER:
+            limits = (container.get("resources") or {}).get("limits") or {}
+            return parse_bytes(limits.get("memory", ""))
+    return 0
+
+
+def _seconds(timestamp: str | None) -> float:
+    """Return Unix seconds of `2026-11-21T10:00:00Z`; 0 for none."""
+    return datetime.fromisoformat(timestamp).timestamp() if timestamp else 0.0

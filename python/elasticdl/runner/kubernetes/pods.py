@@ -1,0 +1,117 @@
+"""A pod to be created: the template of its role with what the master knows stamped on.
+
+Owns which fields the master sets. Called by `kubernetes.runner`. Pure. Everything else
+(image, command, volumes, security) is the chart's, and visible in `helm template`.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from elasticdl.errors import PlatformError
+from elasticdl.job import names
+from elasticdl.job.quantity import parse_bytes
+from elasticdl.runner.base import Launch, ReplicaKey
+
+Json = dict[str, Any]
+
+_OWN_PREFIX = "ELASTICDL_"
+
+
+def stamp(template: str, launch: Launch, *, job: str, owner: Json) -> Json:
+    """Return the pod of a launch. `owner` is the job's ConfigMap: name and uid.
+
+    Raises PlatformError if the template is no pod with a container `main`.
+    """
+    pod = copy.deepcopy(_parse(template, names.template_key(launch.key.role)))
+    metadata = pod.setdefault("metadata", {})
+    metadata["name"] = names.pod_name(job, launch.key.role, launch.key.index)
+    metadata["labels"] = {
+        **(metadata.get("labels") or {}),
+        names.LABEL_JOB: job,
+        names.LABEL_ROLE: str(launch.key.role),
+        names.LABEL_INDEX: str(launch.key.index),
+        names.LABEL_GENERATION: str(launch.generation),
+        names.LABEL_MANAGED_BY: names.MANAGED_BY_MASTER,
+    }
+    # `controller` lets drains and autoscalers move the pod: somebody replaces it.
+    # Without `blockOwnerDeletion`, which needs a permission on the owner's finalizers.
+    metadata["ownerReferences"] = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "controller": True, **owner}
+    ]
+    spec = pod["spec"]
+    spec["restartPolicy"] = (
+        "Never"  # a replica that ends is replaced, under a new number
+    )
+    if launch.priority:
+        spec["priorityClassName"] = launch.priority
+    main = _main_container(pod, names.template_key(launch.key.role))
+    main["env"] = _environment(main.get("env") or [], launch)
+    _raise_memory(main, launch.memory)
+    return pod
+
+
+def name_of(job: str, key: ReplicaKey) -> str:
+    """Return the name of a replica's pod."""
+    return names.pod_name(job, key.role, key.index)
+
+
+@functools.lru_cache(maxsize=8)
+def _parse(template: str, key: str) -> Json:
+    try:
+        pod = YAML(typ="safe", pure=True).load(template)
+    except YAMLError as error:
+        raise PlatformError(
+            f"the ConfigMap's {key} is not YAML: {error}; upgrade the job's release"
+        ) from error
+    if not isinstance(pod, dict) or pod.get("kind") != "Pod":
+        found = pod.get("kind") if isinstance(pod, dict) else type(pod).__name__
+        raise PlatformError(
+            f"the ConfigMap's {key}: got {found}, expected a v1 Pod; upgrade the job's "
+            "release"
+        )
+    _main_container(pod, key)
+    return pod
+
+
+def _main_container(pod: Json, key: str) -> Json:
+    containers: list[Json] = (pod.get("spec") or {}).get("containers") or []
+    for container in containers:
+        if container.get("name") == names.MAIN_CONTAINER:
+            return container
+    found = ", ".join(str(c.get("name")) for c in containers) or "none"
+    raise PlatformError(
+        f"the ConfigMap's {key}: got containers {found}, expected one named "
+        f"`{names.MAIN_CONTAINER}`; upgrade the job's release"
+    )
+
+
+def _environment(given: list[Json], launch: Launch) -> list[Json]:
+    """Return the template's variables, the job's over them, and who this is last."""
+    fixed = {e["name"] for e in given if e["name"].startswith(_OWN_PREFIX)}
+    values = {k: v for k, v in launch.env.items() if k not in fixed}
+    values |= {
+        names.ENV_ROLE: str(launch.key.role),
+        names.ENV_INDEX: str(launch.key.index),
+        names.ENV_GENERATION: str(launch.generation),
+    }
+    kept = [entry for entry in given if entry["name"] not in values]
+    return [*kept, *({"name": k, "value": v} for k, v in values.items())]
+
+
+def _raise_memory(container: Json, memory: str) -> None:
+    """Ask for more memory than the template does, after an OOM kill."""
+    resources = container.setdefault("resources", {})
+    requests = resources.setdefault("requests", {})
+    limits = resources.get("limits") or {}
+    asked = parse_bytes(str(requests.get("memory", "") or limits.get("memory", "")))
+    if not asked or parse_bytes(memory) <= asked:
+        return
+    requests["memory"] = memory
+    if parse_bytes(str(limits.get("memory", ""))) < parse_bytes(memory) and limits:
+        limits["memory"] = memory

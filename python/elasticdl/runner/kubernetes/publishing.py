@@ -1,0 +1,257 @@
+"""The job's status as a ConfigMap, and what happens to it as Kubernetes Events.
+
+Owns when and how both are written. Used by the master as its
+`runner.publisher.Publisher`; wired by `kubernetes.cluster`. Must never disturb the job:
+what the API server does not take now is tried again later, or left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from elasticdl.job import names
+from elasticdl.job.names import Role
+from elasticdl.runner.kubernetes.api import (
+    FIELD_MANAGER,
+    MERGE_PATCH,
+    ApiError,
+    ApiServer,
+    Backoff,
+    Json,
+)
+from elasticdl.runner.kubernetes.config_map import JobConfigMap
+from elasticdl.runner.publisher import Notice
+
+log = logging.getLogger(__name__)
+
+_PERIOD_SECONDS = 2.0
+# The status of a large job is written less often: etcd keeps each version for minutes.
+_BYTES_PER_SECOND = 16 * 2**10
+_LONGEST_PAUSE_SECONDS = 60.0
+_CLOSE_SECONDS = 120.0
+_LONGEST_MESSAGE = 1000
+_QUEUED_EVENTS = 100
+_BURST_EVENTS = 30
+_SECONDS_PER_EVENT = 5.0
+
+
+class Allowance:
+    """So many at once, then one every so often. Pure: `now` is an argument."""
+
+    def __init__(self, burst: int, seconds_each: float) -> None:
+        """Begin with a full burst."""
+        self._burst = burst
+        self._each = seconds_each
+        self._left = float(burst)
+        self._at = 0.0
+
+    def take(self, *, now: float) -> bool:
+        """Whether one more is allowed now."""
+        gained = (now - self._at) / self._each if self._at else 0.0
+        self._left = min(self._burst, self._left + gained)
+        self._at = now
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
+
+
+class StatusPublisher:
+    """Publishes one job; made inside the running event loop."""
+
+    def __init__(
+        self,
+        api: ApiServer,
+        *,
+        namespace: str,
+        job: str,
+        config: JobConfigMap,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Write beside the job's ConfigMap, which owns what is written."""
+        self._api = api
+        self._namespace = namespace
+        self._path = f"/api/v1/namespaces/{namespace}"
+        self._job = job
+        self._config = config
+        self._clock = clock
+        self._documents: dict[str, str] = {}  # to be written
+        self._changed = asyncio.Event()
+        self._written = asyncio.Event()
+        self._events: collections.deque[Json] = collections.deque(maxlen=_QUEUED_EVENTS)
+        self._noticed = asyncio.Event()
+        self._allowance = Allowance(_BURST_EVENTS, _SECONDS_PER_EVENT)
+        self._object: Json | None = None  # that events are about
+        self.period_seconds = _PERIOD_SECONDS
+        self._tasks = [
+            asyncio.create_task(self._keep_status(), name="status"),
+            asyncio.create_task(self._send_events(), name="events"),
+        ]
+
+    def status(self, document: str) -> None:
+        """Show this status (JSON of JobStatus) in place of the one before."""
+        self.period_seconds = max(_PERIOD_SECONDS, len(document) / _BYTES_PER_SECOND)
+        self._show({names.KEY_STATUS: document})
+
+    def notice(self, notice: Notice) -> None:
+        """Make an Event of it, unless there were too many lately."""
+        if not self._allowance.take(now=self._clock()):
+            log.debug("no event for %s: too many", notice.reason)
+            return
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        message = notice.message
+        if len(message) > _LONGEST_MESSAGE:
+            message = message[: _LONGEST_MESSAGE - 3] + "..."
+        self._events.append(
+            {
+                "reason": notice.reason,
+                "message": message,
+                "type": "Warning" if notice.warning else "Normal",
+                "firstTimestamp": now,
+                "lastTimestamp": now,
+                "count": 1,
+            }
+        )
+        self._noticed.set()
+
+    async def close(self, *, status: str, report: str) -> None:
+        """Show the last status and the report; wait for it, but not for ever."""
+        documents = {names.KEY_STATUS: status, names.KEY_REPORT: report}
+        self._show({key: text for key, text in documents.items() if text})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._written.wait()
+                while self._events:
+                    await asyncio.sleep(0.05)
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Write nothing any more; another master of the job goes on."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # -- the status ---------------------------------------------------------------
+
+    def _show(self, documents: dict[str, str]) -> None:
+        self._documents |= documents
+        self._written.clear()
+        self._changed.set()
+
+    async def _keep_status(self) -> None:
+        backoff = Backoff(_LONGEST_PAUSE_SECONDS)
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            documents, self._documents = self._documents, {}
+            try:
+                await self._write(documents)
+            except ApiError as error:
+                log.warning("the job's status cannot be shown now: %s", error)
+                self._documents = documents | self._documents  # the newer ones win
+                self._changed.set()
+                await asyncio.sleep(backoff.next_seconds(error.retry_after_seconds))
+            else:
+                backoff.reset()
+                if not self._documents:
+                    self._written.set()
+
+    async def _write(self, documents: dict[str, str]) -> None:
+        name = names.status_config_map_name(self._job)
+        query = {"fieldManager": FIELD_MANAGER}
+        try:
+            await self._api.request(
+                "PATCH",
+                f"{self._path}/configmaps/{name}",
+                query=query,
+                body={"data": documents},
+                content_type=MERGE_PATCH,
+            )
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            body = self._new_config_map(name, documents)
+            await self._api.request(
+                "POST", f"{self._path}/configmaps", query=query, body=body
+            )
+
+    def _new_config_map(self, name: str, documents: dict[str, str]) -> Json:
+        owner = self._config.current.owner
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": name,
+                "labels": {
+                    names.LABEL_JOB: self._job,
+                    names.LABEL_MANAGED_BY: names.MANAGED_BY_MASTER,
+                },
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "ConfigMap", "controller": True}
+                    | owner
+                ],
+            },
+            "data": documents,
+        }
+
+    # -- events -------------------------------------------------------------------
+
+    async def _send_events(self) -> None:
+        while True:
+            await self._noticed.wait()
+            self._noticed.clear()
+            while self._events:
+                try:
+                    await self._send(self._events[0])
+                except ApiError as error:
+                    log.warning("an event is left out: %s", error)
+                with contextlib.suppress(IndexError):
+                    self._events.popleft()
+
+    async def _send(self, event: Json) -> None:
+        about = self._object = self._object or await self._find_object()
+        source = FIELD_MANAGER
+        await self._api.insist(
+            "POST",
+            f"{self._path}/events",
+            body={
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": {"generateName": f"{about['name']}."},
+                "involvedObject": about,
+                "source": {"component": source},
+                "reportingComponent": source,
+                "reportingInstance": source,
+                **event,
+            },
+        )
+
+    async def _find_object(self) -> Json:
+        """Return what events are about: the master's Job, as its pods name it.
+
+        Without such a pod (a master started by hand) it is the job's ConfigMap.
+        """
+        selector = f"{names.LABEL_JOB}={self._job},{names.LABEL_ROLE}={Role.MASTER}"
+        listing = await self._api.insist(
+            "GET", f"{self._path}/pods", query={"labelSelector": selector}
+        )
+        for pod in listing.get("items") or []:
+            for owner in pod["metadata"].get("ownerReferences") or []:
+                if owner["kind"] == "Job":
+                    return self._reference(owner["apiVersion"], "Job", owner)
+        return self._reference("v1", "ConfigMap", self._config.current.owner)
+
+    def _reference(self, api_version: str, kind: str, named: Json) -> Json:
+        return {
+            "apiVersion": api_version,
+            "kind": kind,
+            "name": named["name"],
+            "uid": named["uid"],
+            "namespace": self._namespace,
+        }

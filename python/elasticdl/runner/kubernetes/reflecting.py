@@ -1,0 +1,100 @@
+"""What a list of objects is and becomes: list, watch from there, list again.
+
+Owns the rules of Kubernetes' watches. Used for pods and ConfigMaps by the modules of
+this package. Must not know what the objects mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+
+from elasticdl.runner.kubernetes.api import ApiError, ApiServer, Backoff, Json
+
+log = logging.getLogger(__name__)
+
+# The server ends a watch after so long; many masters shall not come back at once.
+_WATCH_SECONDS = (240, 300)
+_GONE = 410
+
+
+@dataclass(frozen=True)
+class Listing:
+    """All objects there are; what was known and is not in it is gone."""
+
+    items: list[Json]
+    began: float  # the loop's time before the server was asked
+
+
+@dataclass(frozen=True)
+class Change:
+    """One object that came, changed or went."""
+
+    item: Json
+    deleted: bool
+
+
+async def reflect(
+    api: ApiServer, path: str, selector: Mapping[str, str]
+) -> AsyncGenerator[Listing | Change, None]:
+    """Yield the whole list first, then changes; the list again after a break.
+
+    `selector` is `labelSelector` or `fieldSelector`. Outages are waited out. Raises
+    ApiError if the first list is refused; later a refusal (the permission was taken
+    away) is waited out too: what runs, runs.
+    """
+    backoff = Backoff()
+    known = False
+    while True:
+        began = asyncio.get_running_loop().time()
+        try:
+            listing = await api.insist("GET", path, query=selector)
+            known = True
+            yield Listing(listing.get("items") or [], began)
+            version = listing["metadata"]["resourceVersion"]
+            async with contextlib.aclosing(
+                _follow(api, path, selector, version)
+            ) as changes:
+                async for change in changes:
+                    backoff.reset()
+                    yield change
+        except ApiError as error:
+            if not known:
+                raise
+            level = logging.INFO if error.status in (0, _GONE) else logging.WARNING
+            log.log(level, "watching %s: %s; listing again", path, error)
+        await asyncio.sleep(backoff.next_seconds())
+
+
+async def _follow(
+    api: ApiServer, path: str, selector: Mapping[str, str], version: str
+) -> AsyncGenerator[Change, None]:
+    """Watch on and on from a version. Raises ApiError when that is not possible."""
+    loop = asyncio.get_running_loop()
+    while True:
+        seconds = random.randint(*_WATCH_SECONDS)
+        query = {
+            **selector,
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds),
+        }
+        began = loop.time()
+        async with contextlib.aclosing(api.stream(path, query)) as events:
+            async for event in events:
+                item = event["object"]
+                if event["type"] == "ERROR":
+                    raise ApiError(
+                        item.get("message", "the watch failed"),
+                        status=item.get("code", 0),
+                        reason=item.get("reason", ""),
+                    )
+                version = item["metadata"]["resourceVersion"]
+                if event["type"] != "BOOKMARK":
+                    yield Change(item, deleted=event["type"] == "DELETED")
+        if loop.time() - began < 1.0:  # a server that is about to leave
+            await asyncio.sleep(1.0)

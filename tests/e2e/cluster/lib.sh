@@ -1,0 +1,62 @@
+# Shared by the scripts of this folder; sourced, not run.
+# shellcheck shell=bash disable=SC2034 # the names are for those who source it
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+state=$(realpath -m "${CLUSTER_STATE:-${XDG_CACHE_HOME:-$HOME/.cache}/elasticdl/cluster}")
+bin=$state/bin
+run=$state/run
+node=$state/node
+images=$state/images
+store=$state/containerd
+export PATH=$bin:$PATH
+
+# The name of this cluster's cgroup, different for each state folder.
+name=cluster-$(printf %s "$state" | cksum | cut -d' ' -f1)
+
+node_name=${CLUSTER_NODE_NAME:-node1}
+node_ip=10.10.0.2
+pod_cidr=10.244.0.0/24
+service_cidr=10.96.0.0/16
+api_service_ip=10.96.0.1
+dns_service_ip=10.96.0.10
+api_port=${CLUSTER_PORT:-6443}
+registry_port=${CLUSTER_REGISTRY_PORT:-5000}
+
+say() { printf '%s  %s\n' "$(date +%T)" "$*" >&2; }
+die() { say "error: $*"; exit 1; }
+
+# A pid file holds "PID START", START being the process's start time in clock
+# ticks, so that a pid used again by another process is never taken for ours.
+start_of() { awk '{print $22}' "/proc/$1/stat" 2>/dev/null || true; }
+record() { printf '%s %s\n' "$2" "$(start_of "$2")" > "$run/$1.pid"; }
+pid_of() {
+    local pid start
+    [ -f "$run/$1.pid" ] || return 1
+    read -r pid start < "$run/$1.pid" || return 1
+    [ -n "$start" ] && [ "$(start_of "$pid")" = "$start" ] || return 1
+    printf '%s\n' "$pid"
+}
+
+# Runs a command inside the node's namespaces.
+inside() {
+    local pid
+    pid=$(pid_of init) || die "no cluster is up in $state"
+    nsenter --target "$pid" --mount --uts --ipc --net --pid --cgroup -- "$@"
+}
+
+# Installs the Debian packages whose programs are missing: PROGRAM:PACKAGE...
+install_missing() {
+    local pair need=()
+    for pair in "$@"; do
+        command -v "${pair%%:*}" >/dev/null || need+=("${pair#*:}")
+    done
+    [ ${#need[@]} -gt 0 ] || return 0
+    say "installing ${need[*]}"
+    apt-get install -y --no-install-recommends "${need[@]}" >/dev/null 2>&1 ||
+        { apt-get update >/dev/null && apt-get install -y --no-install-recommends "${need[@]}" >/dev/null; }
+}
+
+# Buildah with its storage in the state folder.
+store() {
+    buildah --root "$state/storage" --runroot "$state/storage-run" --storage-driver overlay "$@"
+}

@@ -1,0 +1,418 @@
+"""Pods of a job on a real API server: made, replaced, deleted, seen."""
+
+import asyncio
+
+import pytest
+from elasticdl.errors import PlatformError
+from elasticdl.job.names import Role
+from elasticdl.runner.base import ExitReason, Phase, ReplicaKey
+from elasticdl.runner.kubernetes.api import ApiError
+from elasticdl.runner.kubernetes.reflecting import _follow
+
+RUNNING = {"running": {"startedAt": "2026-11-21T10:00:00Z"}}
+
+
+def uid(pod):
+    return pod["metadata"]["uid"]
+
+
+def test_a_replica_is_started_seen_and_ends(rig, run) -> None:
+    async def story() -> None:
+        async with rig.cluster() as cluster:
+            launch = rig.launch()
+            await cluster.runner.start(launch)
+            await rig.until(
+                lambda: (
+                    launch.key in rig.states
+                    and rig.states[launch.key].pending_reason.startswith(
+                        "Unschedulable"
+                    )
+                )
+            )
+            assert rig.states[launch.key].phase is Phase.PENDING
+            pod = rig.pod("worker-0")
+            assert pod["metadata"]["labels"]["elasticdl-generation"] == "1"
+            config_map = rig.get("configmaps/elasticdl-digits")
+            assert pod["metadata"]["ownerReferences"][0]["uid"] == uid(config_map)
+            rig.say("worker-0", "Running", RUNNING)
+            await rig.until_phase(launch, Phase.RUNNING)
+            crash = {
+                "exitCode": 1,
+                "reason": "Error",
+                "message": "ValueError: bad shape",
+                "startedAt": "2026-11-21T10:00:00Z",
+                "finishedAt": "2026-11-21T10:00:01Z",
+            }
+            rig.say("worker-0", "Failed", {"terminated": crash})
+            state = await rig.until_phase(launch, Phase.FAILED)
+            assert (state.reason, state.exit_code) == (ExitReason.ERROR, 1)
+            assert state.message == "ValueError: bad shape"
+
+    run(story())
+
+
+def test_starting_a_generation_twice_makes_one_pod(rig, run) -> None:
+    async def story() -> None:
+        launch = rig.launch()
+        async with rig.cluster() as cluster:
+            await cluster.runner.start(launch)
+            await cluster.runner.start(launch)
+            await rig.until_phase(launch, Phase.PENDING)
+            before = uid(rig.pod("worker-0"))
+            calls = cluster._api.calls
+            await cluster.runner.start(launch)
+            await rig.until(lambda: cluster._api.calls > calls)
+        # Another master, which does not know what the first one did.
+        async with rig.cluster() as cluster:
+            await cluster.runner.start(launch)
+            await rig.until(cluster.runner._wishes[launch.key].task.done)
+        assert uid(rig.pod("worker-0")) == before
+        assert len(rig.pods()) == 1
+
+    run(story())
+
+
+def test_a_ps_of_a_newer_generation_takes_the_name_of_the_older(rig, run) -> None:
+    async def story() -> None:
+        async with rig.cluster() as cluster:
+            old, new = rig.launch(Role.PS), rig.launch(Role.PS)
+            await cluster.runner.start(old)
+            await rig.until_phase(old, Phase.PENDING)
+            # On a node that is lost: a deletion with grace would never end.
+            rig.place("ps-0")
+            rig.delete_pod("ps-0", grace_seconds=300)
+            await cluster.runner.start(new)
+            await rig.until(lambda: rig.states[new.key].generation == new.generation)
+            pod = rig.pod("ps-0")
+            assert pod["metadata"]["labels"]["elasticdl-generation"] == "2"
+            gone = [s for s in rig.seen if s.generation == old.generation]
+            assert gone[-1].reason is ExitReason.DELETED
+
+    run(story())
+
+
+def test_a_stop_before_a_newer_start_does_not_take_the_newer_one(rig, run) -> None:
+    async def story() -> None:
+        async with rig.cluster() as cluster:
+            old, new = rig.launch(Role.PS), rig.launch(Role.PS)
+            await cluster.runner.start(old)
+            await rig.until_phase(old, Phase.PENDING)
+            await cluster.runner.stop(old.key, grace_seconds=0.0, reason="silent")
+            await cluster.runner.start(new)
+            await rig.until(lambda: rig.states[new.key].generation == new.generation)
+            assert rig.states[new.key].phase is Phase.PENDING
+
+    run(story())
+
+
+def test_an_older_master_does_not_replace_a_newer_generation(rig, run) -> None:
+    async def story() -> None:
+        async with rig.cluster() as cluster:
+            old, new = rig.launch(Role.PS), rig.launch(Role.PS)
+            await cluster.runner.start(new)
+            await rig.until_phase(new, Phase.PENDING)
+            before = uid(rig.pod("ps-0"))
+        async with rig.cluster(watch=False) as cluster:
+            await cluster.runner.start(old)
+            wish = cluster.runner._wishes[old.key]
+            await rig.until(lambda: "another master has taken over" in wish.trouble)
+        assert uid(rig.pod("ps-0")) == before
+
+    run(story())
+
+
+def test_a_pod_of_somebody_else_is_not_touched(rig, run) -> None:
+    async def story() -> None:
+        stranger = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "elasticdl-digits-worker-0"},
+            "spec": {"containers": [{"name": "x", "image": "x"}]},
+        }
+        rig.apply(stranger)
+        async with rig.cluster() as cluster:
+            launch = rig.launch()
+            await cluster.runner.start(launch)
+            state = await rig.until_phase(launch, Phase.PENDING)
+            assert "is not of this job" in state.pending_reason
+        assert "elasticdl-generation" not in rig.pod("worker-0")["metadata"].get(
+            "labels", {}
+        )
+
+    run(story())
+
+
+def test_pods_of_an_earlier_job_of_the_name_make_room(rig, run) -> None:
+    async def story() -> None:
+        launch = rig.launch(Role.PS)
+        async with rig.cluster() as cluster:
+            await cluster.runner.start(launch)
+            await rig.until_phase(launch, Phase.PENDING)
+        before = uid(rig.pod("ps-0"))
+        # Uninstalled without its pods, and installed again: the journal begins anew.
+        rig.control_plane.kubectl(
+            *("-n", rig.namespace, "delete", "configmap", "elasticdl-digits"),
+            "--cascade=orphan",
+        )
+        rig.make_config_map()
+        rig.states.clear()
+        async with rig.cluster() as cluster:
+            await cluster.runner.start(launch)
+            await rig.until(lambda: rig.pod("ps-0") and uid(rig.pod("ps-0")) != before)
+
+    run(story())
+
+
+def test_stopping_deletes_with_grace_or_at_once(rig, run) -> None:
+    async def story() -> None:
+        async with rig.cluster() as cluster:
+            launch = rig.launch()
+            await cluster.runner.start(launch)
+            await rig.until_phase(launch, Phase.PENDING)
+            rig.place("worker-0")
+            rig.say("worker-0", "Running", RUNNING)
+            await cluster.runner.stop(launch.key, grace_seconds=20.0, reason="scaled")
+            await rig.until(
+                lambda: "deletionTimestamp" in rig.pod("worker-0")["metadata"]
+            )
+            metadata = rig.pod("worker-0")["metadata"]
+            assert metadata["deletionGracePeriodSeconds"] == 20
+            await cluster.runner.stop(launch.key, grace_seconds=0.0, reason="overdue")
+            state = await rig.until_phase(launch, Phase.FAILED)
+            assert state.reason is ExitReason.DELETED
+            assert rig.pods() == {}
+
+    run(story())
+
+
+def test_stopping_what_is_not_there_is_no_error(rig, run) -> None:
+    async def story() -> None:
+        async with rig.cluster() as cluster:
+            key = ReplicaKey(Role.WORKER, 9)
+            await cluster.runner.stop(key, grace_seconds=0.0, reason="unknown")
+            await rig.until(lambda: key not in cluster.runner._wishes)
+
+    run(story())
+
+
+def test_deleting_by_hand_is_seen(rig, run) -> None:
+    async def story() -> None:
+        async with rig.cluster() as cluster:
+            launch = rig.launch()
+            await cluster.runner.start(launch)
+            await rig.until_phase(launch, Phase.PENDING)
+            rig.say("worker-0", "Running", RUNNING)
+            await rig.until_phase(launch, Phase.RUNNING)
+            rig.delete_pod("worker-0")
+            state = await rig.until_phase(launch, Phase.FAILED)
+            assert state.reason is ExitReason.DELETED
+
+    run(story())
+
+
+def test_an_image_name_that_can_never_be_pulled_ends_and_removes_the_pod(
+    rig, run
+) -> None:
+    async def story() -> None:
+        async with rig.cluster() as cluster:
+            launch = rig.launch()
+            await cluster.runner.start(launch)
+            await rig.until_phase(launch, Phase.PENDING)
+            waiting = {"reason": "InvalidImageName", "message": "couldn't parse 'X Y'"}
+            rig.say("worker-0", "Pending", {"waiting": waiting})
+            state = await rig.until_phase(launch, Phase.FAILED)
+            ends = [s for s in rig.seen if s.reason is ExitReason.CANNOT_START]
+            assert ends[0].message == "InvalidImageName: couldn't parse 'X Y'"
+            assert state.generation == launch.generation
+            await rig.until(lambda: rig.pods() == {})
+
+    run(story())
+
+
+def test_an_old_version_cannot_be_watched_and_the_server_says_so(rig, run) -> None:
+    async def story() -> None:
+        async with rig.cluster() as cluster:
+            selector = {"labelSelector": "elasticdl-job-name=digits"}
+            with pytest.raises(ApiError) as gone:
+                async for _ in _follow(cluster._api, f"{rig.path}/pods", selector, "1"):
+                    pass
+            assert gone.value.status == 410
+
+    run(story())
+
+
+# -- refusals ---------------------------------------------------------------------
+
+
+def test_what_the_server_would_refuse_is_known_before_anything_is_made(
+    rig, run
+) -> None:
+    async def story() -> None:
+        async with rig.cluster(watch=False) as cluster:
+            launches = [rig.launch(Role.PS), rig.launch(priority="no-such-class")]
+            with pytest.raises(PlatformError) as refused:
+                await cluster.runner.check(launches)
+            assert str(refused.value).startswith(
+                "Kubernetes refuses pod elasticdl-digits-worker-0: "
+            )
+            assert "no PriorityClass with name no-such-class" in str(refused.value)
+            await cluster.runner.check([rig.launch(Role.PS), rig.launch()])
+            assert rig.pods() == {}
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("image: elasticdl/worker:1", "image: ''", "spec.containers[0].image"),
+        ('limits: {cpu: "1"', 'limits: {cpu: "0.5"', "must be less than or equal to"),
+        (
+            "spec:\n",
+            "spec:\n  serviceAccountName: nobody\n",
+            "service account digits/nobody was not found",
+        ),
+        ("containers:", "containers: 3\n  x:", "got containers none"),
+        ('cpu: "1", memory: 64Mi}\n      l', 'cpu: "lots"}\n      l', "quantities"),
+    ],
+)
+def test_a_bad_template_is_refused_in_the_servers_words(
+    rig, run, old, new, message
+) -> None:
+    async def story() -> None:
+        from tests.e2e.control_plane.conftest import TEMPLATE
+
+        assert old in TEMPLATE
+        rig.edit_config_map({"data": {"worker.yaml": TEMPLATE.replace(old, new)}})
+        async with rig.cluster(watch=False) as cluster:
+            with pytest.raises(PlatformError) as refused:
+                await cluster.runner.check([rig.launch()])
+        wanted = message.replace("digits/", f"{rig.namespace}/")
+        assert wanted in str(refused.value)
+
+    run(story())
+
+
+def quota(pods: str):
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "few"},
+        "spec": {"hard": {"pods": pods}},
+    }
+
+
+def test_a_quota_refuses_a_job_and_later_only_keeps_replicas_waiting(rig, run) -> None:
+    async def story() -> None:
+        rig.apply(quota("0"))
+        await rig.until(lambda: rig.get("resourcequotas/few").get("status"))
+        async with rig.cluster() as cluster:
+            with pytest.raises(PlatformError, match="exceeded quota: few"):
+                await cluster.runner.check([rig.launch()])
+            launch = rig.launch()
+            await cluster.runner.start(launch)
+            state = await rig.until_phase(launch, Phase.PENDING)
+            assert "exceeded quota: few" in state.pending_reason
+            assert "used: pods=0, limited: pods=0" in state.pending_reason
+            rig.apply(quota("1"))
+            await rig.until(lambda: rig.pod("worker-0"))
+            await rig.until(
+                lambda: rig.states[launch.key].pending_reason.startswith("Unsched")
+            )
+
+    run(story())
+
+
+def test_restricted_pod_security_refuses_a_template_that_breaks_it(rig, run) -> None:
+    async def story() -> None:
+        label = "pod-security.kubernetes.io/enforce=restricted"
+        rig.control_plane.kubectl("label", "namespace", rig.namespace, label)
+        async with rig.cluster(watch=False) as cluster:
+            with pytest.raises(PlatformError, match="violates PodSecurity"):
+                await cluster.runner.check([rig.launch()])
+
+    run(story())
+
+
+# -- outages ----------------------------------------------------------------------
+
+
+def test_an_outage_is_waited_out_and_nothing_is_lost(rig, run) -> None:
+    async def story() -> None:
+        async with rig.cluster() as cluster:
+            going, staying = rig.launch(index=0), rig.launch(index=1)
+            for launch in (going, staying):
+                await cluster.runner.start(launch)
+                await rig.until_phase(launch, Phase.PENDING)
+            rig.link.cut()
+            # Asked for while nobody hears: answered at once, done later.
+            coming, unwanted = rig.launch(index=2), rig.launch(index=3)
+            await cluster.runner.start(coming)
+            await cluster.runner.start(unwanted)
+            await cluster.runner.stop(
+                ReplicaKey(Role.WORKER, 1), grace_seconds=0.0, reason="scaled down"
+            )
+            state = await rig.until_phase(coming, Phase.PENDING)
+            assert "gives no answer" in state.pending_reason
+            await cluster.runner.stop(unwanted.key, grace_seconds=0.0, reason="scaled")
+            rig.delete_pod("worker-0")
+            rig.link.join()
+            await rig.until(
+                lambda: set(rig.pods()) == {"elasticdl-digits-worker-2"}, "one pod"
+            )
+            # Missed deletions are found by comparison, which the flag allows.
+            await rig.until(
+                lambda: rig.observations[-1].resync or going.key not in rig.states
+            )
+            resyncs = [o for o in rig.observations if o.resync]
+            assert len(resyncs) >= 2
+            listed = {state.key for state in resyncs[-1].states}
+            assert going.key not in listed
+            assert coming.key in listed
+            await rig.until(
+                lambda: rig.states[coming.key].pending_reason.startswith("Unsched")
+            )
+
+    run(story())
+
+
+def test_the_api_server_itself_may_be_killed(rig, run) -> None:
+    async def story() -> None:
+        async with rig.cluster() as cluster:
+            before = rig.launch(index=0)
+            await cluster.runner.start(before)
+            await rig.until_phase(before, Phase.PENDING)
+            rig.control_plane.end_api_server()
+            after = [rig.launch(index=index) for index in range(1, 20)]
+            for launch in after:
+                await cluster.runner.start(launch)
+            for launch in after:
+                await rig.until(
+                    lambda: (
+                        rig.states.get(launch.key)
+                        and rig.states[launch.key].pending_reason.startswith("Unsched")
+                    )
+                )
+            assert len(rig.pods()) == 20
+            assert before.key in rig.states
+
+    run(story())
+
+
+def test_at_the_end_what_was_to_go_goes_through_an_outage(rig, run) -> None:
+    async def story() -> None:
+        async with rig.cluster() as cluster:
+            launch, late = rig.launch(index=0), rig.launch(index=1)
+            await cluster.runner.start(launch)
+            await rig.until_phase(launch, Phase.PENDING)
+            rig.link.cut()
+            await cluster.runner.start(late)
+            await cluster.runner.stop(launch.key, grace_seconds=0.0, reason="over")
+            finishing = asyncio.create_task(cluster.finish())
+            await asyncio.sleep(0.5)
+            assert not finishing.done()
+            rig.link.join()
+            await finishing
+        assert rig.pods() == {}
+
+    run(story())
