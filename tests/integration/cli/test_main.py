@@ -69,7 +69,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 def until_running(
     jobs_dir: Path, program: subprocess.Popen[str] | None = None
-) -> client.JobHandle:
+) -> client.LocalJob:
     end = time.monotonic() + BOUND_SECONDS
     while time.monotonic() < end:
         if program is not None and program.poll() is not None:
