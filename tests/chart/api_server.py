@@ -69,7 +69,9 @@ class ApiServer:
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+        serve = threading.Thread(target=self._http.serve_forever, args=(0.02,))
+        serve.daemon = True
+        serve.start()
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
 
     def close(self):
