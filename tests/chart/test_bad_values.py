@@ -14,8 +14,8 @@ PLATFORM = "kind: platform\n"
 # What stands in the file, and what Helm says.
 REFUSED_BY_THE_SCHEMA = {
     "a misspelt field": (
-        GOOD + "  trianing: {}\n",
-        "at '/job': additional properties 'trianing' not allowed",
+        GOOD + "  trainings: {}\n",
+        "at '/job': additional properties 'trainings' not allowed",
     ),
     "a misspelt field of a role": (
         GOOD + "  worker: {replica: 3}\n",
@@ -244,10 +244,14 @@ def test_the_good_file_that_the_bad_ones_are_made_of_is_good():
 
 
 def test_all_mistakes_of_a_section_are_told_at_once():
-    text = GOOD + "  worker: {replicas: 0, min: -1, priorty: low}\n"
+    text = GOOD + "  worker: {replicas: 0, min: -1, priorities: low}\n"
     with pytest.raises(helm.HelmError) as refusal:
         render(helm.values_from_yaml(text))
-    for part in ("'priorty' not allowed", "minimum: got 0, want 1", "got -1, want 0"):
+    for part in (
+        "'priorities' not allowed",
+        "minimum: got 0, want 1",
+        "got -1, want 0",
+    ):
         assert part in str(refusal.value)
 
 

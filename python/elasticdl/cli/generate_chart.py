@@ -102,7 +102,8 @@ _OBJECTS = (
         "job",
         "ConfigMap `elasticdl-<job>` (specification and pod templates), Job and "
         "Service `elasticdl-<job>-master`, Service `elasticdl-<job>-ps`, "
-        "PodDisruptionBudget and NetworkPolicy `elasticdl-<job>`, Secret `elasticdl-<job>-token`",
+        "PodDisruptionBudget and NetworkPolicy `elasticdl-<job>`, "
+        "Secret `elasticdl-<job>-token`",
     ),
 )
 
