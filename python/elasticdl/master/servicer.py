@@ -94,11 +94,10 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
             self._leasing.report(member, report, now=clock())
             for report in request.reports
         ]
-        if results:
-            await self._parts.ledger.commit()
         seconds = min(request.wait_seconds, _MOST_HOLD_SECONDS)
         until = clock() + seconds
         tasks: list[master_pb2.Task] = []
+        unwritten = bool(results)
         while request.want > 0:
             member = self._parts.table.require(request.replica)
             tasks = self._leasing.give(member, request.want, now=clock())
@@ -107,8 +106,13 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
                 break
             if not (member.ready or self._parts.data.may_prepare):
                 break  # it has a model to build meanwhile
+            if unwritten:
+                await self._parts.ledger.commit()
+                unwritten = False
+                continue  # others may have reported meanwhile
             await self._parts.signals.wait_for_work(left)
-        if tasks:
+        if tasks or unwritten:
+            # One write for what was reported and what is leased.
             await self._parts.ledger.commit()
         return master_pb2.LeaseReply(
             tasks=tasks, results=results, finished=self.job.finished

@@ -16,6 +16,7 @@ from elasticdl.job.spec import (
     JobSpec,
     JobType,
     OnBadRecord,
+    UpdateMode,
 )
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Batch, Feeder
@@ -102,6 +103,8 @@ class Assembly:
             load=loader.load,
             describe=self._definition.code.describe,
             on_fenced=leave_fenced,
+            # Sync: a version waits for the gradients of whoever holds a task.
+            far_ahead=spec.ps.mode is UpdateMode.ASYNC,
         )
         loop = self._loop(trainer, stream, errands, sample)
         life.answer_for(lambda: stream.held)

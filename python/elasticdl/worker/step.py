@@ -130,11 +130,14 @@ class Traced:
         self._function = tf.function(function, reduce_retracing=True, jit_compile=jit)
         # XLA compiles for fixed shapes anyway.
         self._relax = not jit
+        self._concrete: Any = None  # for batches of any number of records
 
     def trace(self, fixed: Sequence[Tensors], batch: Sequence[Tensors]) -> None:
         if self._relax:
             try:
-                self._function.get_concrete_function(*fixed, *relaxed(tuple(batch)))
+                self._concrete = self._function.get_concrete_function(
+                    *fixed, *relaxed(tuple(batch))
+                )
             except (ValueError, TypeError, tf.errors.OpError) as error:
                 # Models with a fixed batch size. If it is another mistake, the exact
                 # trace meets it again and tells it.
@@ -145,4 +148,11 @@ class Traced:
         self._function.get_concrete_function(*fixed, *exact)
 
     def __call__(self, *arguments: Tensors) -> Any:
+        # Which trace fits need not be found out again at each step: with ten
+        # parameters that is a third of what calling a function costs.
+        if self._concrete is not None:
+            try:
+                return self._concrete(*arguments)
+            except TypeError:  # raised before anything is computed
+                logger.debug("a batch of another form than the first: traced again")
         return self._function(*arguments)

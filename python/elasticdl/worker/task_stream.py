@@ -1,10 +1,10 @@
 """The worker's tasks: leased, read ahead, reported.
 
-Owns the talk with the master about tasks: one task of look-ahead whose records are read
-while the one before is trained, and reports that are sent until acknowledged, in the
-call that leases the next task where there is one. An unreachable master is waited
-for; it never means that there is no more work. Called by the loop. Must not import
-TensorFlow.
+Owns the talk with the master about tasks: the next tasks, whose records are read while
+the one before is trained, and reports that are sent until acknowledged, in the call
+that leases the next tasks where there is one. How many at a time is said by `ahead`. An
+unreachable master is waited for; it never means that there is no more work. Called by
+the loop. Must not import TensorFlow.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import textwrap
 import threading
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from elasticdl.errors import (
 )
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome
+from elasticdl.worker.ahead import Ahead
 from elasticdl.worker.outbox import Outbox
 from elasticdl.worker.records import LoadedTask
 
@@ -54,6 +56,8 @@ class TaskStream:
         load: Callable[[master_pb2.Task], LoadedTask],
         describe: Callable[[str, BaseException], str],
         on_fenced: Callable[[str], None],
+        far_ahead: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare; `start` begins to lease.
 
@@ -63,6 +67,8 @@ class TaskStream:
             load: Reads a task's records; DataError and OSError become reports.
             describe: (what ran, what it raised) -> one line with the user's file:line.
             on_fenced: Called with the reason when the master has given this worker up.
+            far_ahead: Short tasks may be leased and reported several at a time.
+            clock: Seconds, steady.
         """
         self._lease = lease
         self._replica = replica
@@ -72,9 +78,14 @@ class TaskStream:
         self._changed = threading.Condition()
         self._ready: deque[LoadedTask] = deque()
         self._outbox = Outbox()
+        self._ahead = Ahead(far=far_ahead)
+        self._clock = clock
+        self._waited_seconds = 0.0  # since the last task was taken
+        self._report_since = 0.0  # when the oldest waiting report came
+        self._urgent = False  # a report waits that may not wait for others
         self._held: set[int] = set()
         self._leasing = False  # the lease thread is in a call
-        self._loading = False
+        self._loading = 0  # leased, not read yet
         self._finished = False
         self._away = False
         self._draining = False
@@ -108,10 +119,16 @@ class TaskStream:
     def next(self, seconds: float) -> LoadedTask | None:
         """Wait for a task; None when none came in time or none will come."""
         with self._changed:
+            asked = self._clock()
             self._changed.wait_for(lambda: bool(self._ready) or self.ended, seconds)
             if not self._ready:
+                self._waited_seconds += self._clock() - asked
                 return None
             task = self._ready.popleft()
+            now = self._clock()
+            self._waited_seconds += now - asked
+            self._ahead.took(waited_seconds=self._waited_seconds, now=now)
+            self._waited_seconds = 0.0
             self._changed.notify_all()
             return task
 
@@ -120,11 +137,14 @@ class TaskStream:
         """Whether no task will come any more."""
         return (self._finished or self._draining) and not (self._ready or self._loading)
 
-    def report(self, report: master_pb2.TaskReport) -> None:
-        """Hand a task's report over; it is sent until it is acknowledged."""
+    def report(self, report: master_pb2.TaskReport, *, can_wait: bool = False) -> None:
+        """Hand a task's report over; it is sent until it is acknowledged.
+
+        One that `can_wait` does so for a moment, for others to go with it.
+        """
         with self._changed:
             self._held.discard(report.lease_id)
-            self._outbox.add(report)
+            self._post(report, urgent=not can_wait)
             self._changed.notify_all()
 
     def forget(self, lease_id: int) -> None:
@@ -167,16 +187,41 @@ class TaskStream:
     # -- lease thread -------------------------------------------------------------
 
     def _wanted(self) -> int:
-        over = self._finished or self._draining
-        return 0 if over or self._ready or self._loading else 1
+        if self._finished or self._draining or self._loading:
+            return 0
+        return self._ahead.wanted(len(self._ready))
+
+    def _post(self, report: master_pb2.TaskReport, *, urgent: bool) -> None:
+        if not self._outbox.waiting:
+            self._report_since = self._clock()
+            self._urgent = False
+        self._urgent = self._urgent or urgent
+        self._outbox.add(report)
+
+    def _report_wait(self) -> float | None:
+        """Return for how long reports may wait; None: there are none."""
+        if not self._outbox.waiting:
+            return None
+        # With nothing to train there is no reason to wait, and others may wait for it.
+        if self._urgent or self._draining or self._finished or not self._ready:
+            return 0.0
+        return self._ahead.report_due(oldest=self._report_since, now=self._clock())
+
+    def _wait_for(self, needed: Callable[[], bool]) -> None:
+        """Wait until `needed` or closed; looks again when a report must go."""
+        while not (self._closed or needed()):
+            seconds = self._report_wait()
+            self._changed.wait(seconds if seconds is None or seconds > 0 else None)
+
+    def _must_report(self) -> bool:
+        seconds = self._report_wait()
+        return seconds is not None and seconds <= 0
 
     def _run_leases(self) -> None:
         wait = FIRST_RETRY_SECONDS
         while True:
             with self._changed:
-                self._changed.wait_for(
-                    lambda: self._closed or self._wanted() or self._outbox.waiting
-                )
+                self._wait_for(lambda: bool(self._wanted()) or self._must_report())
                 if self._closed:
                     return
                 want = self._wanted()
@@ -193,7 +238,7 @@ class TaskStream:
                 wait = FIRST_RETRY_SECONDS
                 self._finished = self._finished or reply.finished
                 self._held.update(task.lease_id for task in reply.tasks)
-                self._loading = bool(reply.tasks)
+                self._loading = len(reply.tasks)
                 self._changed.notify_all()
             for task in reply.tasks:
                 self._make_ready(task)
@@ -201,7 +246,7 @@ class TaskStream:
     def _make_ready(self, task: master_pb2.Task) -> None:
         loaded = None if self._draining else self._load_or_report(task)
         with self._changed:
-            self._loading = False
+            self._loading -= 1
             if loaded is not None and not self._draining:
                 self._ready.append(loaded)
             elif task.lease_id in self._held:
@@ -229,7 +274,7 @@ class TaskStream:
 
     def _return(self, task: master_pb2.Task) -> None:
         self._held.discard(task.lease_id)
-        self._outbox.add(returned(task))
+        self._post(returned(task), urgent=True)
 
     # -- report thread: carries reports while the lease thread waits for work --------
 
@@ -237,10 +282,9 @@ class TaskStream:
         wait = FIRST_RETRY_SECONDS
         while True:
             with self._changed:
-                self._changed.wait_for(
-                    lambda: (
-                        self._closed
-                        or ((self._leasing or self._loading) and self._outbox.waiting)
+                self._wait_for(
+                    lambda: bool(
+                        (self._leasing or self._loading) and self._must_report()
                     )
                 )
                 if self._closed:

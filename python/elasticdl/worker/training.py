@@ -155,7 +155,8 @@ class Training:
         done = [r for r in self._runs if 0 <= r.last_batch <= safe]
         for run in done:
             self._runs.remove(run)
-            self._stream.report(run.report(self._bad.pop(run.task.lease_id, [])))
+            report = run.report(self._bad.pop(run.task.lease_id, []))
+            self._stream.report(report, can_wait=True)
 
     # -- parts --------------------------------------------------------------------
 

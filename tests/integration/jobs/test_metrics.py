@@ -93,7 +93,7 @@ def quiet(job):
 
 
 def are_versions_of_one_job(versions, version):
-    """One worker was killed: its last push may have reached one PS and not the other."""
+    """A killed worker's last push may have reached one PS and not the other."""
     return max(versions) == version and min(versions) >= version - 1
 
 

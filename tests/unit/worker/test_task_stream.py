@@ -75,11 +75,17 @@ def done(loaded):
 def stream():
     made = []
 
-    def make(master, load=lambda t: LoadedTask(t, [b"x"]), on_fenced=lambda _: None):
+    def make(
+        master,
+        load=lambda t: LoadedTask(t, [b"x"]),
+        on_fenced=lambda _: None,
+        **settings,
+    ):
         made.append(
             TaskStream(
                 master.lease,
                 master_pb2.Replica(),
+                **settings,
                 load=load,
                 describe=lambda what, error: f"{what} raised {error}",
                 on_fenced=on_fenced,
@@ -116,6 +122,51 @@ def test_the_next_task_is_read_while_the_first_is_trained(stream):
     assert read.acquire(timeout=SECONDS)
     assert not read.acquire(timeout=0.05), "two ahead would be hoarding"
     assert one.held == [100, 101]
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_short_tasks_are_leased_and_reported_several_in_a_call(stream):
+    master, clock = Master([task(i) for i in range(200)]), Clock()
+    one = stream(master, far_ahead=True, clock=clock)
+    while (loaded := one.next(SECONDS)) is not None:
+        clock.now += 0.01
+        one.report(done(loaded), can_wait=True)
+    assert one.close(SECONDS)
+    assert sorted(r.task_id for r in master.reports) == list(range(200))
+    assert len([call for call in master.calls if call.reports]) < 100
+    assert max(call.want for call in master.calls) > 4
+
+
+def test_a_report_does_not_wait_when_there_is_nothing_left_to_train(stream):
+    master, clock = Master([task(0), task(1)]), Clock()
+    one = stream(master, far_ahead=True, clock=clock)
+    first, second = one.next(SECONDS), one.next(SECONDS)
+    # The clock stands still: by time alone these would wait for ever.
+    one.report(done(first), can_wait=True)
+    one.report(done(second), can_wait=True)
+    assert len(master.wait_for_reports(2)) == 2
+
+
+def test_a_failure_takes_the_reports_that_wait_with_it_at_once(stream):
+    master, clock = Master([task(i) for i in range(50)]), Clock()
+    one = stream(master, far_ahead=True, clock=clock)
+    for _ in range(20):
+        loaded = one.next(SECONDS)
+        clock.now += 0.01
+        one.report(done(loaded), can_wait=True)
+    held, broken = one.next(SECONDS), one.next(SECONDS)
+    one.report(done(held), can_wait=True)
+    one.report(failure(broken.task, "it raised"))
+    assert any(r.outcome == Outcome.FAILED for r in master.wait_for_reports(22))
 
 
 def test_an_unreachable_master_never_means_that_there_is_no_more_work(stream):

@@ -1,0 +1,54 @@
+"""How far a worker is ahead: tasks held ready, and how long a report may wait.
+
+Owns the two bounds that keep a job of short tasks from being a job of calls. Called by
+the task stream, under its lock. Pure: `now` is an argument.
+"""
+
+from __future__ import annotations
+
+# Tasks ready are worth at most so many seconds of training; what is lost with a worker.
+_READY_SECONDS = 0.2
+_MOST_READY = 16
+# A report waits so long for others to go with it; what a lost worker did in that time
+# is trained again.
+_REPORT_SECONDS = 0.1
+# A task's length is a running mean of about the last so many.
+_MEAN_OVER = 4
+
+
+class Ahead:
+    """The pace of one worker's tasks and what follows from it."""
+
+    def __init__(self, *, far: bool) -> None:
+        """With `far` false: one task ready, every report at once (sync training)."""
+        self._far = far
+        self._seconds: float | None = None
+        self._since: float | None = None
+
+    def took(self, *, waited_seconds: float, now: float) -> None:
+        """Note that a task is begun, after so long without one.
+
+        The time since the last one was begun, less the wait, was its length.
+        """
+        if self._since is not None:
+            seconds = now - self._since - waited_seconds
+            mean = seconds if self._seconds is None else self._seconds
+            self._seconds = mean + (seconds - mean) / _MEAN_OVER
+        self._since = now
+
+    @property
+    def most_ready(self) -> int:
+        """Tasks to hold ready beside the one that is trained; at least 1."""
+        if not self._far or self._seconds is None:
+            return 1
+        fit = int(_READY_SECONDS / max(self._seconds, 1e-6))
+        return max(1, min(_MOST_READY, fit))
+
+    def wanted(self, ready: int) -> int:
+        """Return how many to lease now: none until half of them are used up."""
+        most = self.most_ready
+        return most - ready if ready <= most // 2 else 0
+
+    def report_due(self, *, oldest: float, now: float) -> float:
+        """Return for how many seconds reports may still wait; 0 or less is now."""
+        return oldest + _REPORT_SECONDS - now if self._far else 0.0
