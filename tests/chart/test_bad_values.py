@@ -177,10 +177,6 @@ REFUSED_BY_A_TEMPLATE = {
         GOOD + "claims: [{name: a}]\n",
         "`claims` belongs to the platform's release and does nothing in a job's",
     ),
-    "classes in a job": (
-        GOOD + "priorityClasses: {create: false}\n",
-        "`priorityClasses` belongs to the platform's release",
-    ),
     "rights in a job": (
         GOOD + "rbac: {create: false}\n",
         "`rbac` belongs to the platform's release",

@@ -40,7 +40,7 @@ def test_the_package_has_what_templates_read_and_nothing_of_the_tests(tmp_path):
 
 
 def test_every_section_says_for_which_kind_of_release_it_is():
-    both = {"serviceAccounts", "networkPolicy", "global"}
+    both = {"serviceAccounts", "networkPolicy", "priorityClasses", "global"}
     known = {info.alias or name: info for name, info in aliases(ChartValues).items()}
     assert set(known) == {*JOB_ONLY, *PLATFORM_ONLY, *both}
     for key in JOB_ONLY:

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from elasticdl.errors import ExitCode
 from elasticdl.job import names
 from elasticdl.job.names import Role
 from elasticdl.job.values import parse_values
@@ -137,7 +138,6 @@ def test_the_master_is_told_what_it_leads_and_the_others_are_stamped_by_it():
     assert told["ELASTICDL_PLATFORM"] == "kubernetes"
     assert told["ELASTICDL_NAMESPACE"] == "ml"
     assert told["ELASTICDL_CONFIG_MAP"] == "elasticdl-digits"
-    assert (told[names.ENV_ROLE], told[names.ENV_INDEX]) == ("master", "0")
     assert (told["ELASTICDL_PORT"], env(of("ps"))["ELASTICDL_PORT"]) == (
         "50001",
         "50002",
@@ -206,18 +206,23 @@ def test_pods_have_the_workers_time_to_hand_back_their_task():
 
 
 def test_the_masters_end_is_final_where_a_new_one_would_meet_the_same():
-    from elasticdl.client.keeper import _FINAL
-    from elasticdl.errors import ExitCode
-
     spec = of_kind(objects(job()), "Job")["spec"]
     assert spec["template"]["spec"]["restartPolicy"] == "Never"
     assert spec["backoffLimit"] >= 20
-    ignore, fail = spec["podFailurePolicy"]["rules"]
-    assert ignore["action"] == "Ignore"
-    assert ignore["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+    moved, told_to_leave, fail = spec["podFailurePolicy"]["rules"]
+    assert moved["action"] == told_to_leave["action"] == "Ignore"
+    assert moved["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+    assert told_to_leave["onExitCodes"]["values"] == [143]
     assert fail["action"] == "FailJob"
     assert fail["onExitCodes"]["containerName"] == "main"
-    assert fail["onExitCodes"]["values"] == sorted({ExitCode.JOB_FAILED, *_FINAL})
+    assert fail["onExitCodes"]["values"] == [
+        ExitCode.JOB_FAILED,
+        ExitCode.USAGE,
+        ExitCode.SPEC,
+        ExitCode.USER_CODE,
+        ExitCode.DATA,
+        ExitCode.STORAGE,
+    ]
 
 
 # Images, resources, priorities.
@@ -279,7 +284,7 @@ def test_the_master_may_use_a_whole_cpu_while_it_starts():
     assert container(of("master", wanted))["resources"]["limits"]["cpu"] == "2"
 
 
-@pytest.mark.parametrize("priority", ["low", "training-class"])
+@pytest.mark.parametrize("priority", ["low", "training-class", "create"])
 def test_one_priority_class_is_in_the_template(priority):
     changes = {role: {"priority": priority} for role in ROLES}
     for role in ROLES:
@@ -292,6 +297,17 @@ def test_a_share_of_high_workers_is_left_to_the_master(share):
         "priorityClassName" not in of("worker", {"worker": {"priority": share}})["spec"]
     )
     assert set(scale.split_priorities(share, 2)) <= {"high", "low"}
+
+
+def test_high_and_low_are_words_for_the_clusters_own_classes():
+    values = job(priorityClasses={"high": {"name": "serving"}, "low": {"name": "batch"}})
+    values["job"]["ps"] = {"priority": "high"}
+    found = pods(objects(values))
+    assert found["ps"]["spec"]["priorityClassName"] == "serving"
+    assert found["worker"]["spec"]["priorityClassName"] == "batch"
+    told = env(found["master"])
+    assert told["ELASTICDL_PRIORITY_HIGH"] == "serving"
+    assert told["ELASTICDL_PRIORITY_LOW"] == "batch"
 
 
 def test_master_and_ps_have_no_class_unless_they_name_one():
