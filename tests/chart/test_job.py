@@ -300,7 +300,9 @@ def test_a_share_of_high_workers_is_left_to_the_master(share):
 
 
 def test_high_and_low_are_words_for_the_clusters_own_classes():
-    values = job(priorityClasses={"high": {"name": "serving"}, "low": {"name": "batch"}})
+    values = job(
+        priorityClasses={"high": {"name": "serving"}, "low": {"name": "batch"}}
+    )
     values["job"]["ps"] = {"priority": "high"}
     found = pods(objects(values))
     assert found["ps"]["spec"]["priorityClassName"] == "serving"
