@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: help setup train test unit chart snapshots integration check fmt proto schema docs bench clean
+.PHONY: help setup train test unit chart snapshots posture integration check fmt proto schema docs bench clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -36,6 +36,11 @@ chart: setup  ## tests of the Helm chart, without a cluster (half a minute)
 
 snapshots: setup  ## write the chart's rendered examples anew
 	@python -m tests.chart.snapshots
+
+posture: setup  ## checkov on the rendered chart (a minute the first time)
+	@test -x $(VENV)/checkov/bin/checkov || { python -m venv $(VENV)/checkov && \
+	    $(VENV)/checkov/bin/python -m pip install --quiet checkov==3.3.30; }
+	@python -m tests.chart.posture $(abspath $(VENV))/checkov/bin/checkov
 
 integration: setup  ## tests on real processes
 	@python -m pytest tests/integration
