@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -306,7 +305,7 @@ def load_definition(spec: JobSpec, job_dir: JobDir) -> ModelDefinition:
     UserCodeError naming what is missing and what is there.
     """
     model = spec.model
-    root = Path(model.zoo)
+    root = user_code.find_zoo(model.zoo)
     if model.files:
         root = job_dir.model_dir
         write_files(root, model.files)

@@ -1,6 +1,7 @@
 """Model modules of both forms are found, checked and used."""
 
 import json
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import tensorflow as tf
 from elasticdl.data.reader import Metadata
 from elasticdl.errors import UserCodeError
-from elasticdl.model.user_code import locate, short
+from elasticdl.model.user_code import find_zoo, locate, short
 from elasticdl.model.variables import trainable_variables
 
 from tests.integration.model.conftest import CLASSIC, COMPILED
@@ -372,3 +373,16 @@ def test_an_error_out_of_a_py_function_is_told_without_its_trace():
         "Traceback (most recent call last):\n\n    return func(device, token, args)\n"
     )
     assert short(RuntimeError(text)) == "ValueError: feed broke"
+
+
+def test_a_relative_zoo_is_found_here_first_and_then_where_images_hold_it(
+    tmp_path, monkeypatch
+):
+    image, here = tmp_path / "image", tmp_path / "data"
+    (image / "model_zoo").mkdir(parents=True)
+    here.mkdir()
+    monkeypatch.chdir(here)
+    assert find_zoo("model_zoo", image_root=image) == image / "model_zoo"
+    assert find_zoo("other", image_root=image) == Path("other")
+    Path("model_zoo").mkdir()
+    assert find_zoo("model_zoo", image_root=image) == Path("model_zoo")
