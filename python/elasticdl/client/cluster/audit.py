@@ -159,8 +159,8 @@ def _wait(job: ClusterJob, pod: Object, pending_seconds: float) -> Object:
         why = why_pending(pod, job.events())
         if why and time.monotonic() > until:
             raise PlatformError(
-                f"the audit's pod did not start within {pending_seconds:g} s: {why}; it "
-                "was removed"
+                f"the audit's pod did not start within {pending_seconds:g} s, and "
+                f"is removed: {why}"
             )
         time.sleep(_LOOK_SECONDS)
         pod = cluster.get(path)
