@@ -170,13 +170,13 @@ def _in_cluster(args: argparse.Namespace) -> tuple[list[JobView], str, list[str]
 
     cluster = clusters.connect(where(args))
     everywhere = args.all_namespaces
-    jobs = clusters.cluster_jobs(cluster, everywhere=everywhere)
+    views = clusters.cluster_views(cluster, everywhere=everywhere)
     place = "any namespace" if everywhere else f"namespace {cluster.namespace}"
     nothing = (
         f"no jobs in {place} of kube context {cluster.context!r}; submit one with "
         "`elasticdl train -f FILE -n NS`"
     )
-    return [job.view() for job in jobs], nothing, []
+    return views, nothing, []
 
 
 def status(args: argparse.Namespace) -> int:

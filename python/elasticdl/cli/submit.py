@@ -165,7 +165,7 @@ def told(submission: Submission, job: JobSpec) -> list[str]:
         f"  elasticdl status {named} --watch",
         f"  elasticdl logs {named} master --follow",
         f"  elasticdl scale {named} --workers {job.worker.replicas + 1}",
-        f"  elasticdl stop {named} --remove   # ends it, and takes all of this away",
+        f"  elasticdl stop {named} --remove   # at the end",
     ]
 
 
@@ -184,17 +184,21 @@ def _follow(submission: Submission, console: Console) -> int:
     from elasticdl.client import Condition
 
     said = ""
-    while True:
-        view = submission.job.view()
-        line = _state_of(view)
-        if line != said:
-            said = line
-            console.print(f"{time.strftime('%H:%M:%S')} {line}", soft_wrap=True)
-        if view.condition in (Condition.FAILED, Condition.INTERRUPTED):
-            return ExitCode.JOB_FAILED
-        if view.condition is not Condition.PENDING and not _begins(view):
-            return ExitCode.OK
-        time.sleep(_LOOK_SECONDS)
+    try:
+        while True:
+            view = submission.job.view()
+            line = _state_of(view)
+            if line != said:
+                said = line
+                console.print(f"{time.strftime('%H:%M:%S')} {line}", soft_wrap=True)
+            if view.condition in (Condition.FAILED, Condition.INTERRUPTED):
+                return ExitCode.JOB_FAILED
+            if view.condition is not Condition.PENDING and not _begins(view):
+                return ExitCode.OK
+            time.sleep(_LOOK_SECONDS)
+    except KeyboardInterrupt:
+        console.print("the job goes on in the cluster, whether anybody looks or not")
+        return ExitCode.OK
 
 
 def _begins(view: JobView) -> bool:

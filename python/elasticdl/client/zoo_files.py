@@ -8,14 +8,15 @@ from __future__ import annotations
 _DOCKERFILE = """\
 # An image with the models of this folder, for jobs in a cluster:
 #     elasticdl zoo build --image=NAME:TAG .
-# All that a job runs, its workers' Python included, is in the image it is built on.
+# The image it is built on has all that master, PS and workers of a job run.
 ARG BASE_IMAGE=@BASE_IMAGE@
 FROM ${BASE_IMAGE}
 
 USER root
 COPY requirements.txt /tmp/requirements.txt
 # Into the environment that runs the workers, whichever Python that is.
-RUN pip --python "$(command -v python)" install --no-cache-dir -r /tmp/requirements.txt
+RUN PIP_ROOT_USER_ACTION=ignore pip --python "$(command -v python)" install \
+    --no-cache-dir -r /tmp/requirements.txt
 # A job finds it as model.zoo: model_zoo (or --model_zoo=model_zoo).
 COPY . /model_zoo
 

@@ -10,7 +10,8 @@ Must not print, nor read the environment.
 """
 
 from elasticdl.client.cluster.api import Cluster, Where, connect
-from elasticdl.client.cluster.job import ClusterJob, cluster_jobs, find_in_cluster
+from elasticdl.client.cluster.job import ClusterJob, find_in_cluster
+from elasticdl.client.cluster.listing import cluster_views
 from elasticdl.client.cluster.submit import Submission, render, submit
 
 __all__ = [
@@ -18,7 +19,7 @@ __all__ = [
     "ClusterJob",
     "Submission",
     "Where",
-    "cluster_jobs",
+    "cluster_views",
     "connect",
     "find_in_cluster",
     "render",

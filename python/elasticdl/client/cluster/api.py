@@ -8,7 +8,7 @@ is loaded only when a cluster is meant.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from elasticdl.errors import PlatformError
@@ -82,10 +82,6 @@ class Cluster:
     server: ApiServer
     context: str
     namespace: str
-
-    def in_namespace(self, namespace: str) -> Cluster:
-        """Return the same cluster with another namespace meant."""
-        return replace(self, namespace=namespace)
 
     def path(self, resource: str, name: str = "", *, group: str = CORE) -> str:
         """Return `/api/v1/namespaces/ml/pods/x`."""

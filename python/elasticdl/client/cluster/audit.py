@@ -22,6 +22,7 @@ from elasticdl.job.names import ENV_JOB_DIR, MAIN_CONTAINER, Role, template_key
 _TEMPLATES = (template_key(Role.PS), template_key(Role.WORKER))
 _LOOK_SECONDS = 0.5
 _DEADLINE_SECONDS = 300
+_PENDING_SECONDS = 90.0  # an image that has to be pulled
 # What a count of a journal needs; the PS's own request may be a whole node's.
 _RESOURCES = {
     "requests": {"cpu": "100m", "memory": "256Mi"},
@@ -37,10 +38,15 @@ class Audited:
     exit_code: int
 
 
-def audit(job: ClusterJob, arguments: Sequence[str] = ()) -> Audited:
+def audit(
+    job: ClusterJob,
+    arguments: Sequence[str] = (),
+    *,
+    pending_seconds: float = _PENDING_SECONDS,
+) -> Audited:
     """Run `elasticdl audit` in a pod of the job's namespace, and remove the pod.
 
-    Raises PlatformError when the pod does not get to run.
+    Raises PlatformError when the pod does not run within `pending_seconds`.
     """
     config_map = job.config_map()
     cluster = job.cluster
@@ -50,7 +56,7 @@ def audit(job: ClusterJob, arguments: Sequence[str] = ()) -> Audited:
     name = str(pod["metadata"]["name"])
     path = cluster.path("pods", name)
     try:
-        pod = _wait(job, pod)
+        pod = _wait(job, pod, pending_seconds)
         lines = list(read_pod_log(cluster, pod))
     finally:
         cluster.delete(path)
@@ -144,16 +150,17 @@ def _job_folder(main: Object) -> str:
     )
 
 
-def _wait(job: ClusterJob, pod: Object) -> Object:
+def _wait(job: ClusterJob, pod: Object, pending_seconds: float) -> Object:
     """Return the pod when it has ended. Raises PlatformError where it never runs."""
     cluster = job.cluster
     path = cluster.path("pods", str(pod["metadata"]["name"]))
-    end = time.monotonic() + _DEADLINE_SECONDS
+    until = time.monotonic() + pending_seconds
     while pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
-        if time.monotonic() > end:
-            why = why_pending(pod, job.events()) or "it does not end"
+        why = why_pending(pod, job.events())
+        if why and time.monotonic() > until:
             raise PlatformError(
-                f"the audit's pod did not end within {_DEADLINE_SECONDS} s: {why}"
+                f"the audit's pod did not start within {pending_seconds:g} s, and "
+                f"is removed: {why}"
             )
         time.sleep(_LOOK_SECONDS)
         pod = cluster.get(path)

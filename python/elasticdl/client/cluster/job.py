@@ -215,7 +215,12 @@ class ClusterJob:
         self.cluster.patch(self.cluster.path("configmaps", self._object), body)
 
     def _absent(self) -> NotFoundError:
-        known = [job.name for job in cluster_jobs(self.cluster)]
+        path = self.cluster.path("configmaps")
+        known = sorted(
+            str(one["metadata"]["labels"][LABEL_JOB])
+            for one in self.cluster.items(path, labelSelector=LABEL_JOB)
+            if KEY_JOB in (one.get("data") or {})
+        )
         near = difflib.get_close_matches(self.name, known, n=1)
         if near:
             hint = f"did you mean {near[0]!r}?"
@@ -243,22 +248,6 @@ def scaled(config_map: Object, workers: int) -> Object:
         "metadata": {"resourceVersion": config_map["metadata"]["resourceVersion"]},
         "data": {KEY_JOB: text},
     }
-
-
-def cluster_jobs(cluster: Cluster, *, everywhere: bool = False) -> list[ClusterJob]:
-    """Return the jobs of the namespace, or of all, by namespace and name."""
-    path = "/api/v1/configmaps" if everywhere else cluster.path("configmaps")
-    # A job's ConfigMap and its status carry the label; the status ends in `-status`.
-    found = cluster.items(path, labelSelector=LABEL_JOB)
-    jobs = [
-        ClusterJob(
-            cluster.in_namespace(one["metadata"]["namespace"]),
-            one["metadata"]["labels"][LABEL_JOB],
-        )
-        for one in found
-        if KEY_JOB in (one.get("data") or {})
-    ]
-    return sorted(jobs, key=lambda job: (job.cluster.namespace, job.name))
 
 
 def find_in_cluster(cluster: Cluster, name: str) -> ClusterJob:
