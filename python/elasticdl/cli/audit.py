@@ -7,9 +7,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from typing import TYPE_CHECKING
 
-from elasticdl.cli.arguments import Verbs, add_job, add_verb
+from elasticdl.cli.arguments import Verbs, add_verb
+from elasticdl.cli.where import add_any_job, find_job
 from elasticdl.errors import ExitCode
+
+if TYPE_CHECKING:
+    from elasticdl.client.cluster import ClusterJob
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -21,18 +27,25 @@ def add_parser(verbs: Verbs) -> None:
         help_text="from the journal: how often each record was trained, and by whom",
         description="Counts from the journal how often the records of each epoch were "
         "trained, by\nwhom, and why some were given out again. Exit code 8 when a "
-        "finished epoch missed\na record.",
-        examples=("elasticdl audit digits", "elasticdl audit digits --json"),
+        "finished epoch missed\na record. In a cluster a short pod counts, since the "
+        "journal is on a volume there.",
+        examples=(
+            "elasticdl audit digits",
+            "elasticdl audit digits --json",
+            "elasticdl audit digits -n ml   # counted by a pod there",
+        ),
     )
-    add_job(parser)
+    add_any_job(parser)
     parser.add_argument("--json", action="store_true", help="print it as JSON")
 
 
 def audit(args: argparse.Namespace) -> int:
-    from elasticdl import client
+    from elasticdl.client.cluster import ClusterJob
     from elasticdl.master import audit as auditing
 
-    job = client.find(args.job, args.jobs_dir)
+    job = find_job(args)
+    if isinstance(job, ClusterJob):
+        return _in_cluster(job, args)
     report = auditing.audit(job.job_dir.journal_dir)
     if args.json:
         print(json.dumps(auditing.to_json(report), indent=2))
@@ -43,3 +56,12 @@ def audit(args: argparse.Namespace) -> int:
 
         Console(highlight=False, markup=False).print(audit_view(report))
     return ExitCode.OK if report.ok else ExitCode.AUDIT
+
+
+def _in_cluster(job: ClusterJob, args: argparse.Namespace) -> int:
+    from elasticdl.client.cluster.audit import audit as audit_there
+
+    audited = audit_there(job, ["--json"] if args.json else [])
+    failed = audited.exit_code not in (ExitCode.OK, ExitCode.AUDIT)
+    print(audited.text, file=sys.stderr if failed else sys.stdout)
+    return audited.exit_code

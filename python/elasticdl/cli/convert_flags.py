@@ -10,10 +10,9 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from elasticdl.cli import flags
+from elasticdl.cli import flags, submit
 from elasticdl.cli.arguments import Verbs, add_verb
 from elasticdl.errors import ExitCode, SpecError
-from elasticdl.job.flag_table import REFUSED_COMMANDS
 from elasticdl.job.kinds import JobType
 from elasticdl.job.problems import did_you_mean
 
@@ -73,6 +72,7 @@ def convert_command(words: Sequence[str]) -> str:
         prog=f"elasticdl {verb}", allow_abbrev=False, add_help=False
     )
     parser.add_argument("--set", dest="overrides", action="append", default=[])
+    submit.add_options(parser)
     flags.add_classic_flags(parser, verb)
     parser.error = _raise  # type: ignore[method-assign,assignment]  # as a SpecError, not an exit
     parser.set_defaults(verb=verb)
@@ -82,7 +82,7 @@ def convert_command(words: Sequence[str]) -> str:
     values, problems = parse_values(text, source="values")
     if values != converted.values:
         raise SpecError(f"the flags cannot be written as a values file: {problems}")
-    command = " ".join(["elasticdl", verb, "-f", "FILE"])
+    command = " ".join(["elasticdl", verb, "-f", "FILE", *submit.given_options(args)])
     return (
         f"# Made of classic flags by `elasticdl convert-flags`; run: {command}\n{text}"
     )
@@ -92,8 +92,12 @@ def _verb_of(words: Sequence[str]) -> tuple[str, list[str]]:
     for number, word in enumerate(words):
         if word in _VERBS:
             return word, list(words[number + 1 :])
-        if word in REFUSED_COMMANDS:
-            raise SpecError(f"elasticdl {word}: {REFUSED_COMMANDS[word]}")
+        if word == "zoo":
+            raise SpecError(
+                "elasticdl zoo: got a command that makes images, expected one that "
+                "runs a job (train, evaluate or predict); `elasticdl zoo` itself works "
+                "as it always did"
+            )
         if word.startswith("--"):
             if set(words[:number]) <= {"elasticdl"}:
                 return str(JobType.TRAIN), list(words[number:])

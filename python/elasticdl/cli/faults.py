@@ -10,6 +10,7 @@ import argparse
 import signal
 
 from elasticdl.cli.arguments import Verbs, add_job, add_replica, add_verb
+from elasticdl.cli.where import find_local
 from elasticdl.errors import ExitCode
 
 
@@ -86,9 +87,7 @@ def cpus(text: str) -> float | None:
 
 
 def kill(args: argparse.Namespace) -> int:
-    from elasticdl import client
-
-    job = client.find(args.job, args.jobs_dir)
+    job = find_local(args)
     pid = job.kill(args.replica, args.signal)
     name = signal.Signals(args.signal).name
     print(f"job {job.name}: sent {name} to {args.replica} (pid {pid})")
@@ -96,9 +95,7 @@ def kill(args: argparse.Namespace) -> int:
 
 
 def capacity(args: argparse.Namespace) -> int:
-    from elasticdl import client
-
-    job = client.find(args.job, args.jobs_dir)
+    job = find_local(args)
     running, preempted, pending = job.set_capacity(args.cpus)
     amount = "unlimited CPUs" if args.cpus is None else f"{args.cpus:g} CPUs"
     print(

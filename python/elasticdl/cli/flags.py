@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _DEST = "classic_flags"
 _GROUP = "classic flags"
+_SHORT = {"n": "namespace"}
+# Where a job runs may be said beside a values file: it is the same job everywhere.
+_BESIDE_FILE = ("namespace",)
 _GROUP_TEXT = (
     "Another spelling of the fields of a values file; `--num-workers` is as good as\n"
     "`--num_workers`. The model and the data are enough; `elasticdl convert-flags`\n"
@@ -27,7 +30,7 @@ _GROUP_TEXT = (
 )
 
 
-class _TakeDown(argparse.Action):
+class TakeDown(argparse.Action):
     """Append the flag, as given, to the list of flags."""
 
     def __call__(
@@ -39,19 +42,26 @@ class _TakeDown(argparse.Action):
     ) -> None:
         del parser
         name = (option_string or "").lstrip("-").replace("-", "_")
+        name = _SHORT.get(name, name)
         text = None if values is None else str(values)
         given = [*(getattr(namespace, self.dest, None) or []), GivenFlag(name, text)]
         setattr(namespace, self.dest, given)
 
 
 def add_classic_flags(parser: argparse.ArgumentParser, verb: str) -> None:
-    """Add every classic flag of a verb to its parser, refused ones unseen."""
+    """Add every classic flag of a verb to its parser, refused ones unseen.
+
+    What the parser has as an option of its own (`--yaml`) stays that.
+    """
     parser.usage = (
         f"elasticdl {verb} -f FILE [--set PATH=VALUE ...]\n"
         f"       elasticdl {verb} --model_def VALUE ... (classic flags, below)"
     )
     group = parser.add_argument_group(_GROUP, _GROUP_TEXT)
+    known = parser._option_string_actions  # noqa: SLF001 - argparse has no public list
     for flag in flags_of(JobType(verb)).values():
+        if f"--{flag.name}" in known:
+            continue
         _add(group, flag, f"--{flag.name}", _help(flag))
         if "_" in flag.name:
             dashed = f"--{flag.name.replace('_', '-')}"
@@ -67,7 +77,7 @@ def _add(
     group.add_argument(
         option,
         dest=_DEST,
-        action=_TakeDown,
+        action=TakeDown,
         nargs="?" if flag.is_switch else None,
         metavar="true|false" if flag.is_switch else "VALUE",
         help=text,
@@ -151,6 +161,12 @@ def values_from_args(args: argparse.Namespace, verb: str) -> ValuesFile:
     return convert_args(args, verb).values
 
 
+def namespace_of(args: argparse.Namespace) -> str:
+    """Return the namespace of `-n` or `--namespace`, "" if none was given."""
+    given = [flag.text for flag in given_flags(args) if flag.name == "namespace"]
+    return (given[-1] or "") if given else ""
+
+
 def refuse_beside_file(args: argparse.Namespace) -> None:
     """Raise SpecError if flags stand beside `-f FILE`: which one would win?"""
     problems = unknown_problems(getattr(args, "unknown", []), args.verb)
@@ -162,6 +178,7 @@ def refuse_beside_file(args: argparse.Namespace) -> None:
             _as_override(args, flag),
         )
         for flag in given_flags(args)
+        if flag.name not in _BESIDE_FILE
     ]
     if problems:
         raise spec_error(problems)

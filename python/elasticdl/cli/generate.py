@@ -1,4 +1,4 @@
-"""Writes what is made from the code: docs/spec.md, docs/cli.md, the chart's schema.
+"""Writes what is made from the code: docs/spec.md, docs/cli.md, files of the chart.
 
 `python -m elasticdl.cli.generate` writes the files, `--check` fails where one differs
 from what is committed. Called by `make docs` and `make check`; no verb of `elasticdl`.
@@ -12,11 +12,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from elasticdl.cli.generate_chart import CHART, chart_files
+from elasticdl.cli.markdown import row, table
 from elasticdl.errors import ExitCode
 
 _SPEC = "docs/spec.md"
 _CLI = "docs/cli.md"
-_SCHEMA = "charts/elasticdl/values.schema.json"
+_SCHEMA = f"{CHART}/values.schema.json"
 _SPEC_INTRO = """\
 # The specification of a job
 
@@ -70,6 +72,7 @@ def generated() -> Iterator[tuple[str, str]]:
     yield _SPEC, spec_page()
     yield _CLI, cli_page(make_parser())
     yield _SCHEMA, json.dumps(values_schema(), indent=2) + "\n"
+    yield from chart_files()
 
 
 def spec_page() -> str:
@@ -92,19 +95,19 @@ def spec_page() -> str:
         plain = doc.default in ("required", "empty")
         default = doc.default if plain else f"`{doc.default}`"
         cells = (f"`{key}`", doc.kind, default, doc.description, ", ".join(spelled))
-        sections.setdefault(around, []).append(_row(cells))
+        sections.setdefault(around, []).append(row(cells))
     parts = [_SPEC_INTRO]
     for section, rows in sections.items():
         parts.append(f"## `{section}`\n\n{meanings.get(section, '')}\n")
-        parts.append(_table(("key", "value", "default", "meaning", "flag"), rows))
+        parts.append(table(("key", "value", "default", "meaning", "flag"), rows))
     parts.append("## Flags that have no meaning any more\n")
     parts.append("Each is refused with its reason, none is ignored.\n")
     refused = [
-        _row((f"`--{flag.name}`", _always(flag.always), flag.refusal))
+        row((f"`--{flag.name}`", _always(flag.always), flag.refusal))
         for flag in FLAGS
         if flag.refusal
     ]
-    parts.append(_table(("flag", "accepted", "why, and the way on"), refused))
+    parts.append(table(("flag", "accepted", "why, and the way on"), refused))
     return "\n".join(parts)
 
 
@@ -117,10 +120,10 @@ def cli_page(parser: argparse.ArgumentParser) -> str:
     parts = [_CLI_INTRO, f"{parser.description}\n"]
     verbs = dict(_verbs(parser))
     rows = [
-        _row((f"[`{verb}`](#elasticdl-{verb})", summary))
+        row((f"[`{verb}`](#elasticdl-{verb})", summary))
         for verb, (_, summary) in verbs.items()
     ]
-    parts.append(_table(("command", "what it does"), rows))
+    parts.append(table(("command", "what it does"), rows))
     parts.append(_options(parser))
     parts.append(_block(parser.epilog))
     for verb, (inner, _) in verbs.items():
@@ -161,23 +164,12 @@ def _options(parser: argparse.ArgumentParser) -> str:
         names = ", ".join(action.option_strings)
         shown = f"{names} {metavar}".strip()
         text = (action.help or "").replace("%(default)s", str(action.default))
-        rows.append(_row((f"`{shown}`", text.replace("%%", "%"))))
-    return _table(("argument", "meaning"), rows) if rows else ""
+        rows.append(row((f"`{shown}`", text.replace("%%", "%"))))
+    return table(("argument", "meaning"), rows) if rows else ""
 
 
 def _block(text: str | None) -> str:
     return f"```text\n{text.rstrip()}\n```\n" if text else ""
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _table(heads: Sequence[str], rows: Sequence[str]) -> str:
-    if not rows:
-        return ""
-    lines = [_row(heads), "|" + " --- |" * len(heads), *rows]
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -26,11 +26,11 @@ from elasticdl.cli import (
     scale,
     train,
     validate,
+    zoo,
 )
 from elasticdl.cli.arguments import Parser
 from elasticdl.errors import ElasticDLError, ExitCode
 from elasticdl.job import names
-from elasticdl.job.flag_table import REFUSED_COMMANDS
 from elasticdl.job.problems import did_you_mean
 
 _DEFAULT_JOBS_DIR = "~/.elasticdl/jobs"
@@ -41,6 +41,8 @@ examples:
   elasticdl train -f values/digits.yaml --set job.worker.replicas=2
   elasticdl status digits --watch
   elasticdl kill digits worker-1        # fault injection: the job goes on
+  elasticdl train -f values/digits.yaml -n ml      # in a cluster, namespace ml
+  elasticdl list -A                     # the jobs of the kube context's cluster
 
 exit codes:
   0    done; the job succeeded
@@ -59,6 +61,7 @@ exit codes:
 
 environment:
   ELASTICDL_JOBS_DIR   folder of the jobs' folders (default ~/.elasticdl/jobs)
+  KUBECONFIG           kube config of the clusters (default ~/.kube/config)
 """
 
 
@@ -89,6 +92,7 @@ def make_parser() -> argparse.ArgumentParser:
         data,
         validate,
         convert_flags,
+        zoo,
     ):
         module.add_parser(verbs)
     completion.add_parser(verbs)
@@ -131,7 +135,7 @@ def _check_verb(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> No
     known = parser.get_default("known_verbs")
     if verb is None or verb in known:
         return
-    hint = REFUSED_COMMANDS.get(verb) or did_you_mean(verb, known)
+    hint = did_you_mean(verb, known)
     parser.exit(ExitCode.USAGE, f"error: no command {verb!r}: {hint}\n")
 
 

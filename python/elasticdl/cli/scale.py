@@ -1,14 +1,15 @@
 """`scale`: a running job grows or shrinks.
 
-Owns the verb's arguments and output. The job's values file is what changes; its master
-sees that.
+Owns the verb's arguments and output. The job's specification is what changes (its file
+here, its ConfigMap in a cluster); its master sees that.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from elasticdl.cli.arguments import Verbs, add_job, add_verb, whole_number
+from elasticdl.cli.arguments import Verbs, add_verb, whole_number
+from elasticdl.cli.where import add_any_job, find_job
 from elasticdl.errors import ExitCode
 
 
@@ -21,18 +22,19 @@ def add_parser(verbs: Verbs) -> None:
         help_text="change the number of workers of a running job",
         description="Changes the number of workers of a running job. Workers that stay "
         "are not\nrestarted; workers that go hand their tasks back.",
-        examples=("elasticdl scale digits --workers 5",),
+        examples=(
+            "elasticdl scale digits --workers 5",
+            "elasticdl scale digits -n ml --workers 5",
+        ),
     )
-    add_job(parser)
+    add_any_job(parser)
     parser.add_argument(
         "--workers", type=whole_number, required=True, metavar="N", help="wanted"
     )
 
 
 def scale(args: argparse.Namespace) -> int:
-    from elasticdl import client
-
-    job = client.find(args.job, args.jobs_dir)
+    job = find_job(args)
     before = job.scale(args.workers)
     print(f"job {job.name}: {before} -> {args.workers} workers")
     return ExitCode.OK

@@ -1,7 +1,8 @@
-"""`train`, `evaluate`, `predict`: run a job here, in the foreground.
+"""`train`, `evaluate`, `predict`: run a job here, in the foreground, or in a cluster.
 
-Owns reading the values, showing progress, what Ctrl-C means and the last line. Must
-not know how a job is launched: that is `client`.
+Owns reading the values, and of a job here showing progress, what Ctrl-C means and the
+last line. Must not know how a job is launched: that is `client`. What is told of a job
+that goes to a cluster is in `cli.submit`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from elasticdl.cli import flags
+from elasticdl.cli import flags, submit
 from elasticdl.cli import format as text
 from elasticdl.cli.arguments import Verbs, add_jobs_dir, add_overrides, add_verb
 from elasticdl.errors import ExitCode, SpecError
@@ -36,6 +37,9 @@ _EXAMPLES = {
         "elasticdl train -f values/digits.yaml --set job.training.epochs=5",
         "elasticdl train --model_def digits.cnn.custom_model "
         "--training_data data/digits/train --output outputs/digits",
+        "elasticdl train -f values/digits.yaml -n ml      # in a cluster",
+        "elasticdl train --image_name=registry/zoo:1 --model_def=m.f.model "
+        "--training_data=mnist/train",
     ),
     "evaluate": (
         "elasticdl evaluate -f values/digits.yaml",
@@ -50,14 +54,15 @@ _DESCRIPTION = {
     "train": "Trains the job of a values file on this machine, or the job that classic "
     "flags\nstand for. A job that was stopped, killed or failed goes on where it was.\n"
     "Ctrl-C stops it cleanly (tasks handed back, checkpoint written), a second Ctrl-C\n"
-    "at once.",
+    "at once. A job with an image goes to a cluster: one release of the chart, with\n"
+    "Helm. Its commands end then, the job does not.",
     "evaluate": "Evaluates a checkpoint on the validation data. With the values file "
     "of a training\njob, the newest checkpoint of that job.",
     "predict": "Runs a checkpoint over the prediction data and writes what it says. "
     "With the\nvalues file of a training job, the newest checkpoint of that job.",
 }
 _HELP = {
-    "train": "train a model here, from a values file or classic flags",
+    "train": "train a model, here or in a cluster",
     "evaluate": "evaluate a checkpoint",
     "predict": "predict with a checkpoint",
 }
@@ -84,17 +89,20 @@ def add_parser(verbs: Verbs) -> None:
             help="begin afresh: move an unfinished job of this name aside",
         )
         add_jobs_dir(parser)
+        submit.add_options(parser)
         flags.add_classic_flags(parser, verb)
 
 
 def run_job(args: argparse.Namespace) -> int:
-    """Launch the job, show it until it ends; its exit code."""
+    """Launch the job, show it until it ends; its exit code. Or submit it."""
     from rich.console import Console
 
     from elasticdl import client
     from elasticdl.cli.live import choose_view
 
     values = read_values(args)
+    if submit.goes_to_cluster(args, values.job):
+        return submit.submit_job(args, values)
     console = Console(highlight=False, markup=False)
     launcher = client.launch(
         values, environ=args.environ, jobs_dir=args.jobs_dir, restart=args.restart
@@ -123,7 +131,10 @@ def read_values(args: argparse.Namespace) -> ValuesFile:
     if args.file is None:
         return flags.values_from_args(args, args.verb)
     flags.refuse_beside_file(args)
-    values = load_values(args.file, overrides=args.overrides)
+    overrides = list(args.overrides)
+    if namespace := flags.namespace_of(args):
+        overrides.append(f"job.namespace={namespace}")
+    values = load_values(args.file, overrides=overrides)
     if values.job.type == args.verb:
         return values
     if args.verb == "train":
@@ -131,14 +142,16 @@ def read_values(args: argparse.Namespace) -> ValuesFile:
             f"{args.file}: job.type is {values.job.type}; run it with "
             f"`elasticdl {values.job.type} -f {args.file}`"
         )
-    renamed = [one for one in args.overrides if one.startswith("job.name=")]
-    others = [one for one in args.overrides if one not in renamed]
+    others = [one for one in overrides if not one.startswith("job.name=")]
     trained = load_values(args.file, overrides=others)
-    changes = _of_trained(trained, args.verb, args.jobs_dir)
-    return load_values(args.file, overrides=[*changes, *args.overrides])
+    jobs_dir = args.jobs_dir
+    if submit.goes_to_cluster(args, trained.job):
+        jobs_dir = submit.jobs_dir(args, trained)
+    changes = _of_trained(trained, args.verb, jobs_dir)
+    return load_values(args.file, overrides=[*changes, *overrides])
 
 
-def _of_trained(values: ValuesFile, verb: str, jobs_dir: Path) -> list[str]:
+def _of_trained(values: ValuesFile, verb: str, jobs_dir: PurePath) -> list[str]:
     """Return what makes an evaluation or prediction out of a training job.
 
     It has a name of its own, so that the trained job's folder stays, and begins from

@@ -48,10 +48,14 @@ def make_table(*columns: str) -> Table:
 
 def jobs_table(views: Sequence[JobView], *, now: float) -> RenderableType:
     """Return one row for each job."""
-    table = make_table("JOB", "STATE", "STARTED", "PROGRESS")
+    places = any(view.place for view in views)
+    head = ("NAMESPACE",) if places else ()
+    table = make_table(*head, "JOB", "STATE", "STARTED", "PROGRESS")
     for view in views:
         status, report = view.status, view.report
-        started = status.started if status else report.started if report else None
+        started = (
+            status.started if status else report.started if report else view.submitted
+        )
         age = f"{text.duration(now - started)} ago" if started else ""
         if status:
             progress = progress_line(status, short=True)
@@ -61,7 +65,8 @@ def jobs_table(views: Sequence[JobView], *, now: float) -> RenderableType:
             progress = view.note
         # One line for each job, cut off at its end: `status` tells the rest.
         cut = Text(progress, no_wrap=True, overflow="ellipsis")
-        table.add_row(view.name, _state(view.condition), age, cut)
+        where = [view.place.removeprefix("namespace ")] if places else []
+        table.add_row(*where, view.name, _state(view.condition), age, cut)
     for column in table.columns[:-1]:
         column.no_wrap = True
     return table
@@ -72,9 +77,8 @@ def status_view(view: JobView, *, now: float) -> RenderableType:
     if view.report is not None:
         return report_view(view.report)
     if view.status is None:
-        line = Text.assemble(
-            (view.name, "bold"), " ", _state(view.condition), f" {view.note}"
-        )
+        note = f": {view.note}" if view.place and view.note else f" {view.note}"
+        line = Text.assemble((view.name, "bold"), " ", _state(view.condition), note)
         return line if view.note else Group(line, Text(_what_next(view)))
     status = view.status
     parts: list[RenderableType] = [
@@ -88,6 +92,8 @@ def status_view(view: JobView, *, now: float) -> RenderableType:
     ]
     if status.message:
         parts.append(Text(text.without_trace(status.message), style="yellow"))
+    if view.note:
+        parts.append(Text(view.note, style="yellow"))
     parts += [Text(""), replicas_table(status, now=now)]
     if status.relaunches:
         parts += [Text(""), relaunches_table(status.relaunches)]

@@ -1,4 +1,7 @@
-"""Jobs on this machine as functions: launch, find, watch, change and stop them.
+"""Jobs as functions: launch, find, watch, change and stop them.
+
+Here are those of this machine, in `client.cluster` those of a cluster; both kinds are
+a `JobHandle`.
 
 Called by the CLI and by notebooks:
 
@@ -8,7 +11,8 @@ Called by the CLI and by notebooks:
 Must not print, nor read the environment.
 """
 
-from elasticdl.client.handle import JobHandle, JobView, find, list_jobs
+from elasticdl.client.handle import LocalJob, find, list_jobs
+from elasticdl.client.job import JobHandle, JobView
 from elasticdl.client.launcher import Launcher, Outcome, launch
 from elasticdl.job.folder import Condition
 
@@ -17,6 +21,7 @@ __all__ = [
     "JobHandle",
     "JobView",
     "Launcher",
+    "LocalJob",
     "Outcome",
     "find",
     "launch",

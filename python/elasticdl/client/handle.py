@@ -1,13 +1,12 @@
-"""Jobs by name: found, read, changed and stopped, whoever launched them.
+"""Jobs of this machine by name: found, read, changed and stopped.
 
-Owns what the CLI's verbs do to a job. Called by the CLI and by notebooks. Must not
-print, nor start processes.
+Owns what the CLI's verbs do to a local job, whoever launched it. Called by the CLI and
+by notebooks. Must not print, nor start processes.
 """
 
 from __future__ import annotations
 
 import difflib
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,32 +15,20 @@ from pathlib import Path
 from elasticdl.client import folder
 from elasticdl.client.calls import MasterCalls, PlatformCalls
 from elasticdl.client.folder import RunFile
+from elasticdl.client.job import JobView, check_workers, parse_replica
 from elasticdl.client.logs import read_log
-from elasticdl.errors import JobError, NotFoundError, RpcError, SpecError
+from elasticdl.errors import JobError, NotFoundError, RpcError
 from elasticdl.job.folder import ASIDE_MARK, Condition, read_report
-from elasticdl.job.names import JobDir, Role, replica_name
-from elasticdl.job.spec import Strategy
-from elasticdl.job.status import JobReport, JobStatus
+from elasticdl.job.names import JobDir, replica_name
+from elasticdl.job.status import JobReport
 from elasticdl.job.values import edit_values, load_values
-from elasticdl.runner.base import ReplicaKey
 
 _STATUS_SECONDS = 2.0
 _LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class JobView:
-    """What can be said of a job now: its status while it runs, then its report."""
-
-    name: str
-    condition: Condition
-    status: JobStatus | None = None
-    report: JobReport | None = None
-    note: str = ""  # why a running job shows no status
-
-
-@dataclass(frozen=True)
-class JobHandle:
+class LocalJob:
     """One job's folder, and whoever runs it."""
 
     job_dir: JobDir
@@ -50,6 +37,11 @@ class JobHandle:
     def name(self) -> str:
         """The job's name."""
         return self.job_dir.root.name
+
+    @property
+    def place(self) -> str:
+        """Where it is: here, so nothing has to be said."""
+        return ""
 
     @property
     def condition(self) -> Condition:
@@ -94,21 +86,7 @@ class JobHandle:
         Raises JobError when the job does not run, SpecError when it cannot have them.
         """
         spec = load_values(self.job_dir.spec_file).job
-        if spec.strategy is Strategy.LOCAL:
-            raise SpecError(
-                f"job {self.name} has strategy local: one worker, always; use strategy "
-                "parameterServer to scale"
-            )
-        if workers < 1:
-            raise SpecError(
-                f"workers: got {workers}, expected 1 or more; to hold a job set "
-                "job.paused, to end it use `elasticdl stop`"
-            )
-        most = spec.worker.max
-        if most and workers > most:
-            raise SpecError(
-                f"workers: got {workers}, expected at most {most} (job.worker.max)"
-            )
+        check_workers(spec, workers)
         self._run()  # a launch brings a file of its own
         edit_values(self.job_dir.spec_file, {"job.worker.replicas": workers})
         return spec.worker.replicas
@@ -137,9 +115,19 @@ class JobHandle:
             return platform.set_capacity(cpus)
 
     def logs(
-        self, replica: str, *, tail: int | None = None, follow: bool = False
+        self,
+        replica: str,
+        *,
+        tail: int | None = None,
+        follow: bool = False,
+        previous: bool = False,
     ) -> Iterator[str]:
         """Yield lines of a replica's log; with `follow` until the job has ended."""
+        if previous:
+            raise JobError(
+                f"job {self.name} runs on this machine, where one log holds all that "
+                f"{replica} ever wrote; leave --previous out"
+            )
         key = parse_replica(replica)
         file = self.job_dir.log_file(key.role, key.index) if key else None
         if file is None or not file.exists():
@@ -179,28 +167,20 @@ class JobHandle:
         return run
 
 
-def parse_replica(text: str) -> ReplicaKey | None:
-    """Return the key of `worker-3`, `ps-0` or `master`; None if it is no such name."""
-    if text == Role.MASTER:
-        return ReplicaKey(Role.MASTER, 0)
-    match = re.fullmatch(r"(master|ps|worker)-(\d+)", text)
-    return ReplicaKey(Role(match[1]), int(match[2])) if match else None
-
-
-def list_jobs(jobs_dir: Path, *, aside: bool = False) -> list[JobHandle]:
+def list_jobs(jobs_dir: Path, *, aside: bool = False) -> list[LocalJob]:
     """Return all jobs by name; with `aside` also the finished ones moved aside."""
     if not jobs_dir.is_dir():
         return []
     return [
-        JobHandle(JobDir(path))
+        LocalJob(JobDir(path))
         for path in sorted(jobs_dir.iterdir())
         if (aside or ASIDE_MARK not in path.name) and JobDir(path).spec_file.exists()
     ]
 
 
-def find(name: str, jobs_dir: Path) -> JobHandle:
+def find(name: str, jobs_dir: Path) -> LocalJob:
     """Return the job of that name. Raises NotFoundError with names that are near."""
-    handle = JobHandle(JobDir(jobs_dir / name))
+    handle = LocalJob(JobDir(jobs_dir / name))
     if "/" not in name and handle.job_dir.spec_file.exists():
         return handle
     near = difflib.get_close_matches(

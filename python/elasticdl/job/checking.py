@@ -92,8 +92,9 @@ def _circular(error: Exception) -> bool:
 def _misplaced(tree: Mapping[str, Any]) -> list[str]:
     """Return top-level keys that are meant as `job` or `kind`, or belong in the job."""
     wrong = []
+    known = fields.known_keys(ValuesFile, ())
     for key in map(str, tree):
-        if key in ("job", "kind"):
+        if key in known:
             continue
         near = nearest(key, ("job", "kind"))
         if (near and near not in tree) or key in _ONLY_IN_JOB:
@@ -196,7 +197,7 @@ class _Finder:
 
     def _unknown(self, path: Path, next_step: str) -> None:
         around = wording.dotted(path[:-1])
-        expected = f"a key of `{around}`" if around else "`kind` or `job`"
+        expected = f"a key of `{around}`" if around else "`kind`, `job` or the chart's"
         problem = Problem(wording.dotted(path), "an unknown key", expected, next_step)
         self._add(path, problem, self._document.positions.of_key(self._original(path)))
 

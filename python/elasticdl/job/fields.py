@@ -8,6 +8,7 @@ values files.
 from __future__ import annotations
 
 import enum
+import json
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,11 +18,17 @@ import annotated_types
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from elasticdl.job.spec import NAME_PATTERN, QUANTITY_PATTERN
+from elasticdl.job.spec import (
+    MAX_NAME_LENGTH,
+    NAME_PATTERN,
+    PATH_PATTERN,
+    QUANTITY_PATTERN,
+)
 
 _PATTERNS = {
-    NAME_PATTERN: "lower case letters, digits and dashes, at most 52, no dash at the "
-    "ends",
+    NAME_PATTERN: f"lower case letters, digits and dashes, at most {MAX_NAME_LENGTH}, "
+    "no dash at the ends",
+    PATH_PATTERN: "a path that begins with `/`",
     QUANTITY_PATTERN: "a quantity, as `512Mi` or `4Gi`",
 }
 _PLAIN = {
@@ -130,6 +137,14 @@ def default_text(info: FieldInfo) -> str:
     value = info.get_default(call_default_factory=True, validated_data={})
     if value is None or value == "":
         return "empty"
+    if isinstance(value, BaseModel):
+        return "that of each key"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value_text, value)) + "]"
+    return _value_text(value)
+
+
+def _value_text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -137,10 +152,8 @@ def default_text(info: FieldInfo) -> str:
     if isinstance(value, enum.Enum):
         return str(value.value)
     if isinstance(value, BaseModel):
-        return "that of each key"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(str, value)) + "]"
-    return str(value)
+        value = value.model_dump(by_alias=True, mode="json", exclude_unset=True)
+    return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
 def _kind(annotation: Any) -> str:
@@ -156,7 +169,8 @@ def _kind(annotation: Any) -> str:
             words = _words(item)
             if words:
                 return "a list of " + " and ".join(f"`{word}`" for word in words)
-            return "a list of mappings" if model_of(item) else "a list of texts"
+            mappings = model_of(item) or get_origin(item) is dict
+            return "a list of mappings" if mappings else "a list of texts"
         if model_of(part):
             return "a mapping"
     return "anything"

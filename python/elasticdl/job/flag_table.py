@@ -73,7 +73,11 @@ _POD_TEMPLATES = (
     "pods are patched by the chart's values in the same file (tolerations, affinity, "
     "annotations), not by a program; take it out"
 )
-_DOCKER = "images are built by docker or podman from a Dockerfile; take it out"
+_DOCKER = (
+    "images are built by `elasticdl zoo build` from the Dockerfile that `elasticdl zoo "
+    "init` writes; take it out"
+)
+_ZOO = "it is an option of `elasticdl zoo`, not of a job"
 _BETWEEN_ROLES = (
     "every process reads the values file and finds the others through the master; "
     "take it out"
@@ -204,11 +208,12 @@ FLAGS: tuple[Flag, ...] = (
     _refused("cluster_spec_json", _POD_TEMPLATES),
     _refused(
         "yaml",
-        "`elasticdl convert-flags` prints the values file, `helm template` the pods",
+        "`elasticdl train --yaml FILE` writes the manifests; it is no field of a job",
     ),
     _refused(
         "force_use_kube_config_file",
-        "helm and kubectl choose the cluster; set KUBECONFIG for them",
+        "the kube config is always used; `elasticdl train --context` names one of its "
+        "contexts, KUBECONFIG another file",
         always="false",
     ),
     _refused(
@@ -259,16 +264,11 @@ FLAGS: tuple[Flag, ...] = (
         "opt_args",
         "the optimizer is the one that the model module returns; take it out",
     ),
-    # `zoo init`, `zoo build` and `zoo push` alone had these.
-    _refused("base_image", _DOCKER),
+    # Of `zoo init`, `zoo build` and `zoo push` alone.
+    _refused("base_image", _ZOO),
     _refused("local_pkg_dir", _DOCKER),
-    _refused("image", f"{_DOCKER}; a job's image is --image_name"),
+    _refused("image", f"{_ZOO}; a job's image is --image_name"),
 )
-
-REFUSED_COMMANDS = {
-    "zoo": "images are built by docker or podman from a Dockerfile that copies the "
-    "model zoo; a job names the image with --image_name",
-}
 
 
 def flags_of(verb: JobType) -> dict[str, Flag]:

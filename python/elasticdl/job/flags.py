@@ -11,15 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from elasticdl.job.chart_values import StateValues
 from elasticdl.job.checking import Document, find_problems, validate
 from elasticdl.job.flag_table import FLAGS, Flag, GivenFlag, flag_of_field, flags_of
 from elasticdl.job.flag_values import FlagValueError, reader_format
 from elasticdl.job.overrides import Override, split_path
 from elasticdl.job.positions import Positions
 from elasticdl.job.problems import Problem, did_you_mean, spec_error
-from elasticdl.job.spec import JobType, ValuesFile
-
-_LONGEST_NAME = 52
+from elasticdl.job.spec import MAX_NAME_LENGTH, JobType, ValuesFile
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def job_name(definition: str) -> str:
             unique[-1] = word
         else:
             unique.append(word)
-    return "-".join(unique)[:_LONGEST_NAME].strip("-") or "job"
+    return "-".join(unique)[:MAX_NAME_LENGTH].strip("-") or "job"
 
 
 class _Conversion:
@@ -84,6 +83,7 @@ class _Conversion:
         self._given: dict[str, GivenFlag] = {}
         self._parsed: dict[str, Any] = {}
         self._job: dict[str, Any] = {"type": str(verb), "model": {}}
+        self._chart: dict[str, Any] = {}  # its keys beside `job:`
         self._sources: list[Override] = []
         self._problems = list(problems)
         self._comments: dict[str, str] = {}
@@ -132,6 +132,7 @@ class _Conversion:
         self._settle_mode()
         self._settle_portions()
         self._settle_reader()
+        self._settle_state()
         if "worker_image" in self._parsed and "ps_image" not in self._parsed:
             self._set("ps.image", self._parsed["worker_image"])
         if self._parsed.get("num_epochs") == 0:
@@ -142,7 +143,7 @@ class _Conversion:
             self._comments["job.name"] = "made of --model_def"
 
     def finish(self) -> Converted:
-        tree = {"kind": "job", "job": self._job}
+        tree = {"kind": "job", "job": self._job, **self._chart}
         document = Document(tree, "flags", Positions(), tuple(self._sources))
         found = find_problems(document)
         broken = {problem.path.removeprefix("--") for problem in self._problems}
@@ -224,6 +225,25 @@ class _Conversion:
             self._set("data.format", reader_format(params.pop("reader_type")), given)
         except FlagValueError as error:
             self._wrong(given, repr(given.text), error.expected, error.next_step)
+
+    def _settle_state(self) -> None:
+        """The first claim of --volume holds the job's folder too.
+
+        One that is mounted where the chart mounts its own takes its place anyway.
+        """
+        volumes = self._parsed.get("volume", [])
+        claims = [
+            one
+            for one in volumes
+            if "claimName" in one and "mountPath" in one and "subPath" not in one
+        ]
+        own = StateValues().mount_path
+        taken = any(one.get("mountPath") == own for one in volumes)
+        if claims and not taken:
+            self._chart["state"] = {
+                key: claims[0][key] for key in ("claimName", "mountPath")
+            }
+            self._comments["state"] = "--volume: its first claim holds the job's folder"
 
     def _set(self, field: str, value: Any, given: GivenFlag | None = None) -> None:
         *around, key = split_path(field)

@@ -41,6 +41,7 @@ class Condition(enum.StrEnum):
     FAILED = "failed"
     STOPPED = "stopped"
     INTERRUPTED = "interrupted"  # whoever ran it was killed
+    PENDING = "pending"  # in a cluster: its master has not started yet
 
 
 def read_report(job_dir: JobDir) -> JobReport | None:

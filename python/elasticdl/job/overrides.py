@@ -16,7 +16,7 @@ from ruamel.yaml.error import YAMLError
 
 from elasticdl.job.fields import aliases
 from elasticdl.job.problems import Problem, did_you_mean, nearest
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec import JobSpec, ValuesFile
 
 Path = tuple[str | int, ...]
 
@@ -57,7 +57,7 @@ def parse_override(argument: str, tree: Mapping[str, Any]) -> Override | Problem
     known = list(aliases(JobSpec))
     if path[0] in known:
         return Override(("job", *path), value, written)
-    if path[0] in ("job", "kind") or path[0] in tree:
+    if path[0] in aliases(ValuesFile) or path[0] in tree:
         return Override(path, value, written)
     if nearest(str(path[0]), ("job", "kind")) and len(path) > 1:
         known = ["job", "kind"]

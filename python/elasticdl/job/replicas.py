@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 
 from elasticdl.job.problems import Problem, ProblemsError
 from elasticdl.job.spec_base import (
+    PATH_PATTERN,
     QUANTITY_PATTERN,
     CountOrZero,
     PositiveInt,
@@ -94,6 +95,11 @@ class MasterSpec(ReplicaSpec):
     resources: MasterResourcesSpec = Field(
         default_factory=MasterResourcesSpec,
         description="What the master asks for.",
+    )
+    limits: LimitsSpec | None = Field(
+        None,
+        description="What it may not exceed; empty is the request, but one CPU at "
+        "least: it needs little, except while it starts.",
     )
     priority: str = Field("", description="Name of its PriorityClass.")
     port: int = Field(
@@ -263,7 +269,7 @@ class VolumeSpec(SpecModel):
 
     claim_name: str = Field("", description="PersistentVolumeClaim.")
     host_path: str = Field("", description="Folder of the node, where allowed.")
-    mount_path: str = Field(description="Where it appears.")
+    mount_path: str = Field(pattern=PATH_PATTERN, description="Where it appears.")
     sub_path: str = Field("", description="Folder inside the volume.")
     type: str = Field("", description="Kind of host path, as `Directory`.")
 

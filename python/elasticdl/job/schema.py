@@ -1,8 +1,9 @@
 """The JSON Schema of values files, made from the typed models.
 
 Owns what the schema says beyond pydantic's: the chart's two kinds of release and that
-an empty key means its default. Called by `cli.generate` and tests; helm reads its
-output, so it is draft 7 and without `anyOf` where that can be, for legible errors.
+an empty key of the job means its default. Called by `cli.generate` and tests; Helm
+reads its output, so it is draft 7 and without `anyOf` where that can be, for legible
+errors.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from elasticdl.job.spec import ValuesFile
 
-_NEVER_NULL = ("JobSpec", "ModelSpec", "VolumeSpec")
+_NEVER_NULL = ("JobSpec", "ModelSpec", "VolumeSpec", "ClaimValues")
 
 
 def values_schema() -> dict[str, Any]:
@@ -23,11 +24,13 @@ def values_schema() -> dict[str, Any]:
         name: _section(definition, nullable=name not in _NEVER_NULL)
         for name, definition in sorted(made["$defs"].items())
     }
+    whole = _section(made, nullable=False)
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Values of the ElasticDL chart: one job, or the platform",
-        "description": "Made from python/elasticdl/job/spec.py by `make docs`; the "
-        "fields are explained in docs/spec.md. `elasticdl validate` checks more.",
+        "description": "Made from python/elasticdl/job by `make docs`; the fields of a "
+        "job are explained in docs/spec.md, the chart's keys in its README. `elasticdl "
+        "validate` checks more.",
         "type": "object",
         "properties": {
             "kind": {
@@ -38,11 +41,16 @@ def values_schema() -> dict[str, Any]:
                 "$ref": "#/definitions/JobSpec",
                 "description": "The job's specification.",
             },
+            **{
+                key: field
+                for key, field in whole["properties"].items()
+                if key not in ("kind", "job")
+            },
         },
+        "additionalProperties": False,
         "required": ["kind"],
         "if": {"properties": {"kind": {"const": "job"}}, "required": ["kind"]},
         "then": {"required": ["job"]},
-        "else": {"properties": {"job": False}},
         "definitions": definitions,
     }
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, model_validator
 
+from elasticdl.job.chart_values import PLATFORM_ONLY, ChartValues
 from elasticdl.job.problems import Problem, ProblemsError
 from elasticdl.job.replicas import (
     LimitsSpec,
@@ -23,7 +23,9 @@ from elasticdl.job.replicas import (
     WorkerSpec,
 )
 from elasticdl.job.spec_base import (
+    MAX_NAME_LENGTH,
     NAME_PATTERN,
+    PATH_PATTERN,
     QUANTITY_PATTERN,
     CountOrZero,
     DataFormat,
@@ -41,7 +43,9 @@ from elasticdl.job.spec_base import (
 )
 
 __all__ = [
+    "MAX_NAME_LENGTH",
     "NAME_PATTERN",
+    "PATH_PATTERN",
     "QUANTITY_PATTERN",
     "CheckpointSpec",
     "CountOrZero",
@@ -282,6 +286,7 @@ class JobSpec(SpecModel):
 
     name: str = Field(
         pattern=NAME_PATTERN,
+        max_length=MAX_NAME_LENGTH,
         description="Name of the job: lower case letters, digits, dashes.",
     )
     type: JobType = Field(JobType.TRAIN, description="What the job does.")
@@ -421,17 +426,36 @@ class JobSpec(SpecModel):
         )
 
 
-class ValuesFile(SpecModel):
-    """A whole values file: `kind: job` and the `job:` tree.
+class ValuesFile(ChartValues):
+    """A whole values file: `kind: job`, the `job:` tree and the chart's keys.
 
-    Keys beside these two belong to the chart (pod templates, monitoring) and are
-    passed through untouched by every command that reads a job.
+    Commands on this machine read the job alone; the chart's keys are checked and kept.
     """
 
-    model_config = ConfigDict(
-        frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True
-    )
     kind: Literal["job"] = Field(
         "job", description="A job; `platform` is not run here."
     )
     job: JobSpec = Field(description="The job.")
+
+    @model_validator(mode="after")
+    def _nothing_of_the_platform(self) -> ValuesFile:
+        keys = {info.alias: name for name, info in type(self).model_fields.items()}
+        problems = [
+            Problem(
+                key,
+                "a section of the platform's values",
+                "those of a job",
+                "take it out; it belongs into the values of the platform's release",
+            )
+            for key in PLATFORM_ONLY
+            if keys[key] in self.model_fields_set
+        ]
+        if problems:
+            raise ProblemsError(*problems)
+        return self
+
+    def chart_keys(self) -> dict[str, Any]:
+        """Return the chart's keys that the file holds, as they stand in it."""
+        return self.model_dump(
+            by_alias=True, mode="json", exclude_unset=True, exclude={"kind", "job"}
+        )

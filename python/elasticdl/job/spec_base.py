@@ -24,7 +24,9 @@ from elasticdl.job.kinds import (
 )
 
 __all__ = [
+    "MAX_NAME_LENGTH",
     "NAME_PATTERN",
+    "PATH_PATTERN",
     "QUANTITY_PATTERN",
     "CountOrZero",
     "DataFormat",
@@ -41,7 +43,10 @@ __all__ = [
     "UpdateMode",
 ]
 
-NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?$"
+NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+# `elasticdl-<job>-master` is the name of a Service, which ends at 63 characters.
+MAX_NAME_LENGTH = 46
+PATH_PATTERN = "^/"
 QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$"
 
 PositiveInt = Annotated[int, Field(ge=1)]

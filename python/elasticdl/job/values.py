@@ -104,7 +104,7 @@ def dump_values(
     `comments` maps dotted paths to what is to stand behind the field in its line.
     """
     tree: dict[str, Any] = {"kind": values.kind, "job": values.job.document()}
-    tree.update(values.model_extra or {})
+    tree.update(values.chart_keys())
     commented = _for_dump(tree)
     for dotted, text in (comments or {}).items():
         *around, key = split_path(dotted)
@@ -133,14 +133,23 @@ def edit_values(path: Path, changes: Mapping[str, Any]) -> ValuesFile:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise spec_error([_unreadable(path, error)]) from None
+    edited, values = edit_text(text, changes, source=str(path))
+    _replace(path, edited)
+    return values
+
+
+def edit_text(
+    text: str, changes: Mapping[str, Any], *, source: str
+) -> tuple[str, ValuesFile]:
+    """Like edit_values, of a text; `source` names it in messages."""
     yaml = _writer()
     yaml.preserve_quotes = True
     try:
         tree = yaml.load(text)
     except YAMLError as error:
-        raise spec_error([syntax_problem(error, str(path))]) from None
+        raise spec_error([syntax_problem(error, source)]) from None
     if not isinstance(tree, dict):
-        raise spec_error([_not_a_mapping(tree, str(path))])
+        raise spec_error([_not_a_mapping(tree, source)])
     problems = []
     for dotted, value in changes.items():
         override = Override(split_path(dotted), value, dotted)
@@ -151,11 +160,10 @@ def edit_values(path: Path, changes: Mapping[str, Any]) -> ValuesFile:
         raise spec_error(problems)
     out = io.StringIO()
     yaml.dump(tree, out)
-    values, problems = parse_values(out.getvalue(), source=str(path))
+    values, problems = parse_values(out.getvalue(), source=source)
     if values is None:
         raise spec_error(problems)
-    _replace(path, out.getvalue())
-    return values
+    return out.getvalue(), values
 
 
 def _writer() -> YAML:

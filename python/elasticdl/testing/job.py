@@ -28,7 +28,7 @@ from typing import IO
 import psutil
 
 from elasticdl import client
-from elasticdl.client import JobHandle
+from elasticdl.client import LocalJob
 from elasticdl.errors import JobError, NotFoundError, RpcError
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec import ValuesFile
@@ -61,7 +61,7 @@ class JobUnderTest:
         return JobDir(self.jobs_dir / self.values.job.name)
 
     @property
-    def handle(self) -> JobHandle:
+    def handle(self) -> LocalJob:
         """The job as the CLI's verbs see it."""
         return client.find(self.values.job.name, self.jobs_dir)
 

@@ -107,7 +107,7 @@ def test_a_job_that_succeeds_leaves_report_and_no_process(launch: Launch) -> Non
     assert outcome.report is not None
     assert outcome.report.status == "succeeded"
     assert not launcher.job_dir.run_file.exists()
-    job = client.JobHandle(launcher.job_dir)
+    job = client.LocalJob(launcher.job_dir)
     assert job.view().report == outcome.report
     assert job.wait() == outcome.report
 
@@ -159,7 +159,7 @@ def test_a_master_that_never_comes_up_is_given_up_with_its_last_words(
 def test_a_killed_master_is_started_again(launch: Launch) -> None:
     launcher = launch(values())
     until_running(launcher)
-    job = client.JobHandle(launcher.job_dir)
+    job = client.LocalJob(launcher.job_dir)
     pid = job.kill("master", signal.SIGKILL)
     until(
         lambda: launcher.status is not None and launcher.status.master_generation == 2
@@ -175,7 +175,7 @@ def test_a_silent_master_is_killed_and_started_again(
 ) -> None:
     launcher = launch(values())
     until_running(launcher)
-    client.JobHandle(launcher.job_dir).kill("master", signal.SIGSTOP)
+    client.LocalJob(launcher.job_dir).kill("master", signal.SIGSTOP)
     until(
         lambda: launcher.status is not None and launcher.status.master_generation == 2
     )
@@ -213,7 +213,7 @@ def test_killing_ends_at_once_without_a_report(launch: Launch) -> None:
     launcher.kill()
     outcome = end_of(launcher)
     assert outcome == Outcome(ExitCode.STOPPED, None, "stopped at once")
-    assert client.JobHandle(launcher.job_dir).condition is Condition.INTERRUPTED
+    assert client.LocalJob(launcher.job_dir).condition is Condition.INTERRUPTED
 
 
 def test_a_second_launcher_is_refused(launch: Launch, tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_the_verbs_of_a_running_job(launch: Launch, tmp_path: Path) -> None:
 def test_following_a_log_ends_with_the_job(launch: Launch) -> None:
     launcher = launch(values(seconds=0.5))
     until_running(launcher)
-    job = client.JobHandle(launcher.job_dir)
+    job = client.LocalJob(launcher.job_dir)
     assert list(job.logs("master", follow=True)) == ["serving"]
 
 

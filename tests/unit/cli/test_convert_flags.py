@@ -95,7 +95,7 @@ def test_the_command_may_come_from_standard_input(capsys, monkeypatch):
     [
         ((), "got nothing, expected a classic"),
         (("traim", "--num_workers", "1"), "did you mean `train`?"),
-        (("zoo", "init"), "built by docker or podman"),
+        (("zoo", "init"), "got a command that makes images"),
         (("train 'unclosed",), "cannot be read"),
         (("train", "--num_workers"), "expected one argument"),
         (("train", "--cluster_spec", "x"), "pods are patched by the chart's values"),

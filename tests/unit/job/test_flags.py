@@ -389,8 +389,23 @@ def test_evaluate_and_predict_have_their_own_flags():
         ("f", "f"),
         ("", "job"),
         ("___.f", "job"),
-        ("a" * 60 + ".f", "a" * 52),
+        ("a" * 60 + ".f", "a" * 46),
     ],
 )
 def test_a_job_without_a_name_is_called_after_its_model(definition, name):
     assert job_name(definition) == name
+
+
+def chart_keys(**flags):
+    return convert(**flags).values.chart_keys()
+
+
+def test_the_first_claim_of_volume_holds_the_jobs_folder_too():
+    both = "claim_name=mine,mount_path=/mnt;claim_name=more,mount_path=/more"
+    state = {"claimName": "mine", "mountPath": "/mnt"}
+    assert chart_keys(volume=both) == {"state": state}
+
+
+def test_a_volume_where_the_chart_mounts_its_own_takes_its_place():
+    assert chart_keys(volume="claim_name=mine,mount_path=/data") == {}
+    assert chart_keys(volume="host_path=/x,mount_path=/mnt") == {}

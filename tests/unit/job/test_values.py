@@ -28,7 +28,7 @@ job:
     training: data/train
   worker:
     replicas: 3         # how many
-monitoring:
+networkPolicy:
   enabled: true
 """
 
@@ -62,10 +62,30 @@ def test_a_good_file_gives_typed_values(tmp_path):
     assert values.job.master.resources.cpu == 0.1
 
 
-def test_keys_of_the_chart_pass_through(tmp_path):
+def test_keys_of_the_chart_are_kept_as_they_stand(tmp_path):
     values = load_values(write(tmp_path, GOOD))
-    assert values.model_extra == {"monitoring": {"enabled": True}}
-    assert "monitoring:\n  enabled: true" in dump_values(values)
+    assert values.chart_keys() == {"networkPolicy": {"enabled": True}}
+    assert "networkPolicy:\n  enabled: true" in dump_values(values)
+
+
+@pytest.mark.parametrize(
+    ("lines", "part"),
+    [
+        ("network_policy: {}", "expected `kind`, `job` or the chart's; did"),
+        ("pods: {workers: {}}", "pods.workers: got an unknown key, expected a key of"),
+        ("images: {tags: a}", "f.yaml:13:10: images.tags: got an unknown key"),
+        ("pods: {ps: {tolerations: {}}}", "got a mapping, expected a list of mappings"),
+        ("state: {mountPath: data}", "expected a path that begins with `/`"),
+        ("claims: []", "claims: got a section of the platform's values"),
+    ],
+)
+def test_a_mistake_in_the_charts_keys_is_found(lines, part):
+    assert part in mistake(f"{GOOD}{lines}\n")
+
+
+def test_an_override_reaches_the_charts_keys(tmp_path):
+    values = load_values(write(tmp_path, GOOD), overrides=["images.tag=v1"])
+    assert values.chart_keys()["images"] == {"tag": "v1"}
 
 
 def test_a_key_without_a_value_means_its_default():
@@ -215,7 +235,7 @@ def test_a_wrong_value_says_got_expected_and_next_step(line, part):
     ],
 )
 def test_rules_between_fields_are_reported_with_their_place(line, part):
-    text = GOOD.replace("monitoring:", f"{line}\nmonitoring:")
+    text = GOOD.replace("networkPolicy:", f"{line}\nnetworkPolicy:")
     found = mistake(text)
     assert part in found
     assert found.startswith("f.yaml:1")

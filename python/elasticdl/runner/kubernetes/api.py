@@ -16,7 +16,7 @@ import random
 import ssl
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlencode
@@ -24,7 +24,12 @@ from urllib.parse import urlencode
 import urllib3
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
-from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes.config import (
+    ConfigException,
+    list_kube_config_contexts,
+    load_incluster_config,
+    load_kube_config,
+)
 
 from elasticdl.errors import PlatformError
 
@@ -71,6 +76,27 @@ class ApiError(PlatformError):
         conflict = self.status == 409 and self.reason == "Conflict"
         away = self.status in (0, 408, 429) or self.status >= 500
         return not self._final and (away or conflict)
+
+
+def kube_contexts() -> tuple[dict[str, str], str]:
+    """Return the kube config's contexts with their namespaces, and the current one.
+
+    The namespace is "" where a context names none. Raises PlatformError where there is
+    no kube config, or one that cannot be read.
+    """
+    try:
+        contexts, current = list_kube_config_contexts()
+        named = {
+            str(one["name"]): str(one["context"].get("namespace") or "")
+            for one in contexts
+        }
+        return named, str(current["name"])
+    except (ConfigException, OSError, ValueError, KeyError, TypeError) as error:
+        what = " ".join(str(error).split())
+        raise PlatformError(
+            f"no cluster is configured: {what}; write ~/.kube/config or set "
+            "KUBECONFIG, as kubectl needs it"
+        ) from error
 
 
 class Backoff:
@@ -142,6 +168,11 @@ class ApiServer:
             ) from error
         return ApiServer(configuration)
 
+    @property
+    def address(self) -> str:
+        """The server's address, `https://...`."""
+        return str(self._configuration.host)
+
     # -- calls --------------------------------------------------------------------
 
     def call(
@@ -160,6 +191,35 @@ class ApiServer:
             raise _refusal(method, path, response.status, response.headers, data)
         answer: Json = json.loads(data) if data else {}
         return answer
+
+    def lines(
+        self, path: str, query: Mapping[str, str], *, wait: bool
+    ) -> Iterator[bytes]:
+        """Yield lines of a text answer; with `wait` as long as the server sends.
+
+        Raises ApiError.
+        """
+        response = self._send(
+            "GET",
+            _url(path, query),
+            None,
+            "application/json",
+            read_seconds=None if wait else _READ_SECONDS,
+        )
+        rest = b""
+        try:
+            if response.status != 200:
+                headers, data = response.headers, response.data
+                raise _refusal("GET", path, response.status, headers, data)
+            for block in response.stream(2**16):
+                *whole, rest = (rest + block).split(b"\n")
+                yield from whole
+            if rest:
+                yield rest
+        except urllib3.exceptions.HTTPError as error:
+            raise _unanswered(error) from error
+        finally:
+            response.close()
 
     async def request(
         self,
@@ -276,7 +336,7 @@ class ApiServer:
         body: Json | None,
         content_type: str,
         *,
-        read_seconds: float = _READ_SECONDS,
+        read_seconds: float | None = _READ_SECONDS,
     ) -> urllib3.BaseHTTPResponse:
         self.calls += 1
         headers = {"Accept": "application/json", "User-Agent": "elasticdl"}

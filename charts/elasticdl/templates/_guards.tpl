@@ -1,0 +1,61 @@
+{{/* The kind of release, `job` or `platform`. Every template asks by this, so that values
+     which cannot be meant are refused before anything is made of them. */}}
+{{- define "elasticdl.kind" -}}
+{{- $kind := .Values.kind -}}
+{{- $defaults := .Files.Get "files/defaults.yaml" | fromYaml -}}
+{{- if and (eq $kind "platform") (hasKey .Values "job") -}}
+  {{- fail "these values hold a `job:`, but no line `kind: job`: add it at the top of the job's values file. A platform has no `job:`" -}}
+{{- end -}}
+{{- range $section, $keys := $defaults.chart -}}
+  {{- if not (hasKey $.Values $section) -}}
+    {{- fail (printf "`%s:` holds nothing: take the line out for its defaults, or write its keys below it" $section) -}}
+  {{- end -}}
+  {{- if kindIs "map" $keys -}}
+    {{- range $key, $_ := $keys -}}
+      {{- if not (hasKey (get $.Values $section) $key) -}}
+        {{- fail (printf "`%s.%s:` holds nothing: take the line out for its default, or give a value" $section $key) -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- $others := eq $kind "job" | ternary $defaults.platformOnly $defaults.jobOnly -}}
+{{- range $section := $others -}}
+  {{- if ne (toJson (get $.Values $section)) (toJson (get $defaults.chart $section)) -}}
+    {{- if eq $kind "job" -}}
+      {{- fail (printf "`%s` belongs to the platform's release and does nothing in a job's: take it out here, and set it there" $section) -}}
+    {{- else -}}
+      {{- fail (printf "`%s` belongs to a job's values and does nothing in the platform's: take it out, or add `kind: job` and the `job:`" $section) -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- if eq $kind "job" -}}
+  {{- with .Values.job.namespace -}}
+    {{- if ne . $.Release.Namespace -}}
+      {{- fail (printf "job.namespace is `%s`, but the release goes to `%s`, where its master looks for everything: install with `-n %s`, or take job.namespace out" . $.Release.Namespace .) -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- $kind -}}
+{{- end -}}
+
+{{/* `release A in namespace B` of an object, or empty where no Helm release owns it. */}}
+{{- define "elasticdl.owner" -}}
+{{- $notes := dig "metadata" "annotations" dict . -}}
+{{- with get $notes "meta.helm.sh/release-name" -}}
+release `{{ . }}` in namespace `{{ get $notes "meta.helm.sh/release-namespace" }}`
+{{- end -}}
+{{- end -}}
+
+{{- define "elasticdl.self" -}}
+release `{{ .Release.Name }}` in namespace `{{ .Release.Namespace }}`
+{{- end -}}
+
+{{/* Of an object that this release is going to make: who has it now, in words; empty
+     where nobody has it, or this release. */}}
+{{- define "elasticdl.otherOwner" -}}
+{{- if .object -}}
+  {{- $owner := include "elasticdl.owner" .object -}}
+  {{- if not $owner -}}somebody without Helm
+  {{- else if ne $owner (include "elasticdl.self" .root) }}{{ $owner }}{{ end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,64 @@
+{{/* Labels of every object that Helm makes. Selectors and pods do not carry the version
+     and the chart: both change with an upgrade, and a Job's pod template must not. */}}
+{{- define "elasticdl.labels" -}}
+{{ include "elasticdl.identity" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "elasticdl.identity" -}}
+app.kubernetes.io/name: elasticdl
+app.kubernetes.io/part-of: elasticdl
+{{- end -}}
+
+{{/* Labels of an object of a job's release: those, and whose job it is. */}}
+{{- define "elasticdl.jobLabels" -}}
+{{ include "elasticdl.labels" . }}
+elasticdl-job-name: {{ .Values.job.name }}
+{{- end -}}
+
+{{/* The prefix of all names of a job; at most 56 characters, so that `-master` fits into
+     the 63 of a Service (job.name is bounded by the schema). */}}
+{{- define "elasticdl.jobName" -}}
+elasticdl-{{ .Values.job.name }}
+{{- end -}}
+
+{{- define "elasticdl.tokenSecret" -}}
+{{ .Values.token.existingSecret | default (printf "%s-token" (include "elasticdl.jobName" .)) }}
+{{- end -}}
+
+{{/* The job with the specification's defaults below it, as YAML. The ConfigMap holds
+     the user's own tree; this is for what templates have to know. */}}
+{{- define "elasticdl.job" -}}
+{{- $defaults := .Files.Get "files/defaults.yaml" | fromYaml -}}
+{{- include "elasticdl.overlay" (dict "base" $defaults.job "over" .Values.job) -}}
+{{- end -}}
+
+{{/* A mapping laid over another one, as YAML. A value wins, false and 0 too (which
+     mergeOverwrite loses); a key without a value means the default. */}}
+{{- define "elasticdl.overlay" -}}
+{{- $result := .base -}}
+{{- range $key, $value := .over -}}
+  {{- $below := get $result $key -}}
+  {{- if and (kindIs "map" $value) (kindIs "map" $below) -}}
+    {{- $inner := include "elasticdl.overlay" (dict "base" $below "over" $value) -}}
+    {{- $_ := set $result $key ($inner | fromYaml) -}}
+  {{- else if not (kindIs "invalid" $value) -}}
+    {{- $_ := set $result $key $value -}}
+  {{- end -}}
+{{- end -}}
+{{- toYaml $result -}}
+{{- end -}}
+
+{{/* The claims with the defaults of each, as YAML of {claims}. */}}
+{{- define "elasticdl.claims" -}}
+{{- $defaults := .Files.Get "files/defaults.yaml" | fromYaml -}}
+{{- $all := list -}}
+{{- range .Values.claims -}}
+  {{- $claim := include "elasticdl.overlay" (dict "base" (deepCopy $defaults.claim) "over" .) -}}
+  {{- $all = append $all ($claim | fromYaml) -}}
+{{- end -}}
+{{- toYaml (dict "claims" $all) -}}
+{{- end -}}

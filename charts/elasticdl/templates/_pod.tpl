@@ -1,0 +1,269 @@
+{{/* Pods of all roles. Each template takes (dict "root" $ "job" JOB "role" ROLE), where
+     JOB has the defaults in it. */}}
+
+{{/* What `pods` says for a role: lists of `common` and of the role one after the other,
+     mappings and texts of the role over those of `common`. */}}
+{{- define "elasticdl.podValues" -}}
+{{- $common := .root.Values.pods.common | default dict -}}
+{{- $own := get .root.Values.pods .role | default dict -}}
+{{- $result := deepCopy $common -}}
+{{- range $key, $value := $own -}}
+  {{- if and (kindIs "slice" $value) (hasKey $common $key) -}}
+    {{- $_ := set $result $key (concat (get $common $key | default list) $value) -}}
+  {{- else if and (kindIs "map" $value) (kindIs "map" (get $common $key)) -}}
+    {{- $over := dict "base" (deepCopy (get $common $key)) "over" $value -}}
+    {{- $_ := set $result $key (include "elasticdl.overlay" $over | fromYaml) -}}
+  {{- else if $value -}}
+    {{- $_ := set $result $key $value -}}
+  {{- end -}}
+{{- end -}}
+{{- toYaml $result -}}
+{{- end -}}
+
+{{- define "elasticdl.image" -}}
+{{- $images := .root.Values.images -}}
+{{- $stock := printf "%s:%s" (get $images .role) ($images.tag | default .root.Chart.AppVersion) -}}
+{{- if $images.registry }}{{ $stock = printf "%s/%s" (trimSuffix "/" $images.registry) $stock }}{{ end -}}
+{{- (get .job .role).image | default .job.image | default $stock -}}
+{{- end -}}
+
+{{/* Labels and annotations of a pod. */}}
+{{- define "elasticdl.podMetadata" -}}
+{{- $pods := include "elasticdl.podValues" . | fromYaml -}}
+{{- $own := include "elasticdl.identity" .root | fromYaml -}}
+{{- $_ := set $own "app.kubernetes.io/component" .role -}}
+{{- $_ := set $own "app.kubernetes.io/managed-by" "elasticdl-master" -}}
+{{- if eq .role "master" -}}
+  {{- $_ := set $own "app.kubernetes.io/managed-by" .root.Release.Service -}}
+  {{- $_ := set $own "elasticdl-job-name" .job.name -}}
+  {{- $_ := set $own "elasticdl-replica-type" .role -}}
+  {{- $_ := set $own "elasticdl-replica-index" "0" -}}
+{{- end -}}
+labels:
+  {{- merge $own ($pods.labels | default dict) | toYaml | nindent 2 }}
+{{- with $pods.annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Requests and limits. A limit that is not given is the request; but at least one CPU
+     for the master, which needs little except while it starts. */}}
+{{- define "elasticdl.resources" -}}
+{{- $asked := (get .job .role).resources -}}
+{{- $limits := (get .job .role).limits | default dict -}}
+{{- $cpu := $limits.cpu | default (eq .role "master" | ternary (maxf $asked.cpu 1) $asked.cpu) -}}
+requests:
+  cpu: {{ $asked.cpu | toString | quote }}
+  memory: {{ $asked.memory | quote }}
+  {{- range $name, $amount := $asked.extra }}
+  {{ $name }}: {{ $amount | quote }}
+  {{- end }}
+limits:
+  cpu: {{ $cpu | toString | quote }}
+  memory: {{ $limits.memory | default $asked.memory | quote }}
+  {{- range $name, $amount := merge (dict) ($limits.extra | default dict) ($asked.extra | default dict) }}
+  {{ $name }}: {{ $amount | quote }}
+  {{- end }}
+{{- end -}}
+
+{{/* Environment: the user's, then what the roles are told; of two of one name the later
+     one stays, since server-side apply refuses both. */}}
+{{- define "elasticdl.env" -}}
+{{- $pods := include "elasticdl.podValues" . | fromYaml -}}
+{{- $name := include "elasticdl.jobName" .root -}}
+{{- $namespace := .root.Release.Namespace -}}
+{{- $all := list (dict "name" "HOME" "value" "/tmp") -}}
+{{- range $env := list .job.env (get .job .role).env -}}
+  {{- range $key, $value := $env -}}
+    {{- $all = append $all (dict "name" $key "value" $value) -}}
+  {{- end -}}
+{{- end -}}
+{{- $all = concat $all ($pods.env | default list) -}}
+{{- $told := dict
+      "ELASTICDL_JOB_DIR" (include "elasticdl.jobDir" .)
+      "ELASTICDL_MASTER_ADDRESS" (printf "%s-master.%s.svc:%s" $name $namespace (include "elasticdl.masterPort" .job))
+      "ELASTICDL_HOST" "0.0.0.0"
+      "ELASTICDL_METRICS_PORT" "8080" -}}
+{{- if eq .role "master" -}}
+  {{- $_ := set $told "ELASTICDL_PLATFORM" "kubernetes" -}}
+  {{- $_ := set $told "ELASTICDL_NAMESPACE" $namespace -}}
+  {{- $_ := set $told "ELASTICDL_CONFIG_MAP" $name -}}
+  {{- $_ := set $told "ELASTICDL_PRIORITY_HIGH" .root.Values.priorityClasses.high.name -}}
+  {{- $_ := set $told "ELASTICDL_PRIORITY_LOW" .root.Values.priorityClasses.low.name -}}
+  {{- $_ := set $told "ELASTICDL_PORT" (include "elasticdl.masterPort" .job) -}}
+{{- else if eq .role "ps" -}}
+  {{- $_ := set $told "ELASTICDL_PORT" "50002" -}}
+{{- end -}}
+{{- range $key, $value := $told -}}
+  {{- $all = append $all (dict "name" $key "value" $value) -}}
+{{- end -}}
+{{- $all = append $all (dict "name" "ELASTICDL_POD_IP" "valueFrom" (dict "fieldRef" (dict "fieldPath" "status.podIP"))) -}}
+{{- $token := dict "name" (include "elasticdl.tokenSecret" .root) "key" "token" -}}
+{{- $all = append $all (dict "name" "ELASTICDL_TOKEN" "valueFrom" (dict "secretKeyRef" $token)) -}}
+{{- $last := dict -}}
+{{- range $place, $entry := $all }}{{ $_ := set $last $entry.name $place }}{{ end -}}
+{{- $kept := list -}}
+{{- range $place, $entry := $all -}}
+  {{- if eq $place (get $last $entry.name) }}{{ $kept = append $kept $entry }}{{ end -}}
+{{- end -}}
+{{- toYaml $kept -}}
+{{- end -}}
+
+{{- define "elasticdl.jobDir" -}}
+{{ trimSuffix "/" .root.Values.state.mountPath }}/.elasticdl/jobs/{{ .root.Release.Namespace }}/{{ .job.name }}
+{{- end -}}
+
+{{- define "elasticdl.masterPort" -}}
+{{ .master.port | default 50001 | int }}
+{{- end -}}
+
+{{/* Volumes and their mounts, as YAML of {volumes, mounts}. One volume per source, since
+     some drivers hang on a claim that a pod has twice. A mount of the user takes the
+     place of the chart's own on the same path (`--volume` of the state's claim). */}}
+{{- define "elasticdl.storage" -}}
+{{- $pods := include "elasticdl.podValues" . | fromYaml -}}
+{{- $volumes := dict -}}
+{{- $mounts := $pods.volumeMounts | default list -}}
+{{- range .job.volumes -}}
+  {{- $key := .claimName | default (printf "host:%s:%s" .hostPath (.type | default "")) -}}
+  {{- if not (hasKey $volumes $key) -}}
+    {{- $volume := dict "name" (printf "elasticdl-volume-%d" (len $volumes)) -}}
+    {{- if .claimName -}}
+      {{- $_ := set $volume "persistentVolumeClaim" (dict "claimName" .claimName) -}}
+    {{- else -}}
+      {{- $path := dict "path" .hostPath -}}
+      {{- if .type }}{{ $_ := set $path "type" .type }}{{ end -}}
+      {{- $_ := set $volume "hostPath" $path -}}
+    {{- end -}}
+    {{- $_ := set $volumes $key $volume -}}
+  {{- end -}}
+  {{- $mount := dict "name" (get $volumes $key).name "mountPath" .mountPath -}}
+  {{- if .subPath }}{{ $_ := set $mount "subPath" .subPath }}{{ end -}}
+  {{- $mounts = append $mounts $mount -}}
+{{- end -}}
+{{- $taken := list -}}
+{{- range $mounts }}{{ $taken = append $taken (trimSuffix "/" .mountPath) }}{{ end -}}
+{{- $state := .root.Values.state -}}
+{{- if not (has (trimSuffix "/" $state.mountPath) $taken) -}}
+  {{- if not (hasKey $volumes $state.claimName) -}}
+    {{- $claim := dict "claimName" $state.claimName -}}
+    {{- $_ := set $volumes $state.claimName (dict "name" "elasticdl-state" "persistentVolumeClaim" $claim) -}}
+  {{- end -}}
+  {{- $mounts = append $mounts (dict "name" (get $volumes $state.claimName).name "mountPath" $state.mountPath) -}}
+{{- end -}}
+{{- if not (has "/tmp" $taken) -}}
+  {{- $_ := set $volumes "tmp" (dict "name" "elasticdl-tmp" "emptyDir" dict) -}}
+  {{- $mounts = append $mounts (dict "name" "elasticdl-tmp" "mountPath" "/tmp") -}}
+{{- end -}}
+{{- if and (eq .role "worker") (not (has "/dev/shm" $taken)) -}}
+  {{- /* The 64 MiB that a container gets otherwise are too few for data loaders. */ -}}
+  {{- $_ := set $volumes "shm" (dict "name" "elasticdl-shm" "emptyDir" (dict "medium" "Memory")) -}}
+  {{- $mounts = append $mounts (dict "name" "elasticdl-shm" "mountPath" "/dev/shm") -}}
+{{- end -}}
+{{- if eq .role "master" -}}
+  {{- $name := include "elasticdl.jobName" .root -}}
+  {{- $_ := set $volumes "spec" (dict "name" "elasticdl-spec" "configMap" (dict "name" $name)) -}}
+  {{- $mounts = append $mounts (dict "name" "elasticdl-spec" "mountPath" "/etc/elasticdl" "readOnly" true) -}}
+{{- end -}}
+{{- $sorted := $pods.volumes | default list -}}
+{{- range $key := keys $volumes | sortAlpha }}{{ $sorted = append $sorted (get $volumes $key) }}{{ end -}}
+{{- toYaml (dict "volumes" $sorted "mounts" $mounts) -}}
+{{- end -}}
+
+{{- define "elasticdl.probe" -}}
+httpGet:
+  path: {{ . }}
+  port: metrics
+{{- end -}}
+
+{{/* The specification of one role's pod; the restricted Pod Security Standard unless
+     the values say otherwise. */}}
+{{- define "elasticdl.podSpec" -}}
+{{- $pods := include "elasticdl.podValues" . | fromYaml -}}
+{{- $storage := include "elasticdl.storage" . | fromYaml -}}
+{{- $priority := (get .job .role).priority | default "" -}}
+restartPolicy: Never
+serviceAccountName: {{ eq .role "master" | ternary .root.Values.serviceAccounts.master .root.Values.serviceAccounts.job }}
+{{- /* Only the master talks to the API server. */}}
+automountServiceAccountToken: {{ eq .role "master" }}
+enableServiceLinks: false
+{{- if eq .role "master" }}
+terminationGracePeriodSeconds: 30
+{{- else }}
+terminationGracePeriodSeconds: {{ .job.worker.graceSeconds | ceil | int }}
+{{- end }}
+{{- /* A share (`0.5`) makes some workers high and the rest low: the master says which. */}}
+{{- if and $priority (not (regexMatch "^[0-9.]+$" $priority)) }}
+priorityClassName: {{ dig $priority "name" $priority (pick .root.Values.priorityClasses "high" "low") }}
+{{- end }}
+{{- with .root.Values.images.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- range $key := list "runtimeClassName" "schedulerName" "nodeSelector" "affinity" "tolerations" "topologySpreadConstraints" "securityContext" }}
+{{- with get $pods $key }}
+{{ toYaml (dict $key .) }}
+{{- end }}
+{{- end }}
+containers:
+  - name: main
+    image: {{ include "elasticdl.image" . | quote }}
+    imagePullPolicy: {{ .job.imagePullPolicy }}
+    command: [python, -m, elasticdl.{{ .role }}.main]
+    workingDir: {{ .root.Values.state.mountPath }}
+    env:
+      {{- include "elasticdl.env" . | nindent 6 }}
+    {{- with $pods.envFrom }}
+    envFrom:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+    ports:
+      {{- if eq .role "master" }}
+      - {name: grpc, containerPort: {{ include "elasticdl.masterPort" .job }}}
+      {{- else if eq .role "ps" }}
+      - {name: grpc, containerPort: 50002}
+      {{- end }}
+      - {name: metrics, containerPort: 8080}
+    resources:
+      {{- include "elasticdl.resources" . | nindent 6 }}
+    {{- with $pods.containerSecurityContext }}
+    securityContext:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+    {{- /* Imports, tracing and restoring may take worker.startSeconds. After that a probe
+         only finds what hangs as a whole: the master's heartbeats are quicker. */}}
+    startupProbe:
+      {{- include "elasticdl.probe" "/healthz" | nindent 6 }}
+      periodSeconds: 2
+      timeoutSeconds: 5
+      failureThreshold: {{ divf .job.worker.startSeconds 2 | ceil | int | max 1 }}
+    livenessProbe:
+      {{- include "elasticdl.probe" "/healthz" | nindent 6 }}
+      periodSeconds: 10
+      timeoutSeconds: 5
+      failureThreshold: 6
+    readinessProbe:
+      {{- include "elasticdl.probe" "/readyz" | nindent 6 }}
+      periodSeconds: 5
+      timeoutSeconds: 5
+    {{- /* The last lines of a crash reach the container's status, and so the master. */}}
+    terminationMessagePolicy: FallbackToLogsOnError
+    volumeMounts:
+      {{- toYaml $storage.mounts | nindent 6 }}
+volumes:
+  {{- toYaml $storage.volumes | nindent 2 }}
+{{- end -}}
+
+{{/* A whole pod, for the ConfigMap. The master adds name, owner, job, index and what
+     differs from pod to pod. */}}
+{{- define "elasticdl.pod" -}}
+apiVersion: v1
+kind: Pod
+metadata:
+  {{- include "elasticdl.podMetadata" . | nindent 2 }}
+spec:
+  {{- include "elasticdl.podSpec" . | nindent 2 }}
+{{- end -}}

@@ -1,0 +1,179 @@
+"""Calls to a cluster as the user's kube context allows them, in words for people.
+
+Owns which context and namespace are meant, and the translation of refusals. Called by
+the rest of `client.cluster`; the calls themselves are `runner.kubernetes.api`'s, which
+is loaded only when a cluster is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from elasticdl.errors import PlatformError
+
+if TYPE_CHECKING:
+    from elasticdl.runner.kubernetes.api import ApiError, ApiServer
+
+Object = dict[str, Any]
+
+CORE = "/api/v1"
+BATCH = "/apis/batch/v1"
+_MERGE_PATCH = "application/merge-patch+json"
+_VERBS = {"GET": "read", "POST": "make", "PATCH": "change", "DELETE": "delete"}
+
+
+@dataclass(frozen=True)
+class Where:
+    """Which cluster and namespace are meant; empty is what the kube config says."""
+
+    context: str = ""
+    namespace: str = ""
+
+
+class ClusterError(PlatformError):
+    """The API server refused a call; `status` is HTTP's, `reason` its one word."""
+
+    def __init__(self, message: str, *, status: int = 0, reason: str = "") -> None:
+        """Say what was asked and what the API server answered."""
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+    @property
+    def absent(self) -> bool:
+        """Whether the object is not there."""
+        return self.status == 404
+
+    @property
+    def forbidden(self) -> bool:
+        """Whether the user may not make that call."""
+        return self.status == 403
+
+
+def connect(where: Where) -> Cluster:
+    """Return the cluster of a kube context, the current one by default.
+
+    Makes no call. Raises PlatformError when there is no such context, or when the
+    Kubernetes package is missing.
+    """
+    try:
+        from elasticdl.runner.kubernetes.api import ApiServer, kube_contexts
+    except ImportError:
+        raise PlatformError(
+            "the Kubernetes client is not installed, and jobs in a cluster are reached "
+            "through it; install it: pip install 'elasticdl[cluster]'"
+        ) from None
+    namespaces, current = kube_contexts()
+    name = where.context or current
+    if name not in namespaces:
+        raise PlatformError(
+            f"no kube context {name!r}; there are: {', '.join(namespaces)}"
+        )
+    namespace = where.namespace or namespaces[name] or "default"
+    return Cluster(ApiServer.from_kubeconfig(context=name), name, namespace)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One cluster, and the namespace that is meant. All calls raise ClusterError."""
+
+    server: ApiServer
+    context: str
+    namespace: str
+
+    def path(self, resource: str, name: str = "", *, group: str = CORE) -> str:
+        """Return `/api/v1/namespaces/ml/pods/x`."""
+        root = f"{group}/namespaces/{self.namespace}/{resource}"
+        return f"{root}/{name}" if name else root
+
+    def get(self, path: str, **query: str) -> Object:
+        """Return an object or a list."""
+        return self._call("GET", path, query=query)
+
+    def find(self, path: str) -> Object | None:
+        """Return an object, None where it is not there."""
+        try:
+            return self.get(path)
+        except ClusterError as error:
+            if error.absent:
+                return None
+            raise
+
+    def items(self, path: str, **query: str) -> list[Object]:
+        """Return the objects of a list."""
+        return list(self.get(path, **query).get("items") or [])
+
+    def create(self, path: str, body: Object) -> Object:
+        """Make an object; the object as it is then."""
+        return self._call("POST", path, body=body)
+
+    def patch(self, path: str, body: Object) -> Object:
+        """Lay `body` over an object (merge patch); the object as it is then."""
+        return self._call("PATCH", path, body=body, content_type=_MERGE_PATCH)
+
+    def delete(self, path: str) -> None:
+        """Delete an object; not an error if it is gone."""
+        try:
+            self._call("DELETE", path)
+        except ClusterError as error:
+            if not error.absent:
+                raise
+
+    def lines(self, path: str, *, wait: bool, **query: str) -> Iterator[bytes]:
+        """Yield lines of a text answer; with `wait` as long as the server sends."""
+        from elasticdl.runner.kubernetes.api import ApiError
+
+        try:
+            yield from self.server.lines(path, query, wait=wait)
+        except ApiError as error:
+            raise self._in_words("GET", path, error) from None
+
+    def _call(self, method: str, path: str, **arguments: Any) -> Object:
+        from elasticdl.runner.kubernetes.api import ApiError
+
+        try:
+            return self.server.call(method, path, **arguments)
+        except ApiError as error:
+            raise self._in_words(method, path, error) from None
+
+    def _in_words(self, method: str, path: str, error: ApiError) -> ClusterError:
+        if error.status:
+            message = refusal(method, path, error.status, error.reason, str(error))
+            return ClusterError(message, status=error.status, reason=error.reason)
+        return ClusterError(
+            f"the cluster of kube context {self.context!r} does not answer "
+            f"({self.server.address}): {_cause(str(error))}; does `kubectl --context "
+            f"{self.context} version` reach it?"
+        )
+
+
+def refusal(method: str, path: str, status: int, reason: str, message: str) -> str:
+    """Return what was asked, the API server's own words, and what to do."""
+    if status == 401:
+        message = f"the credentials of the kube context were refused ({message})"
+        hint = "; log in again, as for kubectl"
+    elif status == 403 and reason == "Forbidden" and "cannot" in message:
+        hint = "; ask for a role that allows it, or name another namespace with -n"
+    else:
+        hint = ""
+    return f"cannot {_VERBS.get(method, method)} {_resource(path)}: {message}{hint}"
+
+
+def _resource(path: str) -> str:
+    """`/api/v1/namespaces/ml/pods/x/log` -> `pods/x/log in namespace ml`."""
+    parts = path.strip("/").split("/")
+    if "namespaces" not in parts[:-1]:
+        return "/".join(parts[2:] if parts[0] == "api" else parts[3:])
+    at = parts.index("namespaces")
+    inside = "/".join(parts[at + 2 :])
+    if not inside:
+        return f"namespace {parts[at + 1]}"
+    return f"{inside} in namespace {parts[at + 1]}"
+
+
+def _cause(text: str) -> str:
+    """`HTTPSConnection(...): ...: [Errno 111] Connection refused` -> its end."""
+    plain = " ".join(text.split())
+    return plain.rpartition("[Errno ")[2].partition("] ")[2] or plain

@@ -1,0 +1,189 @@
+"""Helm: the program on the PATH, or the library of the `helm` extra.
+
+Owns finding either, and calling it. Called by `client.cluster.submit`. Must not know
+what a chart renders.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from elasticdl.client.cluster.api import Where
+from elasticdl.errors import PlatformError, SpecError
+
+Values = dict[str, Any]
+_SCHEMA_MARK = "values don't meet the specifications of the schema"
+
+
+class Helm(Protocol):
+    """What is needed of Helm. Raises PlatformError, SpecError for wrong values."""
+
+    def render(self, chart: Path, release: str, where: Where, values: Values) -> str:
+        """Return the manifests that `install` would apply; needs no cluster."""
+
+    def install(
+        self,
+        chart: Path,
+        release: str,
+        where: Where,
+        values: Values,
+        *,
+        create_namespace: bool = False,
+    ) -> None:
+        """Make a release. Nothing is left of one that fails."""
+
+    def uninstall(self, release: str, where: Where) -> None:
+        """Remove a release; not an error if it is gone."""
+
+
+def find_helm(search_path: str | None) -> Helm:
+    """Return Helm: the program on the PATH, else the library.
+
+    Raises PlatformError when neither is there.
+    """
+    program = shutil.which("helm", path=search_path)
+    if program:
+        return HelmProgram(program)
+    try:
+        import helm_python  # noqa: F401 - only whether it is there
+    except ImportError:
+        raise PlatformError(
+            "no Helm found: neither `helm` on the PATH nor the Python library; install "
+            "one: https://helm.sh/docs/intro/install, or pip install 'elasticdl[helm]'"
+        ) from None
+    return HelmLibrary()
+
+
+@dataclass(frozen=True)
+class HelmProgram:
+    """Helm as a program, version 3 or 4."""
+
+    program: str
+
+    def render(self, chart: Path, release: str, where: Where, values: Values) -> str:
+        """Run `helm template`."""
+        words = ["template", release, str(chart), *_options(where), "--values", "-"]
+        return self._run(words, values)
+
+    def install(
+        self,
+        chart: Path,
+        release: str,
+        where: Where,
+        values: Values,
+        *,
+        create_namespace: bool = False,
+    ) -> None:
+        """Run `helm install`."""
+        words = ["install", release, str(chart), *_options(where), "--values", "-"]
+        if create_namespace:
+            words.append("--create-namespace")
+        try:
+            self._run(words, values)
+        except (PlatformError, SpecError):
+            self.uninstall(release, where)
+            raise
+
+    def uninstall(self, release: str, where: Where) -> None:
+        """Run `helm uninstall`."""
+        self._run(["uninstall", release, *_options(where), "--ignore-not-found"], None)
+
+    def _run(self, words: Sequence[str], values: Values | None) -> str:
+        done = subprocess.run(  # the program was found by name, on the user's PATH
+            [self.program, *words],
+            input=None if values is None else json.dumps(values),  # JSON is YAML
+            stdin=subprocess.DEVNULL if values is None else None,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise failure(done.stderr or done.stdout)
+        return done.stdout
+
+
+class HelmLibrary:
+    """Helm as a library: the `helm` extra, where no program is on the PATH."""
+
+    def render(self, chart: Path, release: str, where: Where, values: Values) -> str:
+        """Return the manifests, one YAML document each, as `helm template` does."""
+        import helm_python as helm
+
+        try:
+            with helm.Chart.load(chart) as loaded:
+                loaded.validate_schema(values)
+                files = loaded.render(
+                    values, name=release, namespace=where.namespace, is_install=True
+                )
+        except helm.HelmError as error:
+            raise failure(str(error)) from None
+        texts = [
+            f"---\n# Source: {name}\n{text.strip()}\n"
+            for name, text in sorted(files.items())
+            if name.endswith((".yaml", ".yml")) and text.strip()
+        ]
+        return "".join(texts)
+
+    def install(
+        self,
+        chart: Path,
+        release: str,
+        where: Where,
+        values: Values,
+        *,
+        create_namespace: bool = False,
+    ) -> None:
+        """Make a release."""
+        import helm_python as helm
+
+        try:
+            with self._config(where) as config:
+                config.install(
+                    chart,
+                    release,
+                    values,
+                    namespace=where.namespace,
+                    create_namespace=create_namespace,
+                )
+        except helm.HelmError as error:
+            self.uninstall(release, where)
+            raise failure(str(error)) from None
+
+    def uninstall(self, release: str, where: Where) -> None:
+        """Remove a release."""
+        import helm_python as helm
+
+        try:
+            with self._config(where) as config:
+                config.uninstall(release, ignore_not_found=True)
+        except helm.HelmError as error:
+            raise failure(str(error)) from None
+
+    def _config(self, where: Where) -> Any:
+        import helm_python as helm
+
+        return helm.Config(
+            kube_context=where.context or None, namespace=where.namespace
+        )
+
+
+def failure(text: str) -> PlatformError | SpecError:
+    """Return Helm's complaint as an error: of the values, or of the cluster."""
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    kept = [line for line in lines if not line.startswith(("WARNING:", "level="))]
+    message = "\n".join(kept or lines) or "Helm failed and said nothing"
+    message = message.removeprefix("Error: ").removeprefix("INSTALLATION FAILED: ")
+    if _SCHEMA_MARK in message:
+        return SpecError(f"the chart refused the values: {message}")
+    return PlatformError(f"helm: {message}")
+
+
+def _options(where: Where) -> list[str]:
+    words = ["--namespace", where.namespace]
+    return [*words, "--kube-context", where.context] if where.context else words

@@ -1,0 +1,265 @@
+"""What a job in a cluster shows: its objects, read into one view.
+
+Owns what pods, events and the two ConfigMaps say of a job. Called by
+`client.cluster.job`. Pure: objects come as the API server's JSON; must not make calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from pydantic import ValidationError
+
+from elasticdl.client.cluster.api import Object
+from elasticdl.client.job import JobView
+from elasticdl.job.folder import Condition
+from elasticdl.job.names import (
+    ANNOTATION_STOP,
+    KEY_REPORT,
+    KEY_STATUS,
+    LABEL_INDEX,
+    LABEL_ROLE,
+    Role,
+    replica_name,
+)
+from elasticdl.job.status import JobReport, JobState, JobStatus
+
+_ENDED = {
+    JobState.SUCCEEDED: Condition.SUCCEEDED,
+    JobState.FAILED: Condition.FAILED,
+    JobState.STOPPED: Condition.STOPPED,
+}
+# A container in these waits for nothing that is wrong.
+_ON_ITS_WAY = ("ContainerCreating", "PodInitializing")
+_IMAGE_REASONS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName")
+_MOST_MESSAGE = 400
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the API server has of one job."""
+
+    config_map: Object
+    status_map: Object | None = None
+    master_job: Object | None = None
+    pods: Sequence[Object] = field(default_factory=tuple)
+    events: Sequence[Object] = field(default_factory=tuple)
+
+
+def name_of(thing: Object) -> str:
+    """Return an object's name."""
+    return str(thing.get("metadata", {}).get("name", ""))
+
+
+def stop_reason(config_map: Object) -> str:
+    """Return why the job was asked to stop, "" if it was not."""
+    annotations = config_map.get("metadata", {}).get("annotations") or {}
+    return str(annotations.get(ANNOTATION_STOP, ""))
+
+
+def replica_of(pod: Object) -> str:
+    """Return `worker-3`, `ps-0` or `master`; "" for a pod that is no replica."""
+    labels = pod.get("metadata", {}).get("labels") or {}
+    role = labels.get(LABEL_ROLE, "")
+    if role == Role.MASTER:
+        return str(Role.MASTER)
+    index = str(labels.get(LABEL_INDEX, ""))
+    return replica_name(role, int(index)) if role and index.isdecimal() else ""
+
+
+def pods_of(pods: Sequence[Object], replica: str) -> list[Object]:
+    """Return the pods of one replica, the newest first."""
+    wanted = str(Role.MASTER) if replica == "master-0" else replica
+    return sorted(
+        (pod for pod in pods if replica_of(pod) == wanted),
+        key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")),
+        reverse=True,
+    )
+
+
+def documents(observed: Observed) -> tuple[JobStatus | None, JobReport | None]:
+    """Return what the master wrote of this very job, as far as it can be read."""
+    status_map = observed.status_map
+    uid = observed.config_map.get("metadata", {}).get("uid")
+    if status_map is None or not _is_owned(status_map, uid):
+        return None, None  # of an earlier job of this name, about to be collected
+    data = status_map.get("data") or {}
+    status, report = None, None
+    try:
+        if KEY_STATUS in data:
+            status = JobStatus.model_validate_json(data[KEY_STATUS])
+        if KEY_REPORT in data:
+            report = JobReport.model_validate_json(data[KEY_REPORT])
+    except ValidationError:
+        pass  # of another version; what the objects themselves say is left
+    return status, report
+
+
+def view_of(name: str, observed: Observed, *, place: str = "") -> JobView:
+    """Return all that can be said of a job: its state, and why it does not run."""
+    status, report = documents(observed)
+    condition, note = _condition(observed, status, report)
+    if report is not None:
+        status = None
+    began = _seconds(observed.config_map)
+    return JobView(name, condition, status, report, note, place, began)
+
+
+def _condition(
+    observed: Observed, status: JobStatus | None, report: JobReport | None
+) -> tuple[Condition, str]:
+    state = report.status if report else status.state if status else None
+    if state is not None and state.ended:
+        return _ENDED[state], ""
+    masters = pods_of(observed.pods, Role.MASTER)
+    failed = _job_failure(observed.master_job)
+    if failed is not None:
+        return Condition.FAILED, f"its master failed: {last_words(masters) or failed}"
+    why = master_trouble(observed, masters)
+    if status is not None:
+        return Condition.RUNNING, f"its master does not run now: {why}" if why else ""
+    if stop_reason(observed.config_map) and _suspended(observed.master_job):
+        return Condition.STOPPED, "it was stopped before it began"
+    if observed.master_job is None:
+        return Condition.INTERRUPTED, why
+    return Condition.PENDING, why or "its master starts"
+
+
+def master_trouble(observed: Observed, masters: Sequence[Object]) -> str:
+    """Return why the master does not run, "" if it does."""
+    job = observed.master_job
+    if job is None:
+        return "the Job of its master is gone; submit it again"
+    live = [pod for pod in masters if _phase(pod) in ("Pending", "Running")]
+    if not live:
+        events = _warnings(observed.events, name_of(job))
+        if events:
+            return f"the master's pod cannot be made: {events[0]}"
+        words = last_words(masters)
+        return f"it ended ({words}) and is started again" if words else "no pod yet"
+    return why_pending(live[0], observed.events)
+
+
+def why_pending(pod: Object, events: Sequence[Object] = ()) -> str:
+    """Return why a pod does not run, "" if it does.
+
+    Images that cannot be pulled, containers that cannot be made, no node that fits,
+    volumes that cannot be mounted: in the words of kubelet and scheduler.
+    """
+    if _phase(pod) == "Running" and not list(_waiting(pod)):
+        return ""
+    for container, reason, message in _waiting(pod):
+        if reason in _IMAGE_REASONS:
+            image = _image(pod, container)
+            return _said(f"image {image} cannot be pulled ({reason})", message)
+        if reason not in _ON_ITS_WAY:
+            return _said(reason, message)
+    for condition in pod.get("status", {}).get("conditions") or []:
+        if (
+            condition.get("type") == "PodScheduled"
+            and condition.get("status") != "True"
+        ):
+            return _said("no node for its pod", str(condition.get("message", "")))
+    events_of_pod = _warnings(events, name_of(pod))
+    if events_of_pod:
+        return events_of_pod[0]
+    return "its pod starts" if _phase(pod) == "Pending" else _phase(pod).lower()
+
+
+def last_words(pods: Sequence[Object]) -> str:
+    """Return how the newest ended container ended: exit code, reason, message."""
+    for pod in pods:
+        for one in pod.get("status", {}).get("containerStatuses") or []:
+            ended = one.get("state", {}).get("terminated")
+            if not ended:
+                continue
+            message = str(ended.get("message") or "").strip()
+            if message:
+                return message
+            reason = ended.get("reason") or "Error"
+            return f"{reason}, exit code {ended.get('exitCode', '?')}"
+        if reason := pod.get("status", {}).get("reason"):
+            return _said(str(reason), str(pod["status"].get("message") or ""))
+    return ""
+
+
+def _job_failure(job: Object | None) -> str | None:
+    """Return why Kubernetes gave the master's Job up, None if it did not."""
+    for condition in (job or {}).get("status", {}).get("conditions") or []:
+        if condition.get("type") == "Failed" and condition.get("status") == "True":
+            return _said(
+                str(condition.get("reason", "")), str(condition.get("message", ""))
+            )
+    return None
+
+
+def _suspended(job: Object | None) -> bool:
+    return bool((job or {}).get("spec", {}).get("suspend"))
+
+
+def _waiting(pod: Object) -> Iterator[tuple[str, str, str]]:
+    status = pod.get("status", {})
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for one in status.get(kind) or []:
+            waiting = one.get("state", {}).get("waiting")
+            if waiting:
+                yield (
+                    str(one.get("name", "")),
+                    str(waiting.get("reason") or "waiting"),
+                    str(waiting.get("message") or ""),
+                )
+
+
+def _warnings(events: Sequence[Object], name: str) -> list[str]:
+    """Return the messages of warnings about an object, the newest first."""
+    about = [
+        one
+        for one in events
+        if one.get("type") == "Warning"
+        and one.get("involvedObject", {}).get("name") == name
+    ]
+    about.sort(key=_event_time, reverse=True)
+    return [_said("", str(one.get("message", ""))) for one in about]
+
+
+def _event_time(event: Object) -> str:
+    series = event.get("series") or {}
+    return str(
+        series.get("lastObservedTime")
+        or event.get("lastTimestamp")
+        or event.get("eventTime")
+        or event.get("metadata", {}).get("creationTimestamp")
+        or ""
+    )
+
+
+def _is_owned(thing: Object, uid: str | None) -> bool:
+    owners = thing.get("metadata", {}).get("ownerReferences") or []
+    return any(owner.get("uid") == uid for owner in owners)
+
+
+def _image(pod: Object, container: str) -> str:
+    spec = pod.get("spec", {})
+    for one in [*spec.get("containers", []), *spec.get("initContainers", [])]:
+        if one.get("name") == container:
+            return str(one.get("image", ""))
+    return ""
+
+
+def _phase(pod: Object) -> str:
+    return str(pod.get("status", {}).get("phase") or "Pending")
+
+
+def _said(head: str, message: str) -> str:
+    text = " ".join(message.split())
+    if len(text) > _MOST_MESSAGE:
+        text = f"{text[:_MOST_MESSAGE]} ..."
+    return ": ".join(part for part in (head, text) if part)
+
+
+def _seconds(thing: Object) -> float:
+    """Return when an object was made, in Unix seconds; 0 if it does not say."""
+    text = str(thing.get("metadata", {}).get("creationTimestamp") or "")
+    return datetime.fromisoformat(text).timestamp() if text else 0.0

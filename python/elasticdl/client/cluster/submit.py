@@ -1,0 +1,215 @@
+"""Submits a job to a cluster: one release of the chart.
+
+Owns what is checked before, and what follows when a job of that name is there. Called
+by `cli.submit`. Must not print.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from elasticdl.client.cluster import chart as charts
+from elasticdl.client.cluster.api import Cluster, ClusterError, Where
+from elasticdl.client.cluster.helm import Helm, Values
+from elasticdl.client.cluster.job import ClusterJob
+from elasticdl.errors import JobError, NotFoundError, PlatformError
+from elasticdl.job.folder import Condition
+from elasticdl.job.names import LABEL_JOB
+from elasticdl.job.spec import JobSpec, ValuesFile
+
+_RELEASE = "meta.helm.sh/release-name"
+_SCHEDULING = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job that was handed to a cluster."""
+
+    job: ClusterJob
+    release: str
+    made: list[str]  # `ConfigMap elasticdl-digits`
+    notices: list[str] = field(default_factory=list)
+
+
+def chart_values(values: ValuesFile) -> Values:
+    """Return what Helm is given: the job, and the chart's keys beside it."""
+    return {
+        "kind": values.kind,
+        "job": values.job.document(),
+        **values.chart_keys(),
+    }
+
+
+def state_path(values: ValuesFile) -> PurePosixPath:
+    """Return where the pods of a job find the volume with its folder."""
+    return PurePosixPath(values.state.mount_path)
+
+
+def is_for_cluster(job: JobSpec) -> bool:
+    """Whether a job names an image, and so does not run on this machine by itself."""
+    roles = (job.master, job.ps, job.worker)
+    return bool(job.image) or any(role.image for role in roles)
+
+
+def render(values: ValuesFile, *, helm: Helm, chart: Path | None, where: Where) -> str:
+    """Return the manifests that `submit` would apply. Makes no call to a cluster."""
+    named = Where(where.context, where.namespace or "default")
+    found = charts.find_chart(chart)
+    return helm.render(found, values.job.name, named, chart_values(values))
+
+
+def submit(
+    values: ValuesFile,
+    *,
+    cluster: Cluster,
+    helm: Helm,
+    chart: Path | None = None,
+    create_namespace: bool = False,
+) -> Submission:
+    """Make the job's release, named as the job; what ended under that name goes first.
+
+    Raises:
+        JobError: A job of that name is there and has not ended.
+        PlatformError: Something that its pods need is missing, or the cluster refuses.
+        SpecError: The chart refuses the values.
+    """
+    where = Where(cluster.context, cluster.namespace)
+    name = values.job.name
+    found = charts.find_chart(chart)
+    # Rendered first: what is wrong in the values costs no call, and changes nothing.
+    text = helm.render(found, name, where, chart_values(values))
+    objects = charts.manifests(text)
+    notices = _make_room(cluster, name, helm=helm)
+    missing = missing_needs(
+        cluster, charts.needs(objects), values, create_namespace=create_namespace
+    )
+    if missing:
+        raise PlatformError("\n".join(missing))
+    try:
+        helm.install(
+            found, name, where, chart_values(values), create_namespace=create_namespace
+        )
+    except PlatformError as error:
+        raise PlatformError(
+            f"job {name} was not submitted, and nothing of it is left: {error}"
+        ) from None
+    made = [f"{one['kind']} {one['metadata']['name']}" for one in objects]
+    return Submission(ClusterJob(cluster, name), name, made, notices)
+
+
+def remove(job: ClusterJob, helm: Helm) -> str:
+    """Remove all that was made for a job, its folder excepted; its release's name.
+
+    Raises JobError for a job that was not made by Helm.
+    """
+    annotations = job.config_map()["metadata"].get("annotations") or {}
+    release = str(annotations.get(_RELEASE) or "")
+    if not release:
+        raise JobError(
+            f"job {job.name} in {job.place} was not made by Helm; remove it where it "
+            f"was made, or with kubectl -n {job.cluster.namespace} delete "
+            f"jobs,services,configmaps,secrets -l {LABEL_JOB}={job.name}"
+        )
+    helm.uninstall(release, Where(job.cluster.context, job.cluster.namespace))
+    return release
+
+
+def _make_room(cluster: Cluster, name: str, *, helm: Helm) -> list[str]:
+    """Remove the release of an ended job of that name; what to tell of it."""
+    job = ClusterJob(cluster, name)
+    try:
+        view = job.view()
+    except NotFoundError:
+        return []
+    except ClusterError as error:
+        if error.forbidden:
+            return []  # then Helm says what is in its way
+        raise
+    place = job.place
+    if view.condition in (Condition.RUNNING, Condition.PENDING):
+        state = f"waits ({view.note})" if view.note else "runs"
+        named = f"{name} -n {cluster.namespace}"
+        raise JobError(
+            f"job {name} is in {place} already and {state}; watch it with `elasticdl "
+            f"status {named}`, end it with `elasticdl stop {named}`, or give this one "
+            "another name (--job_name, job.name)"
+        )
+    remove(job, helm)
+    if view.condition is Condition.SUCCEEDED:
+        return [f"the succeeded job of this name was removed ({place})"]
+    return [f"the {view.condition} job of this name is replaced, and goes on"]
+
+
+def missing_needs(
+    cluster: Cluster,
+    needs: charts.Needs,
+    values: ValuesFile,
+    *,
+    create_namespace: bool = False,
+) -> list[str]:
+    """Return a line for each thing that the job's pods need and is not there.
+
+    What the user may not look at is not missing: the cluster will say.
+    """
+    namespace = cluster.namespace
+    if not create_namespace and _gone(cluster, f"/api/v1/namespaces/{namespace}"):
+        return [
+            f"no namespace {namespace!r} in kube context {cluster.context!r}; make it "
+            f"(kubectl create namespace {namespace}), install the platform there, or "
+            "name another with -n"
+        ]
+    accounts = [
+        name
+        for name in sorted(needs.service_accounts)
+        if _gone(cluster, cluster.path("serviceaccounts", name))
+    ]
+    if accounts:
+        return [
+            f"the platform is not in namespace {namespace}: no ServiceAccount "
+            f"{', '.join(accounts)}; install it: helm install elasticdl "
+            f"charts/elasticdl -n {namespace}"
+        ]
+    lines = []
+    for name in sorted(needs.claims):
+        path = cluster.path("persistentvolumeclaims", name)
+        if _gone(cluster, path):
+            there = _names(cluster, cluster.path("persistentvolumeclaims"))
+            lines.append(
+                f"no volume claim {name!r} in namespace {namespace} (there "
+                f"{'are: ' + ', '.join(there) if there else 'is none'}); make it, or "
+                "name another in state.claimName and --volume"
+            )
+    classes = needs.priority_classes
+    if values.job.worker.priority[:1] in tuple("0123456789."):  # a share of them
+        classes |= needs.split_classes
+    for name in sorted(classes):
+        if _gone(cluster, f"{_SCHEDULING}/{name}"):
+            there = _names(cluster, _SCHEDULING)
+            lines.append(
+                f"no PriorityClass {name!r} (there are: {', '.join(there)}); install "
+                "the platform, which makes `high` and `low`, or name another priority"
+            )
+    lines += [
+        f"no Secret {name!r} for pulling images in namespace {namespace}; make it, or "
+        "take it out of images.pullSecrets"
+        for name in sorted(needs.pull_secrets)
+        if _gone(cluster, cluster.path("secrets", name))
+    ]
+    return lines
+
+
+def _gone(cluster: Cluster, path: str) -> bool:
+    try:
+        return cluster.find(path) is None
+    except ClusterError as error:
+        if error.forbidden:
+            return False
+        raise
+
+
+def _names(cluster: Cluster, path: str) -> list[str]:
+    try:
+        return sorted(str(one["metadata"]["name"]) for one in cluster.items(path))
+    except ClusterError:
+        return []

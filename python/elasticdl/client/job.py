@@ -1,0 +1,104 @@
+"""What every job can be asked, wherever it runs: the view, the handle, the rules.
+
+Owns the one interface of local and cluster jobs. Implemented by `client.handle` and
+`client.cluster.job`; used by the CLI and by notebooks. Must not know where a job runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from elasticdl.errors import SpecError
+from elasticdl.job.folder import Condition
+from elasticdl.job.names import Role
+from elasticdl.job.spec import JobSpec, Strategy
+from elasticdl.job.status import JobReport, JobStatus
+from elasticdl.runner.base import ReplicaKey
+
+
+@dataclass(frozen=True)
+class JobView:
+    """What can be said of a job now: its status while it runs, then its report."""
+
+    name: str
+    condition: Condition
+    status: JobStatus | None = None
+    report: JobReport | None = None
+    note: str = ""  # why a running job shows no status, or why one does not begin
+    place: str = ""  # of a job in a cluster: `namespace ml`
+    submitted: float = 0.0  # of a job in a cluster, Unix seconds
+
+
+class JobHandle(Protocol):
+    """One job, here or in a cluster."""
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+
+    @property
+    def place(self) -> str:
+        """Where it is: "" here, `namespace ml` in a cluster."""
+
+    def view(self) -> JobView:
+        """Return status or report; a master that is away is noted, not an error."""
+
+    def stop(self, reason: str = "elasticdl stop") -> None:
+        """Ask for a clean end; does not wait for it."""
+
+    def scale(self, workers: int) -> int:
+        """Change the number of workers wanted; the number wanted before.
+
+        Raises JobError when the job does not run, SpecError when it cannot have them.
+        """
+
+    def logs(
+        self,
+        replica: str,
+        *,
+        tail: int | None = None,
+        follow: bool = False,
+        previous: bool = False,
+    ) -> Iterator[str]:
+        """Yield lines of a replica's log; with `follow` until it has ended.
+
+        Raises NotFoundError with the replicas that have one.
+        """
+
+    def wait(self, timeout_seconds: float | None = None) -> JobReport | None:
+        """Wait until the job does not run; its report, None if it left none."""
+
+
+def parse_replica(text: str) -> ReplicaKey | None:
+    """Return the key of `worker-3`, `ps-0` or `master`; None if it is no such name."""
+    if text == Role.MASTER:
+        return ReplicaKey(Role.MASTER, 0)
+    match = re.fullmatch(r"(master|ps|worker)-(\d+)", text)
+    return ReplicaKey(Role(match[1]), int(match[2])) if match else None
+
+
+def check_workers(spec: JobSpec, workers: int) -> None:
+    """Raise SpecError if a running job cannot have so many workers."""
+    if spec.strategy is Strategy.LOCAL:
+        raise SpecError(
+            f"job {spec.name} has strategy local: one worker, always; use strategy "
+            "parameterServer to scale"
+        )
+    if workers < 1:
+        raise SpecError(
+            f"workers: got {workers}, expected 1 or more; to hold a job set "
+            "job.paused, to end it use `elasticdl stop`"
+        )
+    if spec.worker.max and workers > spec.worker.max:
+        raise SpecError(
+            f"workers: got {workers}, expected at most {spec.worker.max} "
+            "(job.worker.max)"
+        )
+    if workers < spec.worker.min:
+        raise SpecError(
+            f"workers: got {workers}, expected at least {spec.worker.min} "
+            "(job.worker.min)"
+        )

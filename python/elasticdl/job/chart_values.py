@@ -1,0 +1,234 @@
+"""The chart's own keys: what a values file may hold beside `kind` and `job`.
+
+Owns each key, its default and its meaning; the chart's values.yaml, its README, its
+schema and its defaults file are made from here (those of pods are in `job.chart_pods`).
+Read by `job.spec`, so that a misspelt key is found on a laptop too. Must not know the
+job's fields, nor how pods look.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from elasticdl.job.chart_pods import PodsValues
+from elasticdl.job.spec_base import PATH_PATTERN, QUANTITY_PATTERN, SpecModel
+
+# What only one kind of release reads. The chart refuses it in the other kind, where it
+# would do nothing.
+PLATFORM_ONLY = ("rbac", "claims")
+JOB_ONLY = ("images", "state", "token", "pods")
+
+
+class ImagesValues(SpecModel):
+    """The stock images; `job.image` and `job.<role>.image` go before them."""
+
+    registry: str = Field(
+        "", description="Registry, and folders in it, put before the names below."
+    )
+    tag: str = Field("", description="Tag of all three; empty is the chart's version.")
+    master: str = Field("elasticdl/master", description="Name of the master's image.")
+    ps: str = Field("elasticdl/ps", description="Name of the PS's image.")
+    worker: str = Field("elasticdl/worker", description="Name of the workers' image.")
+    pull_secrets: list[str] = Field(
+        default_factory=list,
+        description="Names of Secrets in the job's namespace with which images are "
+        "pulled.",
+    )
+
+
+class StateValues(SpecModel):
+    """The volume of the job's folder (journal, checkpoints) and usually of its data."""
+
+    claim_name: str = Field(
+        "fileserver-claim",
+        description="PersistentVolumeClaim in the job's namespace. All pods of the job "
+        "mount it, so on several nodes it has to be ReadWriteMany.",
+    )
+    mount_path: str = Field(
+        "/data",
+        pattern=PATH_PATTERN,
+        description="Where it appears, and the folder that all roles start in: "
+        "relative paths of the job begin here. An entry of `job.volumes` on this path "
+        "takes the claim's place.",
+    )
+
+
+class TokenValues(SpecModel):
+    """The token that every call between the job's roles carries."""
+
+    existing_secret: str = Field(
+        "",
+        description="Name of a Secret with the key `token`. Empty makes one, and keeps "
+        "it over upgrades; that needs a cluster while the chart is rendered, so name "
+        "one under Argo CD or `helm template`, where the token would be new each time.",
+    )
+
+
+class ServiceAccountsValues(SpecModel):
+    """The accounts that pods run as."""
+
+    create: bool = Field(True, description="Platform: make both.")
+    master: str = Field(
+        "elasticdl-master", description="Of masters; it has the Role, and its name."
+    )
+    job: str = Field(
+        "elasticdl-job", description="Of PS and workers: no rights, no token."
+    )
+    annotations: dict[str, str] = Field(
+        default_factory=dict,
+        description="Platform: for both, as a cloud's identity of data readers.",
+    )
+
+
+class NetworkPolicyValues(SpecModel):
+    """Who may open connections to a job's pods, where the network plug-in obeys."""
+
+    enabled: bool = Field(
+        True,
+        description="Platform: close all pods of jobs. Job: open master and PS to the "
+        "pods of the same job.",
+    )
+    metrics_from: list[dict[str, Any]] = Field(
+        default_factory=list,
+        description="Job: who may read metrics (port 8080), as a list of "
+        "NetworkPolicyPeer; empty is anybody.",
+    )
+
+
+class RbacValues(SpecModel):
+    """What masters may do with the API server."""
+
+    create: bool = Field(
+        True, description="Make the Role and its binding, in the release's namespace."
+    )
+
+
+class HighPriorityValues(SpecModel):
+    """The class of what must not wait: serving, masters, PS."""
+
+    name: str = Field(
+        "high", description="Name of the class; a job's values need the same."
+    )
+    value: int = Field(1_000_000, description="Priority.")
+    preemption_policy: Literal["PreemptLowerPriority", "Never"] = Field(
+        "PreemptLowerPriority", description="Whether its pods push others out."
+    )
+    description: str = Field(
+        "Serving, and masters and PS of training jobs.", description="For people."
+    )
+
+
+class LowPriorityValues(HighPriorityValues):
+    """The class of workers."""
+
+    name: str = Field(
+        "low", description="Name of the class; a job's values need the same."
+    )
+    value: int = Field(1_000, description="Priority.")
+    preemption_policy: Literal["PreemptLowerPriority", "Never"] = Field(
+        "Never", description="Workers wait for room, and push nothing out."
+    )
+    description: str = Field(
+        "Workers of training jobs: pushed out by what is high.",
+        description="For people.",
+    )
+
+
+class PriorityClassesValues(SpecModel):
+    """The classes behind the words `high` and `low` of `job.<role>.priority`."""
+
+    create: bool = Field(
+        True,
+        description="Platform: make both. False where another release has made them, "
+        "or where classes of the cluster are used.",
+    )
+    high: HighPriorityValues = Field(
+        default_factory=HighPriorityValues,
+        description="For `priority: high`, and the share of `worker.priority: 0.5`. "
+        "Value and policy of a class never change: another value needs another name.",
+    )
+    low: LowPriorityValues = Field(
+        default_factory=LowPriorityValues,
+        description="For `priority: low`, the default of workers, and the rest of them "
+        "in the share form.",
+    )
+
+
+class ClaimValues(SpecModel):
+    """A PersistentVolumeClaim."""
+
+    name: str = Field(description="Name.")
+    existing: bool = Field(
+        False, description="It is there already: the release leaves it alone."
+    )
+    size: str = Field("10Gi", pattern=QUANTITY_PATTERN, description="Size.")
+    access_mode: Literal[
+        "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod", "ReadOnlyMany"
+    ] = Field(
+        "ReadWriteMany",
+        description="Access mode. ReadWriteOnce is enough where all pods of a job run "
+        "on one node.",
+    )
+    storage_class: str = Field(
+        "", description="StorageClass; empty is the cluster's default."
+    )
+    keep: bool = Field(
+        True, description="Keep it, and the data, when the release is uninstalled."
+    )
+
+
+def _claims() -> list[ClaimValues]:
+    return [ClaimValues(name="fileserver-claim")]
+
+
+class ChartValues(SpecModel):
+    """All of the chart's keys."""
+
+    images: ImagesValues = Field(
+        default_factory=ImagesValues,
+        description="Job: the stock images. `job.image` (all roles) and "
+        "`job.<role>.image` go before them; the policy is `job.imagePullPolicy`.",
+    )
+    state: StateValues = Field(
+        default_factory=StateValues,
+        description="Job: the volume of the job's folder (journal, checkpoints), and "
+        "usually of its data.",
+    )
+    token: TokenValues = Field(
+        default_factory=TokenValues,
+        description="Job: what every call between the job's roles carries.",
+    )
+    pods: PodsValues = Field(
+        default_factory=PodsValues,
+        description="Job: what the job's pods have beyond the job's specification. "
+        "Resources, priorities and the grace period are in `job`.",
+    )
+    service_accounts: ServiceAccountsValues = Field(
+        default_factory=ServiceAccountsValues,
+        description="ServiceAccounts: the platform makes them, jobs name them.",
+    )
+    network_policy: NetworkPolicyValues = Field(
+        default_factory=NetworkPolicyValues,
+        description="NetworkPolicies, in force where the cluster's network plug-in "
+        "knows them.",
+    )
+    rbac: RbacValues = Field(
+        default_factory=RbacValues,
+        description="Platform: what masters may do in this namespace.",
+    )
+    priority_classes: PriorityClassesValues = Field(
+        default_factory=PriorityClassesValues,
+        description="PriorityClasses, of the whole cluster: one platform makes them, "
+        "jobs go by their names.",
+    )
+    claims: list[ClaimValues] = Field(
+        default_factory=_claims,
+        description="Platform: PersistentVolumeClaims for jobs' folders and data.",
+    )
+    global_: dict[str, Any] = Field(
+        default_factory=dict,
+        alias="global",
+        description="Where this chart is part of another one; it reads nothing of it.",
+    )

@@ -1,0 +1,154 @@
+"""What is sent to a cluster: patches of the ConfigMap, the audit's pod, the values."""
+
+import pytest
+from elasticdl.client.cluster.audit import audit_pod
+from elasticdl.client.cluster.chart import find_chart, manifests, needs
+from elasticdl.client.cluster.job import scaled
+from elasticdl.client.cluster.submit import chart_values, is_for_cluster
+from elasticdl.errors import PlatformError, SpecError
+from elasticdl.job.values import parse_values
+
+JOB_YAML = """\
+kind: job
+job:
+  name: digits
+  model: {definition: digits.cnn.custom_model}
+  data: {training: d}
+  worker:
+    replicas: 2    # as many as the nodes hold
+    max: 4
+"""
+PS_YAML = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  labels: {app.kubernetes.io/component: ps}
+spec:
+  serviceAccountName: elasticdl-job
+  priorityClassName: high
+  containers:
+    - name: sidecar
+      image: s
+    - name: main
+      image: zoo:1
+      command: [python, -m, elasticdl.ps.main]
+      args: []
+      ports: [{containerPort: 50002}]
+      readinessProbe: {httpGet: {path: /readyz}}
+      resources: {requests: {cpu: "16"}}
+      env:
+        - {name: ELASTICDL_JOB_DIR, value: /data/.elasticdl/jobs/ml/digits}
+      volumeMounts: [{name: state, mountPath: /data}]
+  volumes:
+    - name: state
+      persistentVolumeClaim: {claimName: fileserver-claim}
+"""
+
+
+def config_map(**data):
+    return {
+        "metadata": {"name": "elasticdl-digits", "uid": "u1", "resourceVersion": "7"},
+        "data": {"job.yaml": JOB_YAML, "ps.yaml": PS_YAML, **data},
+    }
+
+
+def values(extra=""):
+    parsed, problems = parse_values(JOB_YAML + extra, source="v")
+    assert not problems
+    return parsed
+
+
+def test_scaling_changes_one_line_and_keeps_the_comments():
+    patch = scaled(config_map(), 3)
+    assert patch["data"] == {
+        "job.yaml": JOB_YAML.replace("replicas: 2 ", "replicas: 3 ")
+    }
+
+
+def test_scaling_fails_if_somebody_else_wrote_meanwhile():
+    assert scaled(config_map(), 3)["metadata"] == {"resourceVersion": "7"}
+
+
+def test_more_workers_than_the_maximum_are_no_patch():
+    with pytest.raises(SpecError, match=r"job\.worker\.replicas: got 9"):
+        scaled(config_map(), 9)
+
+
+def test_the_audit_runs_in_the_jobs_own_image_with_its_volume():
+    pod = audit_pod(config_map(), "digits", ["--json"])
+    (main,) = pod["spec"]["containers"]
+    assert main["image"] == "zoo:1"
+    assert main["command"][-2:] == ["audit", "digits"]
+    assert main["args"] == ["--jobs-dir", "/data/.elasticdl/jobs/ml", "--json"]
+    assert main["volumeMounts"] == [{"name": "state", "mountPath": "/data"}]
+    assert pod["spec"]["serviceAccountName"] == "elasticdl-job"
+
+
+def test_the_audits_pod_asks_for_little_and_is_no_replica_of_the_job():
+    pod = audit_pod(config_map(), "digits")
+    (main,) = pod["spec"]["containers"]
+    assert main["resources"]["requests"]["cpu"] == "100m"
+    assert not {"ports", "readinessProbe"} & set(main)
+    assert "priorityClassName" not in pod["spec"]
+    assert not any("job-name" in label for label in pod["metadata"]["labels"])
+    assert pod["metadata"]["ownerReferences"][0]["uid"] == "u1"
+
+
+def test_a_template_of_another_version_is_named_as_such():
+    with pytest.raises(PlatformError, match="another version of the chart"):
+        audit_pod({**config_map(), "data": {"job.yaml": JOB_YAML}}, "digits")
+
+
+def test_what_pods_need_and_the_release_does_not_make_is_found_in_all_templates():
+    text = f"""\
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: elasticdl-digits}}
+data:
+  ps.yaml: |
+{"".join(f"    {line}{chr(10)}" for line in PS_YAML.splitlines())}
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: made-here}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: elasticdl-digits-master}}
+spec:
+  template:
+    spec:
+      serviceAccountName: elasticdl-master
+      containers:
+        - {{name: main, env: [{{name: ELASTICDL_PRIORITY_LOW, value: spare}}]}}
+      imagePullSecrets: [{{name: made-here}}, {{name: regcred}}]
+"""
+    found = needs(manifests(text))
+    assert found.service_accounts == {"elasticdl-job", "elasticdl-master"}
+    assert found.claims == {"fileserver-claim"}
+    assert found.priority_classes == {"high"}
+    assert found.split_classes == {"high", "spare"}
+    assert found.pull_secrets == {"regcred"}
+
+
+def test_keys_beside_the_job_reach_the_chart():
+    given = chart_values(values("state: {claimName: mine}\n"))
+    assert given["state"] == {"claimName": "mine"}
+    assert given["job"]["worker"] == {"replicas": 2, "max": 4}
+
+
+@pytest.mark.parametrize("role", ["master", "ps", "worker"])
+def test_an_image_of_any_role_means_a_cluster(role):
+    assert not is_for_cluster(values().job)
+    named = JOB_YAML.replace("  worker:\n", "  worker:\n    image: i\n")
+    if role != "worker":
+        named = JOB_YAML + f"  {role}: {{image: i}}\n"
+    parsed, _ = parse_values(named, source="v")
+    assert is_for_cluster(parsed.job)
+
+
+def test_a_chart_that_is_none_is_refused_by_its_path(tmp_path):
+    with pytest.raises(PlatformError, match=r"Chart\.yaml"):
+        find_chart(tmp_path)
+    (tmp_path / "Chart.yaml").touch()
+    assert find_chart(tmp_path) == tmp_path
