@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: help setup train test unit integration check fmt proto schema docs bench images e2e clean
+.PHONY: help setup train test unit chart snapshots posture integration check fmt proto schema docs bench images e2e clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -31,6 +31,17 @@ test: setup  ## all tests (under 10 minutes on 2 cores)
 unit: setup  ## unit tests alone (under a minute, without TensorFlow)
 	@python -m pytest tests/unit
 
+chart: setup  ## tests of the Helm chart, without a cluster (half a minute)
+	@python -m pytest tests/chart
+
+snapshots: setup  ## write the chart's rendered examples anew
+	@python -m tests.chart.snapshots
+
+posture: setup  ## checkov on the rendered chart (a minute the first time)
+	@test -x $(VENV)/checkov/bin/checkov || { python -m venv $(VENV)/checkov && \
+	    $(VENV)/checkov/bin/python -m pip install --quiet checkov==3.3.30; }
+	@python -m tests.chart.posture $(abspath $(VENV))/checkov/bin/checkov
+
 integration: setup  ## tests on real processes
 	@python -m pytest tests/integration
 
@@ -44,7 +55,7 @@ proto: setup  ## regenerate the protobuf modules
 	@cd python && python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. \
 	    --mypy_out=quiet:. --mypy_grpc_out=quiet:. elasticdl/proto/*.proto
 
-docs: setup  ## regenerate docs/spec.md, docs/cli.md and the JSON Schema
+docs: setup  ## regenerate docs/spec.md, docs/cli.md and files of the chart
 	@python -m elasticdl.cli.generate
 
 bench: setup  ## ratios beside their bars (25 min); SHORT=1 (5 min), ONLY=name

@@ -89,9 +89,8 @@ limits:
   {{- $_ := set $told "ELASTICDL_PLATFORM" "kubernetes" -}}
   {{- $_ := set $told "ELASTICDL_NAMESPACE" $namespace -}}
   {{- $_ := set $told "ELASTICDL_CONFIG_MAP" $name -}}
-  {{- $_ := set $told "ELASTICDL_ROLE" "master" -}}
-  {{- $_ := set $told "ELASTICDL_INDEX" "0" -}}
-  {{- $_ := set $told "ELASTICDL_GENERATION" "1" -}}
+  {{- $_ := set $told "ELASTICDL_PRIORITY_HIGH" .root.Values.priorityClasses.high.name -}}
+  {{- $_ := set $told "ELASTICDL_PRIORITY_LOW" .root.Values.priorityClasses.low.name -}}
   {{- $_ := set $told "ELASTICDL_PORT" (include "elasticdl.masterPort" .job) -}}
 {{- else if eq .role "ps" -}}
   {{- $_ := set $told "ELASTICDL_PORT" "50002" -}}
@@ -196,7 +195,7 @@ terminationGracePeriodSeconds: {{ .job.worker.graceSeconds | ceil | int }}
 {{- end }}
 {{- /* A share (`0.5`) makes some workers high and the rest low: the master says which. */}}
 {{- if and $priority (not (regexMatch "^[0-9.]+$" $priority)) }}
-priorityClassName: {{ $priority }}
+priorityClassName: {{ dig $priority "name" $priority (pick .root.Values.priorityClasses "high" "low") }}
 {{- end }}
 {{- with .root.Values.images.pullSecrets }}
 imagePullSecrets:

@@ -70,6 +70,10 @@ alone would forget the file, and is refused; for one field use `elasticdl scale`
 job.worker.replicas=4`. What the ConfigMap holds reaches the running master in seconds;
 docs/spec.md says which fields may change while a job runs.
 
+What `elasticdl scale` or `kubectl edit` changed meanwhile is not undone in silence:
+Helm 4 stops at a conflict on `.data.job.yaml`. Put the change into the file too, and
+add `--force-conflicts`.
+
 What the master's own pod is made of (its image, `job.master`, `job.env`, `job.volumes`,
 `pods.common`, `pods.master`, `state`) cannot change: Kubernetes keeps a Job's pod
 template as it is. Uninstall the job and install it again, and it goes on from its
@@ -102,7 +106,8 @@ _OBJECTS = (
         "job",
         "ConfigMap `elasticdl-<job>` (specification and pod templates), Job and "
         "Service `elasticdl-<job>-master`, Service `elasticdl-<job>-ps`, "
-        "PodDisruptionBudget and NetworkPolicy `elasticdl-<job>`, Secret `elasticdl-<job>-token`",
+        "PodDisruptionBudget and NetworkPolicy `elasticdl-<job>`, "
+        "Secret `elasticdl-<job>-token`",
     ),
 )
 

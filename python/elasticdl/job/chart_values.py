@@ -15,7 +15,7 @@ from elasticdl.job.spec_base import PATH_PATTERN, QUANTITY_PATTERN, SpecModel
 
 # What only one kind of release reads. The chart refuses it in the other kind, where it
 # would do nothing.
-PLATFORM_ONLY = ("rbac", "priorityClasses", "claims")
+PLATFORM_ONLY = ("rbac", "claims")
 JOB_ONLY = ("images", "state", "token", "pods")
 
 
@@ -211,7 +211,9 @@ class RbacValues(SpecModel):
 class HighPriorityValues(SpecModel):
     """The class of what must not wait: serving, masters, PS."""
 
-    name: str = Field("high", description="Name.")
+    name: str = Field(
+        "high", description="Name of the class; a job's values need the same."
+    )
     value: int = Field(1_000_000, description="Priority.")
     preemption_policy: Literal["PreemptLowerPriority", "Never"] = Field(
         "PreemptLowerPriority", description="Whether its pods push others out."
@@ -224,7 +226,9 @@ class HighPriorityValues(SpecModel):
 class LowPriorityValues(HighPriorityValues):
     """The class of workers."""
 
-    name: str = Field("low", description="Name.")
+    name: str = Field(
+        "low", description="Name of the class; a job's values need the same."
+    )
     value: int = Field(1_000, description="Priority.")
     preemption_policy: Literal["PreemptLowerPriority", "Never"] = Field(
         "Never", description="Workers wait for room, and push nothing out."
@@ -236,12 +240,12 @@ class LowPriorityValues(HighPriorityValues):
 
 
 class PriorityClassesValues(SpecModel):
-    """PriorityClasses: of the whole cluster, so one release makes them."""
+    """The classes behind the words `high` and `low` of `job.<role>.priority`."""
 
     create: bool = Field(
         True,
-        description="Make both. False where another release has made them, or where "
-        "classes of the cluster are used: jobs only name them (`job.<role>.priority`).",
+        description="Platform: make both. False where another release has made them, "
+        "or where classes of the cluster are used.",
     )
     high: HighPriorityValues = Field(
         default_factory=HighPriorityValues,
@@ -319,7 +323,8 @@ class ChartValues(SpecModel):
     )
     priority_classes: PriorityClassesValues = Field(
         default_factory=PriorityClassesValues,
-        description="Platform: PriorityClasses, of the whole cluster.",
+        description="PriorityClasses, of the whole cluster: one platform makes them, "
+        "jobs go by their names.",
     )
     claims: list[ClaimValues] = Field(
         default_factory=_claims,

@@ -139,7 +139,7 @@ def test_help_does_not_load_what_is_heavy() -> None:
     ("arguments", "hint"),
     [
         (["trainn"], "no command 'trainn': did you mean `train`?"),
-        (["zoo", "init"], "no command 'zoo': images are built by docker"),
+        (["lst"], "no command 'lst': did you mean `list`?"),
     ],
 )
 def test_an_unknown_verb_gets_a_hint(

@@ -1,0 +1,256 @@
+"""Values that are refused, each with a line that says which and why."""
+
+import helm_python as helm
+import pytest
+from elasticdl.job.values import parse_values
+
+from tests.chart.rendering import render
+
+HEAD = "kind: job\njob:\n  name: digits\n  model: {definition: a.b}\n"
+DATA = "  data: {training: data}\n"
+GOOD = HEAD + DATA
+PLATFORM = "kind: platform\n"
+
+# What stands in the file, and what Helm says.
+REFUSED_BY_THE_SCHEMA = {
+    "a misspelt field": (
+        GOOD + "  trainings: {}\n",
+        "at '/job': additional properties 'trainings' not allowed",
+    ),
+    "a misspelt field of a role": (
+        GOOD + "  worker: {replica: 3}\n",
+        "at '/job/worker': additional properties 'replica' not allowed",
+    ),
+    "a misspelt section of the chart": (
+        GOOD + "pod: {}\n",
+        "at '': additional properties 'pod' not allowed",
+    ),
+    "a misspelt role": (
+        GOOD + "pods: {workers: {}}\n",
+        "at '/pods': additional properties 'workers' not allowed",
+    ),
+    "a misspelt key of a role's pods": (
+        GOOD + "pods: {worker: {toleration: []}}\n",
+        "at '/pods/worker': additional properties 'toleration' not allowed",
+    ),
+    "snake case": (
+        GOOD + "  training: {batch_size: 8}\n",
+        "at '/job/training': additional properties 'batch_size' not allowed",
+    ),
+    "a section outside of the job": (
+        GOOD + "training: {epochs: 3}\n",
+        "at '': additional properties 'training' not allowed",
+    ),
+    "another kind": (
+        GOOD.replace("kind: job", "kind: jobs"),
+        "at '/kind': value must be one of 'job', 'platform'",
+    ),
+    "no job": ("kind: job\n", "at '': missing property 'job'"),
+    "an empty job": ("kind: job\njob:\n", "at '/job': got null, want object"),
+    "no name": (
+        "kind: job\njob:\n  model: {definition: a.b}\n" + DATA,
+        "at '/job': missing property 'name'",
+    ),
+    "no model": (
+        "kind: job\njob:\n  name: digits\n" + DATA,
+        "at '/job': missing property 'model'",
+    ),
+    "a name with capitals": (
+        GOOD.replace("digits", "Digits"),
+        "at '/job/name': 'Digits' does not match pattern",
+    ),
+    "a name with a dot": (
+        GOOD.replace("digits", "my.job"),
+        "at '/job/name': 'my.job' does not match pattern",
+    ),
+    "a name that ends with a dash": (
+        GOOD.replace("digits", "digits-"),
+        "at '/job/name': 'digits-' does not match pattern",
+    ),
+    "a name too long for a Service": (
+        GOOD.replace("digits", "d" * 60),
+        "at '/job/name': maxLength: got 60, want 46",
+    ),
+    "a name that is a number": (
+        GOOD.replace("digits", "2024"),
+        "at '/job/name': got number, want string",
+    ),
+    "a number in quotes": (
+        GOOD + "  worker: {replicas: '3'}\n",
+        "at '/job/worker/replicas': got string, want null or integer",
+    ),
+    "a fraction of a worker": (
+        GOOD + "  worker: {replicas: 2.5}\n",
+        "at '/job/worker/replicas': got number, want null or integer",
+    ),
+    "no worker": (
+        GOOD + "  worker: {replicas: 0}\n",
+        "at '/job/worker/replicas': minimum: got 0, want 1",
+    ),
+    "a priority without quotes": (
+        GOOD + "  worker: {priority: 0.5}\n",
+        "at '/job/worker/priority': got number, want null or string",
+    ),
+    "memory in a unit that is none": (
+        GOOD + "  worker: {resources: {memory: 4GB}}\n",
+        "at '/job/worker/resources/memory': '4GB' does not match pattern",
+    ),
+    "no CPU": (
+        GOOD + "  ps: {resources: {cpu: 0}}\n",
+        "at '/job/ps/resources/cpu': exclusiveMinimum: got 0, want 0",
+    ),
+    "a mode that is none": (
+        GOOD + "  ps: {mode: synchronous}\n",
+        "at '/job/ps/mode': value must be one of 'async', 'sync'",
+    ),
+    "a strategy that is none": (
+        GOOD + "  strategy: AllReduce\n",
+        "at '/job/strategy': value must be one of 'parameterServer', 'local'",
+    ),
+    "a pull policy that is none": (
+        GOOD + "  imagePullPolicy: always\n",
+        "at '/job/imagePullPolicy': value must be one of 'Always', 'IfNotPresent'",
+    ),
+    "an environment of numbers": (
+        GOOD + "  env: {A: 1}\n",
+        "at '/job/env/A': got number, want string",
+    ),
+    "a volume without a path": (
+        GOOD + "  volumes: [{claimName: a}]\n",
+        "at '/job/volumes/0': missing property 'mountPath'",
+    ),
+    "a volume on a path that is none": (
+        GOOD + "  volumes: [{claimName: a, mountPath: data}]\n",
+        "at '/job/volumes/0/mountPath': 'data' does not match pattern '^/'",
+    ),
+    "volumes that are no list": (
+        GOOD + "  volumes: {claimName: a}\n",
+        "at '/job/volumes': got object, want null or array",
+    ),
+    "tolerations that are no list": (
+        GOOD + "pods: {common: {tolerations: {key: a}}}\n",
+        "at '/pods/common/tolerations': got object, want null or array",
+    ),
+    "an annotation that is a number": (
+        GOOD + "pods: {ps: {annotations: {a: 1}}}\n",
+        "at '/pods/ps/annotations/a': got number, want string",
+    ),
+    "state on a relative path": (
+        GOOD + "state: {mountPath: data}\n",
+        "at '/state/mountPath': 'data' does not match pattern '^/'",
+    ),
+    "a policy that is no truth": (
+        GOOD + "networkPolicy: {enabled: 'no'}\n",
+        "at '/networkPolicy/enabled': got string, want null or boolean",
+    ),
+    "a claim without a name": (
+        PLATFORM + "claims: [{size: 1Gi}]\n",
+        "at '/claims/0': missing property 'name'",
+    ),
+    "a claim with another access mode": (
+        PLATFORM + "claims: [{name: a, accessMode: RWX}]\n",
+        "at '/claims/0/accessMode': value must be one of 'ReadWriteMany'",
+    ),
+    "a claim's size without a unit it knows": (
+        PLATFORM + "claims: [{name: a, size: 10GB}]\n",
+        "at '/claims/0/size': '10GB' does not match pattern",
+    ),
+    "a priority that is no number": (
+        PLATFORM + "priorityClasses: {high: {value: high}}\n",
+        "at '/priorityClasses/high/value': got string, want null or integer",
+    ),
+    "an unknown class": (
+        PLATFORM + "priorityClasses: {medium: {value: 1}}\n",
+        "at '/priorityClasses': additional properties 'medium' not allowed",
+    ),
+}
+REFUSED_BY_A_TEMPLATE = {
+    "a job of no kind": (
+        GOOD.replace("kind: job\n", ""),
+        "these values hold a `job:`, but no line `kind: job`: add it at the top",
+    ),
+    "a platform with a job": (
+        GOOD.replace("kind: job", "kind: platform"),
+        "A platform has no `job:`",
+    ),
+    "claims in a job": (
+        GOOD + "claims: [{name: a}]\n",
+        "`claims` belongs to the platform's release and does nothing in a job's",
+    ),
+    "rights in a job": (
+        GOOD + "rbac: {create: false}\n",
+        "`rbac` belongs to the platform's release",
+    ),
+    "pods in a platform": (
+        PLATFORM + "pods: {common: {annotations: {a: b}}}\n",
+        "`pods` belongs to a job's values and does nothing in the platform's: take it "
+        "out, or add `kind: job`",
+    ),
+    "images in a platform": (
+        "images: {tag: v1}\n",
+        "`images` belongs to a job's values",
+    ),
+    "a section of comments": (
+        GOOD + "pods:\n  # common: {}\n",
+        "`pods:` holds nothing: take the line out for its defaults",
+    ),
+    "a key of the chart without a value": (
+        GOOD + "state: {mountPath: }\n",
+        "`state.mountPath:` holds nothing: take the line out for its default",
+    ),
+    "another namespace": (
+        GOOD + "  namespace: other\n",
+        "job.namespace is `other`, but the release goes to `ml`, where its master "
+        "looks for everything: install with `-n other`, or take job.namespace out",
+    ),
+}
+ALL = {**REFUSED_BY_THE_SCHEMA, **REFUSED_BY_A_TEMPLATE}
+
+
+@pytest.mark.parametrize(("text", "message"), ALL.values(), ids=list(ALL))
+def test_a_bad_file_is_refused_in_one_line_that_says_why(text, message):
+    with pytest.raises(helm.HelmError) as refusal:
+        render(helm.values_from_yaml(text))
+    assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        text
+        for text, _ in REFUSED_BY_THE_SCHEMA.values()
+        if not text.startswith(PLATFORM)
+    ],
+    ids=[
+        name
+        for name, (text, _) in REFUSED_BY_THE_SCHEMA.items()
+        if not text.startswith(PLATFORM)
+    ],
+)
+def test_what_the_chart_refuses_the_command_line_refuses_too(text):
+    values, problems = parse_values(text, source="bad.yaml")
+    assert values is None
+    assert all(problem.place.startswith("bad.yaml:") for problem in problems)
+
+
+def test_the_good_file_that_the_bad_ones_are_made_of_is_good():
+    assert parse_values(GOOD, source="good.yaml")[1] == []
+    assert render(helm.values_from_yaml(GOOD))
+    assert render(helm.values_from_yaml(PLATFORM))
+
+
+def test_all_mistakes_of_a_section_are_told_at_once():
+    text = GOOD + "  worker: {replicas: 0, min: -1, priorities: low}\n"
+    with pytest.raises(helm.HelmError) as refusal:
+        render(helm.values_from_yaml(text))
+    for part in (
+        "'priorities' not allowed",
+        "minimum: got 0, want 1",
+        "got -1, want 0",
+    ):
+        assert part in str(refusal.value)
+
+
+def test_the_namespace_of_the_release_may_be_said_in_the_file():
+    values = helm.values_from_yaml(GOOD + "  namespace: ml\n")
+    assert render(values, namespace="ml")

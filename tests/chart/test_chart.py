@@ -1,0 +1,62 @@
+"""The chart as a package: its versions, its files, and Helm's own check of it."""
+
+import tarfile
+
+import helm_python as helm
+import pytest
+import yaml
+from elasticdl import __version__
+from elasticdl.cli.generate_chart import values_yaml
+from elasticdl.job.chart_values import JOB_ONLY, PLATFORM_ONLY, ChartValues
+from elasticdl.job.fields import aliases
+
+from tests.chart.rendering import CHART, EXAMPLES, IN_CI, ROOT, chart, values_of
+
+
+@pytest.mark.parametrize(
+    "file", [None, *EXAMPLES], ids=lambda file: getattr(file, "stem", "none")
+)
+def test_helm_has_nothing_to_say_about_the_chart(file):
+    report = helm.lint(CHART, values_of(file) if file else {}, strict=True)
+    advice = [message["error"] for message in report["messages"]]
+    assert report["errors"] == []
+    assert advice in ([], ["icon is recommended"])
+
+
+def test_the_chart_has_the_packages_version():
+    about = chart().metadata
+    assert about["appVersion"] == __version__
+    semantic = __version__.replace(".dev", "-dev.")  # 1.0.0.dev0 is no semantic version
+    assert about["version"] == semantic
+    assert about["kubeVersion"] == ">=1.29.0-0"
+
+
+def test_the_package_has_what_templates_read_and_nothing_of_the_tests(tmp_path):
+    archive = helm.package(CHART, destination=tmp_path)
+    with tarfile.open(archive) as package:
+        names = {name.removeprefix("elasticdl/") for name in package.getnames()}
+    assert {"files/defaults.yaml", "values.schema.json", "README.md"} <= names
+    assert not [name for name in names if name.startswith("ci/")]
+
+
+def test_every_section_says_for_which_kind_of_release_it_is():
+    both = {"serviceAccounts", "networkPolicy", "priorityClasses", "global"}
+    known = {info.alias or name: info for name, info in aliases(ChartValues).items()}
+    assert set(known) == {*JOB_ONLY, *PLATFORM_ONLY, *both}
+    for key in JOB_ONLY:
+        assert known[key].description.startswith("Job: ")
+    for key in PLATFORM_ONLY:
+        assert known[key].description.startswith("Platform: ")
+
+
+def test_the_default_values_are_a_platforms():
+    values = yaml.safe_load(values_yaml())
+    assert values["kind"] == "platform"
+    assert "job" not in values  # the job's defaults are the specification's
+
+
+def test_chart_testing_finds_its_files():
+    settings = yaml.safe_load((ROOT / "ct.yaml").read_text())
+    for key in ("chart-yaml-schema", "lint-conf"):
+        assert (ROOT / settings[key]).exists()
+    assert [file.stem for file in IN_CI] == ["job-values", "platform-values"]

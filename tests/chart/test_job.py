@@ -1,0 +1,570 @@
+"""A job's release: the objects, and the pods that its values ask for."""
+
+import json
+import re
+
+import pytest
+from elasticdl.errors import ExitCode
+from elasticdl.job import names
+from elasticdl.job.names import Role
+from elasticdl.job.values import parse_values
+from elasticdl.master import scale
+
+from tests.chart.rendering import (
+    EXAMPLES,
+    FURTHER,
+    JOBS,
+    chart,
+    config_map,
+    container,
+    env,
+    example,
+    job,
+    merged,
+    mounts,
+    objects,
+    of_kind,
+    pods,
+    render,
+    values_of,
+)
+
+ROLES = ["master", "ps", "worker"]
+OWN_JOBS = [*JOBS, *(file for file in FURTHER if file.stem != "second-platform")]
+CLUSTER_SCOPED = {"PriorityClass", "ClusterRole", "ClusterRoleBinding", "Namespace"}
+
+
+def of(role, changes=None, **chart_keys):
+    """Return one role's pod of a small job with changes of its `job:`."""
+    values = job(**chart_keys)
+    values["job"] = merged(values["job"], changes or {})
+    return pods(objects(values))[role]
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_every_example_renders(file):
+    assert objects(values_of(file))
+
+
+def test_a_job_renders_these_objects_and_no_others():
+    assert sorted(objects(example("digits"))) == sorted(
+        [
+            ("ConfigMap", "elasticdl-digits"),
+            ("Job", "elasticdl-digits-master"),
+            ("NetworkPolicy", "elasticdl-digits"),
+            ("PodDisruptionBudget", "elasticdl-digits"),
+            ("Secret", "elasticdl-digits-token"),
+            ("Service", "elasticdl-digits-master"),
+            ("Service", "elasticdl-digits-ps"),
+        ]
+    )
+
+
+@pytest.mark.parametrize("file", OWN_JOBS, ids=lambda file: file.stem)
+def test_a_job_makes_nothing_of_the_whole_cluster_and_all_belongs_to_it(file):
+    values = values_of(file)
+    for (kind, name), made in objects(values).items():
+        assert kind not in CLUSTER_SCOPED
+        assert "namespace" not in made["metadata"]  # that of the release
+        assert name.startswith(f"elasticdl-{values['job']['name']}")
+        labels = made["metadata"]["labels"]
+        assert labels[names.LABEL_JOB] == values["job"]["name"]
+        assert labels["app.kubernetes.io/managed-by"] == "Helm"
+        assert labels["app.kubernetes.io/instance"] == "release"
+
+
+@pytest.mark.parametrize("file", OWN_JOBS, ids=lambda file: file.stem)
+def test_the_config_map_holds_the_users_job_as_it_is(file):
+    values = values_of(file)
+    made = of_kind(objects(values), "ConfigMap")["data"]
+    assert sorted(made) == ["job.yaml", "ps.yaml", "worker.yaml"]
+    there, _ = parse_values(made["job.yaml"], source="the ConfigMap")
+    here, _ = parse_values(file.read_text(), source=str(file))
+    assert there.job == here.job
+    assert there.chart_keys() == {}  # pods are rendered: the master needs no such key
+
+
+def test_large_numbers_stay_numbers():
+    values = example("host-path")
+    made = config_map(objects(values))["job.yaml"]["job"]
+    assert made["training"]["seed"] == 1234567890
+    assert made["model"]["params"]["seed"] == 12345678
+
+
+def test_two_jobs_share_no_name_in_a_namespace():
+    one = objects(job("one"), release="one")
+    two = objects(job("two"), release="two")
+    assert not set(one) & set(two)
+    selectors = [
+        json.dumps(of_kind(it, "NetworkPolicy")["spec"]["podSelector"])
+        for it in (one, two)
+    ]
+    assert selectors[0] != selectors[1]
+
+
+def test_a_job_in_two_namespaces_knows_only_its_own():
+    for namespace, other in (("a-space", "b-space"), ("b-space", "a-space")):
+        text = "".join(render(job(), namespace=namespace).values())
+        assert f"elasticdl-digits-master.{namespace}.svc:50001" in text
+        assert other not in text
+
+
+def test_the_longest_name_fits_into_a_service_and_the_next_one_is_refused():
+    found = objects(job("a" * 46))
+    assert max(len(name) for kind, name in found if kind == "Service") == 63
+    with pytest.raises(Exception, match="maxLength: got 47, want 46"):
+        objects(job("a" * 47))
+
+
+# What the roles' processes are told.
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_is_told_where_its_job_is(role):
+    told = env(of(role))
+    assert told[names.ENV_JOB_DIR] == "/data/.elasticdl/jobs/ml/digits"
+    assert told[names.ENV_MASTER_ADDRESS] == "elasticdl-digits-master.ml.svc:50001"
+    assert told["ELASTICDL_HOST"] == "0.0.0.0"
+    assert told["ELASTICDL_METRICS_PORT"] == "8080"
+    assert told["ELASTICDL_POD_IP"]["fieldRef"] == {"fieldPath": "status.podIP"}
+    secret = {"name": "elasticdl-digits-token", "key": "token"}
+    assert told["ELASTICDL_TOKEN"]["secretKeyRef"] == secret
+    assert container(of(role))["command"] == ["python", "-m", f"elasticdl.{role}.main"]
+    assert container(of(role))["workingDir"] == "/data"
+
+
+def test_the_master_is_told_what_it_leads_and_the_others_are_stamped_by_it():
+    told = env(of("master"))
+    assert told["ELASTICDL_PLATFORM"] == "kubernetes"
+    assert told["ELASTICDL_NAMESPACE"] == "ml"
+    assert told["ELASTICDL_CONFIG_MAP"] == "elasticdl-digits"
+    assert (told["ELASTICDL_PORT"], env(of("ps"))["ELASTICDL_PORT"]) == (
+        "50001",
+        "50002",
+    )
+    for role in ("ps", "worker"):
+        assert not {names.ENV_ROLE, names.ENV_INDEX, names.ENV_GENERATION} & set(
+            env(of(role))
+        )
+
+
+def test_the_master_reads_the_specification_from_a_mount():
+    assert mounts(of("master"))["/etc/elasticdl"] == {
+        "configMap": {"name": "elasticdl-digits"}
+    }
+    assert "/etc/elasticdl" not in mounts(of("worker"))
+
+
+def test_labels_select_the_jobs_pods():
+    labels = of("master")["metadata"]["labels"]
+    assert labels[names.LABEL_JOB] == "digits"
+    assert labels[names.LABEL_ROLE] == "master"
+    for role in ROLES:
+        labels = of(role)["metadata"]["labels"]
+        assert labels["app.kubernetes.io/component"] == role
+        assert labels["app.kubernetes.io/part-of"] == "elasticdl"
+        assert "app.kubernetes.io/instance" not in labels
+        by = "Helm" if role == "master" else "elasticdl-master"
+        assert labels["app.kubernetes.io/managed-by"] == by
+
+
+def test_the_master_pods_name_begins_as_people_know_it():
+    assert ("Job", names.pod_name("digits", Role.MASTER, 0)) in objects(job())
+
+
+# Accounts, probes, ends.
+
+
+def test_only_the_master_has_a_token_of_the_api_server():
+    tokens = {role: of(role)["spec"]["automountServiceAccountToken"] for role in ROLES}
+    assert tokens == {"master": True, "ps": False, "worker": False}
+    accounts = {role: of(role)["spec"]["serviceAccountName"] for role in ROLES}
+    assert accounts == {
+        "master": "elasticdl-master", "ps": "elasticdl-job", "worker": "elasticdl-job",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_probes_look_at_the_port_of_the_metrics(role):
+    main = container(of(role, {"worker": {"startSeconds": 61}}))
+    assert {"name": "metrics", "containerPort": 8080} in main["ports"]
+    for probe, path in (
+        ("startup", "/healthz"),
+        ("liveness", "/healthz"),
+        ("readiness", "/readyz"),
+    ):
+        assert main[f"{probe}Probe"]["httpGet"] == {"path": path, "port": "metrics"}
+    start = main["startupProbe"]
+    assert start["periodSeconds"] * start["failureThreshold"] == 62
+
+
+def test_pods_have_the_workers_time_to_hand_back_their_task():
+    changes = {"worker": {"graceSeconds": 20.5}}
+    assert of("worker", changes)["spec"]["terminationGracePeriodSeconds"] == 21
+    assert of("ps", changes)["spec"]["terminationGracePeriodSeconds"] == 21
+    assert of("worker")["spec"]["terminationGracePeriodSeconds"] == 15
+
+
+def test_the_masters_end_is_final_where_a_new_one_would_meet_the_same():
+    spec = of_kind(objects(job()), "Job")["spec"]
+    assert spec["template"]["spec"]["restartPolicy"] == "Never"
+    assert spec["backoffLimit"] >= 20
+    moved, told_to_leave, fail = spec["podFailurePolicy"]["rules"]
+    assert moved["action"] == told_to_leave["action"] == "Ignore"
+    assert moved["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+    assert told_to_leave["onExitCodes"]["values"] == [143]
+    assert fail["action"] == "FailJob"
+    assert fail["onExitCodes"]["containerName"] == "main"
+    assert fail["onExitCodes"]["values"] == [
+        ExitCode.JOB_FAILED,
+        ExitCode.USAGE,
+        ExitCode.SPEC,
+        ExitCode.USER_CODE,
+        ExitCode.DATA,
+        ExitCode.STORAGE,
+    ]
+
+
+# Images, resources, priorities.
+
+
+def test_stock_images_have_the_packages_version():
+    from elasticdl import __version__
+
+    for role in ROLES:
+        assert container(of(role))["image"] == f"elasticdl/{role}:{__version__}"
+
+
+def test_images_come_from_the_registry_and_tag_that_are_given():
+    images = {"registry": "registry.example.com/team/", "tag": "v7", "worker": "models"}
+    assert (
+        container(of("ps", images=images))["image"]
+        == "registry.example.com/team/elasticdl/ps:v7"
+    )
+    assert (
+        container(of("worker", images=images))["image"]
+        == "registry.example.com/team/models:v7"
+    )
+
+
+def test_the_jobs_images_go_before_the_stock_ones():
+    changes = {
+        "image": "mine:1",
+        "ps": {"image": "mine-ps:2"},
+        "imagePullPolicy": "Always",
+    }
+    found = {role: container(of(role, changes, images={"tag": "v7"})) for role in ROLES}
+    images = {role: main["image"] for role, main in found.items()}
+    assert images == {"master": "mine:1", "ps": "mine-ps:2", "worker": "mine:1"}
+    assert {main["imagePullPolicy"] for main in found.values()} == {"Always"}
+
+
+def test_a_limit_that_is_not_given_is_the_request():
+    asked = {
+        "resources": {"cpu": 1.5, "memory": "2Gi", "extra": {"nvidia.com/gpu": "1"}}
+    }
+    resources = container(of("worker", {"worker": asked}))["resources"]
+    assert resources["requests"] == {
+        "cpu": "1.5",
+        "memory": "2Gi",
+        "nvidia.com/gpu": "1",
+    }
+    assert resources["limits"] == resources["requests"]
+    limited = {**asked, "limits": {"cpu": 3, "extra": {"ephemeral-storage": "1Gi"}}}
+    limits = container(of("worker", {"worker": limited}))["resources"]["limits"]
+    assert limits == {
+        "cpu": "3", "memory": "2Gi", "nvidia.com/gpu": "1", "ephemeral-storage": "1Gi",
+    }  # fmt: skip
+
+
+def test_the_master_may_use_a_whole_cpu_while_it_starts():
+    resources = container(of("master"))["resources"]
+    assert (resources["requests"]["cpu"], resources["limits"]["cpu"]) == ("0.1", "1")
+    wanted = {"master": {"resources": {"cpu": 2}}}
+    assert container(of("master", wanted))["resources"]["limits"]["cpu"] == "2"
+
+
+@pytest.mark.parametrize("priority", ["low", "training-class", "create"])
+def test_one_priority_class_is_in_the_template(priority):
+    changes = {role: {"priority": priority} for role in ROLES}
+    for role in ROLES:
+        assert of(role, changes)["spec"]["priorityClassName"] == priority
+
+
+@pytest.mark.parametrize("share", ["0", "0.5", "1.0", ".5"])
+def test_a_share_of_high_workers_is_left_to_the_master(share):
+    assert (
+        "priorityClassName" not in of("worker", {"worker": {"priority": share}})["spec"]
+    )
+    assert set(scale.split_priorities(share, 2)) <= {"high", "low"}
+
+
+def test_high_and_low_are_words_for_the_clusters_own_classes():
+    values = job(
+        priorityClasses={"high": {"name": "serving"}, "low": {"name": "batch"}}
+    )
+    values["job"]["ps"] = {"priority": "high"}
+    found = pods(objects(values))
+    assert found["ps"]["spec"]["priorityClassName"] == "serving"
+    assert found["worker"]["spec"]["priorityClassName"] == "batch"
+    told = env(found["master"])
+    assert told["ELASTICDL_PRIORITY_HIGH"] == "serving"
+    assert told["ELASTICDL_PRIORITY_LOW"] == "batch"
+
+
+def test_master_and_ps_have_no_class_unless_they_name_one():
+    assert "priorityClassName" not in of("master")["spec"]
+    assert "priorityClassName" not in of("ps")["spec"]
+    assert of("worker")["spec"]["priorityClassName"] == "low"
+
+
+# Environment and volumes.
+
+
+def test_of_two_variables_of_one_name_the_narrower_one_stays():
+    found = pods(objects(example("everything")))
+    assert env(found["ps"])["SHARED"] == "of the PS"
+    assert env(found["worker"])["SHARED"] == "of the job"
+    assert env(found["worker"])["API_KEY"] == {
+        "secretKeyRef": {"name": "keys", "key": "api"}
+    }
+    assert container(found["worker"])["envFrom"] == [{"secretRef": {"name": "s3"}}]
+
+
+def test_nobody_overrides_what_the_roles_are_told():
+    changes = {"env": {"ELASTICDL_HOST": "1.2.3.4"}}
+    more = {"common": {"env": [{"name": "ELASTICDL_TOKEN", "value": "guessed"}]}}
+    told = env(of("worker", changes, pods=more))
+    assert told["ELASTICDL_HOST"] == "0.0.0.0"
+    assert "secretKeyRef" in told["ELASTICDL_TOKEN"]
+
+
+def test_all_pods_mount_the_claim_and_workers_have_shared_memory():
+    claim = {"persistentVolumeClaim": {"claimName": "fileserver-claim"}}
+    for role in ROLES:
+        assert mounts(of(role))["/data"] == claim
+        assert mounts(of(role))["/tmp"] == {"emptyDir": {}}
+    assert mounts(of("worker"))["/dev/shm"] == {"emptyDir": {"medium": "Memory"}}
+    assert "/dev/shm" not in mounts(of("ps"))
+
+
+def test_a_volume_of_the_state_claim_on_its_path_is_mounted_once():
+    volume = {"claimName": "fileserver-claim", "mountPath": "/data"}
+    found = of("worker", {"volumes": [volume]})
+    claims = [
+        volume
+        for volume in found["spec"]["volumes"]
+        if "persistentVolumeClaim" in volume
+    ]
+    assert len(claims) == 1
+    assert "/data" in mounts(found)
+
+
+def test_one_claim_on_two_paths_is_one_volume():
+    volumes = [
+        {"claimName": "a", "mountPath": "/one"},
+        {"claimName": "a", "mountPath": "/two", "subPath": "two"},
+    ]
+    found = of("ps", {"volumes": volumes})
+    assert (
+        len([v for v in found["spec"]["volumes"] if "persistentVolumeClaim" in v]) == 2
+    )
+    assert mounts(found)["/one"] == mounts(found)["/two"]
+    assert {
+        "name": "elasticdl-volume-0",
+        "mountPath": "/two",
+        "subPath": "two",
+    } in container(found)["volumeMounts"]
+
+
+def test_mounts_of_the_user_take_the_place_of_the_charts():
+    found = pods(objects(example("host-path")))
+    memory = {"emptyDir": {"medium": "Memory", "sizeLimit": "4Gi"}}
+    assert mounts(found["worker"])["/dev/shm"] == memory
+    assert mounts(found["ps"])["/state/"] == {
+        "persistentVolumeClaim": {"claimName": "team-claim"}
+    }
+    assert mounts(found["ps"])["/mnt"] == {
+        "hostPath": {"path": "/srv/data", "type": "Directory"}
+    }
+    assert "fileserver-claim" not in json.dumps(found)
+    assert env(found["ps"])[names.ENV_JOB_DIR] == "/state/.elasticdl/jobs/ml/host-path"
+
+
+def test_model_code_comes_from_a_config_map_without_an_image():
+    volume = {"name": "code", "configMap": {"name": "model-code"}}
+    mount = {"name": "code", "mountPath": "/model_zoo"}
+    found = of(
+        "worker", pods={"worker": {"volumes": [volume], "volumeMounts": [mount]}}
+    )
+    assert mounts(found)["/model_zoo"] == {"configMap": {"name": "model-code"}}
+
+
+# `pods`.
+
+
+def test_lists_of_common_and_role_are_joined_and_mappings_laid_over():
+    found = pods(objects(example("everything")))
+    assert len(found["worker"]["spec"]["tolerations"]) == 2
+    assert len(found["ps"]["spec"]["tolerations"]) == 1
+    assert found["worker"]["spec"]["securityContext"]["runAsUser"] == 20000
+    assert found["worker"]["spec"]["securityContext"]["fsGroup"] == 10001
+    assert found["ps"]["spec"]["securityContext"]["runAsUser"] == 10001
+
+
+def test_every_key_of_pods_reaches_the_pod():
+    spec = pods(objects(example("everything")))["worker"]["spec"]
+    assert spec["nodeSelector"] == {"example.com/gpu": "a100"}
+    assert spec["runtimeClassName"] == "nvidia"
+    assert spec["imagePullSecrets"] == [{"name": "registry"}]
+    assert set(spec["affinity"]) == {"nodeAffinity"}
+    assert spec["topologySpreadConstraints"][0]["maxSkew"] == 1
+    metadata = pods(objects(example("everything")))["master"]["metadata"]
+    assert metadata["annotations"] == {"example.com/team": "vision"}
+    assert metadata["labels"]["team"] == "vision"
+
+
+def test_labels_of_the_user_cannot_hide_whose_pod_it_is():
+    label = {"labels": {names.LABEL_JOB: "other", "app.kubernetes.io/name": "other"}}
+    labels = of("master", pods={"common": label})["metadata"]["labels"]
+    assert labels[names.LABEL_JOB] == "digits"
+    assert labels["app.kubernetes.io/name"] == "elasticdl"
+
+
+def test_a_user_that_is_null_is_left_to_the_cluster():
+    context = pods(objects(example("host-path")))["worker"]["spec"]["securityContext"]
+    assert context == {
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+# Services, budgets, policies, the token.
+
+
+def test_services_find_the_master_and_the_ps():
+    found = objects(job())
+    master = found["Service", "elasticdl-digits-master"]["spec"]
+    ps = found["Service", "elasticdl-digits-ps"]["spec"]
+    assert master["selector"] == {names.LABEL_JOB: "digits", names.LABEL_ROLE: "master"}
+    assert ps["selector"] == {names.LABEL_JOB: "digits", names.LABEL_ROLE: "ps"}
+    assert {port["name"]: port["port"] for port in master["ports"]} == {
+        "grpc": 50001,
+        "metrics": 8080,
+    }
+    assert {port["name"]: port["port"] for port in ps["ports"]} == {
+        "grpc": 50002,
+        "metrics": 8080,
+    }
+    assert ps["clusterIP"] == "None"
+    assert master["publishNotReadyAddresses"]
+
+
+def test_a_job_without_ps_has_no_service_for_them():
+    values = job()
+    values["job"]["strategy"] = "local"
+    found = objects(values)
+    assert ("Service", "elasticdl-digits-ps") not in found
+    assert of_kind(found, "PodDisruptionBudget")["spec"]["minAvailable"] == 0
+
+
+def test_a_drain_takes_one_of_master_and_ps_at_a_time():
+    values = job()
+    values["job"]["ps"] = {"replicas": 3}
+    spec = of_kind(objects(values), "PodDisruptionBudget")["spec"]
+    assert spec["minAvailable"] == 3  # of a master and three PS
+    assert "maxUnavailable" not in spec  # nothing scales these pods
+    (rule,) = spec["selector"]["matchExpressions"]
+    assert sorted(rule["values"]) == ["master", "ps"]
+
+
+def test_another_port_of_the_master_is_the_same_everywhere():
+    values = job()
+    values["job"]["master"] = {"port": 6000}
+    found = objects(values)
+    assert (
+        found["Service", "elasticdl-digits-master"]["spec"]["ports"][0]["port"] == 6000
+    )
+    assert env(pods(found)["worker"])[names.ENV_MASTER_ADDRESS].endswith(":6000")
+    assert env(pods(found)["master"])["ELASTICDL_PORT"] == "6000"
+    ports = of_kind(found, "NetworkPolicy")["spec"]["ingress"][0]["ports"]
+    assert [port["port"] for port in ports] == [6000, 50002]
+
+
+def test_only_the_jobs_own_pods_reach_master_and_ps():
+    spec = of_kind(objects(job()), "NetworkPolicy")["spec"]
+    own = {"podSelector": {"matchLabels": {names.LABEL_JOB: "digits"}}}
+    inner, metrics = spec["ingress"]
+    assert spec["podSelector"] == own["podSelector"]
+    assert inner["from"] == [own]
+    assert [port["port"] for port in inner["ports"]] == [50001, 50002]
+    assert metrics == {"ports": [{"protocol": "TCP", "port": 8080}]}
+    peers = [{"ipBlock": {"cidr": "10.0.0.0/8"}}]
+    closed = objects(job(networkPolicy={"metricsFrom": peers}))
+    assert of_kind(closed, "NetworkPolicy")["spec"]["ingress"][1]["from"] == peers
+    assert "NetworkPolicy" not in {
+        kind for kind, _ in objects(job(networkPolicy={"enabled": False}))
+    }
+
+
+def test_the_token_is_random_unless_a_secret_is_named():
+    one, two = (
+        of_kind(objects(job(), release=release), "Secret")["data"]["token"]
+        for release in ("one", "two")
+    )
+    assert one != two
+    assert len(one) >= 43
+    named = objects(job(token={"existingSecret": "mine"}))
+    assert "Secret" not in {kind for kind, _ in named}
+    assert env(pods(named)["ps"])["ELASTICDL_TOKEN"]["secretKeyRef"]["name"] == "mine"
+
+
+# What may change while the job runs.
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"worker": {"replicas": 7}},
+        {"worker": {"min": 1, "max": 9, "priority": "0.5", "env": {"A": "b"}}},
+        {"worker": {"image": "other", "resources": {"cpu": 2}}},
+        {"ps": {"replicas": 4, "resources": {"memory": "8Gi"}}},
+        {"training": {"epochs": 99}},
+        {"paused": True},
+        {"log": {"level": "debug"}},
+        {"evaluation": {"everySteps": 10}},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_a_change_of_the_job_leaves_the_masters_pod_as_it_is(changes):
+    before, values = job(), job()
+    values["job"] = merged(values["job"], changes)
+    before, after = objects(before), objects(values)
+    assert of_kind(before, "Job") == of_kind(after, "Job")
+    assert of_kind(before, "ConfigMap") != of_kind(after, "ConfigMap")
+
+
+def test_a_change_of_the_masters_pod_is_marked_on_its_job():
+    mark = "elasticdl.org/master-template"
+    marks = set()
+    for changes in ({}, {"master": {"image": "other"}}, {"env": {"A": "b"}}):
+        values = job()
+        values["job"] = merged(values["job"], changes)
+        marks.add(of_kind(objects(values), "Job")["metadata"]["annotations"][mark])
+    assert len(marks) == 3
+
+
+def test_the_masters_pod_does_not_know_the_charts_version():
+    template = json.dumps(
+        of_kind(objects(job(images={"tag": "v1"})), "Job")["spec"]["template"]
+    )
+    assert "helm.sh/chart" not in template
+    assert not re.search(re.escape(chart().version), template)
+
+
+def test_notes_say_what_is_there_and_the_next_command():
+    notes = render(example("digits"))["NOTES.txt"]
+    assert "its master makes 2 PS and 3 workers" in notes
+    assert "elasticdl status digits -n ml" in notes
+    assert "helm upgrade release charts/elasticdl -n ml -f FILE" in notes

@@ -1,0 +1,133 @@
+"""The platform's release: what it makes, and what masters may do by it."""
+
+import pytest
+
+from tests.chart.rendering import example, objects, of_kind, render
+
+PODS = {"Pod", "Job", "Deployment", "StatefulSet", "DaemonSet", "CronJob", "ReplicaSet"}
+
+
+def test_a_platform_renders_these_objects_and_no_others():
+    assert sorted(objects()) == [
+        ("NetworkPolicy", "elasticdl"),
+        ("PersistentVolumeClaim", "fileserver-claim"),
+        ("PriorityClass", "high"),
+        ("PriorityClass", "low"),
+        ("Role", "elasticdl-master"),
+        ("RoleBinding", "elasticdl-master"),
+        ("ServiceAccount", "elasticdl-job"),
+        ("ServiceAccount", "elasticdl-master"),
+    ]
+
+
+def test_a_platform_runs_no_pod_and_holds_no_secret():
+    assert not {kind for kind, _ in objects()} & {*PODS, "Secret", "ConfigMap"}
+
+
+def test_the_priority_classes_are_those_of_the_tutorial():
+    found = objects()
+    high, low = found["PriorityClass", "high"], found["PriorityClass", "low"]
+    assert (high["value"], low["value"]) == (1_000_000, 1_000)
+    assert not high["globalDefault"]
+    assert not low["globalDefault"]
+    assert low["preemptionPolicy"] == "Never"  # training pushes nothing out
+
+
+def test_priority_classes_may_be_named_otherwise_or_be_there_already():
+    renamed = {"priorityClasses": {"high": {"name": "serving", "value": 7}}}
+    assert objects(renamed)["PriorityClass", "serving"]["value"] == 7
+    assert "PriorityClass" not in {
+        kind for kind, _ in objects(example("second-platform"))
+    }
+
+
+def test_the_claim_outlives_the_release_unless_that_is_not_wanted():
+    claim = of_kind(objects(), "PersistentVolumeClaim")
+    assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteMany"],
+        "resources": {"requests": {"storage": "10Gi"}},
+    }
+    other = of_kind(objects(example("second-platform")), "PersistentVolumeClaim")
+    assert "annotations" not in other["metadata"]
+    assert other["spec"]["accessModes"] == ["ReadWriteOnce"]
+
+
+def test_claims_have_a_class_where_one_is_named_and_existing_ones_are_left_alone():
+    claims = [{"name": "a", "storageClass": "fast"}, {"name": "b", "existing": True}]
+    made = of_kind(objects({"claims": claims}), "PersistentVolumeClaim")
+    assert (made["metadata"]["name"], made["spec"]["storageClassName"]) == ("a", "fast")
+
+
+def test_a_master_may_do_this_and_no_more():
+    may = {
+        (group, resource): set(rule["verbs"])
+        for rule in of_kind(objects(), "Role")["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert may == {
+        ("", "pods"): {"create", "delete", "get", "list", "watch"},
+        ("", "configmaps"): {"get", "list", "watch", "create", "patch"},
+        ("", "events"): {"create"},
+    }
+
+
+def test_the_role_is_bound_to_the_masters_account_alone():
+    (subject,) = of_kind(objects(namespace="team"), "RoleBinding")["subjects"]
+    assert subject["name"] == "elasticdl-master"
+    assert subject["namespace"] == "team"
+
+
+def test_no_account_gives_its_token_away():
+    accounts = [
+        value for (kind, _), value in objects().items() if kind == "ServiceAccount"
+    ]
+    assert [account["automountServiceAccountToken"] for account in accounts] == [
+        False,
+        False,
+    ]
+
+
+def test_pods_of_jobs_are_closed_to_all():
+    spec = of_kind(objects(), "NetworkPolicy")["spec"]
+    assert spec["policyTypes"] == ["Ingress"]
+    assert "ingress" not in spec
+    assert (
+        spec["podSelector"]["matchLabels"]["app.kubernetes.io/part-of"] == "elasticdl"
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ({"serviceAccounts": {"create": False}}, "ServiceAccount"),
+        ({"rbac": {"create": False}}, "Role"),
+        ({"priorityClasses": {"create": False}}, "PriorityClass"),
+        ({"networkPolicy": {"enabled": False}}, "NetworkPolicy"),
+        ({"claims": []}, "PersistentVolumeClaim"),
+    ],
+    ids=lambda part: next(iter(part)) if isinstance(part, dict) else part,
+)
+def test_each_part_may_be_left_out(values, kind):
+    assert kind not in {made for made, _ in objects(values)}
+
+
+def test_names_of_accounts_are_the_same_in_both_kinds_of_release():
+    named = {"serviceAccounts": {"master": "boss", "job": "crew"}}
+    platform = objects(named)
+    assert ("Role", "boss") in platform
+    assert of_kind(platform, "RoleBinding")["subjects"][0]["name"] == "boss"
+    values = {**example("digits"), **named}
+    assert "serviceAccountName: boss" in render(values)["job/master.yaml"]
+    assert "serviceAccountName: crew" in render(values)["job/configmap.yaml"]
+
+
+def test_notes_say_what_is_there_and_the_next_command():
+    notes = render(namespace="team")["NOTES.txt"]
+    assert "PriorityClasses    high (1000000), low (1000)" in notes
+    assert "helm install digits charts/elasticdl -n team -f values/digits.yaml" in notes
+    assert "kubectl describe pvc fileserver-claim -n team" in notes
+    second = render(example("second-platform"))["NOTES.txt"]
+    assert "PriorityClasses" not in second
+    assert "datasets, which has to be there already" in second
