@@ -55,7 +55,9 @@ exit codes:
   7    the platform refused: a port in use, no answer
   8    audit: a finished epoch missed a record
   9    fenced: another one took this one's place
+  70   a bug ended the master, again and again
   130  the job was stopped before its end
+  143  (of a master's pod) told to leave; the job goes on under the next master
 
 environment:
   ELASTICDL_JOBS_DIR   folder of the jobs' folders (default ~/.elasticdl/jobs)

@@ -61,6 +61,11 @@ class RoleContext:
         return names.replica_name(self.role, self.index)
 
     @property
+    def in_pod(self) -> bool:
+        """Whether this process is one of a pod's."""
+        return bool(self.pod_ip)
+
+    @property
     def most_silence_seconds(self) -> float | None:
         """How long a replica stays whose master does not answer; None: for ever.
 

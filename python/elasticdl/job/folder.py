@@ -151,6 +151,21 @@ def move_aside(root: Path) -> Path:
     return places[0]
 
 
+def put_in_force(job_dir: JobDir, spec: JobSpec) -> None:
+    """Write what replicas that start from now on go by. Raises OSError."""
+    write_values(job_dir.in_force_file, ValuesFile(kind="job", job=spec))
+
+
+def in_force(job_dir: JobDir) -> JobSpec:
+    """Return what a replica goes by, whatever was written into the values file since.
+
+    An edit that the master refuses must not reach the replicas that it starts later.
+    Raises SpecError.
+    """
+    taken = job_dir.in_force_file
+    return load_values(taken if taken.exists() else job_dir.spec_file).job
+
+
 def fill(job_dir: JobDir, values: ValuesFile) -> None:
     """Write what a run begins with: values file, model code, no report.
 
@@ -158,6 +173,7 @@ def fill(job_dir: JobDir, values: ValuesFile) -> None:
     """
     job_dir.logs_dir.mkdir(parents=True, exist_ok=True)
     job_dir.report_file.unlink(missing_ok=True)
+    job_dir.in_force_file.unlink(missing_ok=True)
     write_values(job_dir.spec_file, values)
     for name, content in values.job.model.files.items():
         relative = PurePosixPath(name)

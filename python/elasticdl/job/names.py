@@ -111,8 +111,13 @@ class JobDir:
 
     @property
     def spec_file(self) -> Path:
-        """The job's values file as it is in force; edited to change a running job."""
+        """The job's values file; edited to change a running job."""
         return self.root / "job.yaml"
+
+    @property
+    def in_force_file(self) -> Path:
+        """What the master has taken of that file; PS and workers go by it."""
+        return self.root / "in-force.yaml"
 
     @property
     def run_file(self) -> Path:

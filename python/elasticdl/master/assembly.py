@@ -16,7 +16,7 @@ from typing import Any
 
 from elasticdl.checkpoint import store
 from elasticdl.data.reader import Shard
-from elasticdl.errors import ExitCode
+from elasticdl.errors import ExitCode, JournalError
 from elasticdl.job import folder
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec import JobSpec
@@ -72,6 +72,16 @@ def spec_in_force(ledger: Ledger, spec: JobSpec) -> JobSpec:
     for change in edit.refused:
         log.error("refused on a running job: %s; the job goes on as it was", change)
     return edit.spec
+
+
+def _put_in_force(job_dir: JobDir, spec: JobSpec) -> None:
+    try:
+        folder.put_in_force(job_dir, spec)
+    except OSError as error:
+        raise JournalError(
+            f"{job_dir.in_force_file}: cannot be written: {error.strerror}; free some "
+            "room on that disk, or make the folder writable"
+        ) from error
 
 
 def _seconds_before(ledger: Ledger) -> float:
@@ -191,6 +201,7 @@ def assemble(
         ledger.note("run", time=now, before=_seconds_before(ledger))
         ledger.note("state", name="job", state=str(JobState.STARTING), time=now)
     ledger.note("state", name="spec", job=spec.document())
+    _put_in_force(job_dir, spec)
     after = ledger.notes("run")[-1]["time"]
     job = _make_job(spec, job_dir, ledger, after=after, clock=clock)
     if spec.checkpoint.init_from and not job.parts.ps.begun:

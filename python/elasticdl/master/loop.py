@@ -20,6 +20,7 @@ from elasticdl.errors import (
     PlatformError,
     SpecError,
 )
+from elasticdl.job import folder
 from elasticdl.job.context import set_log_level
 from elasticdl.job.spec import JobSpec
 from elasticdl.job.status import JobState
@@ -269,6 +270,10 @@ class Loop:
             self._publishing.notice(Notice("Edited", f"changed: {change}"))
         set_log_level(str(edit.spec.log.level))
         self._parts.ledger.note("state", name="spec", job=edit.spec.document())
+        try:
+            folder.put_in_force(job.job_dir, edit.spec)
+        except OSError as error:  # the next edit, or master, will
+            log.error("%s: %s", job.job_dir.in_force_file, error.strerror)
         if job.trains and edit.spec.training.epochs != job.spec.training.epochs:
             self._parts.ledger.set_epochs(edit.spec.training.epochs)
         job.change_spec(edit.spec)

@@ -11,7 +11,8 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from elasticdl.errors import ElasticDLError, ExitCode
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
@@ -23,6 +24,8 @@ from elasticdl.runner.local import LocalRunner
 from elasticdl.runner.publisher import Platform
 
 log = logging.getLogger("elasticdl.master.main")
+
+Serve = Callable[[RoleContext], Coroutine[Any, Any, ExitCode]]
 
 
 async def serve_here(context: RoleContext) -> ExitCode:
@@ -53,12 +56,15 @@ async def serve_in_cluster(context: RoleContext) -> ExitCode:
     return await serve_in_pod(context, ApiServer.in_cluster())
 
 
-def main(environ: Mapping[str, str]) -> int:
-    """Run the master; return the exit code."""
+def main(environ: Mapping[str, str], serve_pod: Serve = serve_in_cluster) -> int:
+    """Run the master; return the exit code.
+
+    `serve_pod` is for a master that reaches its cluster from outside.
+    """
     set_up_logging("master-0", "info")
     try:
         context = RoleContext.from_environ(environ, Role.MASTER)
-        run = serve_in_cluster if context.cluster else serve_here
+        run = serve_pod if context.cluster else serve_here
         return asyncio.run(run(context))
     except ElasticDLError as error:
         log.error("%s", error)

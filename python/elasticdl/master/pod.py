@@ -21,21 +21,23 @@ from elasticdl.errors import (
     ElasticDLError,
     ExitCode,
     JobError,
+    JournalError,
     PlatformError,
+    SpecError,
 )
 from elasticdl.job import folder, names
 from elasticdl.job.context import RoleContext, set_up_logging
 from elasticdl.job.folder import JobLock
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec import JobSpec, ValuesFile
 from elasticdl.job.status import JobState, JobStatus
 from elasticdl.job.values import load_values
 from elasticdl.master.assembly import Master, steady_clock
 from elasticdl.master.job_state import Ending
+from elasticdl.master.notices import Notices
 from elasticdl.master.serving import Start, serve
 from elasticdl.runner.kubernetes.api import ApiServer
 from elasticdl.runner.kubernetes.cluster import Cluster
-from elasticdl.runner.publisher import Notice
 
 log = logging.getLogger(__name__)
 
@@ -62,29 +64,65 @@ def prepare(
     finished job or an evaluation has left is moved aside.
 
     Raises SpecError for a wrong values file, JobError when another kind of job is
-    unfinished there, PlatformError when another master still runs.
+    unfinished there, PlatformError when another master still runs, JournalError when
+    the folder cannot be written.
     """
-    values = load_values(config_dir / names.KEY_JOB)
+    source = config_dir / names.KEY_JOB
     try:
         lock = JobLock(job_dir, wait_seconds=lock_seconds)
     except JobError as error:
         raise PlatformError(f"{error}; the next try may find it free") from error
+    except OSError as error:
+        raise _not_writable(job_dir, error) from error
     try:
-        launched = _owner(job_dir) != uid
-        if launched:
-            condition = folder.inspect(job_dir)
-            _, notice = folder.make_room(job_dir, values.job, condition, restart=False)
-            if notice:
-                log.info("job %s: %s", values.job.name, notice)
-            folder.fill(job_dir, values)
-            # Last: until then the next master of this ConfigMap does it all again.
-            aside = job_dir.owner_file.with_suffix(".tmp")
-            aside.write_text(uid)
-            aside.replace(job_dir.owner_file)
+        if _owner(job_dir) == uid:
+            return Prepared(_after_edits(source, job_dir), False, lock)
+        spec = _begin(load_values(source), job_dir)
+        return Prepared(spec, True, lock)
+    except OSError as error:
+        lock.release()
+        raise _not_writable(job_dir, error) from error
     except BaseException:
         lock.release()
         raise
-    return Prepared(values.job, launched, lock)
+
+
+def _after_edits(source: Path, job_dir: JobDir) -> JobSpec:
+    """Return what the file says now; a wrong edit does not end a job that runs."""
+    try:
+        return load_values(source).job
+    except SpecError as error:
+        log.error("the edited values file is refused, nothing changes: %s", error)
+        return folder.in_force(job_dir)
+
+
+def _begin(values: ValuesFile, job_dir: JobDir) -> JobSpec:
+    condition = folder.inspect(job_dir)
+    _, notice = folder.make_room(job_dir, values.job, condition, restart=False)
+    if notice:
+        log.info("job %s: %s", values.job.name, notice)
+    folder.fill(job_dir, values)
+    return values.job
+
+
+def take_over(job_dir: JobDir, uid: str) -> None:
+    """Note whose folder this is, now that the journal says that the job has begun.
+
+    Until then the next master of this ConfigMap prepares it once more.
+    """
+    aside = job_dir.owner_file.with_suffix(".tmp")
+    try:
+        aside.write_text(uid)
+        aside.replace(job_dir.owner_file)
+    except OSError as error:
+        raise _not_writable(job_dir, error) from error
+
+
+def _not_writable(job_dir: JobDir, error: OSError) -> JournalError:
+    return JournalError(
+        f"{job_dir.root}: the job's folder cannot be prepared ({error.strerror}); its "
+        "volume has to be writable for the user of the pods, and have room"
+    )
 
 
 def _owner(job_dir: JobDir) -> str:
@@ -145,6 +183,7 @@ async def _run(
     following: list[asyncio.Task[None]] = []
 
     def attend(master: Master) -> None:
+        take_over(context.job_dir, uid)
         following.append(
             asyncio.create_task(_follow(cluster, master), name="config map")
         )
@@ -199,7 +238,8 @@ async def _show_failure(cluster: Cluster, job: str, error: ElasticDLError) -> No
         master_generation=0,
         workers_wanted=0,
     )
-    cluster.publisher.notice(Notice("Failed", str(error), warning=True))
+    for notice in Notices().of(shown):
+        cluster.publisher.notice(notice)
     await cluster.publisher.close(status=shown.model_dump_json(), report="")
 
 

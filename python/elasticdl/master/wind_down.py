@@ -14,9 +14,9 @@ from collections.abc import Callable
 from elasticdl.errors import JournalError, PlatformError
 from elasticdl.job.status import JobState
 from elasticdl.master.job_state import Ending, Job
-from elasticdl.master.member import Member
+from elasticdl.master.member import Member, MemberState
 from elasticdl.master.membership import Stop
-from elasticdl.runner.base import Runner
+from elasticdl.runner.base import ExitReason, Runner
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +82,9 @@ class WindDown:
 
         for member in present():
             member.drain, member.cause = True, _OVER
+            if member.state is MemberState.SCHEDULED:  # there is nothing to end
+                now = self._job.clock()
+                self._parts.membership.ended(member, ExitReason.DELETED, now=now)
         self._parts.signals.bump()
         await self._until(lambda: not any(m.registered for m in present()), _PS_SECONDS)
         await self._kill(present())

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -298,14 +299,17 @@ class ModelDefinition:
         return self._schedule.learning_rate_of(version, epoch)
 
 
-def load_definition(spec: JobSpec, job_dir: JobDir) -> ModelDefinition:
+def load_definition(
+    spec: JobSpec, job_dir: JobDir, *, base: Path | None = None
+) -> ModelDefinition:
     """Import the user's model module and find its parts.
 
-    `model.files` are written to the job's folder first if they are not there. Raises
+    `model.files` are written to the job's folder first if they are not there. A
+    relative `model.zoo` begins at `base`; None is the current folder. Raises
     UserCodeError naming what is missing and what is there.
     """
     model = spec.model
-    root = user_code.find_zoo(model.zoo)
+    root = (base or Path()) / model.zoo
     if model.files:
         root = job_dir.model_dir
         write_files(root, model.files)

@@ -111,16 +111,6 @@ def short(error: BaseException) -> str:
     return line if len(line) <= _LONGEST_MESSAGE else line[:_LONGEST_MESSAGE] + " ..."
 
 
-def find_zoo(zoo: str, *, image_root: Path = Path("/")) -> Path:
-    """Return the folder that `model.zoo` means.
-
-    A relative one is looked for here first and then at the root, where images hold
-    theirs: the working directory of a pod is the job's volume.
-    """
-    here, in_image = Path(zoo), image_root / zoo
-    return in_image if in_image.is_dir() and not here.is_dir() else here
-
-
 def locate(root: Path, definition: str) -> tuple[ModelCode, str]:
     """Return the code that `folder.file.function` names and the function's name.
 

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 from elasticdl.errors import ElasticDLError, ExitCode, FencedError
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
+from elasticdl.job.folder import in_force
 from elasticdl.job.names import Role
 from elasticdl.job.spec import JobSpec, UpdateMode
-from elasticdl.job.values import load_values
 from elasticdl.metrics.registry import PsMetrics
 from elasticdl.metrics.server import MetricsServer
 from elasticdl.proto import master_pb2
@@ -45,7 +45,7 @@ def run() -> int:
     """Run a PS until the master or a signal ends it; return the exit code."""
     try:
         context = RoleContext.from_environ(os.environ, Role.PS)
-        spec = load_values(context.job_dir.spec_file).job
+        spec = in_force(context.job_dir)
         set_up_logging(context.name, spec.log.level)
         hold_lifeline(context)
         _choose_kernel_cache()

@@ -136,9 +136,9 @@ class Borrowed:
 
 
 def _open(lent: ps_pb2.Lent) -> Bytes:
-    path = f"/proc/{lent.pid}/fd/{lent.fd}"
+    path = Path(f"/proc/{lent.pid}/fd/{lent.fd}")
     # Not opened to find out: that may block, or do something to a device.
-    if not os.readlink(path).startswith(f"/memfd:{_NAME}"):
+    if not str(path.readlink()).startswith(f"/memfd:{_NAME}"):
         raise OSError("another file than the one that was lent")
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:

@@ -2,8 +2,7 @@
 
 Own the table, the stream of what is seen of it, and what was shown. Used in place of
 `runner.local` where real processes would only cost time; shipped, because a program
-that embeds a master can test with it as well. Must not decide anything that a platform
-does not.
+that embeds a master can test with it as well. Must not decide what a platform does not.
 
 Belongs to the event loop it is made in; `end`, `preempt` and the like may be called
 from there only.

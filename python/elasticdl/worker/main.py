@@ -27,9 +27,9 @@ from elasticdl.errors import (
     UserCodeError,
 )
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
+from elasticdl.job.folder import in_force
 from elasticdl.job.names import Role
 from elasticdl.job.spec import JobSpec
-from elasticdl.job.values import load_values
 from elasticdl.worker.early import EarlyTasks
 from elasticdl.worker.errands import Errands
 from elasticdl.worker.life import Life
@@ -53,7 +53,7 @@ def run() -> int:
     """Run a worker until there is no more to do; return the exit code."""
     try:
         context = RoleContext.from_environ(os.environ, Role.WORKER)
-        spec = load_values(context.job_dir.spec_file).job
+        spec = in_force(context.job_dir)
     except ElasticDLError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - no logging yet
         return error.exit_code
@@ -133,7 +133,10 @@ class _Module:
             from elasticdl.model.definition import load_definition
 
         if self._definition is None:
-            self._definition = load_definition(self._spec, self._life.context.job_dir)
+            context = self._life.context
+            # The current folder of a pod is the claim; models come with its image.
+            base = Path("/") if context.in_pod else None
+            self._definition = load_definition(self._spec, context.job_dir, base=base)
         return self._definition
 
 

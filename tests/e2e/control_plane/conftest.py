@@ -282,6 +282,19 @@ class Rig:
         await self.until(reached, f"{launch.key} {phase}")
         return self.states[launch.key]
 
+    async def until_pending(self, launch: Launch, because: str) -> ReplicaState:
+        def reached() -> bool:
+            state = self.states.get(launch.key)
+            return (
+                state is not None
+                and state.generation == launch.generation
+                and state.phase is Phase.PENDING
+                and because in state.pending_reason
+            )
+
+        await self.until(reached, f"{launch.key} {because}")
+        return self.states[launch.key]
+
     def close(self) -> None:
         self.link.cut()
         asyncio.run(self.admin.close())

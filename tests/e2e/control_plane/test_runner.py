@@ -9,11 +9,13 @@ from elasticdl.runner.base import ExitReason, Phase, ReplicaKey
 from elasticdl.runner.kubernetes.api import ApiError
 from elasticdl.runner.kubernetes.reflecting import _follow
 
+from tests.e2e.control_plane.conftest import TEMPLATE
+
 RUNNING = {"running": {"startedAt": "2026-11-21T10:00:00Z"}}
 
 
 def uid(pod):
-    return pod["metadata"]["uid"]
+    return pod and pod["metadata"]["uid"]
 
 
 def test_a_replica_is_started_seen_and_ends(rig, run) -> None:
@@ -57,11 +59,10 @@ def test_starting_a_generation_twice_makes_one_pod(rig, run) -> None:
         async with rig.cluster() as cluster:
             await cluster.runner.start(launch)
             await cluster.runner.start(launch)
-            await rig.until_phase(launch, Phase.PENDING)
+            await rig.until_pending(launch, "Unschedulable: ")
             before = uid(rig.pod("worker-0"))
-            calls = cluster._api.calls
             await cluster.runner.start(launch)
-            await rig.until(lambda: cluster._api.calls > calls)
+            await rig.until(cluster.runner._wishes[launch.key].task.done)
         # Another master, which does not know what the first one did.
         async with rig.cluster() as cluster:
             await cluster.runner.start(launch)
@@ -77,7 +78,7 @@ def test_a_ps_of_a_newer_generation_takes_the_name_of_the_older(rig, run) -> Non
         async with rig.cluster() as cluster:
             old, new = rig.launch(Role.PS), rig.launch(Role.PS)
             await cluster.runner.start(old)
-            await rig.until_phase(old, Phase.PENDING)
+            await rig.until_pending(old, "Unschedulable: ")
             # On a node that is lost: a deletion with grace would never end.
             rig.place("ps-0")
             rig.delete_pod("ps-0", grace_seconds=300)
@@ -96,7 +97,7 @@ def test_a_stop_before_a_newer_start_does_not_take_the_newer_one(rig, run) -> No
         async with rig.cluster() as cluster:
             old, new = rig.launch(Role.PS), rig.launch(Role.PS)
             await cluster.runner.start(old)
-            await rig.until_phase(old, Phase.PENDING)
+            await rig.until_pending(old, "Unschedulable: ")
             await cluster.runner.stop(old.key, grace_seconds=0.0, reason="silent")
             await cluster.runner.start(new)
             await rig.until(lambda: rig.states[new.key].generation == new.generation)
@@ -110,7 +111,7 @@ def test_an_older_master_does_not_replace_a_newer_generation(rig, run) -> None:
         async with rig.cluster() as cluster:
             old, new = rig.launch(Role.PS), rig.launch(Role.PS)
             await cluster.runner.start(new)
-            await rig.until_phase(new, Phase.PENDING)
+            await rig.until_pending(new, "Unschedulable: ")
             before = uid(rig.pod("ps-0"))
         async with rig.cluster(watch=False) as cluster:
             await cluster.runner.start(old)
@@ -133,8 +134,7 @@ def test_a_pod_of_somebody_else_is_not_touched(rig, run) -> None:
         async with rig.cluster() as cluster:
             launch = rig.launch()
             await cluster.runner.start(launch)
-            state = await rig.until_phase(launch, Phase.PENDING)
-            assert "is not of this job" in state.pending_reason
+            await rig.until_pending(launch, "is not of this job")
         assert "elasticdl-generation" not in rig.pod("worker-0")["metadata"].get(
             "labels", {}
         )
@@ -147,7 +147,7 @@ def test_pods_of_an_earlier_job_of_the_name_make_room(rig, run) -> None:
         launch = rig.launch(Role.PS)
         async with rig.cluster() as cluster:
             await cluster.runner.start(launch)
-            await rig.until_phase(launch, Phase.PENDING)
+            await rig.until_pending(launch, "Unschedulable: ")
         before = uid(rig.pod("ps-0"))
         # Uninstalled without its pods, and installed again: the journal begins anew.
         rig.control_plane.kubectl(
@@ -158,7 +158,7 @@ def test_pods_of_an_earlier_job_of_the_name_make_room(rig, run) -> None:
         rig.states.clear()
         async with rig.cluster() as cluster:
             await cluster.runner.start(launch)
-            await rig.until(lambda: rig.pod("ps-0") and uid(rig.pod("ps-0")) != before)
+            await rig.until(lambda: uid(rig.pod("ps-0")) not in (None, before))
 
     run(story())
 
@@ -168,7 +168,7 @@ def test_stopping_deletes_with_grace_or_at_once(rig, run) -> None:
         async with rig.cluster() as cluster:
             launch = rig.launch()
             await cluster.runner.start(launch)
-            await rig.until_phase(launch, Phase.PENDING)
+            await rig.until_pending(launch, "Unschedulable: ")
             rig.place("worker-0")
             rig.say("worker-0", "Running", RUNNING)
             await cluster.runner.stop(launch.key, grace_seconds=20.0, reason="scaled")
@@ -200,7 +200,7 @@ def test_deleting_by_hand_is_seen(rig, run) -> None:
         async with rig.cluster() as cluster:
             launch = rig.launch()
             await cluster.runner.start(launch)
-            await rig.until_phase(launch, Phase.PENDING)
+            await rig.until_pending(launch, "Unschedulable: ")
             rig.say("worker-0", "Running", RUNNING)
             await rig.until_phase(launch, Phase.RUNNING)
             rig.delete_pod("worker-0")
@@ -217,7 +217,7 @@ def test_an_image_name_that_can_never_be_pulled_ends_and_removes_the_pod(
         async with rig.cluster() as cluster:
             launch = rig.launch()
             await cluster.runner.start(launch)
-            await rig.until_phase(launch, Phase.PENDING)
+            await rig.until_pending(launch, "Unschedulable: ")
             waiting = {"reason": "InvalidImageName", "message": "couldn't parse 'X Y'"}
             rig.say("worker-0", "Pending", {"waiting": waiting})
             state = await rig.until_phase(launch, Phase.FAILED)
@@ -232,6 +232,9 @@ def test_an_image_name_that_can_never_be_pulled_ends_and_removes_the_pod(
 def test_an_old_version_cannot_be_watched_and_the_server_says_so(rig, run) -> None:
     async def story() -> None:
         async with rig.cluster() as cluster:
+            # What happened before its start an API server does not know.
+            rig.control_plane.end_api_server()
+            await cluster._api.insist("GET", f"{rig.path}/pods")
             selector = {"labelSelector": "elasticdl-job-name=digits"}
             with pytest.raises(ApiError) as gone:
                 async for _ in _follow(cluster._api, f"{rig.path}/pods", selector, "1"):
@@ -270,9 +273,8 @@ def test_what_the_server_would_refuse_is_known_before_anything_is_made(
         (
             "spec:\n",
             "spec:\n  serviceAccountName: nobody\n",
-            "service account digits/nobody was not found",
+            "error looking up service account digits/nobody",
         ),
-        ("containers:", "containers: 3\n  x:", "got containers none"),
         ('cpu: "1", memory: 64Mi}\n      l', 'cpu: "lots"}\n      l', "quantities"),
     ],
 )
@@ -280,7 +282,6 @@ def test_a_bad_template_is_refused_in_the_servers_words(
     rig, run, old, new, message
 ) -> None:
     async def story() -> None:
-        from tests.e2e.control_plane.conftest import TEMPLATE
 
         assert old in TEMPLATE
         rig.edit_config_map({"data": {"worker.yaml": TEMPLATE.replace(old, new)}})
@@ -311,14 +312,11 @@ def test_a_quota_refuses_a_job_and_later_only_keeps_replicas_waiting(rig, run) -
                 await cluster.runner.check([rig.launch()])
             launch = rig.launch()
             await cluster.runner.start(launch)
-            state = await rig.until_phase(launch, Phase.PENDING)
-            assert "exceeded quota: few" in state.pending_reason
+            state = await rig.until_pending(launch, "exceeded quota: few")
             assert "used: pods=0, limited: pods=0" in state.pending_reason
             rig.apply(quota("1"))
             await rig.until(lambda: rig.pod("worker-0"))
-            await rig.until(
-                lambda: rig.states[launch.key].pending_reason.startswith("Unsched")
-            )
+            await rig.until_pending(launch, "Unschedulable: ")
 
     run(story())
 
@@ -343,7 +341,7 @@ def test_an_outage_is_waited_out_and_nothing_is_lost(rig, run) -> None:
             going, staying = rig.launch(index=0), rig.launch(index=1)
             for launch in (going, staying):
                 await cluster.runner.start(launch)
-                await rig.until_phase(launch, Phase.PENDING)
+                await rig.until_pending(launch, "Unschedulable: ")
             rig.link.cut()
             # Asked for while nobody hears: answered at once, done later.
             coming, unwanted = rig.launch(index=2), rig.launch(index=3)
@@ -352,8 +350,7 @@ def test_an_outage_is_waited_out_and_nothing_is_lost(rig, run) -> None:
             await cluster.runner.stop(
                 ReplicaKey(Role.WORKER, 1), grace_seconds=0.0, reason="scaled down"
             )
-            state = await rig.until_phase(coming, Phase.PENDING)
-            assert "gives no answer" in state.pending_reason
+            await rig.until_pending(coming, "gives no answer")
             await cluster.runner.stop(unwanted.key, grace_seconds=0.0, reason="scaled")
             rig.delete_pod("worker-0")
             rig.link.join()
@@ -361,17 +358,13 @@ def test_an_outage_is_waited_out_and_nothing_is_lost(rig, run) -> None:
                 lambda: set(rig.pods()) == {"elasticdl-digits-worker-2"}, "one pod"
             )
             # Missed deletions are found by comparison, which the flag allows.
-            await rig.until(
-                lambda: rig.observations[-1].resync or going.key not in rig.states
-            )
+            await rig.until(lambda: going.key not in rig.states)
             resyncs = [o for o in rig.observations if o.resync]
             assert len(resyncs) >= 2
             listed = {state.key for state in resyncs[-1].states}
             assert going.key not in listed
             assert coming.key in listed
-            await rig.until(
-                lambda: rig.states[coming.key].pending_reason.startswith("Unsched")
-            )
+            await rig.until_pending(coming, "Unschedulable: ")
 
     run(story())
 
@@ -381,18 +374,13 @@ def test_the_api_server_itself_may_be_killed(rig, run) -> None:
         async with rig.cluster() as cluster:
             before = rig.launch(index=0)
             await cluster.runner.start(before)
-            await rig.until_phase(before, Phase.PENDING)
+            await rig.until_pending(before, "Unschedulable: ")
             rig.control_plane.end_api_server()
             after = [rig.launch(index=index) for index in range(1, 20)]
             for launch in after:
                 await cluster.runner.start(launch)
             for launch in after:
-                await rig.until(
-                    lambda: (
-                        rig.states.get(launch.key)
-                        and rig.states[launch.key].pending_reason.startswith("Unsched")
-                    )
-                )
+                await rig.until_pending(launch, "Unschedulable: ")
             assert len(rig.pods()) == 20
             assert before.key in rig.states
 
@@ -404,7 +392,7 @@ def test_at_the_end_what_was_to_go_goes_through_an_outage(rig, run) -> None:
         async with rig.cluster() as cluster:
             launch, late = rig.launch(index=0), rig.launch(index=1)
             await cluster.runner.start(launch)
-            await rig.until_phase(launch, Phase.PENDING)
+            await rig.until_pending(launch, "Unschedulable: ")
             rig.link.cut()
             await cluster.runner.start(late)
             await cluster.runner.stop(launch.key, grace_seconds=0.0, reason="over")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from elasticdl import client
 from elasticdl.client import Condition, Launcher, Outcome
@@ -20,7 +23,7 @@ from elasticdl.errors import (
     PlatformError,
     SpecError,
 )
-from elasticdl.job.names import Role
+from elasticdl.job.names import ENV_TOKEN, Role
 from elasticdl.job.spec import ValuesFile
 from elasticdl.job.values import load_values
 from elasticdl.testing.scripted import gone
@@ -107,6 +110,22 @@ def test_a_job_that_succeeds_leaves_report_and_no_process(launch: Launch) -> Non
     job = client.LocalJob(launcher.job_dir)
     assert job.view().report == outcome.report
     assert job.wait() == outcome.report
+
+
+def test_the_jobs_token_is_seen_by_its_user_alone(launch: Launch) -> None:
+    launcher = launch(values(seconds=20))
+    until_running(launcher)
+    run_file = launcher.job_dir.run_file
+    token = json.loads(run_file.read_text())["token"]
+    assert len(token) >= 32
+    assert stat.S_IMODE(run_file.stat().st_mode) == 0o600
+    processes = psutil.Process().children(recursive=True)
+    assert processes
+    for process in processes:
+        assert token not in " ".join(process.cmdline())
+        assert process.environ()[ENV_TOKEN] == token
+    other = launch(values(name="other", seconds=20))
+    assert json.loads(other.job_dir.run_file.read_text())["token"] != token
 
 
 def test_a_failed_jobs_exit_code_is_the_masters(launch: Launch) -> None:

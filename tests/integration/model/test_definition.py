@@ -1,7 +1,6 @@
 """Model modules of both forms are found, checked and used."""
 
 import json
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -9,7 +8,10 @@ import pytest
 import tensorflow as tf
 from elasticdl.data.reader import Metadata
 from elasticdl.errors import UserCodeError
-from elasticdl.model.user_code import find_zoo, locate, short
+from elasticdl.job.names import JobDir
+from elasticdl.job.spec import JobSpec
+from elasticdl.model.definition import load_definition
+from elasticdl.model.user_code import locate, short
 from elasticdl.model.variables import trainable_variables
 
 from tests.integration.model.conftest import CLASSIC, COMPILED
@@ -94,6 +96,20 @@ def test_inline_files_take_the_place_of_the_zoo(tmp_path, define):
 def test_inline_files_stay_inside_their_folder(define):
     with pytest.raises(UserCodeError, match="inside the model's folder"):
         define("", files={"../net.py": CLASSIC})
+
+
+def test_a_relative_zoo_begins_at_the_base_that_is_given(tmp_path):
+    (tmp_path / "zoo").mkdir()
+    (tmp_path / "zoo" / "net.py").write_text(CLASSIC)
+    tree = {
+        "name": "test",
+        "data": {"training": "somewhere"},
+        "model": {"zoo": "zoo", "definition": "net.custom_model"},
+    }
+    spec, job_dir = JobSpec.model_validate(tree), JobDir(tmp_path / "job")
+    load_definition(spec, job_dir, base=tmp_path)
+    with pytest.raises(UserCodeError, match="zoo zoo is not a folder"):
+        load_definition(spec, job_dir)
 
 
 def test_dotted_names_take_a_part_from_another_file(tmp_path, built):
@@ -373,16 +389,3 @@ def test_an_error_out_of_a_py_function_is_told_without_its_trace():
         "Traceback (most recent call last):\n\n    return func(device, token, args)\n"
     )
     assert short(RuntimeError(text)) == "ValueError: feed broke"
-
-
-def test_a_relative_zoo_is_found_here_first_and_then_where_images_hold_it(
-    tmp_path, monkeypatch
-):
-    image, here = tmp_path / "image", tmp_path / "data"
-    (image / "model_zoo").mkdir(parents=True)
-    here.mkdir()
-    monkeypatch.chdir(here)
-    assert find_zoo("model_zoo", image_root=image) == image / "model_zoo"
-    assert find_zoo("other", image_root=image) == Path("other")
-    Path("model_zoo").mkdir()
-    assert find_zoo("model_zoo", image_root=image) == Path("model_zoo")

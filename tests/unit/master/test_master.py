@@ -10,6 +10,7 @@ import pytest
 from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import CheckpointError, ExitCode, FencedError
+from elasticdl.job.folder import in_force
 from elasticdl.job.names import Role
 from elasticdl.job.status import JobReport, JobState, JobStatus
 from elasticdl.job.values import edit_values
@@ -439,6 +440,82 @@ def test_a_restarted_master_adopts_replicas_and_keeps_their_leases(rig) -> None:
         assert not report.relaunches
         assert len(rig.runner.launches) == 4
         assert audit(rig.job_dir.journal_dir).ok
+
+    rig.run(story)
+
+
+def test_a_master_that_leaves_its_pod_hands_the_job_over_as_it_is(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: leases_known(rig) == 2)
+            held = set(master.job.parts.ledger.queue.leased)
+            master.loop.hand_over()
+            async with asyncio.timeout(20):
+                assert await rig.running is None
+        assert not rig.job_dir.report_file.exists()
+        assert not rig.runner.stops
+        async with rig.serving() as master:
+            assert set(master.job.parts.ledger.queue.leased) == held
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert (report.master_restarts, report.replayed_records) == (1, 0)
+        assert not report.relaunches
+
+    rig.run(story)
+
+
+def test_a_master_that_is_ending_its_job_ends_it_before_it_leaves(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: leases_known(rig) == 2)
+            master.job.end(JobState.STOPPED, "by the test", ExitCode.STOPPED)
+            master.loop.hand_over()
+            report = await rig.ended()
+        assert report.status is JobState.STOPPED
+
+    rig.run(story)
+
+
+@pytest.mark.parametrize("reported", [True, False])
+def test_a_job_that_ended_is_not_begun_again_by_the_next_master(rig, reported) -> None:
+    async def story(rig) -> None:
+        async with rig.serving() as master:
+            master.job.end(JobState.FAILED, "no such file", ExitCode.DATA)
+            before = await rig.ended()
+        launches = len(rig.runner.launches)
+        if not reported:  # it was killed before it wrote its report
+            rig.job_dir.report_file.unlink()
+        async with rig.serving():
+            report = await rig.ended()
+            ending = rig.running.result()
+        assert (ending.state, ending.exit_code) == (JobState.FAILED, ExitCode.DATA)
+        assert report.message == "no such file"
+        assert (report == before) is reported
+        assert len(rig.runner.launches) == launches
+
+    rig.run(story)
+
+
+def test_a_refused_edit_does_not_reach_replicas_that_start_later(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving():
+            await rig.until(lambda: live_workers(rig) == [0, 1])
+            edit_values(
+                rig.job_dir.spec_file,
+                {"job.worker.replicas": 3, "job.training.batchSize": 7},
+            )
+            await rig.until(lambda: live_workers(rig) == [0, 1, 2])
+            spec = in_force(rig.job_dir)
+            assert spec.worker.replicas == 3
+            assert spec.training.batch_size != 7
+            rig.job_dir.spec_file.write_text("kind: job\njob: {workers: 3}\n")
+            assert in_force(rig.job_dir) == spec
+            rig.world.go.set()
+            await rig.ended()
 
     rig.run(story)
 

@@ -1,0 +1,136 @@
+"""The job's ConfigMap on a real API server: edits, stop, deletion."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from elasticdl.errors import PlatformError
+from elasticdl.job.names import Role
+from elasticdl.runner.kubernetes.api import ApiServer
+from elasticdl.runner.kubernetes.cluster import Cluster
+
+from tests.e2e.control_plane.conftest import TEMPLATE, VALUES
+
+
+class Asked:
+    """What the ConfigMap asked of the master."""
+
+    def __init__(self) -> None:
+        self.stops: list[str] = []
+        self.deleted = asyncio.Event()
+
+
+@asynccontextmanager
+async def following(cluster, spec_file):
+    asked = Asked()
+    task = asyncio.create_task(
+        cluster.follow(
+            spec_file, on_stop=asked.stops.append, on_deleted=asked.deleted.set
+        )
+    )
+    try:
+        yield asked
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def test_an_edit_reaches_the_jobs_folder_and_later_pods(rig, run, tmp_path) -> None:
+    spec_file = tmp_path / "job.yaml"
+
+    async def story() -> None:
+        async with (
+            rig.cluster() as cluster,
+            following(cluster, spec_file) as asked,
+        ):
+            await rig.until(spec_file.exists)
+            assert spec_file.read_text() == VALUES
+            written = spec_file.stat().st_mtime_ns
+            edited = VALUES + "  worker: {replicas: 4}\n"
+            template = TEMPLATE.replace("elasticdl/worker:1", "elasticdl/worker:2")
+            rig.edit_config_map({"data": {"worker.yaml": template}})
+            await rig.until(
+                lambda: cluster.config.current.templates[Role.WORKER] == template
+            )
+            assert spec_file.stat().st_mtime_ns == written, "nothing new was written"
+            launch = rig.launch()
+            await cluster.runner.start(launch)
+            await rig.until_pending(launch, "Unschedulable: ")
+            image = rig.pod("worker-0")["spec"]["containers"][0]["image"]
+            assert image == "elasticdl/worker:2"
+            # An edit made while the server is away arrives when it is back.
+            rig.link.cut()
+            rig.edit_config_map({"data": {"job.yaml": edited}})
+            rig.link.join()
+            await rig.until(lambda: spec_file.read_text() == edited)
+            assert asked.stops == []
+            assert list(tmp_path.iterdir()) == [spec_file]
+
+    run(story())
+
+
+def test_the_stop_annotation_ends_the_job_with_its_reason(rig, run, tmp_path) -> None:
+    async def story() -> None:
+        async with (
+            rig.cluster(watch=False) as cluster,
+            following(cluster, tmp_path / "job.yaml") as asked,
+        ):
+            annotations = {"elasticdl.org/stop": "elasticdl stop by ann"}
+            rig.edit_config_map({"metadata": {"annotations": annotations}})
+            await rig.until(lambda: asked.stops)
+            assert asked.stops[0] == "elasticdl stop by ann"
+
+    run(story())
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_deleting_it_ends_the_master_also_if_another_takes_its_name(
+    rig, run, tmp_path, again
+) -> None:
+    async def story() -> None:
+        async with (
+            rig.cluster(watch=False) as cluster,
+            following(cluster, tmp_path / "job.yaml") as asked,
+        ):
+            await rig.until((tmp_path / "job.yaml").exists)
+            rig.link.cut()
+            path = f"{rig.path}/configmaps/elasticdl-digits"
+            rig.admin.call("DELETE", path)
+            if again:
+                rig.make_config_map()
+            assert not asked.deleted.is_set()
+            rig.link.join()
+            await asyncio.wait_for(asked.deleted.wait(), 20)
+
+    run(story())
+
+
+def test_an_edit_without_a_key_changes_nothing(rig, run, tmp_path, caplog) -> None:
+    spec_file = tmp_path / "job.yaml"
+
+    async def story() -> None:
+        async with (
+            rig.cluster(watch=False) as cluster,
+            following(cluster, spec_file),
+        ):
+            await rig.until(spec_file.exists)
+            rig.edit_config_map({"data": {"ps.yaml": None, "job.yaml": "x"}})
+            await rig.until(lambda: "has no key ps.yaml" in caplog.text)
+            assert spec_file.read_text() == VALUES
+            assert cluster.config.current.job == VALUES
+
+    run(story())
+
+
+def test_a_config_map_that_is_not_there_is_an_error(rig, run) -> None:
+    async def story() -> None:
+        api = ApiServer.from_kubeconfig(str(rig.link.kubeconfig))
+        try:
+            with pytest.raises(PlatformError, match='"elasticdl-x" not found'):
+                await Cluster.connect(
+                    api, namespace=rig.namespace, config_map="elasticdl-x", job="x"
+                )
+        finally:
+            await api.close()
+
+    run(story())

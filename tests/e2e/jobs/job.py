@@ -1,0 +1,127 @@
+"""A job in a cluster as tests see it: its pods, its status, its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from elasticdl.job.status import JobReport, JobState, JobStatus
+
+from tests.e2e.kube import Json, Kube, KubectlError, wait_until
+from tests.e2e.releases import Helm, Values, merged
+
+# A job of a minute, on a machine that may be many times slower.
+END_SECONDS = 600.0
+
+
+@dataclass
+class JobInCluster:
+    """One release; `values` is what it was last installed or upgraded with."""
+
+    kube: Kube
+    helm: Helm
+    values: Values = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.values["job"]["name"]
+
+    def install(self) -> JobInCluster:
+        self.helm.install(self.name, self.values)
+        return self
+
+    def upgrade(self, **changes: object) -> None:
+        self.values = merged(self.values, {"job": changes})
+        self.helm.upgrade(self.name, self.values)
+
+    def uninstall(self) -> None:
+        self.helm.uninstall(self.name)
+
+    def pods(self, role: str = "") -> dict[str, Json]:
+        """Return the pods by their names without `elasticdl-JOB-`; not those leaving."""
+        selector = f"elasticdl-job-name={self.name}"
+        selector += f",elasticdl-replica-type={role}" if role else ""
+        prefix = f"elasticdl-{self.name}-"
+        return {
+            pod["metadata"]["name"].removeprefix(prefix): pod
+            for pod in self.kube.list("pods", selector)
+            if "deletionTimestamp" not in pod["metadata"]
+        }
+
+    def phases(self, role: str) -> dict[str, str]:
+        return {name: pod["status"]["phase"] for name, pod in self.pods(role).items()}
+
+    def in_phase(self, role: str, phase: str = "Running") -> set[str]:
+        return {name for name, there in self.phases(role).items() if there == phase}
+
+    def wait_running(self, role: str, count: int, *, seconds: float = 120) -> set[str]:
+        """Return the names of that many running pods, once no more and no fewer are."""
+
+        def probe() -> set[str]:
+            running = self.in_phase(role)
+            return running if len(running) == count else set()
+
+        return wait_until(
+            f"{count} running pods of role {role}", probe, seconds=seconds
+        )
+
+    def delete_pod(self, name: str) -> None:
+        self.kube.delete("pod", f"elasticdl-{self.name}-{name}")
+
+    def status(self) -> JobStatus | None:
+        text = self._shown("status.json")
+        return JobStatus.model_validate_json(text) if text else None
+
+    def wait_status(self, what, probe, *, seconds: float = 120) -> JobStatus:
+        """Return the first status for which `probe(status)` is true."""
+
+        def look() -> JobStatus | None:
+            status = self.status()
+            return status if status is not None and probe(status) else None
+
+        return wait_until(what, look, seconds=seconds)
+
+    def wait_steps(self, count: int, *, seconds: float = 180) -> JobStatus:
+        """Wait until that many steps more than now are done."""
+        first = self.status()
+        end = count + (first.progress.steps if first else 0)
+        return self.wait_status(
+            f"{end} steps", lambda s: s.progress.steps >= end, seconds=seconds
+        )
+
+    def wait_ended(self, *, seconds: float = END_SECONDS) -> JobReport:
+        """Return the report, once the master's Job is over."""
+        wait_until("the end of the job", self._conditions, seconds=seconds)
+        text = self._shown("report.json")
+        assert text, f"job {self.name} ended without a report: {self._conditions()}"
+        return JobReport.model_validate_json(text)
+
+    def wait_succeeded(self, *, seconds: float = END_SECONDS) -> JobReport:
+        report = self.wait_ended(seconds=seconds)
+        assert report.status is JobState.SUCCEEDED, report.message
+        assert "Complete" in self._conditions()
+        return report
+
+    def master_log(self) -> str:
+        return self.kube.run("logs", f"job/elasticdl-{self.name}-master")
+
+    def log(self, pod: str) -> str:
+        return self.kube.run("logs", f"elasticdl-{self.name}-{pod}")
+
+    def notices(self) -> list[str]:
+        """Return the Events on the job."""
+        return self.kube.events(f"elasticdl-{self.name}-master")
+
+    def _conditions(self) -> set[str]:
+        job = self.kube.get("job", f"elasticdl-{self.name}-master")
+        found = (job or {}).get("status", {}).get("conditions", [])
+        ends = {"Complete", "Failed"}
+        return {c["type"] for c in found if c["status"] == "True"} & ends
+
+    def _shown(self, key: str) -> str:
+        try:
+            found = self.kube.get("configmap", f"elasticdl-{self.name}-status")
+        except KubectlError:
+            return ""  # the API server may be away on purpose
+        return (found or {}).get("data", {}).get(key, "")
+
+

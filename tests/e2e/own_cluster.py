@@ -1,0 +1,96 @@
+"""The cluster of tests/e2e/cluster, with the images of this tree in its registry.
+
+Owns bringing it up and down, and building what its registry lacks. Called by the
+fixtures; the scripts themselves know nothing of ElasticDL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = Path(__file__).parent / "cluster"
+ROLES = ("master", "ps", "worker")
+# What the cloud tutorial's pods need: the scheduler counts, the machine shares.
+CPUS = "19"
+# All that .dockerignore lets into an image.
+_INPUTS = (
+    "images", "model_zoo", "python/elasticdl", "python/pyproject.toml",
+    "python/README.md", "python/hatch_build.py", "python/constraints.txt",
+)  # fmt: skip
+
+
+class OwnCluster:
+    """One per state folder; one that is up already is used, and left up."""
+
+    def __init__(self) -> None:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+        state = os.environ.get("CLUSTER_STATE") or cache / "elasticdl" / "cluster"
+        self.state = Path(state).expanduser().resolve()
+        self.kubeconfig = self.state / "kubeconfig"
+        self.kubectl = str(self.state / "bin" / "kubectl")
+        port = os.environ.get("CLUSTER_REGISTRY_PORT") or "5000"
+        self.registry = f"localhost:{port}"
+
+    def up(self) -> bool:
+        """Return whether it was brought up now."""
+        was_up = self.kubeconfig.exists()
+        self.script("up", CLUSTER_CPUS=os.environ.get("CLUSTER_CPUS") or CPUS)
+        self.script("registry")
+        return not was_up
+
+    def down(self) -> None:
+        self.script("down")
+
+    def push_images(self) -> str:
+        """Return the tag of this tree's images, built and pushed if need be."""
+        tag = f"tree-{_digest()}"
+        missing = [role for role in ROLES if not self._is_there(role, tag)]
+        if missing:
+            self.script("base-image")
+        for role in missing:
+            name = f"localhost/elasticdl/{role}:{tag}"
+            dockerfile = f"--file={ROOT}/images/{role}/Dockerfile"
+            self.script("image", name, str(ROOT), dockerfile)
+            self.script("registry", "push", name)
+        return tag
+
+    def script(self, name: str, *words: str, **env: str) -> None:
+        """Run one of the scripts; raise AssertionError with its last lines."""
+        done = subprocess.run(
+            [SCRIPTS / name, *words],
+            env={**os.environ, **env},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            lines = (done.stdout + done.stderr).splitlines()[-30:]
+            raise AssertionError(f"cluster/{name} failed:\n" + "\n".join(lines))
+
+    def _is_there(self, role: str, tag: str) -> bool:
+        url = f"http://{self.registry}/v2/elasticdl/{role}/tags/list"
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                return tag in (json.load(answer).get("tags") or [])
+        except urllib.error.HTTPError:
+            return False  # no image of this name yet
+
+
+def _digest() -> str:
+    places = [ROOT / place for place in _INPUTS]
+    files = [file for place in places for file in [place, *place.rglob("*")]]
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        if not file.is_file() or "__pycache__" in file.parts:
+            continue
+        digest.update(str(file.relative_to(ROOT)).encode() + b"\0")
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:12]
