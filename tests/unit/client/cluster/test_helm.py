@@ -50,12 +50,16 @@ def test_the_program_hears_namespace_context_and_values(helm, tmp_path):
     assert json.loads((tmp_path / "values").read_text()) == VALUES
 
 
-def test_an_install_that_fails_leaves_no_release(helm, tmp_path):
-    with pytest.raises(PlatformError, match="^helm: no$"):
+def test_an_install_that_fails_tells_what_helm_says(helm, tmp_path):
+    with pytest.raises(PlatformError, match=r"^helm: no$"):
         helm(fails="install").install(tmp_path, "digits", WHERE, VALUES)
-    assert calls(tmp_path)[-1] == (
+
+
+def test_uninstalling_what_is_gone_is_no_error(helm, tmp_path):
+    helm().uninstall("digits", WHERE)
+    assert calls(tmp_path) == [
         "uninstall digits --namespace ml --kube-context kind --ignore-not-found"
-    )
+    ]
 
 
 def test_values_that_the_chart_refuses_are_a_mistake_of_the_values():
