@@ -37,7 +37,7 @@ class JobInCluster:
         self.helm.uninstall(self.name)
 
     def pods(self, role: str = "") -> dict[str, Json]:
-        """Return the pods by their names without `elasticdl-JOB-`; not those leaving."""
+        """Return the pods that are not leaving, by names without `elasticdl-JOB-`."""
         selector = f"elasticdl-job-name={self.name}"
         selector += f",elasticdl-replica-type={role}" if role else ""
         prefix = f"elasticdl-{self.name}-"
@@ -123,5 +123,3 @@ class JobInCluster:
         except KubectlError:
             return ""  # the API server may be away on purpose
         return (found or {}).get("data", {}).get(key, "")
-
-
