@@ -127,7 +127,7 @@ def values_yaml() -> str:
 
 
 def _section(model: type[BaseModel], depth: int) -> Iterator[str]:
-    from elasticdl.job.chart_values import PodValues
+    from elasticdl.job.chart_pods import PodValues
     from elasticdl.job.fields import aliases, model_of
 
     indent = "  " * depth

@@ -1,8 +1,9 @@
 """The chart's own keys: what a values file may hold beside `kind` and `job`.
 
 Owns each key, its default and its meaning; the chart's values.yaml, its README, its
-schema and its defaults file are made from here. Read by `job.spec`, so that a misspelt
-key is found on a laptop too. Must not know the job's fields, nor how pods look.
+schema and its defaults file are made from here (those of pods are in `job.chart_pods`).
+Read by `job.spec`, so that a misspelt key is found on a laptop too. Must not know the
+job's fields, nor how pods look.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from elasticdl.job.chart_pods import PodsValues
 from elasticdl.job.spec_base import PATH_PATTERN, QUANTITY_PATTERN, SpecModel
 
 # What only one kind of release reads. The chart refuses it in the other kind, where it
@@ -92,111 +94,6 @@ class NetworkPolicyValues(SpecModel):
         default_factory=list,
         description="Job: who may read metrics (port 8080), as a list of "
         "NetworkPolicyPeer; empty is anybody.",
-    )
-
-
-class PodValues(SpecModel):
-    """What the pods of one role have beyond what the job's specification says."""
-
-    labels: dict[str, str] = Field(
-        default_factory=dict, description="Labels of the pods."
-    )
-    annotations: dict[str, str] = Field(
-        default_factory=dict, description="Annotations of the pods."
-    )
-    node_selector: dict[str, str] = Field(
-        default_factory=dict, description="Labels that their nodes must have."
-    )
-    affinity: dict[str, Any] = Field(
-        default_factory=dict, description="Affinity, as in a pod."
-    )
-    tolerations: list[dict[str, Any]] = Field(
-        default_factory=list, description="Tolerations, as in a pod."
-    )
-    topology_spread_constraints: list[dict[str, Any]] = Field(
-        default_factory=list, description="Topology spread constraints, as in a pod."
-    )
-    runtime_class_name: str = Field("", description="RuntimeClass, as `nvidia`.")
-    scheduler_name: str = Field(
-        "", description="Scheduler; empty is the cluster's own."
-    )
-    env: list[dict[str, Any]] = Field(
-        default_factory=list,
-        description="Environment in the form of a container, which also reads Secrets, "
-        "ConfigMaps and fields of the pod; plain values fit into `job.env` too.",
-    )
-    env_from: list[dict[str, Any]] = Field(
-        default_factory=list,
-        description="Whole Secrets and ConfigMaps as environment, as in a container.",
-    )
-    volumes: list[dict[str, Any]] = Field(
-        default_factory=list,
-        description="Volumes of any kind, as in a pod; claims and host paths fit into "
-        "`job.volumes` too.",
-    )
-    volume_mounts: list[dict[str, Any]] = Field(
-        default_factory=list, description="Where they appear, as in a container."
-    )
-    security_context: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Security context of the pod, over the one of all roles.",
-    )
-    container_security_context: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Security context of the container, over the one of all roles.",
-    )
-
-
-def _pod_security() -> dict[str, Any]:
-    return {
-        "runAsNonRoot": True,
-        "runAsUser": 10001,
-        "runAsGroup": 10001,
-        "fsGroup": 10001,
-        "fsGroupChangePolicy": "OnRootMismatch",
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-
-
-def _container_security() -> dict[str, Any]:
-    return {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-
-
-class CommonPodValues(PodValues):
-    """What the pods of all roles have."""
-
-    security_context: dict[str, Any] = Field(
-        default_factory=_pod_security,
-        description="Security context of the pod: the restricted Pod Security "
-        "Standard. A key with null is left to the cluster, as `runAsUser: null`.",
-    )
-    container_security_context: dict[str, Any] = Field(
-        default_factory=_container_security,
-        description="Security context of the container, the same. Writable are `/tmp` "
-        "and the volumes.",
-    )
-
-
-class PodsValues(SpecModel):
-    """Pods: lists of `common` and a role are joined, of other keys the role's win."""
-
-    common: CommonPodValues = Field(
-        default_factory=CommonPodValues, description="All roles."
-    )
-    master: PodValues = Field(
-        default_factory=PodValues,
-        description="The master alone; the same keys. Cannot change while the job "
-        "runs, nor can what `common` says: Kubernetes keeps a Job's pod as it is.",
-    )
-    ps: PodValues = Field(
-        default_factory=PodValues, description="PS alone; the same keys."
-    )
-    worker: PodValues = Field(
-        default_factory=PodValues, description="Workers alone; the same keys."
     )
 
 

@@ -5,12 +5,9 @@ Called by `master.main` and by tests. Decides nothing but what an earlier master
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +18,7 @@ from elasticdl.job import folder
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec import JobSpec
 from elasticdl.job.status import JobState
-from elasticdl.master import spec_watch, status
+from elasticdl.master import spec_watch
 from elasticdl.master.callbacks import Action, ScaleLearningRate, StopTraining
 from elasticdl.master.data_plan import DataStage
 from elasticdl.master.gauges import Gauges
@@ -32,6 +29,7 @@ from elasticdl.master.keeper import Keeper
 from elasticdl.master.leasing import Leasing
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.loop import Loop
+from elasticdl.master.master import Master
 from elasticdl.master.member_table import MemberTable
 from elasticdl.master.membership import Membership
 from elasticdl.master.ps_group import Found, PsGroup
@@ -114,62 +112,6 @@ def _ending_of(note: dict[str, Any] | None, *, fresh: bool) -> Ending | None:
     if fresh and state is not JobState.SUCCEEDED:
         return None
     return Ending(state, note["message"], ExitCode(note.get("exit_code", 0)))
-
-
-@dataclass(frozen=True)
-class Master:
-    """A master, ready to run; its servicer has to be served."""
-
-    job: Job
-    servicer: MasterServicer
-    loop: Loop
-    metrics: MasterMetrics
-    publishing: Publishing
-
-    async def run(self) -> Ending | None:
-        """Run the job to its end, write the report, log the last line.
-
-        None if it was handed over to another master.
-        """
-        job = self.job
-        over = job.ending if job.state.ended else None
-        ending = over or await self.loop.run()
-        if ending is None:
-            await job.parts.ledger.commit()
-            log.info("job %s goes on under another master", job.spec.name)
-            return None
-        document = folder.read_report(job.job_dir) if over else None
-        if document is None:
-            document = status.report(job, now=job.clock())
-            await asyncio.get_running_loop().run_in_executor(
-                None,
-                _write,
-                job.job_dir.report_file,
-                document.model_dump_json(indent=2),
-            )
-        await self.publishing.close(document)
-        log.log(
-            logging.ERROR if ending.state is JobState.FAILED else logging.INFO,
-            "job %s %s: %d records, %d steps, %.1f s%s",
-            job.spec.name,
-            ending.state,
-            document.records,
-            document.steps,
-            document.seconds,
-            f": {ending.message}" if ending.message else "",
-        )
-        return ending
-
-
-def _write(path: Path, text: str) -> None:
-    aside = path.with_suffix(".tmp")
-    try:
-        aside.write_text(text + "\n", encoding="utf-8")
-        aside.replace(path)
-    except OSError as error:
-        log.error("%s: the report cannot be written: %s", path, error.strerror)
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
 
 
 def assemble(

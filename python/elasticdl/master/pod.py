@@ -32,8 +32,9 @@ from elasticdl.job.names import JobDir
 from elasticdl.job.spec import JobSpec, ValuesFile
 from elasticdl.job.status import JobState, JobStatus
 from elasticdl.job.values import load_values
-from elasticdl.master.assembly import Master, steady_clock
+from elasticdl.master.assembly import steady_clock
 from elasticdl.master.job_state import Ending
+from elasticdl.master.master import Master
 from elasticdl.master.notices import Notices
 from elasticdl.master.serving import Start, serve
 from elasticdl.runner.kubernetes.api import ApiServer

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from elasticdl.errors import ExitCode
 from elasticdl.job.context import RoleContext
 from elasticdl.job.spec import JobSpec
-from elasticdl.master.assembly import Master, assemble, steady_clock
+from elasticdl.master.assembly import assemble, steady_clock
 from elasticdl.master.job_state import Ending
 from elasticdl.master.ledger import Ledger
+from elasticdl.master.master import Master
 from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.metrics.server import MetricsServer
 from elasticdl.proto import master_pb2_grpc

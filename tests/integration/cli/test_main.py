@@ -135,20 +135,11 @@ def test_help_does_not_load_what_is_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "hint"),
-    [
-        (["trainn"], "no command 'trainn': did you mean `train`?"),
-        (["zoo", "init"], "no command 'zoo': images are built by docker"),
-    ],
-)
-def test_an_unknown_verb_gets_a_hint(
-    arguments: list[str], hint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_verb_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
-        main(arguments)
+        main(["trainn"])
     assert stop.value.code == ExitCode.USAGE
-    assert hint in capsys.readouterr().err
+    assert "no command 'trainn': did you mean `train`?" in capsys.readouterr().err
 
 
 def test_an_error_is_one_message_and_a_stack_trace_only_on_demand(

@@ -21,8 +21,9 @@ from elasticdl.job.spec import ValuesFile
 from elasticdl.job.status import JobReport
 from elasticdl.job.values import write_values
 from elasticdl.master import status
-from elasticdl.master.assembly import Master, assemble, steady_clock
+from elasticdl.master.assembly import assemble, steady_clock
 from elasticdl.master.ledger import Ledger
+from elasticdl.master.master import Master
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.server import aio_server, bind

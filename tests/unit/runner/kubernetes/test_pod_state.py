@@ -255,8 +255,8 @@ def test_a_pod_that_is_gone_has_ended_whatever_its_last_phase(
             "InvalidImageName: couldn't parse image name 'X Y'",
         ),
         (
-            ended(128, "StartError", 'exec: "pyton": executable file not found'),
-            'exec: "pyton": executable file not found',
+            ended(128, "StartError", 'exec: "begin-it": executable file not found'),
+            'exec: "begin-it": executable file not found',
         ),
     ],
 )

@@ -1,0 +1,84 @@
+"""A master, put together: runs its job to the end and leaves the report.
+
+Owns what comes after the loop. Made by `master.assembly`; run by `master.serving` and
+tests. Decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from elasticdl.errors import JournalError
+from elasticdl.job import folder
+from elasticdl.job.status import JobState
+from elasticdl.master import status
+from elasticdl.master.job_state import Ending, Job
+from elasticdl.master.loop import Loop
+from elasticdl.master.publishing import Publishing
+from elasticdl.master.servicer import MasterServicer
+from elasticdl.metrics.registry import MasterMetrics
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Master:
+    """A master, ready to run; its servicer has to be served."""
+
+    job: Job
+    servicer: MasterServicer
+    loop: Loop
+    metrics: MasterMetrics
+    publishing: Publishing
+
+    async def run(self) -> Ending | None:
+        """Run the job to its end, write the report, log the last line.
+
+        None if it was handed over to another master.
+        """
+        job = self.job
+        over = job.ending if job.state.ended else None
+        ending = over or await self.loop.run()
+        if ending is None:
+            try:
+                await job.parts.ledger.commit()
+            except JournalError as error:  # nobody was told that it is written
+                log.error("%s", error)
+            log.info("job %s goes on under another master", job.spec.name)
+            return None
+        document = folder.read_report(job.job_dir) if over else None
+        if document is None:
+            document = status.report(job, now=job.clock())
+            await asyncio.get_running_loop().run_in_executor(
+                None,
+                _write,
+                job.job_dir.report_file,
+                document.model_dump_json(indent=2),
+            )
+        await self.publishing.close(document)
+        log.log(
+            logging.ERROR if ending.state is JobState.FAILED else logging.INFO,
+            "job %s %s: %d records, %d steps, %.1f s%s",
+            job.spec.name,
+            ending.state,
+            document.records,
+            document.steps,
+            document.seconds,
+            f": {ending.message}" if ending.message else "",
+        )
+        return ending
+
+
+def _write(path: Path, text: str) -> None:
+    aside = path.with_suffix(".tmp")
+    try:
+        aside.write_text(text + "\n", encoding="utf-8")
+        aside.replace(path)
+    except OSError as error:
+        log.error("%s: the report cannot be written: %s", path, error.strerror)
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
