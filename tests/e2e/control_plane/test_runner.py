@@ -231,6 +231,23 @@ def test_an_image_name_that_can_never_be_pulled_ends_and_removes_the_pod(
     run(story())
 
 
+def test_of_many_ended_workers_the_newest_are_kept(rig, run) -> None:
+    async def story() -> None:
+        async with rig.cluster() as cluster:
+            launches = [rig.launch(index=index) for index in range(53)]
+            for launch in launches:
+                await cluster.runner.start(launch)
+            for launch in launches:
+                await rig.until_pending(launch, "Unschedulable: ")
+                end = {"exitCode": 0, "reason": "Completed"}
+                rig.say(f"worker-{launch.key.index}", "Succeeded", {"terminated": end})
+            await rig.until(lambda: len(rig.pods()) == 50)
+            assert rig.pod("worker-2") is None
+            assert rig.pod("worker-3") is not None
+
+    run(story())
+
+
 def test_an_old_version_cannot_be_watched_and_the_server_says_so(rig, run) -> None:
     async def story() -> None:
         async with rig.cluster() as cluster:
