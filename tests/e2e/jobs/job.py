@@ -37,7 +37,7 @@ class JobInCluster:
         self.helm.uninstall(self.name)
 
     def pods(self, role: str = "") -> dict[str, Json]:
-        """Return the pods that are not leaving, by names without `elasticdl-JOB-`."""
+        """Return pods by name without `elasticdl-JOB-`, but for those that leave."""
         selector = f"elasticdl-job-name={self.name}"
         selector += f",elasticdl-replica-type={role}" if role else ""
         prefix = f"elasticdl-{self.name}-"
