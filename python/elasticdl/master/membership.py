@@ -200,7 +200,7 @@ class Membership:
 
     # -- coming and leaving ----------------------------------------------------
 
-    def plan(self, *, now: float) -> list[Stop]:
+    def plan(self, *, workers: int, now: float) -> list[Stop]:
         """Schedule who is missing and drain who is too many; return whom to stop."""
         if self.leaving:
             return []
@@ -217,13 +217,14 @@ class Membership:
             if not m.drain
         ]
         worker = self.table.spec.worker
-        change = scale.resize(seats, wanted=worker.replicas, priority=worker.priority)
+        change = scale.resize(seats, wanted=workers, priority=worker.priority)
         for priority in change.start:
             self.table.schedule(None, priority=priority, now=now)
         stops = []
         for index in change.drain:
             member = self.table.members[ReplicaKey(Role.WORKER, index)]
-            stops += self.drain(member, "scaled down", now=now)
+            why = "scaled down" if workers else "the job is paused"
+            stops += self.drain(member, why, now=now)
         return stops
 
     def drain(self, member: Member, cause: str, *, now: float) -> list[Stop]:
