@@ -27,7 +27,8 @@ job:
   data: {training: DATA}
   training: {epochs: 1}
   ps: {replicas: 2, priority: tests-high}
-  worker: {replicas: WORKERS, startSeconds: 3000, graceSeconds: 2, priority: tests-low, RESOURCES}
+  worker:
+    {replicas: WORKERS, priority: tests-low, startSeconds: 3000, graceSeconds: 2, RESOURCES}
 """
 
 
