@@ -1,4 +1,4 @@
-"""Live edits and upgrades of one job, on a real API server: neither blocks the other."""
+"""Live edits and upgrades of one job on a real API server: neither blocks the other."""
 
 import json
 from itertools import count
