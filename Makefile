@@ -6,8 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: help setup train test unit chart snapshots posture integration check fmt
-.PHONY: proto schema docs bench images e2e clean
+.PHONY: help setup train test unit chart snapshots posture integration check fmt proto schema docs bench images e2e clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list

@@ -19,3 +19,11 @@ def parse_bytes(quantity: str) -> int:
 def format_bytes(size: int) -> str:
     """Return a quantity in Mi, rounded up."""
     return f"{-(-size // 2**20)}Mi"
+
+
+def bytes_or_zero(quantity: object) -> int:
+    """Return the bytes of a quantity that nobody has checked; 0 if it is none."""
+    try:
+        return parse_bytes(str(quantity or ""))
+    except (ValueError, KeyError):
+        return 0

@@ -30,7 +30,7 @@ from elasticdl.runner.publisher import Platform
 log = logging.getLogger(__name__)
 
 # What the event loop may take to answer before the master counts as hung.
-_PULSE_SECONDS = 5.0
+_PULSE_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ async def serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | N
     metrics = MetricsServer(
         figures.registry,
         ready=lambda: not master.job.state.ended,
-        healthy=lambda: _answers(loop),
+        healthy=lambda: answers(loop),
         host=context.host,
         port=context.metrics_port,
     )
@@ -95,14 +95,17 @@ async def serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | N
     return ending
 
 
-def _answers(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the event loop turns; called from the thread of the metrics server."""
+def answers(loop: asyncio.AbstractEventLoop, seconds: float = _PULSE_SECONDS) -> bool:
+    """Whether an event loop turns; called from another thread.
+
+    Asked by probes of a pod, as a launcher asks its master for the status.
+    """
     turned = threading.Event()
     try:
         loop.call_soon_threadsafe(turned.set)
     except RuntimeError:  # it is closed
         return False
-    return turned.wait(_PULSE_SECONDS)
+    return turned.wait(seconds)
 
 
 def _call_on_signals(first: Callable[[], None]) -> None:

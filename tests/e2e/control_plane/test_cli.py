@@ -413,7 +413,8 @@ def test_who_has_no_rights_hears_it_from_the_api_server(user, tmp_path):
     assert "cannot read configmaps in namespace" in said
     assert "ask for a role that allows it" in said
     said = user.submit(code=ExitCode.PLATFORM)
-    assert "was not submitted, and nothing of it is left" in said
+    assert "job test-mnist was not submitted" in said
+    assert "cannot create resource" in said or "is forbidden" in said
 
 
 def test_an_audit_whose_pod_does_not_run_says_why_and_leaves_no_pod(user, monkeypatch):

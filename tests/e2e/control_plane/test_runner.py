@@ -1,6 +1,7 @@
 """Pods of a job on a real API server: made, replaced, deleted, seen."""
 
 import asyncio
+import json
 
 import pytest
 from elasticdl.errors import PlatformError
@@ -8,6 +9,7 @@ from elasticdl.job.names import Role
 from elasticdl.runner.base import ExitReason, Phase, ReplicaKey
 from elasticdl.runner.kubernetes.api import ApiError
 from elasticdl.runner.kubernetes.reflecting import _follow
+from elasticdl.runner.publisher import Notice
 
 from tests.e2e.control_plane.conftest import TEMPLATE
 
@@ -229,6 +231,23 @@ def test_an_image_name_that_can_never_be_pulled_ends_and_removes_the_pod(
     run(story())
 
 
+def test_of_many_ended_workers_the_newest_are_kept(rig, run) -> None:
+    async def story() -> None:
+        async with rig.cluster() as cluster:
+            launches = [rig.launch(index=index) for index in range(53)]
+            for launch in launches:
+                await cluster.runner.start(launch)
+            for launch in launches:
+                await rig.until_pending(launch, "Unschedulable: ")
+                end = {"exitCode": 0, "reason": "Completed"}
+                rig.say(f"worker-{launch.key.index}", "Succeeded", {"terminated": end})
+            await rig.until(lambda: len(rig.pods()) == 50)
+            assert rig.pod("worker-2") is None
+            assert rig.pod("worker-3") is not None
+
+    run(story())
+
+
 def test_an_old_version_cannot_be_watched_and_the_server_says_so(rig, run) -> None:
     async def story() -> None:
         async with rig.cluster() as cluster:
@@ -402,5 +421,89 @@ def test_at_the_end_what_was_to_go_goes_through_an_outage(rig, run) -> None:
             rig.link.join()
             await finishing
         assert rig.pods() == {}
+
+    run(story())
+
+
+# -- rights -----------------------------------------------------------------------
+
+# What the chart gives the master's ServiceAccount.
+RULES = [
+    {
+        "apiGroups": [""],
+        "resources": ["pods"],
+        "verbs": ["create", "delete", "get", "list", "watch"],
+    },
+    {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "verbs": ["get", "list", "watch", "create", "patch"],
+    },
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+]
+
+
+def use_service_account(rig, rules) -> None:
+    """Let the link's user be a ServiceAccount with these rights."""
+    rbac = "rbac.authorization.k8s.io"
+    named = {"metadata": {"name": "master"}}
+    account = {"kind": "ServiceAccount", "name": "master", "namespace": rig.namespace}
+    rig.apply(
+        {"apiVersion": "v1", "kind": "ServiceAccount", **named},
+        {"apiVersion": f"{rbac}/v1", "kind": "Role", "rules": rules, **named},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "RoleBinding",
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "master"},
+            "subjects": [account],
+            **named,
+        },
+    )
+    token = rig.control_plane.kubectl("-n", rig.namespace, "create", "token", "master")
+    config = json.loads(rig.link.kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": token}
+    rig.link.kubeconfig.write_text(json.dumps(config))
+
+
+def test_the_rights_that_the_chart_gives_are_enough(rig, run, tmp_path) -> None:
+    async def story() -> None:
+        use_service_account(rig, RULES)
+        async with rig.cluster() as cluster:
+            following = asyncio.create_task(
+                cluster.follow(
+                    tmp_path / "job.yaml", on_stop=print, on_deleted=lambda: None
+                )
+            )
+            launches = [rig.launch(Role.PS), rig.launch(Role.PS), rig.launch()]
+            await cluster.runner.check(launches)
+            for launch in launches:
+                await cluster.runner.start(launch)
+            await rig.until_pending(launches[1], "Unschedulable: ")
+            await rig.until_pending(launches[2], "Unschedulable: ")
+            await cluster.runner.stop(launches[2].key, grace_seconds=0, reason="over")
+            await rig.until_phase(launches[2], Phase.FAILED)
+            cluster.publisher.status("{}")
+            cluster.publisher.notice(Notice("JobRunning", "it runs"))
+            await cluster.publisher.close(status="{}", report="{}")
+            await rig.until((tmp_path / "job.yaml").exists)
+            assert rig.get("configmaps/elasticdl-digits-status")["data"]
+            assert [one["reason"] for one in rig.get("events")["items"]].count(
+                "JobRunning"
+            ) == 1
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    run(story())
+
+
+def test_a_namespace_without_rights_says_so(rig, run) -> None:
+    async def story() -> None:
+        use_service_account(rig, RULES[1:])
+        async with rig.cluster(watch=False) as cluster:
+            with pytest.raises(PlatformError, match='cannot create resource "pods"'):
+                await cluster.runner.check([rig.launch()])
+            with pytest.raises(PlatformError, match='cannot list resource "pods"'):
+                async for _ in cluster.runner.watch():
+                    pass
 
     run(story())

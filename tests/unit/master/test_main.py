@@ -1,20 +1,24 @@
 """The master's process: one message and an exit code, whatever is wrong."""
 
+import asyncio
 import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from elasticdl.errors import ExitCode
 from elasticdl.job import names
+from elasticdl.job.context import RoleContext
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.status import JobReport, JobState
 from elasticdl.master.main import main
+from elasticdl.master.serving import answers
 from elasticdl.runner.platform import LocalPlatform, Place
 from elasticdl.runner.platform_server import PlatformServer
 from elasticdl.testing.scripted import TOKEN
@@ -71,6 +75,33 @@ def test_a_wrong_specification_ends_with_its_mistakes(
     job_dir.spec_file.write_text("kind: job\njob: {name: J!}\n")
     assert main(environ(job_dir, master="127.0.0.1:0")) == ExitCode.SPEC
     assert "job.name" in capsys.readouterr().err
+
+
+def test_a_master_whose_event_loop_stands_still_is_not_healthy() -> None:
+    loop = asyncio.new_event_loop()
+    assert not answers(loop, 0.05)
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    assert answers(loop, 20.0)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+    assert not answers(loop, 20.0)
+
+
+def test_a_crash_of_the_master_is_told_from_a_job_that_failed(
+    job_dir: JobDir, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def bug(context: RoleContext) -> ExitCode:
+        raise ZeroDivisionError("a bug of ours")
+
+    in_pod = environ(job_dir, master="127.0.0.1:1") | {
+        names.ENV_PLATFORM: "kubernetes",
+        names.ENV_NAMESPACE: "ml",
+        names.ENV_CONFIG_MAP: "elasticdl-j",
+    }
+    assert main(in_pod, bug) == ExitCode.CRASHED
+    assert "a bug of ours" in capsys.readouterr().err
 
 
 def test_a_port_in_use_is_one_message_and_exit_code_platform(

@@ -1,5 +1,7 @@
 """Relaunch rules, line by line of the table."""
 
+from dataclasses import replace
+
 import pytest
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import Role
@@ -183,3 +185,59 @@ def test_a_preempted_replica_never_waits() -> None:
     decision = decide(taken, History(quick=10), STRICT, name="worker-0")
     assert isinstance(decision, Relaunch)
     assert decision.delay_seconds == 0.0
+
+
+@pytest.mark.parametrize("role", [Role.WORKER, Role.PS])
+def test_a_container_that_can_never_start_fails_the_job_with_its_reason(
+    role: Role,
+) -> None:
+    ending = ended(
+        ExitReason.CANNOT_START, role=role, message="InvalidImageName: 'X Y'"
+    )
+    decision = decide(ending, History(), Limits(max_restarts=9), name="worker-0")
+    assert decision == GiveUp(
+        "cannotStart",
+        "worker-0: its container cannot be started: InvalidImageName: 'X Y'",
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "limit", "used", "reason"),
+    [
+        (137, GI, int(0.9 * GI), "oomKilled"),
+        (137, GI, GI, "oomKilled"),
+        (137, GI, GI // 2, "killed"),
+        (137, GI, 0, "killed"),  # it never said
+        (137, 0, GI, "killed"),  # nobody kills it for its memory here
+        (143, GI, GI, "killed"),
+    ],
+)
+def test_a_kill_by_nobody_known_at_full_memory_is_an_oom_kill(
+    code: int, limit: int, used: int, reason: str
+) -> None:
+    ending = replace(
+        ended(ExitReason.KILLED, code=code), memory_limit=limit, used_bytes=used
+    )
+    limits = Limits(max_restarts=0, max_memory_bytes=2 * GI)
+    decision = decide(ending, History(), limits, name="worker-0")
+    assert isinstance(decision, Relaunch)
+    assert decision.reason == reason
+    assert decision.memory_bytes == (int(1.5 * GI) if reason == "oomKilled" else 0)
+
+
+def test_what_the_master_killed_itself_is_no_oom_kill() -> None:
+    ending = replace(
+        ended(ExitReason.KILLED, code=137, cause="hung"),
+        memory_limit=GI,
+        used_bytes=GI,
+    )
+    limits = Limits(max_restarts=0, max_memory_bytes=2 * GI)
+    assert decide(ending, History(), limits, name="worker-0") == Relaunch("hung")
+
+
+def test_more_memory_is_more_than_the_limit_that_killed_it() -> None:
+    ending = replace(ended(ExitReason.OOM_KILLED, code=137), memory_limit=2 * GI)
+    limits = Limits(max_restarts=0, max_memory_bytes=8 * GI)
+    decision = decide(ending, History(), limits, name="worker-0")
+    assert isinstance(decision, Relaunch)
+    assert decision.memory_bytes == 3 * GI

@@ -36,7 +36,7 @@ class Helm(Protocol):
         *,
         create_namespace: bool = False,
     ) -> None:
-        """Make a release. Nothing is left of one that fails."""
+        """Make a release. One that fails leaves what was made, to be uninstalled."""
 
     def uninstall(self, release: str, where: Where) -> None:
         """Remove a release; not an error if it is gone."""
@@ -84,11 +84,7 @@ class HelmProgram:
         words = ["install", release, str(chart), *_options(where), "--values", "-"]
         if create_namespace:
             words.append("--create-namespace")
-        try:
-            self._run(words, values)
-        except (PlatformError, SpecError):
-            self.uninstall(release, where)
-            raise
+        self._run(words, values)
 
     def uninstall(self, release: str, where: Where) -> None:
         """Run `helm uninstall`."""
@@ -152,7 +148,6 @@ class HelmLibrary:
                     create_namespace=create_namespace,
                 )
         except helm.HelmError as error:
-            self.uninstall(release, where)
             raise failure(str(error)) from None
 
     def uninstall(self, release: str, where: Where) -> None:

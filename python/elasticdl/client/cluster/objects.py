@@ -138,7 +138,11 @@ def master_trouble(observed: Observed, masters: Sequence[Object]) -> str:
         if events:
             return f"the master's pod cannot be made: {events[0]}"
         words = last_words(masters)
-        return f"it ended ({words}) and is started again" if words else "no pod yet"
+        return (
+            f"it ended ({words}) and is started again"
+            if words
+            else "its pod is not there yet"
+        )
     return why_pending(live[0], observed.events)
 
 

@@ -91,11 +91,19 @@ def submit(
             found, name, where, chart_values(values), create_namespace=create_namespace
         )
     except PlatformError as error:
-        raise PlatformError(
-            f"job {name} was not submitted, and nothing of it is left: {error}"
-        ) from None
+        left = _clean_up(helm, name, where)
+        raise PlatformError(f"job {name} was not submitted, {left}: {error}") from None
     made = [f"{one['kind']} {one['metadata']['name']}" for one in objects]
     return Submission(ClusterJob(cluster, name), name, made, notices)
+
+
+def _clean_up(helm: Helm, release: str, where: Where) -> str:
+    """Remove what a failed install made; in words, whether that worked."""
+    try:
+        helm.uninstall(release, where)
+    except PlatformError as error:
+        return f"and Helm cannot say what is left of it ({error})"
+    return "and nothing of it is left"
 
 
 def remove(job: ClusterJob, helm: Helm) -> str:

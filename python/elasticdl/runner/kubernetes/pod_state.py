@@ -15,7 +15,7 @@ from typing import Any
 
 from elasticdl.job import names
 from elasticdl.job.names import Role
-from elasticdl.job.quantity import parse_bytes
+from elasticdl.job.quantity import bytes_or_zero
 from elasticdl.runner.base import ExitReason, Phase, ReplicaKey, ReplicaState
 
 Json = dict[str, Any]
@@ -231,7 +231,7 @@ def _memory_limit(pod: Json) -> int:
     for container in (pod.get("spec") or {}).get("containers") or []:
         if container.get("name") == names.MAIN_CONTAINER:
             limits = (container.get("resources") or {}).get("limits") or {}
-            return parse_bytes(limits.get("memory", ""))
+            return bytes_or_zero(limits.get("memory"))
     return 0
 
 

@@ -15,7 +15,7 @@ from ruamel.yaml.error import YAMLError
 
 from elasticdl.errors import PlatformError
 from elasticdl.job import names
-from elasticdl.job.quantity import parse_bytes
+from elasticdl.job.quantity import bytes_or_zero
 from elasticdl.runner.base import Launch, ReplicaKey
 
 Json = dict[str, Any]
@@ -93,25 +93,25 @@ def _main_container(pod: Json, key: str) -> Json:
 
 def _environment(given: list[Json], launch: Launch) -> list[Json]:
     """Return the template's variables, the job's over them, and who this is last."""
-    fixed = {e["name"] for e in given if e["name"].startswith(_OWN_PREFIX)}
+    named = [str(entry.get("name")) for entry in given]
+    fixed = {name for name in named if name.startswith(_OWN_PREFIX)}
     values = {k: v for k, v in launch.env.items() if k not in fixed}
     values |= {
         names.ENV_ROLE: str(launch.key.role),
         names.ENV_INDEX: str(launch.key.index),
         names.ENV_GENERATION: str(launch.generation),
     }
-    kept = [entry for entry in given if entry["name"] not in values]
+    kept = [entry for entry in given if entry.get("name") not in values]
     return [*kept, *({"name": k, "value": v} for k, v in values.items())]
 
 
 def _raise_memory(container: Json, memory: str) -> None:
     """Ask for more memory than the template does, after an OOM kill."""
-    resources = container.setdefault("resources", {})
-    requests = resources.setdefault("requests", {})
-    limits = resources.get("limits") or {}
-    asked = parse_bytes(str(requests.get("memory", "") or limits.get("memory", "")))
-    if not asked or parse_bytes(memory) <= asked:
+    resources = container.get("resources") or {}
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    asked = bytes_or_zero(requests.get("memory") or limits.get("memory"))
+    if not asked or bytes_or_zero(memory) <= asked:
         return
-    requests["memory"] = memory
-    if parse_bytes(str(limits.get("memory", ""))) < parse_bytes(memory) and limits:
+    resources["requests"] = {**requests, "memory": memory}
+    if 0 < bytes_or_zero(limits.get("memory")) < bytes_or_zero(memory):
         limits["memory"] = memory

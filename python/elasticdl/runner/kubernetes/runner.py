@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 _REFUSED_PAUSE_SECONDS = 15.0
 _PATIENCE_SECONDS = 300.0
 _GOING_SECONDS = 0.1
+_KEPT_PODS = 50
 
 
 @dataclass
@@ -79,7 +80,9 @@ class KubernetesRunner:
         self._config = config
         self._priority_classes = priority_classes or {}
         self._wishes: dict[ReplicaKey, _Wish] = {}
-        self._observations: asyncio.Queue[Observation] = asyncio.Queue()
+        # Workers that ended, oldest first; their pods are kept for their logs.
+        self._ended: dict[ReplicaKey, None] = {}
+        self._observations: asyncio.Queue[Observation | BaseException] = asyncio.Queue()
 
     # -- what the master asks for -------------------------------------------------
 
@@ -127,6 +130,12 @@ class KubernetesRunner:
             self._fulfil(key, wish, before.task if before else None),
             name=pods.name_of(self._job, key),
         )
+        wish.task.add_done_callback(self._ended_badly)
+
+    def _ended_badly(self, task: asyncio.Task[None]) -> None:
+        """Let whoever watches know of a mistake in this module."""
+        if not task.cancelled() and (error := task.exception()):
+            self._observations.put_nowait(error)
 
     async def _fulfil(
         self, key: ReplicaKey, wish: _Wish, before: asyncio.Task[None] | None
@@ -258,21 +267,16 @@ class KubernetesRunner:
     async def watch(self) -> AsyncIterator[Observation]:
         """Yield the whole list first, then changes; the list again after a break."""
         watching = asyncio.create_task(self._watch(), name="pods")
-        getting: asyncio.Task[Observation] | None = None
+        watching.add_done_callback(self._ended_badly)
         try:
             while True:
-                getting = asyncio.create_task(self._observations.get())
-                await asyncio.wait(
-                    {watching, getting}, return_when=asyncio.FIRST_COMPLETED
-                )
-                if not getting.done():
-                    watching.result()  # raises: it ends in no other way
-                yield getting.result()
+                seen = await self._observations.get()
+                if isinstance(seen, BaseException):
+                    raise seen
+                yield seen
         finally:
-            for task in filter(None, (watching, getting)):
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, PlatformError):
-                    await task
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
 
     async def _watch(self) -> None:
         selector = {"labelSelector": f"{names.LABEL_JOB}={self._job}"}
@@ -314,7 +318,21 @@ class KubernetesRunner:
         if state.reason is ExitReason.CANNOT_START and not change.deleted:
             # Counted as ended, so it has to end: it would wait for ever.
             self._wish(state.key, _Wish(None, state.generation))
+        elif state.key.role is Role.WORKER:
+            going = "deletionTimestamp" in pod["metadata"]
+            self._keep_few(state, gone=change.deleted or going)
         return state
+
+    def _keep_few(self, state: ReplicaState, *, gone: bool) -> None:
+        """Delete the oldest of many pods that ended: a job may run for months."""
+        if gone:
+            self._ended.pop(state.key, None)
+        elif state.phase in (Phase.SUCCEEDED, Phase.FAILED):
+            self._ended[state.key] = None
+            if len(self._ended) > _KEPT_PODS:
+                oldest = next(iter(self._ended))
+                del self._ended[oldest]
+                self._wish(oldest, _Wish(None, 0))
 
     def _note_trouble(self, key: ReplicaKey, wish: _Wish, trouble: str) -> None:
         if trouble == wish.trouble or self._wishes.get(key) is not wish:

@@ -40,4 +40,7 @@ def test_events_reach_the_jobs_of_their_namespace():
     maps = [job_map(name, "digits") for name in "ab"]
     of_a, of_b = (view_of("digits", one) for _, one in group(maps, jobs, [], [event]))
     assert "exceeded quota" in of_a.note
-    assert (of_b.condition, of_b.note) == (Condition.PENDING, "no pod yet")
+    assert (of_b.condition, of_b.note) == (
+        Condition.PENDING,
+        "its pod is not there yet",
+    )

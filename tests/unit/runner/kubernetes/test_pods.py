@@ -148,3 +148,11 @@ def test_stamping_leaves_the_template_as_it_was() -> None:
 def test_a_template_that_is_no_pod_is_refused(template: str, message: str) -> None:
     with pytest.raises(PlatformError, match=message):
         stamped(template)
+
+
+def test_what_the_server_will_refuse_is_left_to_its_words() -> None:
+    template = TEMPLATE.replace("memory: 1Gi", "memory: lots")
+    resources = stamped(template)["spec"]["containers"][0]["resources"]
+    assert resources["requests"]["memory"] == "lots"
+    nothing = "kind: Pod\nspec: {containers: [{name: main, resources: , env: [{}]}]}"
+    assert {} in stamped(nothing)["spec"]["containers"][0]["env"]
