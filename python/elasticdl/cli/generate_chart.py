@@ -70,9 +70,11 @@ alone would forget the file, and is refused; for one field use `elasticdl scale`
 job.worker.replicas=4`. What the ConfigMap holds reaches the running master in seconds;
 docs/spec.md says which fields may change while a job runs.
 
-What `elasticdl scale` or `kubectl edit` changed meanwhile is not undone in silence:
-Helm 4 stops at a conflict on `.data.job.yaml`. Put the change into the file too, and
-add `--force-conflicts`.
+An upgrade sets what the values file says, so put what was changed meanwhile into the
+file too. `elasticdl scale` writes as Helm does: nothing stands in the way of the next
+upgrade. After `kubectl edit` Helm 4 stops at a conflict on `.data.job.yaml`, unless the
+file says the same by now: `--force-conflicts` once, or `elasticdl scale` to another
+number, ends it. Helm 3 puts back what the file says, and does not ask.
 
 What the master's own pod is made of (its image, `job.master`, `job.env`, `job.volumes`,
 `pods.common`, `pods.master`, `state`) cannot change: Kubernetes keeps a Job's pod

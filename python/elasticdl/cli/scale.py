@@ -21,7 +21,8 @@ def add_parser(verbs: Verbs) -> None:
         handler=scale,
         help_text="change the number of workers of a running job",
         description="Changes the number of workers of a running job. Workers that stay "
-        "are not\nrestarted; workers that go hand their tasks back.",
+        "are not\nrestarted; workers that go hand their tasks back. In a cluster the "
+        "next\n`helm upgrade` of the job sets what its values file says.",
         examples=(
             "elasticdl scale digits --workers 5",
             "elasticdl scale digits -n ml --workers 5",

@@ -22,6 +22,7 @@ Object = dict[str, Any]
 CORE = "/api/v1"
 BATCH = "/apis/batch/v1"
 _MERGE_PATCH = "application/merge-patch+json"
+_APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
 _VERBS = {"GET": "read", "POST": "make", "PATCH": "change", "DELETE": "delete"}
 
 
@@ -113,6 +114,16 @@ class Cluster:
     def patch(self, path: str, body: Object) -> Object:
         """Lay `body` over an object (merge patch); the object as it is then."""
         return self._call("PATCH", path, body=body, content_type=_MERGE_PATCH)
+
+    def apply(self, path: str, body: Object, *, manager: str) -> Object:
+        """Say by server-side apply all that `manager` wants of an object.
+
+        What others wrote into these fields is overwritten, and theirs no more.
+        """
+        query = {"fieldManager": manager, "force": "true"}
+        return self._call(
+            "PATCH", path, query=query, body=body, content_type=_APPLY_PATCH
+        )
 
     def delete(self, path: str) -> None:
         """Delete an object; not an error if it is gone."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from elasticdl.client.cluster.api import BATCH, Cluster, ClusterError, Object
 from elasticdl.client.cluster.logs import read_pod_log
+from elasticdl.client.cluster.managed_fields import Change, change
 from elasticdl.client.cluster.objects import (
     Observed,
     documents,
@@ -135,7 +136,7 @@ class ClusterJob:
             before = _parse(config_map).job
             check_workers(before, workers)
             try:
-                self._patch_map(scaled(config_map, workers))
+                self._write(scaled(config_map, workers))
             except ClusterError as error:
                 if error.reason != "Conflict":
                     raise
@@ -214,6 +215,13 @@ class ClusterJob:
     def _patch_map(self, body: Object) -> None:
         self.cluster.patch(self.cluster.path("configmaps", self._object), body)
 
+    def _write(self, wanted: Change) -> None:
+        if not wanted.manager:
+            self._patch_map(wanted.body)
+            return
+        path = self.cluster.path("configmaps", self._object)
+        self.cluster.apply(path, wanted.body, manager=wanted.manager)
+
     def _absent(self) -> NotFoundError:
         path = self.cluster.path("configmaps")
         known = sorted(
@@ -234,8 +242,8 @@ class ClusterJob:
         )
 
 
-def scaled(config_map: Object, workers: int) -> Object:
-    """Return the patch that sets the number of workers; it fails if another came first.
+def scaled(config_map: Object, workers: int) -> Change:
+    """Return the change of the number of workers; it fails if another came first.
 
     Comments and the order of keys in `job.yaml` stay as they are.
     """
@@ -244,10 +252,7 @@ def scaled(config_map: Object, workers: int) -> Object:
         {"job.worker.replicas": workers},
         source=f"ConfigMap {name_of(config_map)}",
     )
-    return {
-        "metadata": {"resourceVersion": config_map["metadata"]["resourceVersion"]},
-        "data": {KEY_JOB: text},
-    }
+    return change(config_map, ("data", KEY_JOB), text)
 
 
 def find_in_cluster(cluster: Cluster, name: str) -> ClusterJob:

@@ -60,13 +60,13 @@ def values(extra=""):
 
 def test_scaling_changes_one_line_and_keeps_the_comments():
     patch = scaled(config_map(), 3)
-    assert patch["data"] == {
+    assert patch.body["data"] == {
         "job.yaml": JOB_YAML.replace("replicas: 2 ", "replicas: 3 ")
     }
 
 
 def test_scaling_fails_if_somebody_else_wrote_meanwhile():
-    assert scaled(config_map(), 3)["metadata"] == {"resourceVersion": "7"}
+    assert scaled(config_map(), 3).body["metadata"] == {"resourceVersion": "7"}
 
 
 def test_more_workers_than_the_maximum_are_no_patch():
