@@ -28,7 +28,7 @@ def loss(labels, predictions):
 
 
 # Small and without momentum: the last layer has 10 816 normalized inputs, and with
-# several async workers gradients come late; at 0.01 with momentum, four of them diverge.
+# several async workers gradients come late: at 0.01 with momentum four of them diverge.
 def optimizer(lr=0.002):
     return tf.keras.optimizers.SGD(lr)
 
