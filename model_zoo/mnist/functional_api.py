@@ -27,8 +27,8 @@ def loss(labels, predictions):
     )
 
 
-# Small and without momentum: the last layer has 10 816 normalized inputs, and with many
-# workers in async mode gradients come late; at 0.01 with momentum, four of them diverge.
+# Small and without momentum: the last layer has 10 816 normalized inputs, and with
+# many workers in async mode gradients come late; at 0.01 with momentum four diverge.
 def optimizer(lr=0.002):
     return tf.keras.optimizers.SGD(lr)
 
