@@ -61,6 +61,25 @@ class OwnCluster:
             self.script("registry", "push", name)
         return tag
 
+    def build_env(self) -> dict[str, str]:
+        """Return what lets a plain buildah use this cluster's images and registry."""
+        storage, registries = (
+            self.state / "storage.conf",
+            self.state / "registries.conf",
+        )
+        storage.write_text(
+            f'[storage]\ndriver = "overlay"\ngraphroot = "{self.state}/storage"\n'
+            f'runroot = "{self.state}/storage-run"\n'
+        )
+        registries.write_text(
+            f'[[registry]]\nlocation = "{self.registry}"\ninsecure = true\n'
+        )
+        return {
+            "BUILDAH_ISOLATION": "chroot",
+            "CONTAINERS_STORAGE_CONF": str(storage),
+            "CONTAINERS_REGISTRIES_CONF": str(registries),
+        }
+
     def script(self, name: str, *words: str, **env: str) -> None:
         """Run one of the scripts; raise AssertionError with its last lines."""
         done = subprocess.run(

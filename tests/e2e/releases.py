@@ -48,6 +48,11 @@ class Helm:
         with self._config() as config:
             return config.uninstall(release, ignore_not_found=True)
 
+    def values(self, release: str) -> Values:
+        """Return what a release was installed with."""
+        with self._config() as config:
+            return config.get_values(release)
+
     def _config(self) -> helm_python.Config:
         return helm_python.Config(
             namespace=self.namespace,

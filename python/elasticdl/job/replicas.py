@@ -194,6 +194,12 @@ class WorkerSpec(ReplicaSpec):
     grace_seconds: PositiveSeconds = Field(
         15.0, description="Time between SIGTERM and SIGKILL."
     )
+    pause_seconds: Seconds = Field(
+        5.0,
+        description="Workers of a paused job that had nothing to do for so long leave, "
+        "and their CPUs are free; they come back when it goes on. With `strategy: "
+        "local` the worker stays: it holds the model.",
+    )
     max_memory: str = Field(
         "",
         description="An OOM-killed worker comes back with half as much again, up to "

@@ -32,6 +32,7 @@ from elasticdl.master.leasing import Leasing
 from elasticdl.master.member import Member, MemberState
 from elasticdl.master.membership import Departure, Stop
 from elasticdl.master.publishing import Publishing
+from elasticdl.master.resting import Resting
 from elasticdl.master.stages import Stages
 from elasticdl.master.wind_down import WindDown
 from elasticdl.runner.base import Observation, Runner
@@ -67,6 +68,7 @@ class Loop:
         self._gauges = gauges
         self._publishing = publishing
         self._launching = Launching(job, runner)
+        self._resting = Resting(self._parts.ledger)
         self._counting: asyncio.Task[None] | None = None
         self._woken_by = job.clock()
         self._handing_over = False
@@ -161,7 +163,8 @@ class Loop:
         for member in parts.table.workers():
             if member.is_hung(spec.worker, patience=patience):
                 self._dismiss(member, "hung", now=now)
-        self._launching.stops += parts.membership.plan(now=now)
+        workers = self._resting.wanted(self._job, now=now)
+        self._launching.stops += parts.membership.plan(workers=workers, now=now)
         self._launching.stops += parts.membership.overdue(now=now)
         for member in parts.table.never_seen(now=now):
             member.state = MemberState.SCHEDULED
@@ -210,6 +213,7 @@ class Loop:
         queue = parts.ledger.queue
         times = [
             parts.table.next_time(),
+            self._resting.next_time(self._job.spec),
             parts.keeper.schedule.next_time() if self._job.trains else None,
             parts.rounds.schedule.next_time(),
             parts.side.next_deadline(),

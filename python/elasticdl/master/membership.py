@@ -115,7 +115,24 @@ class Membership:
         # It may have registered before the platform told that it runs.
         if member.state not in (_PHASES[state.phase], MemberState.RUNNING):
             self._enter(member, _PHASES[state.phase], now=now)
+        going = state.phase is Phase.RUNNING and state.reason
+        if going and member.is_worker and not (member.drain or self.leaving):
+            self._taken_away(member, state.reason, now=now)
         return None
+
+    def _taken_away(self, member: Member, reason: ExitReason, *, now: float) -> None:
+        """Replace a worker at once that has only its grace period left.
+
+        It hands back its tasks meanwhile, and its end is not looked into any more.
+        """
+        ending = Ending(
+            role=member.key.role,
+            reason=reason,
+            lived_seconds=now - member.since,
+            memory_bytes=member.memory_bytes,
+        )
+        member.drain = True
+        self._decide(member, ending, now=now)
 
     def runs(self, member: Member, *, now: float) -> None:
         """It says itself that it runs; the platform's word is on its way."""
@@ -187,20 +204,26 @@ class Membership:
             member.reason = member.cause or in_words(reason)
             log.info("%s left: %s", member.name, member.reason)
             return Departure(member, member.reason)
+        decision = self._decide(member, ending, now=now)
+        give_up = decision if isinstance(decision, GiveUp) else None
+        return Departure(member, decision.reason, give_up=give_up)
+
+    def _decide(
+        self, member: Member, ending: Ending, *, now: float
+    ) -> Relaunch | GiveUp:
         decision = self._relaunches.decide(member, ending, spec=self.table.spec)
         member.reason = decision.reason
         replacement = None
         if isinstance(decision, Relaunch):
             replacement = self._replace(member, ending, decision, now=now)
         self._relaunches.book(
-            member, decision, replacement=replacement, detail=message, now=now
+            member, decision, replacement=replacement, detail=ending.message, now=now
         )
-        give_up = decision if isinstance(decision, GiveUp) else None
-        return Departure(member, decision.reason, give_up=give_up)
+        return decision
 
     # -- coming and leaving ----------------------------------------------------
 
-    def plan(self, *, now: float) -> list[Stop]:
+    def plan(self, *, workers: int, now: float) -> list[Stop]:
         """Schedule who is missing and drain who is too many; return whom to stop."""
         if self.leaving:
             return []
@@ -217,13 +240,14 @@ class Membership:
             if not m.drain
         ]
         worker = self.table.spec.worker
-        change = scale.resize(seats, wanted=worker.replicas, priority=worker.priority)
+        change = scale.resize(seats, wanted=workers, priority=worker.priority)
         for priority in change.start:
             self.table.schedule(None, priority=priority, now=now)
         stops = []
         for index in change.drain:
             member = self.table.members[ReplicaKey(Role.WORKER, index)]
-            stops += self.drain(member, "scaled down", now=now)
+            why = "scaled down" if workers else "the job is paused"
+            stops += self.drain(member, why, now=now)
         return stops
 
     def drain(self, member: Member, cause: str, *, now: float) -> list[Stop]:

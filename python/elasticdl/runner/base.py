@@ -62,7 +62,10 @@ class Launch:
 
 @dataclass(frozen=True)
 class ReplicaState:
-    """What the platform last saw of a replica."""
+    """What the platform last saw of a replica.
+
+    `reason` is why it ended, or, of one that runs, why it is being taken away.
+    """
 
     key: ReplicaKey
     generation: int

@@ -126,6 +126,10 @@ class InMemoryRunner:
             )
         )
 
+    def take_away(self, key: ReplicaKey, reason: ExitReason) -> None:
+        """Tell that a running replica has its grace period left, as a pod shows it."""
+        self._show(replace(self.states[key], reason=reason))
+
     def vanish(self, key: ReplicaKey) -> None:
         """Take a replica away without a word: its event is lost (defect D14)."""
         del self.states[key]

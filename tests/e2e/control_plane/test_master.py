@@ -26,8 +26,10 @@ job:
   model: {definition: net.custom_model}
   data: {training: DATA}
   training: {epochs: 1}
-  ps: {replicas: 2, priority: high}
-  worker: {replicas: WORKERS, startSeconds: 3000, graceSeconds: 2, RESOURCES}
+  ps: {replicas: 2, priority: tests-high}
+  worker:
+    {replicas: WORKERS, priority: tests-low, startSeconds: 3000, graceSeconds: 2,
+     RESOURCES}
 """
 
 
@@ -37,7 +39,7 @@ def nodes(control_plane):
     control_plane.run("fake-nodes", "17", "32")
     taint = ("taint", "nodes", "--selector=type=fake", "for=these:NoSchedule")
     control_plane.kubectl(*taint)
-    for name, value in (("high", "1000000"), ("low", "1000")):
+    for name, value in (("tests-high", "1000000"), ("tests-low", "1000")):
         control_plane.kubectl("create", "priorityclass", name, f"--value={value}")
 
 
@@ -188,7 +190,7 @@ def test_preempted_workers_are_replaced_and_their_wait_is_explained(master) -> N
             "kind": "Pod",
             "metadata": {"name": "serving"},
             "spec": {
-                "priorityClassName": "high",
+                "priorityClassName": "tests-high",
                 "nodeSelector": {"kubernetes.io/hostname": "fake-17"},
                 "tolerations": [{"operator": "Exists"}],
                 "containers": [{"name": "x", "image": "x", "resources": resources}],

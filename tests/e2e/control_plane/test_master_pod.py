@@ -182,7 +182,7 @@ def test_a_stop_annotation_ends_a_job_in_good_order(kubelet) -> None:
 
 
 def test_a_job_that_cannot_begin_says_why_where_people_look(kubelet) -> None:
-    kubelet.install("kind: job\njob: {name: digits, workers: 3}\n")
+    kubelet.install(digits_job(epochs=3).replace("epochs: 3", "epoch: 3"))
     master = kubelet.start_master()
     assert master.wait(60) == ExitCode.SPEC
     seen = status(kubelet)
@@ -191,4 +191,6 @@ def test_a_job_that_cannot_begin_says_why_where_people_look(kubelet) -> None:
     assert "did you mean" in kubelet.log("master").splitlines()[-1]
     assert not pods(kubelet)
     events = kubelet.rig.get("events")["items"]
-    assert any(e["type"] == "Warning" and "workers" in e["message"] for e in events)
+    assert any(
+        e["type"] == "Warning" and "job.training.epoch" in e["message"] for e in events
+    )

@@ -7,7 +7,7 @@ import pytest
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import Role
 from elasticdl.runner.base import ExitReason, Phase, ReplicaKey
-from elasticdl.runner.kubernetes.api import ApiError
+from elasticdl.runner.kubernetes.api_error import ApiError
 from elasticdl.runner.kubernetes.reflecting import _follow
 from elasticdl.runner.publisher import Notice
 

@@ -10,18 +10,40 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import elasticdl as elasticdl_package
 import pytest
 
 from tests.e2e.jobs.job import JobInCluster
 from tests.e2e.kube import Kube
-from tests.e2e.own_cluster import OwnCluster
+from tests.e2e.own_cluster import ROOT, OwnCluster
 from tests.e2e.releases import Helm, Values, merged
 
 NAMESPACES = "elasticdl-e2e"
+
+
+@dataclass(frozen=True)
+class Images:
+    """Where the images are: `registry` and `tag` of the chart's values."""
+
+    registry: str
+    tag: str
+
+    @property
+    def values(self) -> Values:
+        return {"registry": self.registry, "tag": self.tag}
+
+    def of(self, role: str) -> str:
+        prefix = f"{self.registry}/" if self.registry else ""
+        return f"{prefix}elasticdl/{role}:{self.tag or elasticdl_package.__version__}"
+
+    @property
+    def ps(self) -> str:
+        return self.of("ps")
 
 
 @dataclass(frozen=True)
@@ -31,7 +53,9 @@ class ClusterUnderTest:
     kubectl: str
     context: str
     kubeconfig: Path | None
-    images: Values
+    images: Images
+    # For programs that build images into the cluster's registry.
+    build_env: dict[str, str] = field(default_factory=dict, repr=False)
 
     def kube(self, namespace: str) -> Kube:
         return Kube(self.kubectl, self.context, namespace, self.kubeconfig)
@@ -55,15 +79,16 @@ def cluster() -> Iterator[ClusterUnderTest]:
     if context:
         kubectl = shutil.which("kubectl")
         assert kubectl, "E2E_CONTEXT is set, but kubectl is not on the PATH"
-        registry, tag = os.environ.get("E2E_REGISTRY"), os.environ.get("E2E_TAG")
-        images = {"registry": registry or "", "tag": tag or ""}
+        environ = os.environ
+        images = Images(environ.get("E2E_REGISTRY", ""), environ.get("E2E_TAG", ""))
         yield ClusterUnderTest(kubectl, context, None, images)
         return
     own = OwnCluster()
     brought_up = own.up()
     try:
-        images = {"registry": own.registry, "tag": own.push_images()}
-        yield ClusterUnderTest(own.kubectl, "", own.kubeconfig, images)
+        images = Images(own.registry, own.push_images())
+        build_env = own.build_env()
+        yield ClusterUnderTest(own.kubectl, "", own.kubeconfig, images, build_env)
     finally:
         if brought_up and not os.environ.get("KEEP"):
             own.down()
@@ -107,10 +132,57 @@ def job(kube: Kube, helm: Helm, platform: ClusterUnderTest):
     """Installs a job: the values of a file, with changes."""
 
     def make(values: Values, **changes: object) -> JobInCluster:
-        whole = merged({"images": platform.images, **values}, {"job": changes})
+        whole = merged({"images": platform.images.values, **values}, {"job": changes})
         return JobInCluster(kube, helm, whole).install()
 
     return make
+
+
+@pytest.fixture
+def images(platform: ClusterUnderTest) -> Images:
+    return platform.images
+
+
+@pytest.fixture
+def elasticdl(kube: Kube, platform: ClusterUnderTest, tmp_path):
+    """Runs a command of the CLI in the test's namespace; returns what it prints."""
+
+    def run(*words: str, env: dict[str, str] | None = None, code: int = 0) -> str:
+        verb, *rest = words
+        if verb != "zoo":
+            context = [f"--context={platform.context}"] if platform.context else []
+            rest = ["--namespace", kube.namespace, *context, *rest]
+        environ = {**os.environ, **(env or {}), "ELASTICDL_JOBS_DIR": str(tmp_path)}
+        if platform.kubeconfig:
+            environ["KUBECONFIG"] = str(platform.kubeconfig)
+        done = subprocess.run(
+            [sys.executable, "-m", "elasticdl.cli.main", verb, *rest],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == code, f"{words}: {done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
+    return run
+
+
+@pytest.fixture
+def zoo_image(elasticdl, images: Images, platform: ClusterUnderTest, tmp_path) -> str:
+    """The repository's model zoo, built on the worker image and pushed."""
+    zoo = tmp_path / "model_zoo"
+    shutil.copytree(ROOT / "model_zoo", zoo)
+    name = f"{images.registry}/elasticdl/zoo:{images.tag or 'e2e'}"
+    env = platform.build_env
+    # Built where the worker image was built: no need to pull it.
+    base = f"localhost/elasticdl/worker:{images.tag}" if env else images.of("worker")
+    elasticdl("zoo", "init", str(zoo), f"--base-image={base}")
+    elasticdl("zoo", "build", f"--image={name}", str(zoo), env=env)
+    elasticdl("zoo", "push", name, env=env)
+    return name
 
 
 def make_namespace(kube: Kube) -> None:

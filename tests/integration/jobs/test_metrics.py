@@ -57,6 +57,7 @@ def quiet(job):
         limit_seconds=60.0,
         training={"epochs": 0, "maxSteps": 100_000},
         evaluation={"everySteps": 40, "atEpochEnd": False},
+        worker={"pauseSeconds": 600.0},  # they stay to be looked at
     )
     one.fault("worker", at_step=50)
     one.wait_until(

@@ -145,6 +145,24 @@ def test_the_only_worker_may_be_preempted_five_times_in_a_row(rig) -> None:
     rig.run(story, worker__replicas=1, worker__max_restarts=0)
 
 
+def test_a_worker_that_is_taken_away_is_replaced_while_it_still_leaves(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: two_leases(master))
+            rig.runner.take_away(ReplicaKey(Role.WORKER, 0), ExitReason.PREEMPTED)
+            await rig.until(lambda: 2 in live_workers(rig))
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert [(r.replica, r.reason, r.replacement) for r in report.relaunches] == [
+            ("worker-0", "preempted", "worker-2")
+        ]
+        assert audit(rig.job_dir.journal_dir).ok
+
+    rig.run(story)
+
+
 def test_a_silent_worker_is_killed_and_replaced(rig) -> None:
     async def story(rig) -> None:
         rig.world.go.clear()

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from elasticdl.errors import PlatformError
 
 if TYPE_CHECKING:
-    from elasticdl.runner.kubernetes.api import ApiError, ApiServer
+    from elasticdl.runner.kubernetes.api import ApiServer
+    from elasticdl.runner.kubernetes.api_error import ApiError
 
 Object = dict[str, Any]
 
@@ -134,7 +135,7 @@ class Cluster:
 
     def lines(self, path: str, *, wait: bool, **query: str) -> Iterator[bytes]:
         """Yield lines of a text answer; with `wait` as long as the server sends."""
-        from elasticdl.runner.kubernetes.api import ApiError
+        from elasticdl.runner.kubernetes.api_error import ApiError
 
         try:
             yield from self.server.lines(path, query, wait=wait)
@@ -142,7 +143,7 @@ class Cluster:
             raise self._in_words("GET", path, error) from None
 
     def _call(self, method: str, path: str, **arguments: Any) -> Object:
-        from elasticdl.runner.kubernetes.api import ApiError
+        from elasticdl.runner.kubernetes.api_error import ApiError
 
         try:
             return self.server.call(method, path, **arguments)

@@ -12,13 +12,10 @@ import asyncio
 import contextlib
 import json
 import logging
-import random
-import ssl
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 from urllib.parse import urlencode
 
 import urllib3
@@ -32,10 +29,15 @@ from kubernetes.config import (
 )
 
 from elasticdl.errors import PlatformError
+from elasticdl.runner.kubernetes.api_error import (
+    ApiError,
+    Backoff,
+    Json,
+    refusal,
+    unanswered,
+)
 
 log = logging.getLogger(__name__)
-
-Json = dict[str, Any]
 
 MERGE_PATCH = "application/merge-patch+json"
 FIELD_MANAGER = "elasticdl-master"
@@ -45,37 +47,7 @@ _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 35.0  # an admission webhook may take 30
 # The server sends a bookmark about once a minute: silence for longer is a dead peer.
 _SILENT_WATCH_SECONDS = 150.0
-_FIRST_PAUSE_SECONDS = 0.25
-_LONGEST_PAUSE_SECONDS = 10.0
 _AWAY_LOG_SECONDS = 30.0
-
-
-class ApiError(PlatformError):
-    """The API server refused a call, or gave no answer (`status` 0)."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int = 0,
-        reason: str = "",
-        retry_after_seconds: float = 0.0,
-        final: bool = False,
-    ) -> None:
-        """`reason` is the server's word for it, as `AlreadyExists`."""
-        super().__init__(message)
-        self.status = status
-        self.reason = reason
-        self.retry_after_seconds = retry_after_seconds
-        self._final = final
-
-    @property
-    def transient(self) -> bool:
-        """Whether the same call may succeed a little later."""
-        # Quota is counted by compare-and-set: many pods at once meet a conflict.
-        conflict = self.status == 409 and self.reason == "Conflict"
-        away = self.status in (0, 408, 429) or self.status >= 500
-        return not self._final and (away or conflict)
 
 
 def kube_contexts() -> tuple[dict[str, str], str]:
@@ -97,25 +69,6 @@ def kube_contexts() -> tuple[dict[str, str], str]:
             f"no cluster is configured: {what}; write ~/.kube/config or set "
             "KUBECONFIG, as kubectl needs it"
         ) from error
-
-
-class Backoff:
-    """Growing pauses with jitter, so that many masters do not call in step."""
-
-    def __init__(self, longest_seconds: float = _LONGEST_PAUSE_SECONDS) -> None:
-        """Begin with a short one."""
-        self._longest = longest_seconds
-        self._tries = 0
-
-    def next_seconds(self, least: float = 0.0) -> float:
-        """Return how long to wait now; at least what the server asked for."""
-        bound = min(_FIRST_PAUSE_SECONDS * 2.0**self._tries, self._longest)
-        self._tries = min(self._tries + 1, 16)
-        return least + bound * random.uniform(0.5, 1.0)
-
-    def reset(self) -> None:
-        """Begin again: it worked."""
-        self._tries = 0
 
 
 class ApiServer:
@@ -188,7 +141,7 @@ class ApiServer:
         response = self._send(method, _url(path, query), body, content_type)
         data = response.data
         if not 200 <= response.status < 300:
-            raise _refusal(method, path, response.status, response.headers, data)
+            raise refusal(method, path, response.status, response.headers, data)
         answer: Json = json.loads(data) if data else {}
         return answer
 
@@ -210,14 +163,14 @@ class ApiServer:
         try:
             if response.status != 200:
                 headers, data = response.headers, response.data
-                raise _refusal("GET", path, response.status, headers, data)
+                raise refusal("GET", path, response.status, headers, data)
             for block in response.stream(2**16):
                 *whole, rest = (rest + block).split(b"\n")
                 yield from whole
             if rest:
                 yield rest
         except urllib3.exceptions.HTTPError as error:
-            raise _unanswered(error) from error
+            raise unanswered(error) from error
         finally:
             response.close()
 
@@ -324,7 +277,7 @@ class ApiServer:
         )
         if response.status != 200:
             data = response.data
-            raise _refusal("watch", path, response.status, response.headers, data)
+            raise refusal("watch", path, response.status, response.headers, data)
         return response
 
     # -- below --------------------------------------------------------------------
@@ -356,7 +309,7 @@ class ApiServer:
                 retries=False,
             )
         except urllib3.exceptions.HTTPError as error:
-            raise _unanswered(error) from error
+            raise unanswered(error) from error
         return response
 
     async def close(self) -> None:
@@ -385,27 +338,3 @@ def _read_events(
         tell(None)
     finally:
         response.close()
-
-
-def _refusal(
-    method: str, path: str, status: int, headers: Mapping[str, str], data: bytes
-) -> ApiError:
-    """Return what the server said, in its own words."""
-    said: Json = {}
-    with contextlib.suppress(ValueError):
-        parsed = json.loads(data)
-        said = parsed if isinstance(parsed, dict) else {}
-    details = said.get("details") or {}
-    wait = headers.get("Retry-After", "") or str(details.get("retryAfterSeconds", ""))
-    return ApiError(
-        said.get("message") or f"{method} {path}: HTTP status {status}",
-        status=status,
-        reason=said.get("reason") or "",
-        retry_after_seconds=float(wait) if wait.isdigit() else 0.0,
-    )
-
-
-def _unanswered(error: urllib3.exceptions.HTTPError) -> ApiError:
-    cause = error.args[0] if error.args else None
-    distrusted = isinstance(cause, ssl.SSLCertVerificationError)
-    return ApiError(f"the API server gives no answer: {error}", final=distrusted)

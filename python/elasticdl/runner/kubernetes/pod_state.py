@@ -81,9 +81,14 @@ def state_of(pod: Json, *, deleted: bool = False) -> ReplicaState | None:
             message=_words(waiting),
         )
     if running := main.get("running"):
-        since = _seconds(running.get("startedAt"))
+        going = pod["metadata"].get("deletionTimestamp")
         return ReplicaState(
-            key, generation, Phase.RUNNING, since=since, memory_limit=limit
+            key,
+            generation,
+            Phase.RUNNING,
+            reason=_exit_reason(pod, {}) if going else ExitReason.NONE,
+            since=_seconds(running.get("startedAt")),
+            memory_limit=limit,
         )
     return ReplicaState(
         key,

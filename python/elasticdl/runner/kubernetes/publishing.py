@@ -17,14 +17,8 @@ from datetime import UTC, datetime
 
 from elasticdl.job import names
 from elasticdl.job.names import Role
-from elasticdl.runner.kubernetes.api import (
-    FIELD_MANAGER,
-    MERGE_PATCH,
-    ApiError,
-    ApiServer,
-    Backoff,
-    Json,
-)
+from elasticdl.runner.kubernetes.api import FIELD_MANAGER, MERGE_PATCH, ApiServer
+from elasticdl.runner.kubernetes.api_error import ApiError, Backoff, Json
 from elasticdl.runner.kubernetes.config_map import JobConfigMap
 from elasticdl.runner.publisher import Notice
 

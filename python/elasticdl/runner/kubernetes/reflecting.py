@@ -13,7 +13,8 @@ import random
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 
-from elasticdl.runner.kubernetes.api import ApiError, ApiServer, Backoff, Json
+from elasticdl.runner.kubernetes.api import ApiServer
+from elasticdl.runner.kubernetes.api_error import ApiError, Backoff, Json
 
 log = logging.getLogger(__name__)
 

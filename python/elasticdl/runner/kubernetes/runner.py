@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from elasticdl.errors import PlatformError
 from elasticdl.job import names
@@ -29,15 +29,11 @@ from elasticdl.runner.base import (
     ReplicaState,
 )
 from elasticdl.runner.kubernetes import pods
-from elasticdl.runner.kubernetes.api import (
-    FIELD_MANAGER,
-    ApiError,
-    ApiServer,
-    Backoff,
-    Json,
-)
+from elasticdl.runner.kubernetes.api import ApiServer
+from elasticdl.runner.kubernetes.api_error import ApiError, Backoff
 from elasticdl.runner.kubernetes.config_map import JobConfigMap
-from elasticdl.runner.kubernetes.pod_state import generation_of, state_of
+from elasticdl.runner.kubernetes.pod_calls import PodCalls
+from elasticdl.runner.kubernetes.pod_state import state_of
 from elasticdl.runner.kubernetes.reflecting import Change, Listing, reflect
 
 log = logging.getLogger(__name__)
@@ -75,10 +71,14 @@ class KubernetesRunner:
     ) -> None:
         """Stamp pods from the templates in `config`, as it is then."""
         self._api = api
-        self._path = f"/api/v1/namespaces/{namespace}/pods"
         self._job = job
-        self._config = config
-        self._priority_classes = priority_classes or {}
+        self._calls = PodCalls(
+            api,
+            namespace=namespace,
+            job=job,
+            config=config,
+            priority_classes=priority_classes or {},
+        )
         self._wishes: dict[ReplicaKey, _Wish] = {}
         # Workers that ended, oldest first; their pods are kept for their logs.
         self._ended: dict[ReplicaKey, None] = {}
@@ -93,20 +93,7 @@ class KubernetesRunner:
         the real thing. Raises PlatformError with the server's words.
         """
         for launch in launches:
-            name = pods.name_of(self._job, launch.key)
-            try:
-                await self._api.insist(
-                    "POST",
-                    self._path,
-                    query={"fieldManager": FIELD_MANAGER, "dryRun": "All"},
-                    body=self._stamp(launch),
-                )
-            except ApiError as error:
-                if error.reason == "AlreadyExists":
-                    continue  # the last one of an earlier life; it is replaced
-                raise PlatformError(
-                    f"Kubernetes refuses pod {name}: {error}"
-                ) from error
+            await self._calls.try_out(launch)
 
     async def start(self, launch: Launch) -> None:
         """Have a pod made; returns at once. Idempotent for a generation."""
@@ -118,7 +105,7 @@ class KubernetesRunner:
     async def stop(self, key: ReplicaKey, *, grace_seconds: float, reason: str) -> None:
         """Have a pod deleted; returns at once. Not an error if there is none."""
         known = self._wishes.get(key)
-        log.info("deleting pod %s: %s", pods.name_of(self._job, key), reason)
+        log.info("deleting pod %s: %s", self._name(key), reason)
         generation = known.generation if known else 0
         self._wish(key, _Wish(None, generation, grace_seconds=grace_seconds))
 
@@ -128,7 +115,7 @@ class KubernetesRunner:
         self._wishes[key] = wish
         wish.task = asyncio.create_task(
             self._fulfil(key, wish, before.task if before else None),
-            name=pods.name_of(self._job, key),
+            name=self._name(key),
         )
         wish.task.add_done_callback(self._ended_badly)
 
@@ -147,7 +134,7 @@ class KubernetesRunner:
         while self._wishes.get(key) is wish:
             try:
                 if wish.launch is not None:
-                    done = await self._create(wish.launch)
+                    done = await self._calls.create(wish.launch)
                 else:
                     done = await self._delete(key, wish)
             except PlatformError as error:
@@ -175,52 +162,8 @@ class KubernetesRunner:
         elif self._wishes.get(key) is wish:
             del self._wishes[key]
 
-    # -- calls --------------------------------------------------------------------
-
-    async def _create(self, launch: Launch) -> bool:
-        """Create the pod; whether it is there. Raises PlatformError."""
-        try:
-            await self._api.request(
-                "POST",
-                self._path,
-                query={"fieldManager": FIELD_MANAGER},
-                body=self._stamp(launch),
-            )
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
-            return await self._is_there(launch)
-        return True
-
-    async def _is_there(self, launch: Launch) -> bool:
-        """Look at the pod that has the name; make room if it is an older one."""
-        path = f"{self._path}/{pods.name_of(self._job, launch.key)}"
-        try:
-            pod = await self._api.request("GET", path)
-        except ApiError as error:
-            if error.status == 404:
-                return False  # it has just gone: the name is free
-            raise
-        ours = self._is_ours(pod)
-        generation = generation_of(pod)
-        if ours and generation == launch.generation:
-            return True
-        if ours and generation > launch.generation:
-            raise PlatformError(
-                f"generation {generation} of {pod['metadata']['name']} runs, and this "
-                f"is {launch.generation}: another master has taken over"
-            )
-        if (pod["metadata"].get("labels") or {}).get(names.LABEL_JOB) != self._job:
-            raise PlatformError(
-                f"pod {pod['metadata']['name']} is not of this job; delete it or give "
-                "the job another name"
-            )
-        # Nobody waits for it any more: the master has counted it as ended.
-        await self._remove(pod["metadata"]["name"], 0.0, uid=pod["metadata"]["uid"])
-        return False
-
     async def _delete(self, key: ReplicaKey, wish: _Wish) -> bool:
-        found = await self._remove(pods.name_of(self._job, key), wish.grace_seconds)
+        found = await self._calls.remove(self._name(key), wish.grace_seconds)
         if not found and wish.generation:
             # It never came to be, or went unseen: nothing else will tell.
             self._tell(
@@ -229,38 +172,6 @@ class KubernetesRunner:
                 )
             )
         return True
-
-    async def _remove(self, name: str, grace_seconds: float, *, uid: str = "") -> bool:
-        """Delete a pod; whether there was one."""
-        body: Json = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "gracePeriodSeconds": round(grace_seconds),
-        }
-        if uid:
-            body["preconditions"] = {"uid": uid}
-        try:
-            await self._api.request("DELETE", f"{self._path}/{name}", body=body)
-        except ApiError as error:
-            if error.status == 404 or (uid and error.status == 409):
-                return False
-            raise
-        return True
-
-    def _stamp(self, launch: Launch) -> Json:
-        config = self._config.current
-        priority = self._priority_classes.get(launch.priority, launch.priority)
-        return pods.stamp(
-            config.templates[launch.key.role],
-            replace(launch, priority=priority),
-            job=self._job,
-            owner=config.owner,
-        )
-
-    def _is_ours(self, pod: Json) -> bool:
-        """Whether it is of this job, not of an earlier one of the same name."""
-        owners = pod["metadata"].get("ownerReferences") or []
-        return any(owner.get("uid") == self._config.current.uid for owner in owners)
 
     # -- watching -----------------------------------------------------------------
 
@@ -281,7 +192,7 @@ class KubernetesRunner:
     async def _watch(self) -> None:
         selector = {"labelSelector": f"{names.LABEL_JOB}={self._job}"}
         async with contextlib.aclosing(
-            reflect(self._api, self._path, selector)
+            reflect(self._api, self._calls.path, selector)
         ) as shown:
             async for one in shown:
                 if isinstance(one, Listing):
@@ -305,7 +216,9 @@ class KubernetesRunner:
     def _take(self, change: Change) -> ReplicaState | None:
         """Return what a pod shows; None if it is not one of the job's replicas."""
         pod = change.item
-        state = state_of(pod, deleted=change.deleted) if self._is_ours(pod) else None
+        state = (
+            state_of(pod, deleted=change.deleted) if self._calls.is_ours(pod) else None
+        )
         if state is None:
             return None
         wish = self._wishes.get(state.key)
@@ -338,11 +251,14 @@ class KubernetesRunner:
         if trouble == wish.trouble or self._wishes.get(key) is not wish:
             return
         wish.trouble = trouble
-        name = pods.name_of(self._job, key)
+        name = self._name(key)
         verb = "created" if wish.launch else "deleted"
         log.warning("pod %s cannot be %s yet: %s", name, verb, trouble)
         if wish.launch is not None:
             self._tell(_waiting(key, wish))
+
+    def _name(self, key: ReplicaKey) -> str:
+        return pods.name_of(self._job, key)
 
     def _tell(self, state: ReplicaState) -> None:
         self._observations.put_nowait(Observation((state,)))
@@ -360,7 +276,7 @@ class KubernetesRunner:
         try:
             async with asyncio.timeout(patience_seconds):
                 await asyncio.gather(*(w.task for w in self._wishes.values() if w.task))
-                await self._clear()
+                await self._calls.clear()
         except (TimeoutError, ApiError) as error:
             log.error(
                 "pods of the job are left (%s); delete them with `kubectl delete pod "
@@ -372,25 +288,6 @@ class KubernetesRunner:
                 Role.MASTER,
             )
         await self.close()
-
-    async def _clear(self) -> None:
-        selector = {"labelSelector": f"{names.LABEL_JOB}={self._job}"}
-        listing = await self._api.insist("GET", self._path, query=selector)
-        pods_left = [
-            pod["metadata"]
-            for pod in listing["items"]
-            if self._is_ours(pod) and state_of(pod) is not None
-        ]
-        await asyncio.gather(*(self._clear_one(metadata) for metadata in pods_left))
-
-    async def _clear_one(self, metadata: Json) -> None:
-        if metadata.get("deletionTimestamp"):
-            return
-        try:
-            await self._api.insist("DELETE", f"{self._path}/{metadata['name']}")
-        except ApiError as error:
-            if error.status != 404:
-                raise
 
     async def close(self) -> None:
         """Forget what is left; another master of the job goes on."""

@@ -10,7 +10,8 @@ from threading import Thread
 from typing import Any, ClassVar
 
 import pytest
-from elasticdl.runner.kubernetes.api import ApiError, ApiServer
+from elasticdl.runner.kubernetes.api import ApiServer
+from elasticdl.runner.kubernetes.api_error import ApiError
 from elasticdl.runner.kubernetes.publishing import Allowance
 from elasticdl.runner.kubernetes.reflecting import Change, Listing, reflect
 from kubernetes.client.configuration import Configuration

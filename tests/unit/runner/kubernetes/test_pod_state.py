@@ -91,6 +91,15 @@ def test_a_running_pod_says_who_it_is_since_when_and_what_it_may_use() -> None:
     assert state.memory_limit == 64 * 2**20
 
 
+def test_a_running_pod_that_is_being_deleted_says_who_takes_it_away() -> None:
+    running = with_main("Running", {"running": {"startedAt": STARTED}})
+    assert seen(pod(running)).reason is ExitReason.NONE
+    going = seen(pod(running, deleting=True))
+    assert (going.phase, going.reason) == (Phase.RUNNING, ExitReason.DELETED)
+    preempted = running | target("PreemptionByScheduler")
+    assert seen(pod(preempted, deleting=True)).reason is ExitReason.PREEMPTED
+
+
 @pytest.mark.parametrize(
     ("status", "reason"),
     [

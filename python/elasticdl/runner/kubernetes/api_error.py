@@ -1,0 +1,93 @@
+"""What an API server refused or did not answer, and how long to wait then.
+
+Owns the judgement whether trying again may help. Raised by `kubernetes.api`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+import urllib3
+
+from elasticdl.errors import PlatformError
+
+Json = dict[str, Any]
+
+_FIRST_PAUSE_SECONDS = 0.25
+_LONGEST_PAUSE_SECONDS = 10.0
+
+
+class ApiError(PlatformError):
+    """The API server refused a call, or gave no answer (`status` 0)."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        reason: str = "",
+        retry_after_seconds: float = 0.0,
+        final: bool = False,
+    ) -> None:
+        """`reason` is the server's word for it, as `AlreadyExists`."""
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.retry_after_seconds = retry_after_seconds
+        self._final = final
+
+    @property
+    def transient(self) -> bool:
+        """Whether the same call may succeed a little later."""
+        # Quota is counted by compare-and-set: many pods at once meet a conflict.
+        conflict = self.status == 409 and self.reason == "Conflict"
+        away = self.status in (0, 408, 429) or self.status >= 500
+        return not self._final and (away or conflict)
+
+
+class Backoff:
+    """Growing pauses with jitter, so that many masters do not call in step."""
+
+    def __init__(self, longest_seconds: float = _LONGEST_PAUSE_SECONDS) -> None:
+        """Begin with a short one."""
+        self._longest = longest_seconds
+        self._tries = 0
+
+    def next_seconds(self, least: float = 0.0) -> float:
+        """Return how long to wait now; at least what the server asked for."""
+        bound = min(_FIRST_PAUSE_SECONDS * 2.0**self._tries, self._longest)
+        self._tries = min(self._tries + 1, 16)
+        return least + bound * random.uniform(0.5, 1.0)
+
+    def reset(self) -> None:
+        """Begin again: it worked."""
+        self._tries = 0
+
+
+def refusal(
+    method: str, path: str, status: int, headers: Mapping[str, str], data: bytes
+) -> ApiError:
+    """Return what the server said, in its own words."""
+    said: Json = {}
+    with contextlib.suppress(ValueError):
+        parsed = json.loads(data)
+        said = parsed if isinstance(parsed, dict) else {}
+    details = said.get("details") or {}
+    wait = headers.get("Retry-After", "") or str(details.get("retryAfterSeconds", ""))
+    return ApiError(
+        said.get("message") or f"{method} {path}: HTTP status {status}",
+        status=status,
+        reason=said.get("reason") or "",
+        retry_after_seconds=float(wait) if wait.isdigit() else 0.0,
+    )
+
+
+def unanswered(error: urllib3.exceptions.HTTPError) -> ApiError:
+    cause = error.args[0] if error.args else None
+    distrusted = isinstance(cause, ssl.SSLCertVerificationError)
+    return ApiError(f"the API server gives no answer: {error}", final=distrusted)
