@@ -80,7 +80,11 @@ class OwnCluster:
             "CONTAINERS_REGISTRIES_CONF": str(registries),
         }
 
-    def script(self, name: str, *words: str, **env: str) -> None:
+    def on_node(self, *command: str) -> str:
+        """Run a command inside the node; return what it prints."""
+        return self.script("node", *command)
+
+    def script(self, name: str, *words: str, **env: str) -> str:
         """Run one of the scripts; raise AssertionError with its last lines."""
         done = subprocess.run(
             [SCRIPTS / name, *words],
@@ -93,6 +97,7 @@ class OwnCluster:
         if done.returncode:
             lines = (done.stdout + done.stderr).splitlines()[-30:]
             raise AssertionError(f"cluster/{name} failed:\n" + "\n".join(lines))
+        return done.stdout
 
     def _is_there(self, role: str, tag: str) -> bool:
         url = f"http://{self.registry}/v2/elasticdl/{role}/tags/list"

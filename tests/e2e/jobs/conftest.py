@@ -56,6 +56,7 @@ class ClusterUnderTest:
     images: Images
     # For programs that build images into the cluster's registry.
     build_env: dict[str, str] = field(default_factory=dict, repr=False)
+    own: OwnCluster | None = None  # whose node can be reached into
 
     def kube(self, namespace: str) -> Kube:
         return Kube(self.kubectl, self.context, namespace, self.kubeconfig)
@@ -88,7 +89,7 @@ def cluster() -> Iterator[ClusterUnderTest]:
     try:
         images = Images(own.registry, own.push_images())
         build_env = own.build_env()
-        yield ClusterUnderTest(own.kubectl, "", own.kubeconfig, images, build_env)
+        yield ClusterUnderTest(own.kubectl, "", own.kubeconfig, images, build_env, own)
     finally:
         if brought_up and not os.environ.get("KEEP"):
             own.down()
@@ -141,6 +142,14 @@ def job(kube: Kube, helm: Helm, platform: ClusterUnderTest):
 @pytest.fixture
 def images(platform: ClusterUnderTest) -> Images:
     return platform.images
+
+
+@pytest.fixture
+def node(platform: ClusterUnderTest):
+    """Runs a command among the node's processes; returns what it prints."""
+    if platform.own is None:
+        pytest.skip("only the node of the own cluster can be reached into")
+    return platform.own.on_node
 
 
 @pytest.fixture

@@ -33,6 +33,12 @@ class JobInCluster:
         self.values = merged(self.values, {"job": changes})
         self.helm.upgrade(self.name, self.values)
 
+    def end_after_this_epoch(self) -> None:
+        """Let a job end that was given more epochs than a test has time for."""
+        status = self.status()
+        assert status is not None
+        self.upgrade(training={"epochs": status.progress.epoch + 2})
+
     def uninstall(self) -> None:
         self.helm.uninstall(self.name)
 
@@ -100,6 +106,9 @@ class JobInCluster:
         assert report.status is JobState.SUCCEEDED, report.message
         assert "Complete" in self._conditions()
         return report
+
+    def uids(self, role: str = "") -> dict[str, str]:
+        return {name: pod["metadata"]["uid"] for name, pod in self.pods(role).items()}
 
     def master_log(self) -> str:
         return self.kube.run("logs", f"job/elasticdl-{self.name}-master")
