@@ -27,16 +27,16 @@ def test_a_job_grows_shrinks_and_rests_while_it_runs(job, elasticdl):
     assert {**stays, "worker-0": begun["worker-0"]} == running(digits)
     digits.wait_steps(20)
 
-    digits.upgrade(paused=True)
+    elasticdl("scale", "digits", "--pause")
     digits.wait_status("it is paused", lambda s: s.state is JobState.PAUSED)
     wait_until("no worker", lambda: not digits.in_phase("worker"), seconds=180)
     assert stays == running(digits)
 
-    digits.upgrade(paused=False)
+    elasticdl("scale", "digits", "--resume")
     digits.wait_running("worker", 1)
     digits.wait_steps(20)
 
-    elasticdl("scale", "digits", "2")
+    elasticdl("scale", "digits", "--workers", "2")
     digits.wait_running("worker", 2)
     assert stays.items() <= running(digits).items()
 

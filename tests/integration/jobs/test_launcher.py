@@ -6,6 +6,7 @@ import signal
 
 import psutil
 import pytest
+from elasticdl.client import Scaling
 from elasticdl.job.status import JobReport
 from elasticdl.testing.claims import check_whole
 
@@ -61,12 +62,12 @@ def live(pids):
 def test_scale_up_and_down_restarts_nobody(job):
     one = job("resize", worker={"replicas": 1}, training={"epochs": 10_000})
     before = pids(one.wait_for_step(100))
-    assert one.handle.scale(3) == 1
+    assert one.handle.scale(Scaling(workers=3)).before.worker.replicas == 1
     grown = one.wait_until(
         lambda s: len(pids(s)) == 5 and training(s) == 3, "three workers at work"
     )
     assert before.items() <= pids(grown).items()
-    one.handle.scale(2)
+    one.handle.scale(Scaling(workers=2))
     shrunk = one.wait_until(lambda s: len(pids(s)) == 4, "two workers")
     assert before.items() <= pids(shrunk).items()
     one.end_after_this_epoch()
