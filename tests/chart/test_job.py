@@ -312,10 +312,15 @@ def test_high_and_low_are_words_for_the_clusters_own_classes():
     assert told["ELASTICDL_PRIORITY_LOW"] == "batch"
 
 
-def test_master_and_ps_have_no_class_unless_they_name_one():
-    assert "priorityClassName" not in of("master")["spec"]
-    assert "priorityClassName" not in of("ps")["spec"]
+def test_nobody_is_pushed_out_before_the_workers():
+    assert of("master")["spec"]["priorityClassName"] == "high"
+    assert of("ps")["spec"]["priorityClassName"] == "high"
     assert of("worker")["spec"]["priorityClassName"] == "low"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_an_empty_priority_is_the_clusters_default(role):
+    assert "priorityClassName" not in of(role, {role: {"priority": ""}})["spec"]
 
 
 # Environment and volumes.

@@ -101,7 +101,11 @@ class MasterSpec(ReplicaSpec):
         description="What it may not exceed; empty is the request, but one CPU at "
         "least: it needs little, except while it starts.",
     )
-    priority: str = Field("", description="Name of its PriorityClass.")
+    priority: str = Field(
+        "high",
+        description="Name of its PriorityClass; empty is the cluster's default. Below "
+        "the workers' it would be pushed out before them.",
+    )
     port: int = Field(
         0,
         ge=0,
@@ -119,7 +123,11 @@ class PsSpec(ReplicaSpec):
     """The parameter servers."""
 
     replicas: PositiveInt = Field(1, description="Number of PS.")
-    priority: str = Field("", description="Name of their PriorityClass.")
+    priority: str = Field(
+        "high",
+        description="Name of their PriorityClass; empty is the cluster's default. "
+        "Below the workers' they would be pushed out before them.",
+    )
     mode: UpdateMode = Field(
         UpdateMode.ASYNC,
         description="`async` applies each gradient as it comes; `sync` averages "

@@ -28,8 +28,7 @@ job:
   training: {epochs: 1}
   ps: {replicas: 2, priority: tests-high}
   worker:
-    {replicas: WORKERS, priority: tests-low, startSeconds: 3000, graceSeconds: 2,
-     RESOURCES}
+    {replicas: WORKERS, priority: tests-low, graceSeconds: 2, RESOURCES}
 """
 
 
