@@ -74,7 +74,8 @@ class Kube:
         return json.loads(self.run(*words))["items"]
 
     def delete(self, kind: str, name: str, *, wait: bool = False) -> None:
-        self.run("delete", kind, name, f"--wait={str(wait).lower()}")
+        words = ["--ignore-not-found", f"--wait={str(wait).lower()}"]
+        self.run("delete", kind, name, *words, seconds=180)
 
     def events(self, name: str) -> list[str]:
         """Return the messages of Events on an object."""

@@ -5,12 +5,15 @@ from elasticdl.job.status import JobState
 from tests.e2e.kube import wait_until
 from tests.e2e.releases import values_file
 
+# Four workers fit a laptop's node.
+SMALL = {"cpu": 1, "memory": "1536Mi"}
+
 
 def test_a_job_grows_shrinks_and_rests_while_it_runs(job, elasticdl):
     digits = job(
         values_file("digits.yaml"),
         training={"epochs": 10_000},
-        worker={"replicas": 2},
+        worker={"replicas": 2, "resources": SMALL},
     )
     digits.wait_running("worker", 2)
     digits.wait_steps(1)
@@ -36,7 +39,7 @@ def test_a_job_grows_shrinks_and_rests_while_it_runs(job, elasticdl):
     digits.wait_running("worker", 1)
     digits.wait_steps(20)
 
-    elasticdl("scale", "digits", "--workers", "2")
+    elasticdl("scale", "digits", "--workers=2")
     digits.wait_running("worker", 2)
     assert stays.items() <= running(digits).items()
 

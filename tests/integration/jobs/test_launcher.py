@@ -104,8 +104,7 @@ def test_report_and_logs_say_what_happened(job):
     evaluated = [result.version for result in report.evaluations]
     assert len(evaluated) >= 2
     assert evaluated == sorted(evaluated)
-    assert report.evaluations[-1].why == "final"
-    assert report.evaluations[-1].version == report.version
+    assert evaluated[-1] == report.version, "the final model is evaluated"
     assert {"accuracy", "loss"} <= set(report.metrics)
     assert "Loss" in one.log_text("worker", 0)
     assert "Evaluation metrics[version=" in one.log_text("master", 0)
