@@ -30,12 +30,12 @@ def test_a_job_grows_shrinks_and_rests_while_it_runs(job, elasticdl):
     assert {**stays, "worker-0": begun["worker-0"]} == running(digits)
     digits.wait_steps(20)
 
-    elasticdl("scale", "digits", "--pause")
+    digits.upgrade(paused=True)
     digits.wait_status("it is paused", lambda s: s.state is JobState.PAUSED)
     wait_until("no worker", lambda: not digits.in_phase("worker"), seconds=180)
     assert stays == running(digits)
 
-    elasticdl("scale", "digits", "--resume")
+    digits.upgrade(paused=False)
     digits.wait_running("worker", 1)
     digits.wait_steps(20)
 
