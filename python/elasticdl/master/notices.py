@@ -1,14 +1,18 @@
 """What people should hear of a job, found by comparing its status with the one before.
 
-Owns the reasons and the words of notices. Called by `master.publishing`. Pure.
+Owns the reasons and the words of notices, and logs why replicas wait, which nobody else
+does. Called by `master.publishing`. Must not look at anything but statuses.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from elasticdl.job.status import JobState, JobStatus, Relaunch
 from elasticdl.runner.publisher import Notice
+
+log = logging.getLogger(__name__)
 
 _STATES = {
     JobState.RUNNING: "JobRunning",
@@ -32,6 +36,8 @@ _ENDINGS = {
 }
 _HARMLESS = ("preempted", "evicted", "stopped from outside", "completed")
 _MOST_NAMES = 8
+# What every pod goes through.
+_ON_ITS_WAY = ("ContainerCreating", "PodInitializing")
 
 
 class Notices:
@@ -69,7 +75,11 @@ class Notices:
 
     def _pending(self, status: JobStatus) -> list[Notice]:
         """Tell why replicas wait, once for each replica and kind of reason."""
-        waiting = [r for r in status.replicas if r.state == "pending" and r.reason]
+        waiting = [
+            r
+            for r in status.replicas
+            if r.state == "pending" and r.reason and _kind(r.reason) not in _ON_ITS_WAY
+        ]
         by_reason: dict[str, list[str]] = {}
         for replica in waiting:
             if (replica.name, _kind(replica.reason)) not in self._waiting:
@@ -80,10 +90,13 @@ class Notices:
             for name, kind in self._waiting
             if any(r.name == name for r in waiting)
         }
-        return [
+        notices = [
             Notice(_kind(reason), f"{_names(who)} waits: {reason}", warning=True)
             for reason, who in by_reason.items()
         ]
+        for notice in notices:
+            log.warning("%s", notice.message)
+        return notices
 
 
 def _kind(reason: str) -> str:

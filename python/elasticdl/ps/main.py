@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -191,11 +192,18 @@ def _stop_on_signals(stop: threading.Event) -> None:
 
 
 def _choose_kernel_cache() -> None:
-    """Give numba a writable place for compiled kernels, if the package's is not."""
+    """Give numba a writable place for compiled kernels, if the package's is not.
+
+    It begins with those that an image was built with: numba uses no cache that it
+    cannot write.
+    """
     package = Path(__file__).parent
     if "NUMBA_CACHE_DIR" in os.environ or os.access(package, os.W_OK):
         return
     folder = Path(tempfile.gettempdir()) / f"elasticdl-kernels-{os.getuid()}"
+    built = Path(sys.prefix) / "kernels"
+    if built.is_dir() and not folder.exists():
+        shutil.copytree(built, folder)
     os.environ["NUMBA_CACHE_DIR"] = str(folder)
 
 

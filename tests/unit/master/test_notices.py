@@ -127,6 +127,10 @@ def test_why_replicas_wait_is_told_once_for_each_kind_of_reason(
     assert again.reason == "ReplicaPending"
 
 
+def test_what_every_pod_goes_through_is_not_told(notices: Notices) -> None:
+    assert notices.of(status(waiting={"worker-4": "ContainerCreating"})) == []
+
+
 def test_a_master_that_takes_over_tells_that_and_nothing_old() -> None:
     old = (relaunch(0), relaunch(1))
     told = Notices().of(status(generation=2, relaunches=old))

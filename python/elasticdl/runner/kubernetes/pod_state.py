@@ -150,8 +150,9 @@ def _pending_reason(pod: Json, waiting: Json) -> str:
 
 def _words(why: Json) -> str:
     """Return reason and message in one line."""
-    # What preemption could not do either says the same again.
+    # What preemption or claims of devices could not do either says the same again.
     message = (why.get("message") or "").partition(" preemption: ")[0]
+    message = message.removesuffix(" no new claims to deallocate,")
     text = f"{why.get('reason', '')}: {message}" if message else why.get("reason", "")
     text = " ".join(text.split())
     if len(text) > _LONGEST_REASON:

@@ -114,6 +114,13 @@ def test_a_running_pod_that_is_being_deleted_says_who_takes_it_away() -> None:
             "{gpu: }, 2 Insufficient cpu.",
         ),
         (
+            unscheduled(
+                "0/1 nodes are available: 1 Insufficient cpu. no new claims to "
+                "deallocate, preemption: not eligible due to preemptionPolicy=Never."
+            ),
+            "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu.",
+        ),
+        (
             unscheduled('persistentvolumeclaim "fileserver-claim" not found'),
             'Unschedulable: persistentvolumeclaim "fileserver-claim" not found',
         ),
