@@ -75,7 +75,7 @@ def test_a_job_that_can_never_run_fails_with_one_clear_line(
         ({"job": {"name": "x" * 60}}, "maxLength"),
         ({"job": {"name": "My_Job"}}, "does not match pattern"),
         ({"state": {"claimName": "nowhere"}}, "no PersistentVolumeClaim `nowhere`"),
-        ({"job": {"wrker": {}}}, "additional properties 'wokrer' not allowed"),
+        ({"job": {"workrs": {}}}, "additional properties 'workrs' not allowed"),
     ],
     ids=["a name too long", "a name that is no label", "no such claim", "misspelt"],
 )
