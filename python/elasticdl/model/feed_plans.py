@@ -64,10 +64,20 @@ class BlockPlan:
         if size <= self.batch_size:
             yield element
             return
-        flat = tf.nest.flatten(element)
-        for start in range(0, size, self.batch_size):
-            end = min(size, start + self.batch_size)
-            yield tf.nest.pack_sequence_as(element, [t[start:end] for t in flat])
+        starts = range(0, size, self.batch_size)
+        sizes = [min(self.batch_size, size - start) for start in starts]
+        parts = [_split(tensor, sizes) for tensor in tf.nest.flatten(element)]
+        for flat in zip(*parts, strict=True):
+            yield tf.nest.pack_sequence_as(element, flat)
+
+
+def _split(tensor: Any, sizes: Sequence[int]) -> Sequence[Any]:
+    """Cut along the first axis; one call, since slicing costs as much per slice."""
+    if isinstance(tensor, tf.Tensor):
+        parts: Sequence[Any] = tf.split(tensor, sizes)
+        return parts
+    ends = np.cumsum(sizes)  # ragged
+    return [tensor[end - size : end] for end, size in zip(ends, sizes, strict=True)]
 
 
 class PipelinePlan:
