@@ -14,6 +14,7 @@ Must not print, nor read the environment.
 from elasticdl.client.handle import LocalJob, find, list_jobs
 from elasticdl.client.job import JobHandle, JobView
 from elasticdl.client.launcher import Launcher, Outcome, launch
+from elasticdl.client.scaling import Scaled, Scaling
 from elasticdl.job.folder import Condition
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "Launcher",
     "LocalJob",
     "Outcome",
+    "Scaled",
+    "Scaling",
     "find",
     "launch",
     "list_jobs",

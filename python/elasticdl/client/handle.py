@@ -15,8 +15,9 @@ from pathlib import Path
 from elasticdl.client import folder
 from elasticdl.client.calls import MasterCalls, PlatformCalls
 from elasticdl.client.folder import RunFile
-from elasticdl.client.job import JobView, check_workers, parse_replica
+from elasticdl.client.job import JobView, parse_replica
 from elasticdl.client.logs import read_log
+from elasticdl.client.scaling import Scaled, Scaling
 from elasticdl.errors import JobError, NotFoundError, RpcError
 from elasticdl.job.folder import ASIDE_MARK, Condition, read_report
 from elasticdl.job.names import JobDir, replica_name
@@ -80,16 +81,18 @@ class LocalJob:
                         raise
                     time.sleep(_LOOK_SECONDS)
 
-    def scale(self, workers: int) -> int:
-        """Change the number of workers wanted; the number wanted before.
+    def scale(self, wanted: Scaling) -> Scaled:
+        """Change what is wanted of the workers, and whether the job is paused.
 
-        Raises JobError when the job does not run, SpecError when it cannot have them.
+        Nothing is written if the result would not be valid. Raises JobError when the
+        job does not run, SpecError when it cannot have that.
         """
-        spec = load_values(self.job_dir.spec_file).job
-        check_workers(spec, workers)
+        before = load_values(self.job_dir.spec_file).job
+        edits = wanted.edits(before)
         self._run()  # a launch brings a file of its own
-        edit_values(self.job_dir.spec_file, {"job.worker.replicas": workers})
-        return spec.worker.replicas
+        if not edits:
+            return Scaled(before, before)
+        return Scaled(before, edit_values(self.job_dir.spec_file, edits).job)
 
     def kill(self, replica: str, signal_number: int) -> int:
         """Send a signal to a running replica, as an accident would; returns its pid."""

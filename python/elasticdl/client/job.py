@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from elasticdl.errors import SpecError
+from elasticdl.client.scaling import Scaled, Scaling
 from elasticdl.job.folder import Condition
 from elasticdl.job.names import Role
-from elasticdl.job.spec import JobSpec, Strategy
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.runner.base import ReplicaKey
 
@@ -49,10 +48,11 @@ class JobHandle(Protocol):
     def stop(self, reason: str = "elasticdl stop") -> None:
         """Ask for a clean end; does not wait for it."""
 
-    def scale(self, workers: int) -> int:
-        """Change the number of workers wanted; the number wanted before.
+    def scale(self, wanted: Scaling) -> Scaled:
+        """Change what is wanted of the workers, and whether the job is paused.
 
-        Raises JobError when the job does not run, SpecError when it cannot have them.
+        Nothing is written if the result would not be valid. Raises JobError when the
+        job does not run, SpecError when it cannot have that.
         """
 
     def logs(
@@ -78,27 +78,3 @@ def parse_replica(text: str) -> ReplicaKey | None:
         return ReplicaKey(Role.MASTER, 0)
     match = re.fullmatch(r"(master|ps|worker)-(\d+)", text)
     return ReplicaKey(Role(match[1]), int(match[2])) if match else None
-
-
-def check_workers(spec: JobSpec, workers: int) -> None:
-    """Raise SpecError if a running job cannot have so many workers."""
-    if spec.strategy is Strategy.LOCAL:
-        raise SpecError(
-            f"job {spec.name} has strategy local: one worker, always; use strategy "
-            "parameterServer to scale"
-        )
-    if workers < 1:
-        raise SpecError(
-            f"workers: got {workers}, expected 1 or more; to hold a job set "
-            "job.paused, to end it use `elasticdl stop`"
-        )
-    if spec.worker.max and workers > spec.worker.max:
-        raise SpecError(
-            f"workers: got {workers}, expected at most {spec.worker.max} "
-            "(job.worker.max)"
-        )
-    if workers < spec.worker.min:
-        raise SpecError(
-            f"workers: got {workers}, expected at least {spec.worker.min} "
-            "(job.worker.min)"
-        )

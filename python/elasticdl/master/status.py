@@ -9,6 +9,7 @@ from elasticdl.errors import ExitCode
 from elasticdl.job.spec import JobType
 from elasticdl.job.status import (
     JobReport,
+    JobState,
     JobStatus,
     Progress,
     ReplicaStatus,
@@ -75,7 +76,7 @@ def _message(job: Job) -> str:
 def _below_minimum(job: Job) -> str:
     running = sum(m.alive for m in job.parts.table.workers())
     least = job.spec.worker.min
-    if running >= least or job.state.ended:
+    if running >= least or job.state is JobState.PAUSED or job.state.ended:
         return ""
     return f"{running} workers run, fewer than worker.min ({least})"
 

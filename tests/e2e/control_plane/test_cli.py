@@ -256,11 +256,25 @@ def test_scale_changes_the_job_within_its_bounds(user):
     user.submit("--set", "worker.max=6")
     there = ("test-mnist", "-n", user.namespace)
     said = user.elasticdl("scale", *there, "--workers", "6")
-    assert "4 -> 6 workers" in said
+    assert "workers 4 -> 6; 2 more to come" in said
     job = user.get("configmap", "elasticdl-test-mnist")["data"]["job.yaml"]
     assert "replicas: 6" in job
     said = user.elasticdl("scale", *there, "--workers", "7", code=ExitCode.SPEC)
-    assert "got 7, expected at most 6" in said
+    assert "got 7, expected at most worker.max, 6" in said
+    said = user.elasticdl("scale", *there, "--workers", "8", "--max", "8", "--min", "2")
+    assert "workers 6 -> 8, min none -> 2, max 6 -> 8" in said
+
+
+def test_scale_pauses_a_job_and_lets_it_go_on(user):
+    user.submit()
+    there = ("test-mnist", "-n", user.namespace)
+    said = user.elasticdl("scale", *there, "--pause")
+    assert "paused no -> yes; no task is given out; workers leave after 5 s" in said
+    job = user.get("configmap", "elasticdl-test-mnist")["data"]["job.yaml"]
+    assert "paused: true" in job
+    assert "nothing to change" in user.elasticdl("scale", *there, "--pause")
+    said = user.elasticdl("scale", *there, "--resume")
+    assert "paused yes -> no; it goes on where it was, with 4 workers" in said
 
 
 def test_a_running_job_shows_what_its_master_wrote(user):

@@ -7,6 +7,7 @@ from typing import Any
 
 import helm_python
 import pytest
+from elasticdl.client import Scaling
 from elasticdl.client.cluster import ClusterJob, Where, connect
 from helm_python import HelmError
 from kubernetes.config import kube_config
@@ -35,6 +36,10 @@ class Release:
             helm.upgrade(
                 CHART, "digits", self._values(workers), namespace=self.namespace
             )
+
+    def scale(self, workers: int) -> int:
+        """Return the number that was wanted before."""
+        return self.job.scale(Scaling(workers=workers)).before.worker.replicas
 
     def edit(self, workers: int) -> None:
         """Do what `kubectl edit` does."""
@@ -95,14 +100,25 @@ def release(control_plane, monkeypatch):
 
 def test_an_upgrade_after_scale_sets_what_the_values_file_says(release):
     (helm,) = release.managers()
-    assert release.job.scale(5) == 3
+    assert release.scale(5) == 3
     assert release.workers() == 5
     assert release.managers() == [helm]
     release.upgrade(4)
     assert release.workers() == 4
-    assert release.job.scale(2) == 4
+    assert release.scale(2) == 4
     release.upgrade(4)
     assert release.workers() == 4, "also where the file says what it said before"
+
+
+def test_an_upgrade_after_a_pause_sets_what_the_values_file_says(release):
+    owners = release.managers()
+    release.job.scale(Scaling(workers=5, max_workers=7, paused=True))
+    spec = release.job.spec()
+    assert (spec.worker.replicas, spec.worker.max, spec.paused) == (5, 7, True)
+    assert release.managers() == owners
+    release.upgrade(4)
+    spec = release.job.spec()
+    assert (spec.worker.replicas, spec.worker.max, spec.paused) == (4, 9, False)
 
 
 def test_an_edit_stops_the_next_upgrade_and_scale_opens_it_again(release):
@@ -111,7 +127,7 @@ def test_an_edit_stops_the_next_upgrade_and_scale_opens_it_again(release):
     with pytest.raises(HelmError, match=r'conflict with "kubectl-edit".*job\.yaml'):
         release.upgrade(4)
     assert release.workers() == 6, "what somebody edited is not undone in silence"
-    assert release.job.scale(5) == 6
+    assert release.scale(5) == 6
     assert release.managers() == owners
     release.upgrade(4)
     assert release.workers() == 4
@@ -126,7 +142,7 @@ def test_an_edit_that_the_file_makes_too_is_no_conflict(release):
 def test_scale_keeps_all_else_of_the_config_map(release):
     release.annotate("elasticdl.org/note", "mine")
     before = release.config_map()
-    release.job.scale(5)
+    release.scale(5)
     after = release.config_map()
     for part in ("labels", "annotations", "uid"):
         assert after["metadata"][part] == before["metadata"][part]

@@ -296,7 +296,15 @@ def test_the_verbs_of_a_running_job(
         assert main(["list"]) == ExitCode.OK
         assert "digits  running" in capsys.readouterr().out
         assert main(["scale", "digits", "--workers", "4"]) == ExitCode.OK
-        assert capsys.readouterr().out == "job digits: 1 -> 4 workers\n"
+        assert capsys.readouterr().out == (
+            "job digits: workers 1 -> 4; 3 more to come, nobody who runs is restarted\n"
+        )
+        assert main(["scale", "digits", "--pause"]) == ExitCode.OK
+        assert "paused no -> yes" in capsys.readouterr().out
+        assert main(["scale", "digits", "--min", "5"]) == ExitCode.SPEC
+        assert "got 5, expected at most worker.replicas, 4" in capsys.readouterr().err
+        assert main(["scale", "digits", "--resume"]) == ExitCode.OK
+        assert "paused yes -> no" in capsys.readouterr().out
         assert main(["capacity", "digits", "1"]) == ExitCode.OK
         assert "1 CPUs for workers; 0 running" in capsys.readouterr().out
         assert main(["kill", "digits", "worker-1"]) == ExitCode.USAGE
@@ -353,3 +361,7 @@ def test_a_wrong_command_line_is_told_in_one_line(
         "error: argument --workers: got 'two', expected a number, 0 or more; see "
         "`elasticdl scale --help`\n"
     )
+    with pytest.raises(SystemExit) as ended:
+        main(["scale", "digits"])
+    assert ended.value.code == ExitCode.USAGE
+    assert "expected one of --workers, --min, --max" in capsys.readouterr().err

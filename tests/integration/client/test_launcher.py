@@ -246,12 +246,15 @@ def test_the_verbs_of_a_running_job(launch: Launch, tmp_path: Path) -> None:
         job.set_capacity(-1.0)
     with pytest.raises(NotFoundError, match="running now: master-0"):
         job.kill("worker-7", signal.SIGKILL)
-    assert job.scale(4) == 2
+    assert job.scale(client.Scaling(workers=4)).before.worker.replicas == 2
     assert load_values(job.job_dir.spec_file).job.worker.replicas == 4
-    with pytest.raises(SpecError, match="at most 4"):
-        job.scale(5)
+    with pytest.raises(SpecError, match=r"got 5, expected at most worker\.max, 4"):
+        job.scale(client.Scaling(workers=5))
     with pytest.raises(SpecError, match="expected 1 or more"):
-        job.scale(0)
+        job.scale(client.Scaling(workers=0))
+    assert load_values(job.job_dir.spec_file).job.worker.replicas == 4
+    assert job.scale(client.Scaling(paused=True)).after.paused
+    assert load_values(job.job_dir.spec_file).job.paused
     assert list(job.logs("master", tail=1)) == ["serving"]
     with pytest.raises(NotFoundError, match="there are: master-0"):
         job.logs("ps-0")
@@ -262,7 +265,7 @@ def test_the_verbs_of_a_running_job(launch: Launch, tmp_path: Path) -> None:
     assert report is not None
     assert report.status == "stopped"
     with pytest.raises(JobError, match=r"not running \(stopped\)"):
-        job.scale(3)
+        job.scale(client.Scaling(workers=3))
     with pytest.raises(JobError, match=r"not running \(stopped\)"):
         job.kill("master", signal.SIGKILL)
 
@@ -278,7 +281,7 @@ def test_a_job_of_strategy_local_is_not_scaled(launch: Launch, tmp_path: Path) -
     local = values(strategy="local", worker={"replicas": 1}, seconds=0.01)
     end_of(launch(local))
     with pytest.raises(SpecError, match="strategy local"):
-        client.find("digits", tmp_path).scale(2)
+        client.find("digits", tmp_path).scale(client.Scaling(workers=2))
 
 
 def test_an_unknown_job_gets_a_hint(launch: Launch, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import signal
 
+from elasticdl.client import Scaling
 from elasticdl.master.journal import read_events
 from elasticdl.testing.claims import check_whole
 
@@ -18,7 +19,7 @@ def test_a_worker_that_is_terminated_or_drained_hands_its_task_back(job):
         lambda s: any(r.replica == terminated for r in s.relaunches),
         "the end of the worker",
     )
-    one.handle.scale(1)
+    one.handle.scale(Scaling(workers=1))
     one.wait_until(
         lambda s: (
             s.workers_wanted == 1

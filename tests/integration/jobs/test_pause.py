@@ -1,7 +1,9 @@
 """A pause: the workers' CPUs are free, the model stays, and it goes on as it was."""
 
+import time
+
+from elasticdl.client import Scaling
 from elasticdl.job.names import Role
-from elasticdl.job.values import edit_values
 from elasticdl.testing.claims import check_whole
 
 
@@ -13,12 +15,12 @@ def test_a_paused_job_frees_its_workers_and_goes_on_where_it_was(job):
     one = job("paused", training={"epochs": 10_000}, worker={"pauseSeconds": 0.5})
     one.wait_for_step(50)
     servers = {r.name: r.pid for r in one.status_now().replicas if r.role == Role.PS}
-    edit_values(one.job_dir.spec_file, {"job.paused": True})
+    one.handle.scale(Scaling(paused=True))
     resting = one.wait_until(
         lambda s: s.state == "paused" and not workers_of(s), "a job without workers"
     )
     assert not resting.progress.tasks_leased
-    edit_values(one.job_dir.spec_file, {"job.paused": False})
+    one.handle.scale(Scaling(paused=False))
     going = one.wait_until(
         lambda s: s.progress.steps > resting.progress.steps + 50, "more steps"
     )
@@ -30,3 +32,25 @@ def test_a_paused_job_frees_its_workers_and_goes_on_where_it_was(job):
     check_whole(one, report)
     assert report.relaunches == []
     assert report.replayed_records == 0
+
+
+def test_a_paused_job_of_strategy_local_keeps_its_worker(job):
+    one = job(
+        "held",
+        strategy="local",
+        training={"epochs": 10_000},
+        worker={"replicas": 1, "pauseSeconds": 0.1},
+    )
+    (before,) = workers_of(one.wait_for_step(50))
+    one.handle.scale(Scaling(paused=True))
+    held = one.wait_until(
+        lambda s: s.state == "paused" and not s.progress.tasks_leased, "a job at rest"
+    )
+    time.sleep(1.0)  # ten times what would send workers of another strategy home
+    one.handle.scale(Scaling(paused=False))
+    going = one.wait_until(
+        lambda s: s.progress.steps > held.progress.steps + 50, "more steps"
+    )
+    assert [r.pid for r in workers_of(going)] == [before.pid]
+    one.end_after_this_epoch()
+    check_whole(one, one.finish())

@@ -678,6 +678,19 @@ def test_a_paused_job_gives_out_no_training_until_it_goes_on(rig) -> None:
     rig.run(story, paused=True)
 
 
+def test_a_paused_job_that_freed_its_workers_is_not_below_its_minimum(rig) -> None:
+    async def story(rig) -> None:
+        async with rig.serving() as master:
+            await rig.until(lambda: first_checkpoint(master))
+            await rig.until(lambda: live_workers(rig) == [])
+            assert status.build(master.job, now=master.job.clock()).message == ""
+            edit_values(rig.job_dir.spec_file, {"job.paused": False})
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+
+    rig.run(story, paused=True, worker__min=2, worker__pause_seconds=0.1)
+
+
 def test_stop_hands_tasks_back_and_writes_a_checkpoint(rig) -> None:
     async def story(rig) -> None:
         async with rig.serving() as master:

@@ -4,7 +4,7 @@ Reached through the objects that the chart and the master keep there, with the u
 own kube context. Called by the CLI and by notebooks:
 
     cluster = connect(Where(namespace="ml"))
-    ClusterJob(cluster, "digits").scale(4)
+    ClusterJob(cluster, "digits").scale(Scaling(workers=4))
 
 Must not print, nor read the environment.
 """

@@ -23,7 +23,8 @@ from elasticdl.client.cluster.objects import (
     view_of,
     why_pending,
 )
-from elasticdl.client.job import JobView, check_workers, parse_replica
+from elasticdl.client.job import JobView, parse_replica
+from elasticdl.client.scaling import Scaled, Scaling
 from elasticdl.errors import JobError, NotFoundError
 from elasticdl.job.folder import Condition
 from elasticdl.job.names import (
@@ -125,23 +126,25 @@ class ClusterJob:
                 {"spec": {"suspend": True}},
             )
 
-    def scale(self, workers: int) -> int:
-        """Change the number of workers wanted; the number wanted before.
+    def scale(self, wanted: Scaling) -> Scaled:
+        """Change what is wanted of the workers, and whether the job is paused.
 
-        Raises JobError when the job does not run, SpecError when it cannot have them.
+        Nothing is written if the result would not be valid. Raises JobError when the
+        job does not run, SpecError when it cannot have that.
         """
         self._live_view()
         for _ in range(_TRIES):
             config_map = self.config_map()
-            before = _parse(config_map).job
-            check_workers(before, workers)
+            made, scaled = changed(config_map, wanted)
+            if made is None:
+                return scaled
             try:
-                self._write(scaled(config_map, workers))
+                self._write(made)
             except ClusterError as error:
                 if error.reason != "Conflict":
                     raise
                 continue  # somebody else wrote meanwhile: read again
-            return before.worker.replicas
+            return scaled
         raise JobError(
             f"job {self.name}: its ConfigMap is changed all the time by somebody else; "
             f"who does? kubectl -n {self.cluster.namespace} get configmap "
@@ -242,17 +245,19 @@ class ClusterJob:
         )
 
 
-def scaled(config_map: Object, workers: int) -> Change:
-    """Return the change of the number of workers; it fails if another came first.
+def changed(config_map: Object, wanted: Scaling) -> tuple[Change | None, Scaled]:
+    """Return what to write, None for nothing, and what comes of it.
 
-    Comments and the order of keys in `job.yaml` stay as they are.
+    The write fails if another came first. Comments and the order of keys in `job.yaml`
+    stay as they are. Raises SpecError when the result would not be valid.
     """
-    text, _ = edit_text(
-        config_map["data"][KEY_JOB],
-        {"job.worker.replicas": workers},
-        source=f"ConfigMap {name_of(config_map)}",
-    )
-    return change(config_map, ("data", KEY_JOB), text)
+    before = _parse(config_map).job
+    edits = wanted.edits(before)
+    if not edits:
+        return None, Scaled(before, before)
+    source = f"ConfigMap {name_of(config_map)}"
+    text, values = edit_text(config_map["data"][KEY_JOB], edits, source=source)
+    return change(config_map, ("data", KEY_JOB), text), Scaled(before, values.job)
 
 
 def find_in_cluster(cluster: Cluster, name: str) -> ClusterJob:

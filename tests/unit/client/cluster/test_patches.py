@@ -3,8 +3,9 @@
 import pytest
 from elasticdl.client.cluster.audit import audit_pod
 from elasticdl.client.cluster.chart import find_chart, manifests, needs
-from elasticdl.client.cluster.job import scaled
+from elasticdl.client.cluster.job import changed
 from elasticdl.client.cluster.submit import chart_values, is_for_cluster
+from elasticdl.client.scaling import Scaled, Scaling
 from elasticdl.errors import PlatformError, SpecError
 from elasticdl.job.values import parse_values
 
@@ -59,19 +60,33 @@ def values(extra=""):
 
 
 def test_scaling_changes_one_line_and_keeps_the_comments():
-    patch = scaled(config_map(), 3)
+    patch, scaled = changed(config_map(), Scaling(workers=3))
+    assert (scaled.before.worker.replicas, scaled.after.worker.replicas) == (2, 3)
     assert patch.body["data"] == {
         "job.yaml": JOB_YAML.replace("replicas: 2 ", "replicas: 3 ")
     }
 
 
 def test_scaling_fails_if_somebody_else_wrote_meanwhile():
-    assert scaled(config_map(), 3).body["metadata"] == {"resourceVersion": "7"}
+    patch, _ = changed(config_map(), Scaling(workers=3))
+    assert patch.body["metadata"] == {"resourceVersion": "7"}
+
+
+def test_what_the_job_has_already_is_no_patch():
+    job = values().job
+    wanted = Scaling(workers=2, max_workers=4, paused=False)
+    assert changed(config_map(), wanted) == (None, Scaled(job, job))
+
+
+def test_a_pause_is_one_more_line():
+    patch, scaled = changed(config_map(), Scaling(paused=True))
+    assert patch.body["data"] == {"job.yaml": JOB_YAML + "  paused: true\n"}
+    assert scaled.after.paused
 
 
 def test_more_workers_than_the_maximum_are_no_patch():
     with pytest.raises(SpecError, match=r"job\.worker\.replicas: got 9"):
-        scaled(config_map(), 9)
+        changed(config_map(), Scaling(workers=9))
 
 
 def test_the_audit_runs_in_the_jobs_own_image_with_its_volume():

@@ -1,0 +1,76 @@
+"""What `scale` says: what changed from what to what, and what happens next."""
+
+import pytest
+from elasticdl.cli.scale import told
+from elasticdl.client import Scaled
+from elasticdl.job.spec import JobSpec
+
+
+def spec(*, replicas=3, least=0, most=0, strategy="parameterServer", paused=False):
+    return JobSpec.model_validate(
+        {
+            "name": "digits",
+            "model": {"definition": "digits.cnn.custom_model"},
+            "data": {"training": "d"},
+            "strategy": strategy,
+            "paused": paused,
+            "worker": {
+                "replicas": replicas,
+                "min": least,
+                "max": most,
+                "pauseSeconds": 2.5,
+            },
+        }
+    )
+
+
+LOCAL = {"replicas": 1, "strategy": "local"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        (
+            {},
+            {"replicas": 5, "most": 6},
+            "workers 3 -> 5, max none -> 6; 2 more to come, nobody who runs is "
+            "restarted",
+        ),
+        (
+            {},
+            {"replicas": 2},
+            "workers 3 -> 2; 1 to leave, tasks are handed back; nobody else is "
+            "restarted",
+        ),
+        ({"least": 2}, {}, "min 2 -> none; nobody is restarted"),
+        (
+            {},
+            {"paused": True},
+            "paused no -> yes; no task is given out; workers leave after 2.5 s with "
+            "nothing to do",
+        ),
+        (
+            LOCAL,
+            {**LOCAL, "paused": True},
+            "paused no -> yes; no task is given out; the worker stays, it holds the "
+            "model",
+        ),
+        (
+            {"paused": True},
+            {"replicas": 1},
+            "workers 3 -> 1, paused yes -> no; it goes on where it was, with 1 worker",
+        ),
+        (
+            {"paused": True},
+            {"paused": True, "replicas": 4},
+            "workers 3 -> 4; it goes on with 4 workers at --resume",
+        ),
+        (
+            {"paused": True},
+            {"paused": True},
+            "nothing to change, it has 3 workers, paused",
+        ),
+    ],
+)
+def test_one_line_says_what_changed_and_what_comes_of_it(before, after, line):
+    assert told(Scaled(spec(**before), spec(**after))) == line
