@@ -38,7 +38,7 @@ def run() -> None:
 
 
 def _rules() -> Iterator[tuple[str, Rule]]:
-    """Yield each rule with all its switches on and off, and with momentum and without."""
+    """Yield each rule with all its switches, and with each number zero and not."""
     for name, rule in RULES.items():
         values = []
         for field in fields(rule):

@@ -75,7 +75,7 @@ def test_a_job_that_can_never_run_fails_with_one_clear_line(
         ({"job": {"name": "x" * 50}}, "maxLength"),
         ({"job": {"name": "my.job"}}, "does not match pattern"),
         ({"state": {"claimName": "nowhere"}}, "no PersistentVolumeClaim `nowhere`"),
-        ({"job": {"wrker": {}}}, "additional properties 'wokrer' not allowed"),
+        ({"job": {"workers": {}}}, "additional properties 'workers' not allowed"),
     ],
     ids=["a name too long", "a name that is no label", "no such claim", "misspelt"],
 )
