@@ -1,6 +1,6 @@
 """Compiles what every optimizer needs of the kernels, so that an image has them.
 
-Run once where an image is built (images/*/Dockerfile) with NUMBA_CACHE_DIR. A PS on
+Run once where an image is built (images/*/Dockerfile), NUMBA_CACHE_DIR being set. A PS on
 a processor of the same kind then compiles nothing; on another it compiles its own.
 """
 
@@ -38,7 +38,7 @@ def run() -> None:
 
 
 def _rules() -> Iterator[tuple[str, Rule]]:
-    """Yield each rule with its switches on and off, with momentum and without."""
+    """Yield each rule with all its switches, and with each number zero and not."""
     for name, rule in RULES.items():
         values = []
         for field in fields(rule):
