@@ -1,6 +1,6 @@
 """Compiles what every optimizer needs of the kernels, so that an image has them.
 
-Run once where an image is built (images/*/Dockerfile), NUMBA_CACHE_DIR being set. A PS on
+Run once where an image is built (images/*/Dockerfile) with NUMBA_CACHE_DIR. A PS on
 a processor of the same kind then compiles nothing; on another it compiles its own.
 """
 
