@@ -24,6 +24,7 @@ their start come back after a growing pause, whatever the reason.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from elasticdl.errors import ExitCode
@@ -38,6 +39,8 @@ _MEMORY_FACTOR = 1.5
 # Of its limit, at the last heartbeat: it grew by the rest in a second.
 _OOM_SHARE = 0.8
 _SIGKILL_CODE = 128 + 9
+# An error in a role's log (`job.context`): time, level, role, module, the words.
+_LOGGED_ERROR = re.compile(r"[\d-]+ [\d:.]+ (?:ERROR|CRITICAL) \S+ \S+: (.*)")
 
 # Trying again cannot help: the same specification, code and data give the same error.
 DETERMINISTIC: dict[int, str] = {
@@ -209,9 +212,14 @@ def _last_words(name: str, what: str, message: str) -> str:
 def error_first(message: str, *, most_lines: int = 60) -> str:
     """Return a message whose first line says it all; a traceback follows it.
 
-    Of a message that is a traceback the last line says it.
+    Of a message that is a traceback the last line says it. Of the end of a log, which is
+    what a pod leaves, it is the last error, without the log's own words.
     """
     lines = message.strip().splitlines()
+    for at in reversed(range(len(lines))):
+        if logged := _LOGGED_ERROR.match(lines[at]):
+            lines = [logged[1], *lines[at + 1 :]]
+            break
     if lines and lines[0].startswith("Traceback"):
         lines.insert(0, lines[-1].strip())
     if len(lines) > most_lines:  # the end says what happened

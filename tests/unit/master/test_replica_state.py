@@ -131,6 +131,27 @@ def test_the_error_of_a_traceback_is_in_the_first_line_too() -> None:
     assert "\n".join(rest) == trace
 
 
+def test_of_the_end_of_a_log_the_error_is_in_the_first_line() -> None:
+    log = (
+        "2026-11-21 11:45:47.782 INFO worker-0 prepare: made the data set digits\n"
+        "2026-11-21 11:45:51.349 ERROR worker-0 main: importing net.py: no nosuch\n"
+        "    Traceback (most recent call last):\n"
+        "    ModuleNotFoundError: no nosuch"
+    )
+    decision = decide(
+        ended(ExitReason.ERROR, code=ExitCode.USER_CODE, message=log),
+        History(),
+        Limits(max_restarts=3),
+        name="worker-0",
+    )
+    assert isinstance(decision, GiveUp)
+    assert decision.message.splitlines() == [
+        "worker-0: the model module failed: importing net.py: no nosuch",
+        "    Traceback (most recent call last):",
+        "    ModuleNotFoundError: no nosuch",
+    ]
+
+
 def test_a_crash_without_a_word_says_so() -> None:
     decision = decide(
         ended(ExitReason.ERROR, code=4), History(), Limits(0), name="worker-0"
