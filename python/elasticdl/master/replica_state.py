@@ -212,8 +212,8 @@ def _last_words(name: str, what: str, message: str) -> str:
 def error_first(message: str, *, most_lines: int = 60) -> str:
     """Return a message whose first line says it all; a traceback follows it.
 
-    Of a message that is a traceback the last line says it. Of the end of a log, which
-    is what a pod leaves, it is the last error, without the log's own words.
+    Of a message that is a traceback the last line says it; of the end of a log, which
+    is what a pod leaves, the last error does, without the log's own words.
     """
     lines = message.strip().splitlines()
     for at in reversed(range(len(lines))):
