@@ -195,7 +195,9 @@ class TrainingSpec(SpecModel):
     )
     batch_size: PositiveInt = Field(64, description="Records a worker takes per step.")
     batches_per_task: PositiveInt = Field(
-        8, description="A task is this many batches; what a lost worker repeats."
+        8,
+        description="A task is this many batches; what a lost worker repeats (async: "
+        "and the last 0.1 s of its tasks, if they are shorter).",
     )
     seed: int = Field(
         0, description="Seed of task order, row order and initial values."
@@ -301,7 +303,11 @@ class JobSpec(SpecModel):
         "IfNotPresent", description="When the image is pulled."
     )
     namespace: str = Field("", description="Namespace; empty is that of the release.")
-    paused: bool = Field(False, description="Hold: no task is given out until false.")
+    paused: bool = Field(
+        False,
+        description="Hold: no task is given out until false, and the workers leave "
+        "after `worker.pauseSeconds`. The PS stay.",
+    )
     model: ModelSpec = Field(description="The model module.")
     data: DataSpec = Field(default_factory=DataSpec, description="The records.")
     training: TrainingSpec = Field(

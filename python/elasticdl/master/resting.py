@@ -1,8 +1,8 @@
 """When the workers of a paused job go home, so that others get their CPUs.
 
-Owns since when a paused job has had nothing to do. Called by the loop before members
-are planned. Pure: `now` is an argument. Must not stop anything: it says how many
-workers are wanted.
+Owns since when a paused job has had nothing to do, and the journal's note of what
+came of it. Called by the loop before members are planned; `now` is an argument. Must
+not stop anything: it says how many workers are wanted.
 """
 
 from __future__ import annotations
