@@ -183,7 +183,7 @@ class WorkerSpec(ReplicaSpec):
         "line.",
     )
     threads: CountOrZero = Field(
-        0, description="Threads TensorFlow may use; 0 lets it choose."
+        0, description="Threads TensorFlow may compute in; 0 lets it choose."
     )
     heartbeat_seconds: PositiveSeconds = Field(
         1.0, description="How often a replica says that it is alive."

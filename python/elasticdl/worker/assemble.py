@@ -66,8 +66,11 @@ class Assembly:
         self._life = life
         self._spec = spec
         self._definition = definition
-        if spec.worker.threads:
-            tf.config.threading.set_intra_op_parallelism_threads(spec.worker.threads)
+        if threads := spec.worker.threads:
+            # Both: operations of a backward pass run side by side, each in a thread
+            # of the second kind, so the first alone would let a step take every core.
+            tf.config.threading.set_intra_op_parallelism_threads(threads)
+            tf.config.threading.set_inter_op_parallelism_threads(threads)
         if sample is None:
             model = definition.build_model()
         else:
