@@ -98,6 +98,11 @@ def status_config_map_name(job: str) -> str:
     return f"elasticdl-{job}-status"
 
 
+def history_config_map_name(job: str) -> str:
+    """Return the name of the ConfigMap in which a job's history is shown."""
+    return f"{config_map_name(job)}-history"
+
+
 def template_key(role: Role) -> str:
     """Return the key of a role's pod template in the job's ConfigMap: `ps.yaml`."""
     return f"{role}.yaml"
@@ -158,6 +163,16 @@ class JobDir:
     def report_file(self) -> Path:
         """The final report (JSON, job/status.py: JobReport)."""
         return self.root / "report.json"
+
+    @property
+    def history_file(self) -> Path:
+        """Samples and decisions over time (job/history.py); appended while it runs."""
+        return self.root / "history.jsonl"
+
+    @property
+    def targets_file(self) -> Path:
+        """Where Prometheus finds the roles' metrics (its file_sd form), while it runs."""
+        return self.root / "targets.json"
 
     def log_file(self, role: Role | str, index: int) -> Path:
         """Return the log of one replica."""
