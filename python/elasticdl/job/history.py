@@ -83,8 +83,9 @@ class Decision(_Document):
     """Something that happened to the job or a replica, and what was done about it."""
 
     time: float
-    kind: str  # pending, ended, relaunched, notReplaced, grown, shrunk, refused, edited,
-    # rewound, checkpoint, checkpointFailed, master, state, attention
+    # pending, ended, relaunched, notReplaced, grown, shrunk, refused, edited, rewound,
+    # checkpoint, checkpointFailed, master, state, attention
+    kind: str
     replica: str = ""  # worker-3; empty is the whole job
     cause: str = ""  # preempted, oomKilled, Unschedulable, worker.replicas 2 -> 4 ...
     text: str = ""  # one sentence for people
@@ -130,7 +131,7 @@ def parse(lines: Iterable[str]) -> History:
 
 
 def thinned(items: Sequence[T], most: int) -> list[T]:
-    """Return at most `most` of the items, evenly spread, with the first and the last."""
+    """Return at most `most` of the items, evenly spread, first and last too."""
     if len(items) <= most:
         return list(items)
     step = (len(items) - 1) / (most - 1)

@@ -171,7 +171,7 @@ class JobDir:
 
     @property
     def targets_file(self) -> Path:
-        """Where Prometheus finds the roles' metrics (its file_sd form), while it runs."""
+        """Where Prometheus (file_sd) finds the roles' metrics while they run."""
         return self.root / "targets.json"
 
     def log_file(self, role: Role | str, index: int) -> Path:
