@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from elasticdl.errors import ExitCode
+from elasticdl.errors import ExitCode, PlatformError
 from elasticdl.job.context import RoleContext
 from elasticdl.job.spec import JobSpec
 from elasticdl.master.assembly import assemble, steady_clock
@@ -76,6 +76,7 @@ async def serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | N
         figures.registry,
         ready=lambda: not master.job.state.ended,
         healthy=lambda: answers(loop),
+        refresh=lambda: in_loop(loop, lambda: master.gauges.update(now=clock())),
         host=context.host,
         port=context.metrics_port,
     )
@@ -106,6 +107,31 @@ def answers(loop: asyncio.AbstractEventLoop, seconds: float = _PULSE_SECONDS) ->
     except RuntimeError:  # it is closed
         return False
     return turned.wait(seconds)
+
+
+def in_loop(
+    loop: asyncio.AbstractEventLoop,
+    act: Callable[[], None],
+    seconds: float = _PULSE_SECONDS,
+) -> None:
+    """Act in an event loop, called from another thread; wait until it is done.
+
+    Raises PlatformError when the loop does not get to it within so many seconds, and
+    what `act` raises.
+    """
+
+    async def run() -> None:
+        act()
+
+    future = asyncio.run_coroutine_threadsafe(run(), loop)
+    try:
+        future.result(seconds)
+    except TimeoutError:
+        future.cancel()
+        raise PlatformError(
+            f"the master's loop did not answer within {seconds:g} s; it is busy or "
+            "hangs, and is restarted when it stays so"
+        ) from None
 
 
 def _call_on_signals(first: Callable[[], None]) -> None:
