@@ -33,7 +33,7 @@ class DashboardsValues(SpecModel):
 
 
 class ThresholdsValues(SpecModel):
-    """When alerts fire."""
+    """The numbers beyond which alerts fire."""
 
     no_step_seconds: _WholeSeconds = Field(
         600, description="ElasticDLNoStep: seconds since the last step."
