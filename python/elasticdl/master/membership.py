@@ -148,7 +148,7 @@ class Membership:
         member.state, member.since = state, now
         # One that a restarted master takes over joined before.
         if state is MemberState.RUNNING and not member.registered:
-            self.changes.take(str(member.key.role), changes.JOINED, now=now)
+            self.changes.joined(str(member.key.role))
         if member.is_worker:
             self._mark_presence(member, now=now)
 
@@ -258,7 +258,7 @@ class Membership:
             member = self.table.members[ReplicaKey(Role.WORKER, index)]
             cause = "scaled down" if workers else "the job is paused"
             left = changes.SHRUNK if workers else changes.PAUSED
-            self.changes.take(str(Role.WORKER), left, now=now)
+            self.changes.left(str(Role.WORKER), left, now=now)
             stops += self.drain(member, cause, now=now)
         return stops
 
