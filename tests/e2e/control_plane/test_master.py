@@ -264,3 +264,28 @@ def test_a_job_that_is_refused_fails_at_once_and_says_why(master) -> None:
         master.until(lambda: master.told("JobFailed"), "an event")
         assert master.told("JobFailed") == [f"job digits failed: {message}"]
         assert rig.pods() == {}
+
+
+def test_a_master_without_rights_ends_at_once_and_says_whose_they_are(
+    master, tmp_path
+) -> None:
+    control_plane, namespace = master.rig.control_plane, master.rig.namespace
+    kubectl = control_plane.kubectl
+    kubectl("-n", namespace, "create", "serviceaccount", "powerless")
+    token = kubectl("-n", namespace, "create", "token", "powerless").strip()
+    config = json.loads(kubectl("config", "view", "--raw", "-ojson"))
+    config["users"][0]["user"] = {"token": token}
+    without_rights = tmp_path / "powerless.kubeconfig"
+    without_rights.write_text(json.dumps(config))
+    program = Path(__file__).parent / "master_process.py"
+    done = subprocess.run(
+        [sys.executable, program, without_rights, namespace, master.rig.job, tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=BOUND_SECONDS,
+        check=False,
+    )
+    assert done.returncode
+    account = f'"system:serviceaccount:{namespace}:powerless"'
+    assert f"{account} cannot get resource" in done.stderr
+    assert "install the platform" in done.stderr
