@@ -29,9 +29,9 @@ _SECONDS = (
      "commit of another size: until that many workers run", 60.0),
 )  # fmt: skip
 _MEGABYTES = (
-    ("image_master_mb", "image_master", "master's image as it is pulled, MB", 500.0),
-    ("image_ps_mb", "image_ps", "PS's image as it is pulled, MB", 600.0),
-    ("image_worker_mb", "image_worker", "worker's image as it is pulled, MB", 2400.0),
+    ("image_master_mb", "image_master", "master's image as it is pulled, MB", 150.0),
+    ("image_ps_mb", "image_ps", "PS's image as it is pulled, MB", 220.0),
+    ("image_worker_mb", "image_worker", "worker's image as it is pulled, MB", 750.0),
     ("master_500_mib", "master_500", "master of 500 workers, resident MiB", 128.0),
 )
 
