@@ -78,20 +78,22 @@ class Notices:
         waiting = [
             r
             for r in status.replicas
-            if r.state == "pending" and r.reason and _kind(r.reason) not in _ON_ITS_WAY
+            if r.state == "pending"
+            and r.reason
+            and pending_kind(r.reason) not in _ON_ITS_WAY
         ]
         by_reason: dict[str, list[str]] = {}
         for replica in waiting:
-            if (replica.name, _kind(replica.reason)) not in self._waiting:
+            if (replica.name, pending_kind(replica.reason)) not in self._waiting:
                 by_reason.setdefault(replica.reason, []).append(replica.name)
-        self._waiting |= {(r.name, _kind(r.reason)) for r in waiting}
+        self._waiting |= {(r.name, pending_kind(r.reason)) for r in waiting}
         self._waiting &= {
             (name, kind)
             for name, kind in self._waiting
             if any(r.name == name for r in waiting)
         }
         notices = [
-            Notice(_kind(reason), f"{_names(who)} waits: {reason}", warning=True)
+            Notice(pending_kind(reason), f"{_names(who)} waits: {reason}", warning=True)
             for reason, who in by_reason.items()
         ]
         for notice in notices:
@@ -99,7 +101,7 @@ class Notices:
         return notices
 
 
-def _kind(reason: str) -> str:
+def pending_kind(reason: str) -> str:
     """Return the platform's word a reason begins with, as `Unschedulable`."""
     word = reason.partition(":")[0]
     return word if word.isalnum() and word[:1].isupper() else "ReplicaPending"
