@@ -115,6 +115,7 @@ class Progress(_Document):
     version: int = 0
     records_per_second: float = 0.0
     eta_seconds: float | None = None
+    epoch_eta_seconds: float | None = None
 
 
 class JobStatus(_Document):

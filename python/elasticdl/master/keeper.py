@@ -185,6 +185,7 @@ class Keeper:
         self.problem = ""
         self.newest_seconds = now - request.since
         self.newest = Found(str(target), manifest)
+        self.newest_seconds = now - request.since
         self.schedule.completed(version=manifest.version, now=now)
         self._ledger.note(
             "checkpoint", name="newest", version=manifest.version, dir=str(target)

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import signal
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,6 +22,7 @@ from elasticdl.master.assembly import assemble, steady_clock
 from elasticdl.master.job_state import Ending
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.master import Master
+from elasticdl.metrics.event_loop import answers, in_loop
 from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.metrics.server import MetricsServer
 from elasticdl.proto import master_pb2_grpc
@@ -30,9 +30,6 @@ from elasticdl.rpc.server import aio_server, bind
 from elasticdl.runner.publisher import Platform
 
 log = logging.getLogger(__name__)
-
-# What the event loop may take to answer before the master counts as hung.
-_PULSE_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -96,6 +93,7 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | 
         figures.registry,
         ready=lambda: not master.job.state.ended,
         healthy=lambda: answers(loop),
+        refresh=lambda: in_loop(loop, lambda: master.gauges.update(now=clock())),
         host=context.host,
         port=context.metrics_port,
     )
@@ -117,19 +115,6 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | 
     metrics.close()
     ledger.close()
     return ending
-
-
-def answers(loop: asyncio.AbstractEventLoop, seconds: float = _PULSE_SECONDS) -> bool:
-    """Whether an event loop turns; called from another thread.
-
-    Asked by probes of a pod, as a launcher asks its master for the status.
-    """
-    turned = threading.Event()
-    try:
-        loop.call_soon_threadsafe(turned.set)
-    except RuntimeError:  # it is closed
-        return False
-    return turned.wait(seconds)
 
 
 def _call_on_signals(first: Callable[[], None]) -> None:

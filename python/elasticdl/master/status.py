@@ -63,6 +63,13 @@ def build(job: Job, *, now: float) -> JobStatus:
     )
 
 
+def master_restarts(job: Job) -> int:
+    """Return how many masters took the place of one that was lost."""
+    ledger = job.parts.ledger
+    # The first master of each launch took nobody's place.
+    return ledger.generation - len(ledger.notes("run"))
+
+
 def _message(job: Job) -> str:
     """Return what a user has to know now; the most urgent alone."""
     if job.ending:
@@ -98,6 +105,7 @@ def progress(job: Job, *, now: float) -> Progress:
     speed = job.speed.per_second(queue.done_records, now=now)
     total = queue.total_tasks
     left = plan.records_per_epoch * plan.epochs - queue.done_records
+    of_epoch = plan.records_per_epoch * (queue.epoch + 1) - queue.done_records
     return Progress(
         epoch=queue.epoch,
         epochs=plan.epochs,
@@ -112,6 +120,7 @@ def progress(job: Job, *, now: float) -> Progress:
         version=job.version,
         records_per_second=round(speed, 1),
         eta_seconds=round(max(0, left) / speed, 1) if total and speed else None,
+        epoch_eta_seconds=round(max(0, of_epoch) / speed, 1) if speed else None,
     )
 
 
@@ -172,8 +181,7 @@ def report(job: Job, *, now: float) -> JobReport:
         skipped_batches=sum(n["batches"] for n in parts.ledger.notes("skipped")),
         lost_updates=parts.ps.lost_updates,
         rewinds=parts.ledger.rewinds,
-        # The first master of each launch took nobody's place.
-        master_restarts=parts.ledger.generation - len(parts.ledger.notes("run")),
+        master_restarts=master_restarts(job),
         goodput_seconds=seconds,
         goodput=round(goodput.share(seconds), 4),
         last_loss=job.last_loss,
