@@ -183,7 +183,6 @@ class Keeper:
             return  # a rewind came between: the checkpoint is of another course
         self.request = None
         self.problem = ""
-        self.newest_seconds = now - request.since
         self.newest = Found(str(target), manifest)
         self.newest_seconds = now - request.since
         self.schedule.completed(version=manifest.version, now=now)
