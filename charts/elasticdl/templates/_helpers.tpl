@@ -31,6 +31,12 @@ elasticdl-job-name: {{ .Values.job.name }}
 elasticdl-{{ .Values.job.name }}
 {{- end -}}
 
+{{/* Of TensorBoard's pod, which is no replica of the job. */}}
+{{- define "elasticdl.tensorboardSelector" -}}
+app.kubernetes.io/component: tensorboard
+elasticdl.org/tensorboard-of: {{ .Values.job.name }}
+{{- end -}}
+
 {{- define "elasticdl.tokenSecret" -}}
 {{ .Values.token.existingSecret | default (printf "%s-token" (include "elasticdl.jobName" .)) }}
 {{- end -}}

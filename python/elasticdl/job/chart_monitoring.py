@@ -150,6 +150,34 @@ class PodMonitorValues(SpecModel):
     )
 
 
+def _tensorboard_resources() -> dict[str, Any]:
+    return {
+        "requests": {"cpu": "50m", "memory": "256Mi"},
+        "limits": {"cpu": "1", "memory": "1Gi"},
+    }
+
+
+class TensorboardValues(SpecModel):
+    """TensorBoard on what the job's master writes for it."""
+
+    enabled: bool = Field(
+        False,
+        description="Job: run it, as Deployment and Service "
+        "`elasticdl-<job>-tensorboard`, until the release is uninstalled. It reads the "
+        "job's volume, so on several nodes that has to be ReadWriteMany.",
+    )
+    image: str = Field("", description="Image; empty is the one of the job's workers.")
+    resources: dict[str, Any] = Field(
+        default_factory=_tensorboard_resources,
+        description="Requests and limits, as in a container.",
+    )
+    allowed_from: list[dict[str, Any]] = Field(
+        default_factory=list,
+        description="Who may open it (port 6006), as a list of NetworkPolicyPeer. It "
+        "asks for no password: empty is nobody but `kubectl port-forward`.",
+    )
+
+
 class MonitoringValues(SpecModel):
     """What Grafana and Prometheus are given."""
 
@@ -177,4 +205,9 @@ class MonitoringValues(SpecModel):
         False,
         description="Job: annotate its pods with `prometheus.io/scrape`, `port` and "
         "`path`, for a Prometheus that goes by them; docs/metrics.md.",
+    )
+    tensorboard: TensorboardValues = Field(
+        default_factory=TensorboardValues,
+        description="Job: TensorBoard, which shows loss, evaluations, workers and "
+        "goodput over the job's steps; docs/observe.md.",
     )

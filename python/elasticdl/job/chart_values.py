@@ -26,7 +26,14 @@ PLATFORM_ONLY = (
     "monitoring.exporter",
     "monitoring.podMonitor",
 )
-JOB_ONLY = ("images", "state", "token", "pods", "monitoring.scrapeAnnotations")
+JOB_ONLY = (
+    "images",
+    "state",
+    "token",
+    "pods",
+    "monitoring.scrapeAnnotations",
+    "monitoring.tensorboard",
+)
 
 
 class ImagesValues(SpecModel):

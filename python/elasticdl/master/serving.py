@@ -13,9 +13,11 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from elasticdl.errors import ExitCode
+from elasticdl.errors import FINAL_EXITS, ElasticDLError, ExitCode
 from elasticdl.job.context import RoleContext
 from elasticdl.job.spec import JobSpec
+from elasticdl.job.status import JobState
+from elasticdl.master import on_end
 from elasticdl.master.assembly import assemble, steady_clock
 from elasticdl.master.job_state import Ending
 from elasticdl.master.ledger import Ledger
@@ -45,6 +47,24 @@ async def serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | N
 
     Raises ElasticDLError.
     """
+    try:
+        return await _serve(context, spec, start)
+    except ElasticDLError as error:
+        if error.exit_code in FINAL_EXITS:  # nobody tries again
+            end = on_end.End(
+                spec.name,
+                context.namespace,
+                JobState.FAILED,
+                str(error),
+                context.job_dir.report_file,
+                environ=context.environ,
+            )
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, on_end.tell, spec.on_end, end)
+        raise
+
+
+async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | None:
     server = aio_server(context.token)
     port = bind(server, context.host, context.port)
     clock = steady_clock()
@@ -87,6 +107,10 @@ async def serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | N
         metrics.port,
     )
     ending = await master.run()
+    if ending is not None:
+        await on_end.tell_once(
+            master.job, ending, namespace=context.namespace, environ=context.environ
+        )
     await server.stop(grace=1.0)
     metrics.close()
     ledger.close()

@@ -10,16 +10,16 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 from pathlib import Path
 
 from elasticdl.job.context import LOOPBACK, join_address
-from elasticdl.job.names import Role
+from elasticdl.job.names import NAMESPACE_LOCAL, Role
 from elasticdl.job.status import JobStatus
 from elasticdl.runner.publisher import Notice
 
 log = logging.getLogger(__name__)
 
-LOCAL_NAMESPACE = "local"
 Target = tuple[str, int, int]  # role, index, port
 
 
@@ -27,6 +27,7 @@ class TargetsFile:
     """Keeps one job's file equal to its status; implements `runner.Publisher`."""
 
     period_seconds = 1.0
+    history_period_seconds = math.inf
 
     def __init__(self, path: Path, *, job: str) -> None:
         """Write nothing yet: the first status does."""
@@ -37,6 +38,9 @@ class TargetsFile:
     def status(self, document: str) -> None:
         """Write the file if a replica came or went, or serves on another port."""
         self._write(targets_of(JobStatus.model_validate_json(document)))
+
+    def history(self, document: bytes) -> None:
+        """Forget it; the job's folder has it."""
 
     def notice(self, notice: Notice) -> None:
         """Forget it; it is in the log."""
@@ -77,7 +81,7 @@ def document_of(job: str, targets: list[Target]) -> str:
         {
             "targets": [join_address(LOOPBACK, port)],
             "labels": {
-                "namespace": LOCAL_NAMESPACE,
+                "namespace": NAMESPACE_LOCAL,
                 "training_job": job,
                 "role": role,
                 "index": str(index),
