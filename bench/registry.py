@@ -16,9 +16,11 @@ def benchmarks() -> dict[str, Benchmark]:
     import master
     import ps
     import recovery
+    import scraping
     import step
 
     found: dict[str, Benchmark] = {}
-    for module in (data_path, ps, step, jobs, master, recovery, cluster):
+    modules = (data_path, ps, step, jobs, master, recovery, cluster, scraping)
+    for module in modules:
         found.update(module.BENCHMARKS)
     return found

@@ -13,6 +13,12 @@ app.kubernetes.io/name: elasticdl
 app.kubernetes.io/part-of: elasticdl
 {{- end -}}
 
+{{- define "elasticdl.exporterSelector" -}}
+{{ include "elasticdl.identity" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: exporter
+{{- end -}}
+
 {{/* Labels of an object of a job's release: those, and whose job it is. */}}
 {{- define "elasticdl.jobLabels" -}}
 {{ include "elasticdl.labels" . }}

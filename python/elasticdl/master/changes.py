@@ -34,15 +34,27 @@ class Changes:
     times: dict[str, float] = field(default_factory=dict)  # of the last, by cause
     costs: dict[str, float] = field(default_factory=dict)  # of the last that works
     _since: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _planned: int | None = None  # workers, at the last look
 
-    def take(self, role: str, cause: str, *, now: float) -> None:
-        """Count a replica that came or was told to go."""
-        self.counts[role, cause] += 1
-        self.times[cause] = now
+    def plan(self, workers: int, *, any_there: bool) -> str:
+        """Take how many workers are wanted; return why more come, should they."""
+        before, self._planned = self._planned, workers
+        if before is None and not any_there:
+            return STARTED
+        return RESUMED if before == 0 else GROWN
+
+    def joined(self, role: str) -> None:
+        """Count a replica that runs now; why it was asked for is told already."""
+        self.counts[role, JOINED] += 1
+
+    def left(self, role: str, cause: str, *, now: float) -> None:
+        """Count a replica that was told to go: nobody has to come for it."""
+        self._take(role, cause, now=now)
+        self.costs[cause] = 0.0
 
     def wanted(self, name: str, role: str, cause: str, *, now: float) -> None:
         """Count a replica that is asked for; its first work tells the cost."""
-        self.take(role, cause, now=now)
+        self._take(role, cause, now=now)
         self._since[name] = (cause, now)
 
     def works(self, name: str, *, now: float) -> None:
@@ -50,6 +62,10 @@ class Changes:
         cause, since = self._since.pop(name, ("", now))
         if cause:
             self.costs[cause] = now - since
+
+    def _take(self, role: str, cause: str, *, now: float) -> None:
+        self.counts[role, cause] += 1
+        self.times[cause] = now
 
     def with_endings(self, records: Iterable[Relaunch]) -> Changes:
         """Return these changes and the endings of replicas that were needed."""

@@ -10,17 +10,17 @@ import asyncio
 import logging
 import os
 import signal
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from elasticdl.errors import ExitCode, PlatformError
+from elasticdl.errors import ExitCode
 from elasticdl.job.context import RoleContext
 from elasticdl.job.spec import JobSpec
 from elasticdl.master.assembly import assemble, steady_clock
 from elasticdl.master.job_state import Ending
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.master import Master
+from elasticdl.metrics.event_loop import answers, in_loop
 from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.metrics.server import MetricsServer
 from elasticdl.proto import master_pb2_grpc
@@ -28,9 +28,6 @@ from elasticdl.rpc.server import aio_server, bind
 from elasticdl.runner.publisher import Platform
 
 log = logging.getLogger(__name__)
-
-# What the event loop may take to answer before the master counts as hung.
-_PULSE_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -94,44 +91,6 @@ async def serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | N
     metrics.close()
     ledger.close()
     return ending
-
-
-def answers(loop: asyncio.AbstractEventLoop, seconds: float = _PULSE_SECONDS) -> bool:
-    """Whether an event loop turns; called from another thread.
-
-    Asked by probes of a pod, as a launcher asks its master for the status.
-    """
-    turned = threading.Event()
-    try:
-        loop.call_soon_threadsafe(turned.set)
-    except RuntimeError:  # it is closed
-        return False
-    return turned.wait(seconds)
-
-
-def in_loop(
-    loop: asyncio.AbstractEventLoop,
-    act: Callable[[], None],
-    seconds: float = _PULSE_SECONDS,
-) -> None:
-    """Act in an event loop, called from another thread; wait until it is done.
-
-    Raises PlatformError when the loop does not get to it within so many seconds, and
-    what `act` raises.
-    """
-
-    async def run() -> None:
-        act()
-
-    future = asyncio.run_coroutine_threadsafe(run(), loop)
-    try:
-        future.result(seconds)
-    except TimeoutError:
-        future.cancel()
-        raise PlatformError(
-            f"the master's loop did not answer within {seconds:g} s; it is busy or "
-            "hangs, and is restarted when it stays so"
-        ) from None
 
 
 def _call_on_signals(first: Callable[[], None]) -> None:

@@ -208,12 +208,14 @@ class MasterMetrics(Catalogue):
         )
         self.membership_time = self.series(
             "elasticdl_membership_last_change_timestamp_seconds",
-            "When membership last changed for this cause.",
+            "When membership last changed for this cause; that a replica joined is "
+            "told by why it was asked for.",
             labels=_CAUSE,
         )
         self.membership_cost = self.series(
             "elasticdl_membership_last_change_cost_seconds",
-            "Time from the last change of this cause until the new replica worked.",
+            "Time from the last change of this cause until the new replica worked; 0 "
+            "where nobody had to come.",
             labels=_CAUSE,
         )
         self.preemptions = self.series(
