@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -129,6 +130,15 @@ def parse(lines: Iterable[str]) -> History:
         except (ValueError, TypeError, ValidationError):
             continue  # torn by the end of a master, or of another version
     return History(samples, decisions, evaluations)
+
+
+def read(path: Path) -> History:
+    """Return the history in a file; empty where there is none. Raises OSError."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return History()
+    return parse(text.splitlines())
 
 
 def thinned(items: Sequence[T], most: int) -> list[T]:
