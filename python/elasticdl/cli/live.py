@@ -20,7 +20,7 @@ from rich.text import Text
 
 from elasticdl.cli import format as text
 from elasticdl.cli.events import Seen, events
-from elasticdl.job.status import JobStatus, ReplicaStatus
+from elasticdl.job.status import JobStatus, Progress, ReplicaStatus
 
 _LINE_EVERY_SECONDS = 5.0
 _BAR_WIDTH = 30
@@ -227,11 +227,15 @@ def _doing(replica: ReplicaStatus) -> str:
 
 
 def _where(status: JobStatus) -> str:
-    progress = status.progress
     if status.state != "running":
         return str(status.state)
-    if status.type != "train":
-        return text.doing(status.type)
+    return where_words(status.type, status.progress)
+
+
+def where_words(job_type: str, progress: Progress) -> str:
+    """`epoch 2/3`; of a job that does not train, what it does."""
+    if job_type != "train":
+        return text.doing(job_type)
     if not progress.epochs:
         return f"epoch {progress.epoch + 1}"
     return f"epoch {min(progress.epoch + 1, progress.epochs)}/{progress.epochs}"
@@ -239,9 +243,11 @@ def _where(status: JobStatus) -> str:
 
 def eta(status: JobStatus) -> str:
     """`12 min left (epoch 41 s)`; empty while nobody can know."""
-    progress = status.progress
-    if status.state != "running":
-        return ""
+    return eta_words(status.progress) if status.state == "running" else ""
+
+
+def eta_words(progress: Progress) -> str:
+    """The same of a job that runs."""
     of_epoch = progress.epoch_eta_seconds
     if progress.eta_seconds is None:
         return "" if of_epoch is None else f"epoch {text.left(of_epoch)}"

@@ -1,0 +1,402 @@
+"""What `elasticdl top` shows of one job: a status and a history, made into answers.
+
+Owns the rules behind the figures: who is a straggler, which PS is hot, what the last
+change of the membership cost. Called by `cli.top`. Pure: `now` is an argument; must not
+know how any of it is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median_low
+
+from elasticdl.cli import format as text
+from elasticdl.job.history import Decision, History, PsSample, Sample
+from elasticdl.job.status import (
+    EvaluationResult,
+    JobStatus,
+    Progress,
+    Relaunch,
+    ReplicaStatus,
+)
+
+# A worker is a straggler whose steps take longer than so many times the median.
+STRAGGLER = 1.5
+# A PS is hot that is busy for longer than so many times the mean of all PS ...
+HOT = 1.5
+# ... and for more than this share of the time: of idle PS none is hot.
+HOT_BUSY = 0.05
+# PS figures are means over so long: samples are seconds apart.
+_PS_SECONDS = 15.0
+
+_ENDED = "ended"
+_WAITING = ("scheduled", "launched", "pending")
+_RESIZED = ("grown", "shrunk")
+_CAME = ("joined", "left")
+_PREEMPTED = "preempted"
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One worker that is not over."""
+
+    name: str
+    state: str
+    doing: str  # or why it waits
+    step_seconds: float  # 0: not known
+    straggler: bool
+    loss: float | None
+    memory_bytes: int
+    seconds: float  # in this state
+
+
+@dataclass(frozen=True)
+class PsLoad:
+    """What a PS did in the last while; None is not known."""
+
+    busy: float  # share of the time in calls, of all its threads together
+    latency_seconds: float | None  # of one call
+    staleness: float | None  # versions between a gradient and what it is applied to
+
+
+@dataclass(frozen=True)
+class Ps:
+    """One PS that is not over."""
+
+    name: str
+    state: str
+    doing: str  # why it waits
+    version: int
+    memory_bytes: int
+    memory_limit_bytes: int  # 0: not limited
+    parameter_bytes: int | None
+    rows: int | None
+    load: PsLoad | None
+    share: float | None  # of the load of all PS, 0 to 1
+    hot: bool
+
+
+@dataclass(frozen=True)
+class Workers:
+    """How many there are; `most` 0 is no maximum."""
+
+    wanted: int
+    least: int
+    most: int
+    running: int
+    pending: int
+    why_pending: str  # the most frequent reason
+    straggling: int
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Seconds of all workers that went to one cause, in people's words."""
+
+    name: str
+    good: bool
+    share: float
+
+
+@dataclass(frozen=True)
+class Change:
+    """The last change of who is there."""
+
+    ago_seconds: float
+    text: str
+    cost_seconds: float | None  # until the others, or new ones, worked
+    open: bool  # the cost is still growing
+
+
+@dataclass(frozen=True)
+class Preemptions:
+    """Replicas whose machine was taken away."""
+
+    count: int
+    ago_seconds: float | None  # of the last
+    lost_seconds: float  # of workers that could not run for it
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The newest complete one."""
+
+    version: int
+    age_seconds: float | None
+    took_seconds: float | None
+
+
+@dataclass(frozen=True)
+class Top:
+    """All that is shown of one running job."""
+
+    name: str
+    type: str
+    strategy: str
+    state: str
+    seconds: float  # since it began
+    message: str
+    place: str
+    progress: Progress
+    workers: Workers
+    goodput: Sequence[Cause]
+    change: Change | None
+    preemptions: Preemptions
+    checkpoint: Checkpoint | None
+    checkpoint_problem: str  # why the last one was not written
+    loss: float | None
+    losses: Sequence[float]
+    evaluation: EvaluationResult | None
+    trend: Sequence[float]  # of the evaluation's first metric
+    lost: Sequence[str]  # master restarts, rewinds, lost updates
+    worker_rows: Sequence[Worker] = field(default_factory=tuple)
+    ps_rows: Sequence[Ps] = field(default_factory=tuple)
+
+
+def top(status: JobStatus, history: History, *, now: float, place: str = "") -> Top:
+    """Return what is shown; the history may be empty or end earlier than the status."""
+    live = [r for r in status.replicas if r.state != _ENDED]
+    workers = [r for r in live if r.role == "worker"]
+    slow = stragglers(workers)
+    newest = history.samples[-1] if history.samples else None
+    return Top(
+        name=status.name,
+        type=status.type,
+        strategy=status.strategy,
+        state=str(status.state),
+        seconds=now - status.started,
+        message=text.first_line(status.message),
+        place=place,
+        progress=status.progress,
+        workers=_counts(status, workers, len(slow)),
+        goodput=goodput(status.goodput_seconds),
+        change=last_change(status.relaunches, history.decisions, now=now),
+        preemptions=_preemptions(status, newest, now=now),
+        checkpoint=_checkpoint(status),
+        checkpoint_problem=text.first_line(status.checkpoint_problem),
+        loss=status.last_loss,
+        losses=_losses(status, history.samples),
+        evaluation=status.last_evaluation,
+        trend=_trend(status.last_evaluation, history.evaluations),
+        lost=_lost(status),
+        worker_rows=[_worker(r, slow, now=now) for r in _in_order(workers)],
+        ps_rows=_ps(_in_order([r for r in live if r.role == "ps"]), history.samples),
+    )
+
+
+def stragglers(workers: Sequence[ReplicaStatus]) -> frozenset[str]:
+    """Return the names of workers whose steps take over 1.5 times the median.
+
+    Of an even number the lower of both medians counts, so that of two workers one can
+    be the slow one.
+    """
+    at_it = {
+        r.name: r.step_seconds
+        for r in workers
+        if r.state == "running" and r.phase == "train" and r.step_seconds > 0
+    }
+    if len(at_it) < 2:
+        return frozenset()
+    bound = STRAGGLER * median_low(at_it.values())
+    return frozenset(name for name, seconds in at_it.items() if seconds > bound)
+
+
+def goodput(seconds: Mapping[str, float]) -> list[Cause]:
+    """Return the causes, training first, then what took most; shares sum to 1."""
+    total = sum(seconds.values())
+    spent = [(cause, value) for cause, value in seconds.items() if value > 0]
+    spent.sort(key=lambda item: (item[0] != "train", -item[1]))
+    return [
+        Cause(text.doing(cause), cause == "train", value / total)
+        for cause, value in spent
+    ]
+
+
+def last_change(
+    relaunches: Sequence[Relaunch], decisions: Sequence[Decision], *, now: float
+) -> Change | None:
+    """Return what last changed who is there: a replica lost, or another size."""
+    lost = relaunches[-1] if relaunches else None
+    resized = [d for d in decisions if d.kind in _RESIZED]
+    if resized and (lost is None or resized[-1].time > lost.time):
+        return _resized(resized[-1], decisions, now=now)
+    if lost is None:
+        return None
+    replaced = (
+        "not replaced"
+        if not lost.replacement
+        else "started again"
+        if lost.replacement == lost.replica
+        else f"{lost.replacement} in its place"
+    )
+    going = bool(lost.replacement) and lost.seconds is None
+    return Change(
+        ago_seconds=max(0.0, now - lost.time),
+        text=f"{lost.replica} {lost.reason}, {replaced}",
+        cost_seconds=max(0.0, now - lost.time) if going else lost.seconds,
+        open=going,
+    )
+
+
+def _resized(change: Decision, decisions: Sequence[Decision], *, now: float) -> Change:
+    """A new size costs until the last one came, or left, for it."""
+    after = [d for d in decisions if d.kind in _CAME and d.time >= change.time]
+    return Change(
+        ago_seconds=max(0.0, now - change.time),
+        text=change.cause or change.text,
+        cost_seconds=after[-1].time - change.time if after else None,
+        open=False,
+    )
+
+
+def _counts(
+    status: JobStatus, workers: Sequence[ReplicaStatus], straggling: int
+) -> Workers:
+    waiting = [r for r in workers if r.state in _WAITING]
+    reasons = Counter(r.reason for r in waiting if r.reason).most_common(1)
+    return Workers(
+        wanted=status.workers_wanted,
+        least=status.workers_min,
+        most=status.workers_max,
+        running=sum(r.state == "running" for r in workers),
+        pending=len(waiting),
+        why_pending=reasons[0][0] if reasons else "",
+        straggling=straggling,
+    )
+
+
+def _preemptions(
+    status: JobStatus, newest: Sample | None, *, now: float
+) -> Preemptions:
+    times = [one.time for one in status.relaunches if one.reason == _PREEMPTED]
+    # In a cluster a status carries the newest relaunches alone.
+    known = newest.preemptions if newest else 0
+    return Preemptions(
+        count=max(known, len(times)),
+        ago_seconds=max(0.0, now - times[-1]) if times else None,
+        lost_seconds=status.goodput_seconds.get(_PREEMPTED, 0.0),
+    )
+
+
+def _checkpoint(status: JobStatus) -> Checkpoint | None:
+    if status.checkpoint_version is None:
+        return None
+    return Checkpoint(
+        version=status.checkpoint_version,
+        age_seconds=status.checkpoint_age_seconds,
+        took_seconds=status.checkpoint_seconds,
+    )
+
+
+def _losses(status: JobStatus, samples: Sequence[Sample]) -> list[float]:
+    values = [*(sample.loss for sample in samples), status.last_loss]
+    return [value for value in values if value is not None and math.isfinite(value)]
+
+
+def _trend(
+    last: EvaluationResult | None, evaluations: Sequence[EvaluationResult]
+) -> list[float]:
+    if last is None or not last.metrics:
+        return []
+    first = min(last.metrics, key=lambda name: name == "loss")
+    rounds = [*(e for e in evaluations if e.time < last.time), last]
+    values = [one.metrics.get(first, math.nan) for one in rounds]
+    return [value for value in values if math.isfinite(value)]
+
+
+def _lost(status: JobStatus) -> list[str]:
+    return [
+        text.plural(number, what)
+        for number, what in (
+            (status.rewinds, "rewind"),
+            (status.lost_updates, "lost update"),
+        )
+        if number
+    ]
+
+
+def _in_order(replicas: Sequence[ReplicaStatus]) -> list[ReplicaStatus]:
+    return sorted(replicas, key=lambda r: r.index)
+
+
+def _worker(replica: ReplicaStatus, slow: frozenset[str], *, now: float) -> Worker:
+    doing = text.doing(replica.phase) if replica.state == "running" else replica.reason
+    return Worker(
+        name=replica.name,
+        state=replica.state,
+        doing=doing,
+        step_seconds=replica.step_seconds,
+        straggler=replica.name in slow,
+        loss=replica.loss,
+        memory_bytes=replica.memory_bytes,
+        seconds=max(0.0, now - replica.since) if replica.since else 0.0,
+    )
+
+
+def _ps(replicas: Sequence[ReplicaStatus], samples: Sequence[Sample]) -> list[Ps]:
+    told = [sample for sample in samples if sample.ps]
+    newest = told[-1] if told else None
+    loads = _loads(told)
+    total = sum(load.busy for load in loads.values())
+    hot = hot_shards({index: load.busy for index, load in loads.items()})
+    rows = []
+    for replica in replicas:
+        index = str(replica.index)
+        one = newest.ps.get(index) if newest else None
+        load = loads.get(index)
+        rows.append(
+            Ps(
+                name=replica.name,
+                state=replica.state,
+                doing=replica.reason if replica.state != "running" else "",
+                version=replica.version,
+                memory_bytes=replica.memory_bytes,
+                memory_limit_bytes=one.memory_limit_bytes if one else 0,
+                parameter_bytes=one.parameter_bytes if one else None,
+                rows=one.embedding_rows if one else None,
+                load=load,
+                share=load.busy / total if load and total else None,
+                hot=index in hot,
+            )
+        )
+    return rows
+
+
+def hot_shards(busy: Mapping[str, float]) -> frozenset[str]:
+    """Return the PS that are busy for over 1.5 times the mean, if any is busy."""
+    if len(busy) < 2:
+        return frozenset()
+    bound = max(HOT_BUSY, HOT * sum(busy.values()) / len(busy))
+    return frozenset(index for index, share in busy.items() if share > bound)
+
+
+def _loads(told: Sequence[Sample]) -> dict[str, PsLoad]:
+    """Return what each PS did between the newest sample and one some time before."""
+    if len(told) < 2:
+        return {}
+    newest = told[-1]
+    earlier = [s for s in told[:-1] if s.time <= newest.time - _PS_SECONDS]
+    before = earlier[-1] if earlier else told[0]
+    seconds = newest.time - before.time
+    if seconds <= 0:
+        return {}
+    loads = {}
+    for index, one in newest.ps.items():
+        begun = before.ps.get(index)
+        if begun is None or one.calls < begun.calls:
+            begun = PsSample(state="")  # another process, which counts from its start
+        loads[index] = _load(begun, one, seconds)
+    return loads
+
+
+def _load(before: PsSample, after: PsSample, seconds: float) -> PsLoad:
+    calls = after.calls - before.calls
+    spent = after.call_seconds - before.call_seconds
+    return PsLoad(
+        busy=spent / seconds,
+        latency_seconds=spent / calls if calls > 0 else None,
+        staleness=None,
+    )

@@ -1,0 +1,59 @@
+"""How full machine or cluster is, in one line.
+
+Owns its look. Called by `cli.top_view` and `cli.top_jobs`. Must not look itself.
+"""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from elasticdl.cli import format as text
+from elasticdl.cli.bars import Glyphs, bar
+from elasticdl.cli.shading import shaded
+from elasticdl.client.usage import CLASSES, ClusterUsage, Machine, Usage
+
+_BAR = 10
+_BUSY = 0.95
+
+
+def usage_label(usage: Usage) -> str:
+    """Return what it is about."""
+    return "machine" if isinstance(usage, Machine) else "cluster"
+
+
+def usage_line(usage: Usage, room: int, glyphs: Glyphs) -> Text:
+    """Return how full it is and with what, in at most `room` cells as far as it can."""
+    if isinstance(usage, Machine):
+        return _machine(usage, glyphs)
+    if usage.unknown:
+        return Text(usage.unknown, "dim")
+    return _cluster(usage, room, glyphs)
+
+
+def _machine(usage: Machine, glyphs: Glyphs) -> Text:
+    memory = f"{text.size(usage.used_bytes)} of {text.size(usage.memory_bytes)}"
+    return Text.assemble(
+        (bar(usage.busy, _BAR, glyphs), "red" if usage.busy > _BUSY else "green"),
+        f" {100 * usage.busy:.0f}% of {text.plural(usage.cpus, 'CPU')} busy, "
+        f"memory {memory} in use",
+    )
+
+
+def _cluster(usage: ClusterUsage, room: int, glyphs: Glyphs) -> Text:
+    there = usage.there
+    if not there.cpus:
+        return Text("no node is ready", "red")
+    by_class = {name: usage.held(name) for name in CLASSES}
+    asked = sum(amount.cpus for amount in by_class.values())
+    whole = max(there.cpus, asked)
+    parts = [
+        (f"{name} {amount.cpus:.3g}", amount.cpus / whole)
+        for name, amount in by_class.items()
+    ]
+    free = f"free {max(0.0, there.cpus - asked):.3g}"
+    tail = f" of {there.cpus:.4g} CPUs"
+    if there.gpus:
+        gpus = sum(amount.gpus for amount in by_class.values())
+        tail += f", {gpus} of {there.gpus} GPUs"
+    content = shaded(parts, _BAR, room - len(tail), glyphs, free)
+    return content.append(tail)
