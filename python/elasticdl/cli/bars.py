@@ -8,25 +8,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class Glyphs:
-    """What bars and sparklines are made of."""
-
-    shades: str  # of the parts of a bar, the first one first
-    empty: str
-    levels: str  # of a sparkline, low to high
-
-
-BLOCKS = Glyphs(shades="█▓▒░", empty="·", levels="▁▂▃▄▅▆▇█")
-ASCII = Glyphs(shades="#=+-", empty=".", levels="_.-=+*%#")
-
-
-def glyphs(encoding: str) -> Glyphs:
-    """Return what a terminal of this encoding can show."""
-    return BLOCKS if encoding.lower().startswith("utf") else ASCII
+SHADES = "█▓▒░"  # of the parts of a bar, the first one first
+EMPTY = "·"
+_LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def widths(shares: Sequence[float], width: int) -> list[int]:
@@ -44,16 +29,16 @@ def widths(shares: Sequence[float], width: int) -> list[int]:
     return cells
 
 
-def bar(share: float, width: int, used: Glyphs) -> str:
+def bar(share: float, width: int) -> str:
     """Return `████····`; what is not nothing shows, and only all fills it."""
     share = min(1.0, max(0.0, share))
     cells = math.floor(share * width)
     if share > 0:
         cells = max(1, cells)
-    return used.shades[0] * cells + used.empty * (width - cells)
+    return SHADES[0] * cells + EMPTY * (width - cells)
 
 
-def spark(values: Sequence[float], width: int, used: Glyphs) -> str:
+def spark(values: Sequence[float], width: int) -> str:
     """Return values over time in at most `width` cells, each the mean of its share."""
     if len(values) < 2 or width < 2:
         return ""
@@ -64,6 +49,6 @@ def spark(values: Sequence[float], width: int, used: Glyphs) -> str:
         for start, end in itertools.pairwise(edges)
     ]
     low, high = min(means), max(means)
-    top = len(used.levels) - 1
+    top = len(_LEVELS) - 1
     span = (high - low) or 1.0
-    return "".join(used.levels[round((mean - low) / span * top)] for mean in means)
+    return "".join(_LEVELS[round((mean - low) / span * top)] for mean in means)

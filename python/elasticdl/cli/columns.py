@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 _GAP = 2
-_LEAST_LAST = 8  # cells of the last column, as far as it needs them
 
 
 @dataclass(frozen=True)
@@ -21,6 +20,7 @@ class Column:
 
     head: str
     rank: int
+    least: int = 8  # cells of the last one, as far as it needs them
 
 
 def columns_table(
@@ -42,9 +42,12 @@ def columns_table(
         max([0, *(row[number].cell_len for row in cells)])
         for number in range(len(columns))
     ]
+    more = f"... {left_out} more" if left_out else ""
+    needs[0] = max(needs[0], len(more))
     kept = [number for number, need in enumerate(needs) if need]
     needs = [max(need, len(columns[n].head)) for n, need in enumerate(needs)]
-    while len(kept) > 1 and _width(needs, kept) > width:
+    least = min(needs[-1], columns[-1].least)
+    while len(kept) > 1 and _width([*needs[:-1], least], kept) > width:
         kept.remove(max(kept, key=lambda number: columns[number].rank))
     table = Table(
         box=None, pad_edge=False, header_style="bold dim", padding=(0, _GAP, 0, 0)
@@ -60,11 +63,10 @@ def columns_table(
         )
     for row in cells:
         table.add_row(*(row[number] for number in kept))
-    if left_out:
-        table.add_row(Text(f"... {left_out} more", "dim"))
+    if more:
+        table.add_row(Text(more, "dim"))
     return table
 
 
 def _width(needs: Sequence[int], kept: Sequence[int]) -> int:
-    *others, last = kept
-    return sum(needs[n] + _GAP for n in others) + min(needs[last], _LEAST_LAST)
+    return sum(needs[number] + _GAP for number in kept) - _GAP

@@ -110,11 +110,10 @@ def _source(args: argparse.Namespace) -> Source:
 def _frame(
     console: Console, shown: Shown, *, whole: bool = False, trouble: str = ""
 ) -> RenderableType:
-    from elasticdl.cli.bars import glyphs
     from elasticdl.cli.top_view import Screen
 
     height = None if whole else console.height - 1
-    screen = Screen(console.width, height, glyphs(console.encoding))
+    screen = Screen(console.width, height)
     return shown.frame(screen, time.time(), trouble)
 
 

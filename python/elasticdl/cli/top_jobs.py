@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from elasticdl.cli import format as text
 from elasticdl.cli.bars import bar
+from elasticdl.cli.columns import Column, columns_table
 from elasticdl.cli.fitting import Section, fit, line
 from elasticdl.cli.live import eta, where_words
 from elasticdl.cli.top_view import Screen
@@ -22,8 +22,18 @@ from elasticdl.client import Condition, JobView
 from elasticdl.client.usage import Usage
 from elasticdl.job.status import JobStatus
 
-_BAR = 10
-_WIDE = 110  # cells; more columns from here on
+_BAR = 6
+_COLUMNS = (
+    Column("NAMESPACE", 4),
+    Column("JOB", 0),
+    Column("STATE", 1),
+    Column("WORKERS", 3),
+    Column("LEFT", 5),
+    Column("RECORDS/S", 6),
+    Column("LOSS", 7),
+    Column("CHECKPOINT", 8),
+    Column("PROGRESS", 2, least=18),
+)
 _GOING = (Condition.RUNNING, Condition.PENDING)
 _WAITING = ("scheduled", "launched", "pending")
 
@@ -44,16 +54,14 @@ def jobs_view(
         *(line(1, note) for note in notes),
         line(
             2,
-            Text.assemble(
-                (label, "dim"), usage_line(usage, screen.width - 11, screen.glyphs)
-            ),
+            Text.assemble((label, "dim"), usage_line(usage, screen.width - 11)),
         ),
     ]
     if order:
         sections.append(
             Section(
                 1,
-                lambda rows: _table(order, rows, screen, now=now),
+                lambda rows: _table(order, rows, screen.width, now=now),
                 rows=len(order),
                 least=1,
                 apart=True,
@@ -67,12 +75,13 @@ def _totals(views: Sequence[JobView]) -> Text:
     running = sum(view.condition is Condition.RUNNING for view in views)
     pending = sum(view.condition is Condition.PENDING for view in views)
     workers = [_workers(status) for status in statuses]
+    waiting = sum(w[1] for w in workers)
     parts = [
         f"{running} of {text.plural(len(views), 'job')} running"
         + (f", {pending} pending" if pending else ""),
-        f"workers {sum(w[0] for w in workers)} running of "
-        f"{sum(status.workers_wanted for status in statuses)} wanted, "
-        f"{sum(w[1] for w in workers)} pending",
+        f"workers {sum(w[0] for w in workers)} of "
+        f"{sum(status.workers_wanted for status in statuses)}"
+        + (f", {waiting} pending" if waiting else ""),
         f"{text.rate(sum(s.progress.records_per_second for s in statuses))} records/s",
     ]
     memory = sum(r.memory_bytes for s in statuses for r in s.replicas)
@@ -88,34 +97,16 @@ def _workers(status: JobStatus) -> tuple[int, int]:
 
 
 def _table(
-    views: Sequence[JobView], rows: int, screen: Screen, *, now: float
+    views: Sequence[JobView], rows: int, width: int, *, now: float
 ) -> RenderableType:
-    places = any(view.place for view in views)
-    wide = screen.width >= _WIDE
-    columns = [
-        *(("NAMESPACE",) if places else ()),
-        *("JOB", "STATE", "WORKERS", "PROGRESS"),
-        *(("RECORDS/S", "LOSS", "CHECKPOINT") if wide else ()),
-        "LEFT",
-    ]
-    table = Table(
-        box=None, pad_edge=False, header_style="bold dim", padding=(0, 2, 0, 0)
-    )
-    for column in columns:
-        table.add_column(column, no_wrap=True, overflow="ellipsis")
     count = len(views) if rows >= len(views) else max(0, rows - 1)
-    for view in views[:count]:
-        place = [view.place.removeprefix("namespace ")] if places else []
-        cells = _cells(view, screen, wide=wide, now=now)
-        table.add_row(*place, view.name, state_text(view.condition), *cells)
-    if count < len(views):
-        table.add_row(Text(f"... {len(views) - count} more", "dim"))
-    return table
+    lines = [_cells(view, now=now) for view in views[:count]]
+    return columns_table(_COLUMNS, lines, width, left_out=len(views) - count)
 
 
-def _cells(
-    view: JobView, screen: Screen, *, wide: bool, now: float
-) -> list[str | Text]:
+def _cells(view: JobView, *, now: float) -> list[str | Text]:
+    head = [view.place.removeprefix("namespace "), view.name]
+    state = state_text(view.condition)
     status = view.status
     if status is None:
         said = view.note
@@ -123,30 +114,37 @@ def _cells(
             report = view.report
             said = last_words(report).removeprefix(report.status).lstrip(" :")
         elif view.submitted:
-            said = f"{said} ({text.duration(now - view.submitted)})"
-        return ["", said]
+            said = f"{said}, for {text.duration(now - view.submitted)}"
+        return [*head, state, *[""] * 5, said]
+    age = status.checkpoint_age_seconds
+    speed = status.progress.records_per_second
+    return [
+        *head,
+        state if status.state == "running" else state_text(status.state),
+        _counts(status),
+        Text(eta(status).partition(" (")[0], "cyan"),
+        text.rate(speed) if speed else "",
+        "" if status.last_loss is None else text.metric(status.last_loss),
+        "" if age is None else f"{text.duration(age)} ago",
+        _drawn(status),
+    ]
+
+
+def _drawn(status: JobStatus) -> Text:
     progress = status.progress
     total = progress.records_per_epoch * progress.epochs
-    drawn = Text(where_words(status.type, progress))
-    if total:
-        share = progress.records_done / total
-        drawn.append(f" {bar(share, _BAR, screen.glyphs)} ", "green")
-        drawn.append(text.percent(progress.records_done, total))
-    if status.state != "running":
-        drawn = Text(f"{status.state}: ").append_text(drawn)
-    more = [
-        text.rate(progress.records_per_second),
-        "" if status.last_loss is None else text.metric(status.last_loss),
-        ""
-        if status.checkpoint_age_seconds is None
-        else f"{text.duration(status.checkpoint_age_seconds)} ago",
-    ]
-    return [_counts(status), drawn, *(more if wide else ()), Text(eta(status), "cyan")]
+    if not total:
+        return Text(where_words(status.type, progress))
+    done = progress.records_done
+    return Text.assemble(
+        (bar(done / total, _BAR), "green"),
+        f" {text.percent(done, total):>5} {where_words(status.type, progress)}",
+    )
 
 
 def _counts(status: JobStatus) -> Text:
     running, pending = _workers(status)
-    content = Text(f"{running} of {status.workers_wanted}")
+    content = Text(f"{running}/{status.workers_wanted}")
     if pending:
         content.append(f", {pending} waits", "yellow")
     return content

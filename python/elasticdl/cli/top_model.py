@@ -395,8 +395,10 @@ def _loads(told: Sequence[Sample]) -> dict[str, PsLoad]:
 def _load(before: PsSample, after: PsSample, seconds: float) -> PsLoad:
     calls = after.calls - before.calls
     spent = after.call_seconds - before.call_seconds
+    pushes = after.pushes - before.pushes
+    stale = after.staleness_sum - before.staleness_sum
     return PsLoad(
         busy=spent / seconds,
         latency_seconds=spent / calls if calls > 0 else None,
-        staleness=None,
+        staleness=stale / pushes if pushes > 0 else None,
     )

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from elasticdl.cli import format as text
-from elasticdl.cli.bars import Glyphs, bar
+from elasticdl.cli.bars import bar
 from elasticdl.cli.columns import Column, columns_table
 from elasticdl.cli.top_model import Ps, Worker
 from elasticdl.cli.views import state_text
@@ -43,9 +43,7 @@ _PS = (
 )
 
 
-def workers_table(
-    workers: Sequence[Worker], rows: int, glyphs: Glyphs, width: int
-) -> RenderableType:
+def workers_table(workers: Sequence[Worker], rows: int, width: int) -> RenderableType:
     """Return the head and `rows` lines; who needs a look is never left out."""
     slowest = max((worker.step_seconds for worker in workers), default=0.0)
     shown = _shown(workers, rows, lambda one: one.straggler or one.state != "running")
@@ -53,7 +51,7 @@ def workers_table(
         (
             one.name,
             Text("straggler", "yellow") if one.straggler else state_text(one.state),
-            _step(one, slowest, glyphs),
+            _step(one, slowest),
             text.metric(one.loss) if one.loss is not None else "",
             text.size(one.memory_bytes) if one.memory_bytes else "",
             one.doing or f"for {text.duration(one.seconds)}",
@@ -63,17 +61,17 @@ def workers_table(
     return columns_table(_WORKERS, lines, width, left_out=len(workers) - len(shown))
 
 
-def _step(worker: Worker, slowest: float, glyphs: Glyphs) -> Text:
+def _step(worker: Worker, slowest: float) -> Text:
     if not worker.step_seconds:
         return Text()
     style = "yellow" if worker.straggler else "green"
     return Text.assemble(
-        (bar(worker.step_seconds / slowest, _BAR, glyphs), style),
+        (bar(worker.step_seconds / slowest, _BAR), style),
         f" {text.short_duration(worker.step_seconds)}",
     )
 
 
-def ps_table(ps: Sequence[Ps], rows: int, glyphs: Glyphs, width: int) -> RenderableType:
+def ps_table(ps: Sequence[Ps], rows: int, width: int) -> RenderableType:
     """Return the head and `rows` lines; a hot one is never left out."""
     shown = _shown(ps, rows, lambda one: one.hot or one.state != "running")
     lines = []
@@ -85,7 +83,7 @@ def ps_table(ps: Sequence[Ps], rows: int, glyphs: Glyphs, width: int) -> Rendera
             (
                 one.name,
                 Text("hot", "red") if one.hot else state_text(one.state),
-                _load(one, glyphs),
+                _load(one),
                 "" if latency is None else text.short_duration(latency),
                 "" if stale is None else f"{stale:.1f}",
                 "" if one.parameter_bytes is None else text.size(one.parameter_bytes),
@@ -97,11 +95,11 @@ def ps_table(ps: Sequence[Ps], rows: int, glyphs: Glyphs, width: int) -> Rendera
     return columns_table(_PS, lines, width, left_out=len(ps) - len(shown))
 
 
-def _load(one: Ps, glyphs: Glyphs) -> Text:
+def _load(one: Ps) -> Text:
     if one.share is None:
         return Text()
     return Text.assemble(
-        (bar(one.share, _BAR, glyphs), "red" if one.hot else "green"),
+        (bar(one.share, _BAR), "red" if one.hot else "green"),
         f" {100 * one.share:.0f}%",
     )
 

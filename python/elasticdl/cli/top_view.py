@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from elasticdl.cli import format as text
-from elasticdl.cli.bars import Glyphs, bar, spark
+from elasticdl.cli.bars import bar, spark
 from elasticdl.cli.fitting import Section, fit, line
 from elasticdl.cli.live import eta_words, where_words
 from elasticdl.cli.shading import shaded
@@ -34,21 +34,19 @@ class Screen:
 
     width: int
     height: int | None
-    glyphs: Glyphs
 
 
 def top_view(
     shown: Top, usage: Usage | None, screen: Screen, *, notes: Sequence[Text] = ()
 ) -> RenderableType:
     """Return the screen; `notes` (what is wrong just now) stand below its head."""
-    used = screen.glyphs
     message = [Text(f"! {shown.message}", style="yellow")] if shown.message else []
     sections: list[Section | None] = [
         line(0, _head(shown)),
         *(line(1, note) for note in [*message, *notes]),
         _row(2, "progress", _progress(shown, screen)),
         _row(9, "speed", _speed(shown, screen)),
-        _row(10, "evaluation", _evaluation(shown, used)),
+        _row(10, "evaluation", _evaluation(shown)),
         _row(7, "tasks", _tasks(shown)),
         _row(3, "workers", _workers(shown)),
         _row(3, "pending", _pending(shown)),
@@ -62,7 +60,7 @@ def top_view(
             _row(
                 11,
                 usage_label(usage),
-                usage_line(usage, screen.width - _LABEL - 1, used),
+                usage_line(usage, screen.width - _LABEL - 1),
             )
         )
     workers, ps = shown.worker_rows, shown.ps_rows
@@ -70,7 +68,7 @@ def top_view(
         sections.append(
             Section(
                 8,
-                lambda rows: workers_table(workers, rows, used, screen.width),
+                lambda rows: workers_table(workers, rows, screen.width),
                 rows=len(workers),
                 least=_LEAST_ROWS,
                 apart=True,
@@ -80,7 +78,7 @@ def top_view(
         sections.append(
             Section(
                 8,
-                lambda rows: ps_table(ps, rows, used, screen.width),
+                lambda rows: ps_table(ps, rows, screen.width),
                 rows=len(ps),
                 least=_LEAST_ROWS,
                 apart=True,
@@ -118,7 +116,7 @@ def _progress(shown: Top, screen: Screen) -> Text:
     if total:
         width = max(10, min(60, screen.width - 58))
         content.append("  ")
-        content.append(bar(done / total, width, screen.glyphs), "green")
+        content.append(bar(done / total, width), "green")
         content.append(f" {text.percent(done, total)}")
     left = eta_words(progress) if shown.state == "running" else ""
     content.append(f"  {left}", "cyan")
@@ -136,19 +134,19 @@ def _speed(shown: Top, screen: Screen) -> Text:
         parts.append(f"loss {text.metric(shown.loss)}")
     content = Text(", ".join(parts))
     if shown.loss is not None:
-        drawn = spark(shown.losses, max(0, screen.width - 56), screen.glyphs)
+        drawn = spark(shown.losses, max(0, screen.width - 56))
         content.append(f" {drawn}", "cyan")
     return content
 
 
-def _evaluation(shown: Top, used: Glyphs) -> Text:
+def _evaluation(shown: Top) -> Text:
     last = shown.evaluation
     if last is None:
         return Text()
     content = Text(
         f"{text.metrics(last.metrics)} at version {text.count(last.version)}"
     )
-    content.append(f" {spark(shown.trend, 24, used)}", "cyan")
+    content.append(f" {spark(shown.trend, 24)}", "cyan")
     return content
 
 
@@ -201,7 +199,7 @@ def _goodput(causes: Sequence[Cause], screen: Screen) -> Text:
     named = [one for one in causes if one.share >= _LEAST_SHARE]
     parts = [(f"{one.name} {100 * one.share:.0f}%", one.share) for one in named]
     room = screen.width - _LABEL - 1
-    return shaded(parts, max(10, min(50, room - 58)), room, screen.glyphs, "other")
+    return shaded(parts, max(10, min(50, room - 58)), room, "other")
 
 
 def _change(shown: Top) -> Text:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from elasticdl.cli import format as text
-from elasticdl.cli.bars import Glyphs, bar
+from elasticdl.cli.bars import bar
 from elasticdl.cli.shading import shaded
 from elasticdl.client.usage import CLASSES, ClusterUsage, Machine, Usage
 
@@ -21,25 +21,25 @@ def usage_label(usage: Usage) -> str:
     return "machine" if isinstance(usage, Machine) else "cluster"
 
 
-def usage_line(usage: Usage, room: int, glyphs: Glyphs) -> Text:
+def usage_line(usage: Usage, room: int) -> Text:
     """Return how full it is and with what, in at most `room` cells as far as it can."""
     if isinstance(usage, Machine):
-        return _machine(usage, glyphs)
+        return _machine(usage)
     if usage.unknown:
         return Text(usage.unknown, "dim")
-    return _cluster(usage, room, glyphs)
+    return _cluster(usage, room)
 
 
-def _machine(usage: Machine, glyphs: Glyphs) -> Text:
+def _machine(usage: Machine) -> Text:
     memory = f"{text.size(usage.used_bytes)} of {text.size(usage.memory_bytes)}"
     return Text.assemble(
-        (bar(usage.busy, _BAR, glyphs), "red" if usage.busy > _BUSY else "green"),
+        (bar(usage.busy, _BAR), "red" if usage.busy > _BUSY else "green"),
         f" {100 * usage.busy:.0f}% of {text.plural(usage.cpus, 'CPU')} busy, "
         f"memory {memory} in use",
     )
 
 
-def _cluster(usage: ClusterUsage, room: int, glyphs: Glyphs) -> Text:
+def _cluster(usage: ClusterUsage, room: int) -> Text:
     there = usage.there
     if not there.cpus:
         return Text("no node is ready", "red")
@@ -55,5 +55,5 @@ def _cluster(usage: ClusterUsage, room: int, glyphs: Glyphs) -> Text:
     if there.gpus:
         gpus = sum(amount.gpus for amount in by_class.values())
         tail += f", {gpus} of {there.gpus} GPUs"
-    content = shaded(parts, _BAR, room - len(tail), glyphs, free)
+    content = shaded(parts, _BAR, room - len(tail), free)
     return content.append(tail)
