@@ -7,11 +7,13 @@ A mean over wall-clock time is wrong for as long as its window after each pause 
 change of the number of workers. Seconds of workers at work stand still in a pause, and
 what one of them brings in is much the same however many there are. Where it is not (all
 share one machine), what came since the last change counts alone as soon as it is
-enough. Records are done in portions of a task, so that a window holds several of them.
+enough, and is remembered for the next time that there are as many. Records are done in
+portions of a task, so that a window holds several of them.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 _ROUNDS = 4  # times that all leased records are done within a window
@@ -29,23 +31,32 @@ class Pace:
     """Records per second that can be expected of the workers that are at work."""
 
     def __init__(
-        self, window_seconds: float = 30.0, *, settled_seconds: float = 10.0
+        self,
+        window_seconds: float = 30.0,
+        *,
+        settled_seconds: float = 10.0,
+        warm_seconds: float = 3.0,
     ) -> None:
         """Look back so far, or as far as enough was done.
 
         `settled_seconds`: what has to pass after a change of the number of workers
-        until that which was before it is left out.
+        until that which was before it is left out. `warm_seconds`: not measured, for
+        the first steps are slow, and what workers did while the master was away comes
+        all at once.
         """
         self._window = window_seconds
         self._settled = settled_seconds
+        self._warm = warm_seconds
         self._now: float | None = None
         self._workers = 0
         self._worked = 0.0
         self._leased = 0
-        self._points: list[_Point] = []
-        self._begun = 0.0  # worker seconds when the measuring began
+        self._begun: _Point | None = None  # the measuring, or what came after a rewind
+        self._last = _Point(0.0, 0)  # when records were done last
+        self._points: list[_Point] = []  # when records were done, those of the window
         self._changed = 0.0  # worker seconds when the number of workers changed
-        self._before: float | None = None  # records per worker second before a rewind
+        # Records per worker second, by the number of workers, as last measured.
+        self._known: dict[int, float] = {}
 
     def take(self, records: int, *, leased: int, workers: int, now: float) -> None:
         """Note the records done, those leased, and the workers at work now."""
@@ -56,10 +67,15 @@ class Pace:
         if workers and workers != self._workers:
             self._changed = self._worked
         self._workers = workers
-        if not self._points or records < self._points[-1].records:
-            self._restart(records)
-        elif records > self._points[-1].records:
-            self._add(_Point(self._worked, records))
+        if self._begun is None or records < self._last.records:
+            # A rewind: the course begins anew, the speed does not.
+            self._begun = self._last = _Point(self._worked, records)
+            self._points = []
+            self._changed = self._worked
+        elif records > self._last.records:
+            self._last = _Point(self._worked, records)
+            if self._worked - self._begun.worked > self._warm * workers:
+                self._add(self._last)
 
     def per_second(self) -> float | None:
         """Return the rate to be expected now; None when it is not known.
@@ -69,12 +85,6 @@ class Pace:
         each = self._per_worker_second()
         return each * self._workers if each and self._workers else None
 
-    def _restart(self, records: int) -> None:
-        """A rewind: the course begins anew, the speed does not."""
-        self._before = self._per_worker_second()
-        self._points = [_Point(self._worked, records)]
-        self._begun = self._changed = self._worked
-
     def _add(self, point: _Point) -> None:
         points = self._points
         apart = self._window_worked / _POINTS
@@ -83,18 +93,20 @@ class Pace:
         else:
             points.append(point)
         del points[: max(0, self._first(self._window_worked, since=0.0))]
-        if self._first(self._settled * self._workers, since=0.0) >= 0:
-            self._before = None
+        settled = self._settled_first()
+        if settled >= 0 and self._workers:
+            self._known[self._workers] = self._rate(points[settled])
 
     @property
     def _window_worked(self) -> float:
         """The window in worker seconds."""
+        begun = self._begun.worked if self._begun else 0.0
         recent = self._window * max(1, self._workers)
-        return max(recent, _OF_ALL * (self._worked - self._begun))
+        return max(recent, _OF_ALL * (self._worked - begun))
 
     def _first(self, worked: float, *, since: float) -> int:
         """Return the newest point with enough after it, -1 if there is none."""
-        records = self._points[-1].records - _ROUNDS * self._leased
+        records = self._last.records - _ROUNDS * self._leased
         for number in range(len(self._points) - 2, -1, -1):
             point = self._points[number]
             if point.worked < since:
@@ -103,17 +115,35 @@ class Pace:
                 return number
         return -1
 
+    def _settled_first(self) -> int:
+        """Return where the time since the last change begins, -1 if it is too short."""
+        return self._first(self._settled * self._workers, since=self._changed)
+
     def _per_worker_second(self) -> float | None:
-        points = self._points
-        if len(points) < 2 or self._before is not None:
-            return self._before
-        first = self._first(self._settled * self._workers, since=self._changed)
-        if first < 0:
-            first = max(0, self._first(self._window_worked, since=0.0))
-        start, end = points[first], points[-1]
-        done = end.records - start.records
-        if end.worked <= start.worked:
+        begun, points = self._begun, self._points
+        if begun is None:
             return None
-        # As if what is leased were done this moment: lower is what has got stuck.
-        soon = (done + self._leased) / (self._worked - start.worked)
-        return min(done / (end.worked - start.worked), soon)
+        first = self._settled_first()
+        if first < 0 and self._known:
+            nearest = min(self._known, key=lambda n: (abs(n - self._workers), n))
+            rate = self._known[nearest]
+        elif points and self._last.records - points[0].records >= self._leased:
+            rate = self._rate(points[max(first, 0)])
+        elif self._worked - begun.worked >= self._settled * self._workers:
+            rate = self._rate(begun)
+        else:
+            return None
+        return min(rate, self._unstuck())
+
+    def _rate(self, start: _Point) -> float:
+        worked = self._last.worked - start.worked
+        # In a pause what was begun is still told, and nobody works.
+        return (self._last.records - start.records) / worked if worked > 0 else 0.0
+
+    def _unstuck(self) -> float:
+        """Return the rate if all that is leased were done this moment.
+
+        What workers bring in cannot be more: it would have come by now.
+        """
+        idle = self._worked - self._last.worked
+        return self._leased / idle if self._leased and idle > 0 else math.inf

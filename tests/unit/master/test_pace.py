@@ -69,6 +69,35 @@ def test_workers_that_share_a_machine_are_found_out_in_a_while() -> None:
     )
 
 
+def test_what_so_many_did_before_is_remembered() -> None:
+    trace = Trace()
+    trace.go(60, 2)
+    trace.go(60, 3, each=PER_WORKER * 2 / 3)
+    assert trace.go(5, 2) == [pytest.approx(2 * PER_WORKER, rel=0.1)] * 10
+    assert (
+        trace.go(5, 3, each=PER_WORKER * 2 / 3)
+        == [pytest.approx(2 * PER_WORKER, rel=0.1)] * 10
+    )
+
+
+def test_what_was_done_while_the_master_was_away_is_no_speed() -> None:
+    trace = Trace()
+    trace.take(4)
+    trace.done += 6000  # told at once when it is back
+    known = [rate for rate in trace.go(60, 4) if rate is not None]
+    assert len(known) > 80
+    assert known == [pytest.approx(4 * PER_WORKER, rel=0.3)] * len(known)
+
+
+def test_reports_in_a_pause_are_no_speed() -> None:
+    trace = Trace()
+    trace.go(60, 3)
+    trace.go(1, 0)
+    trace.done += 128
+    assert trace.go(1, 0) == [None, None]
+    assert trace.go(20, 3) == [pytest.approx(3 * PER_WORKER, rel=0.1)] * 40
+
+
 def test_a_pause_changes_nothing_of_the_estimate_after_it() -> None:
     trace = Trace()
     trace.go(60, 3)
