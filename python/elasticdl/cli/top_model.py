@@ -19,7 +19,6 @@ from elasticdl.job.status import (
     EvaluationResult,
     JobStatus,
     Progress,
-    Relaunch,
     ReplicaStatus,
 )
 
@@ -32,10 +31,14 @@ HOT_BUSY = 0.05
 # PS figures are means over so long: samples are seconds apart.
 _PS_SECONDS = 15.0
 
+# From here on a loss is drawn by its logarithm.
+_STEEP = 10.0
+
 _ENDED = "ended"
 _WAITING = ("scheduled", "launched", "pending")
 _RESIZED = ("grown", "shrunk")
-_CAME = ("joined", "left")
+_CAME, _LEFT = "joined", "left"
+_OTHERWISE = (*_RESIZED, "ended", "state", "master")
 _PREEMPTED = "preempted"
 
 
@@ -72,8 +75,8 @@ class Ps:
     version: int
     memory_bytes: int
     memory_limit_bytes: int  # 0: not limited
-    parameter_bytes: int | None
-    rows: int | None
+    parameter_bytes: int  # 0: not known
+    rows: int  # of embedding tables
     load: PsLoad | None
     share: float | None  # of the load of all PS, 0 to 1
     hot: bool
@@ -107,8 +110,8 @@ class Change:
 
     ago_seconds: float
     text: str
-    cost_seconds: float | None  # until the others, or new ones, worked
-    open: bool  # the cost is still growing
+    cost: str  # until a replacement worked, or until all are there
+    open: bool  # that time is not over
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,7 @@ def top(status: JobStatus, history: History, *, now: float, place: str = "") -> 
         progress=status.progress,
         workers=_counts(status, workers, len(slow)),
         goodput=goodput(status.goodput_seconds),
-        change=last_change(status.relaunches, history.decisions, now=now),
+        change=last_change(status, history.decisions, now=now),
         preemptions=_preemptions(status, newest, now=now),
         checkpoint=_checkpoint(status),
         checkpoint_problem=text.first_line(status.checkpoint_problem),
@@ -216,10 +219,10 @@ def goodput(seconds: Mapping[str, float]) -> list[Cause]:
 
 
 def last_change(
-    relaunches: Sequence[Relaunch], decisions: Sequence[Decision], *, now: float
+    status: JobStatus, decisions: Sequence[Decision], *, now: float
 ) -> Change | None:
     """Return what last changed who is there: a replica lost, or another size."""
-    lost = relaunches[-1] if relaunches else None
+    lost = status.relaunches[-1] if status.relaunches else None
     resized = [d for d in decisions if d.kind in _RESIZED]
     if resized and (lost is None or resized[-1].time > lost.time):
         return _resized(resized[-1], decisions, now=now)
@@ -232,24 +235,34 @@ def last_change(
         if lost.replacement == lost.replica
         else f"{lost.replacement} in its place"
     )
-    going = bool(lost.replacement) and lost.seconds is None
-    return Change(
-        ago_seconds=max(0.0, now - lost.time),
-        text=f"{lost.replica} {lost.reason}, {replaced}",
-        cost_seconds=max(0.0, now - lost.time) if going else lost.seconds,
-        open=going,
+    ago = max(0.0, now - lost.time)
+    living = any(
+        r.name == lost.replacement and r.state != _ENDED for r in status.replicas
     )
+    going = living and lost.seconds is None
+    cost = ""
+    if going:
+        cost = f"cost {text.duration(ago)} so far"
+    elif lost.seconds is not None:
+        cost = f"cost {text.duration(lost.seconds)}"
+    return Change(ago, f"{lost.replica} {lost.reason}, {replaced}", cost, going)
 
 
 def _resized(change: Decision, decisions: Sequence[Decision], *, now: float) -> Change:
-    """A new size costs until the last one came, or left, for it."""
-    after = [d for d in decisions if d.kind in _CAME and d.time >= change.time]
-    return Change(
-        ago_seconds=max(0.0, now - change.time),
-        text=change.cause or change.text,
-        cost_seconds=after[-1].time - change.time if after else None,
-        open=False,
-    )
+    """Of a new size it is told when the last one had come, or left, for it."""
+    came = _LEFT if change.kind == "shrunk" else _CAME
+    last = None
+    for decision in decisions[decisions.index(change) + 1 :]:
+        if decision.kind == came:
+            last = decision.time
+        elif decision.kind in _OTHERWISE:
+            break  # who comes now comes for another reason
+    cost = ""
+    if last is not None:
+        word = "gone" if came == _LEFT else "there"
+        cost = f"{word} after {text.duration(max(0.0, last - change.time))}"
+    ago = max(0.0, now - change.time)
+    return Change(ago, change.cause or change.text, cost, open=False)
 
 
 def _counts(
@@ -292,8 +305,15 @@ def _checkpoint(status: JobStatus) -> Checkpoint | None:
 
 
 def _losses(status: JobStatus, samples: Sequence[Sample]) -> list[float]:
-    values = [*(sample.loss for sample in samples), status.last_loss]
-    return [value for value in values if value is not None and math.isfinite(value)]
+    """Return the losses, or their logarithms where these tell more.
+
+    A loss that falls to a hundredth would be a line along the bottom.
+    """
+    all_of_them = [*(sample.loss for sample in samples), status.last_loss]
+    values = [v for v in all_of_them if v is not None and math.isfinite(v)]
+    if values and min(values) > 0 and max(values) > _STEEP * min(values):
+        return [math.log(value) for value in values]
+    return values
 
 
 def _trend(
@@ -337,16 +357,15 @@ def _worker(replica: ReplicaStatus, slow: frozenset[str], *, now: float) -> Work
 
 
 def _ps(replicas: Sequence[ReplicaStatus], samples: Sequence[Sample]) -> list[Ps]:
-    told = [sample for sample in samples if sample.ps]
-    newest = told[-1] if told else None
-    loads = _loads(told)
-    total = sum(load.busy for load in loads.values())
-    hot = hot_shards({index: load.busy for index, load in loads.items()})
+    told = _told(samples)
+    loads = {index: _load(ones) for index, ones in told.items()}
+    busy = {index: load.busy for index, load in loads.items() if load is not None}
+    total, hot = sum(busy.values()), hot_shards(busy)
     rows = []
     for replica in replicas:
         index = str(replica.index)
-        one = newest.ps.get(index) if newest else None
-        load = loads.get(index)
+        # Before a restarted master has heard of it, what was known holds on.
+        one = told[index][-1][1] if index in told else PsSample(state="")
         rows.append(
             Ps(
                 name=replica.name,
@@ -354,11 +373,11 @@ def _ps(replicas: Sequence[ReplicaStatus], samples: Sequence[Sample]) -> list[Ps
                 doing=replica.reason if replica.state != "running" else "",
                 version=replica.version,
                 memory_bytes=replica.memory_bytes,
-                memory_limit_bytes=one.memory_limit_bytes if one else 0,
-                parameter_bytes=one.parameter_bytes if one else None,
-                rows=one.embedding_rows if one else None,
-                load=load,
-                share=load.busy / total if load and total else None,
+                memory_limit_bytes=one.memory_limit_bytes,
+                parameter_bytes=one.parameter_bytes,
+                rows=one.embedding_rows,
+                load=loads.get(index),
+                share=busy[index] / total if total and index in busy else None,
                 hot=index in hot,
             )
         )
@@ -373,32 +392,31 @@ def hot_shards(busy: Mapping[str, float]) -> frozenset[str]:
     return frozenset(index for index, share in busy.items() if share > bound)
 
 
-def _loads(told: Sequence[Sample]) -> dict[str, PsLoad]:
-    """Return what each PS did between the newest sample and one some time before."""
-    if len(told) < 2:
-        return {}
-    newest = told[-1]
-    earlier = [s for s in told[:-1] if s.time <= newest.time - _PS_SECONDS]
-    before = earlier[-1] if earlier else told[0]
-    seconds = newest.time - before.time
-    if seconds <= 0:
-        return {}
-    loads = {}
-    for index, one in newest.ps.items():
-        begun = before.ps.get(index)
-        if begun is None or one.calls < begun.calls:
-            begun = PsSample(state="")  # another process, which counts from its start
-        loads[index] = _load(begun, one, seconds)
-    return loads
+def _told(samples: Sequence[Sample]) -> dict[str, list[tuple[float, PsSample]]]:
+    """Return what each PS said of itself, with the time; there is something in each."""
+    told: dict[str, list[tuple[float, PsSample]]] = {}
+    for sample in samples:
+        for index, one in sample.ps.items():
+            if one.calls:
+                told.setdefault(index, []).append((sample.time, one))
+    return told
 
 
-def _load(before: PsSample, after: PsSample, seconds: float) -> PsLoad:
+def _load(told: Sequence[tuple[float, PsSample]]) -> PsLoad | None:
+    """Return what a PS did between its last word and one some time before."""
+    now, after = told[-1]
+    earlier = [entry for entry in told[:-1] if entry[0] <= now - _PS_SECONDS]
+    since, before = earlier[-1] if earlier else told[0]
+    if now <= since:
+        return None
+    if after.calls < before.calls:
+        before = PsSample(state="")  # another process, which counts from its start
     calls = after.calls - before.calls
     spent = after.call_seconds - before.call_seconds
     pushes = after.pushes - before.pushes
     stale = after.staleness_sum - before.staleness_sum
     return PsLoad(
-        busy=spent / seconds,
+        busy=spent / (now - since),
         latency_seconds=spent / calls if calls > 0 else None,
         staleness=stale / pushes if pushes > 0 else None,
     )

@@ -86,7 +86,7 @@ def ps_table(ps: Sequence[Ps], rows: int, width: int) -> RenderableType:
                 _load(one),
                 "" if latency is None else text.short_duration(latency),
                 "" if stale is None else f"{stale:.1f}",
-                "" if one.parameter_bytes is None else text.size(one.parameter_bytes),
+                text.size(one.parameter_bytes) if one.parameter_bytes else "",
                 text.count(one.rows) if one.rows else "",
                 _memory(one),
                 one.doing or f"v{one.version}",

@@ -126,7 +126,7 @@ def _progress(shown: Top, screen: Screen) -> Text:
 def _speed(shown: Top, screen: Screen) -> Text:
     progress = shown.progress
     parts = []
-    if progress.records_per_second:
+    if progress.records_per_second and shown.state == "running":
         parts.append(f"{text.rate(progress.records_per_second)} records/s")
     if progress.steps:
         parts.append(f"step {text.count(progress.steps)}")
@@ -207,10 +207,8 @@ def _change(shown: Top) -> Text:
     if change is None:
         return Text("nobody came or went since the job began", "dim")
     content = Text(f"{text.duration(change.ago_seconds)} ago: {change.text}")
-    if change.cost_seconds is not None:
-        so_far = " so far" if change.open else ""
-        cost = f", cost {text.duration(change.cost_seconds)}{so_far}"
-        content.append(cost, "yellow" if change.open else "")
+    if change.cost:
+        content.append(f", {change.cost}", "yellow" if change.open else "")
     if shown.lost:
         content.append(f"; {', '.join(shown.lost)} in all", "yellow")
     return content
@@ -238,7 +236,7 @@ def _checkpoint(shown: Top) -> Text:
     if newest.age_seconds is not None:
         content.append(f", {text.duration(newest.age_seconds)} ago")
     if newest.took_seconds is not None:
-        content.append(f", took {text.duration(newest.took_seconds)}")
+        content.append(f", took {text.short_duration(newest.took_seconds)}")
     if shown.checkpoint_problem:
         content.append(f"; {shown.checkpoint_problem}", "red")
     return content

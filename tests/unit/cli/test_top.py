@@ -206,13 +206,21 @@ def test_what_a_ps_does_is_a_mean_over_the_last_samples() -> None:
 
 def test_a_ps_that_was_started_again_counts_from_its_start() -> None:
     again = sample(130.0, ps={"0": ps_sample(4.0, busy=0.5)})
-    row, other = top_model.top(
-        status(), History([sample(110.0), again]), now=NOW
-    ).ps_rows
+    begun = sample(110.0, ps={"0": ps_sample(110.0, busy=0.5)})
+    row, other = top_model.top(status(), History([begun, again]), now=NOW).ps_rows
     assert row.load is not None
     assert row.load.busy == pytest.approx(2.0 / 20)
     assert row.load.latency_seconds == pytest.approx(0.01)
     assert other.load is None, "nothing is known of one that no sample has"
+
+
+def test_a_restarted_master_knows_nothing_of_the_ps_at_first() -> None:
+    silent = {"0": PsSample(state="running"), "1": PsSample(state="running")}
+    samples = [sample(100.0), sample(120.0), sample(130.0, ps=silent)]
+    rows = top_model.top(status(), History(samples), now=NOW).ps_rows
+    assert [row.parameter_bytes for row in rows] == [12 << 20, 12 << 20]
+    assert rows[1].load is not None
+    assert rows[1].load.busy == pytest.approx(0.5)
 
 
 def test_without_a_history_the_rest_is_known() -> None:
@@ -235,15 +243,19 @@ def test_the_seconds_of_workers_are_shared_out_training_first() -> None:
 
 
 def test_the_last_change_is_a_loss_with_what_it_cost() -> None:
-    change = top_model.last_change([PREEMPTED], [], now=NOW)
+    change = top_model.last_change(status(), [], now=NOW)
     assert change is not None
     assert change.text == "worker-1 preempted, worker-3 in its place"
-    assert (change.cost_seconds, change.open) == (12.3, False)
+    assert (change.cost, change.open) == ("cost 12 s", False)
     begun = PREEMPTED.model_copy(update={"seconds": None})
-    change = top_model.last_change([begun], [], now=NOW)
+    change = top_model.last_change(status(relaunches=[begun]), [], now=NOW)
     assert change is not None
-    assert (change.cost_seconds, change.open) == (125.0, True)
-    assert top_model.last_change([], [], now=NOW) is None
+    assert (change.cost, change.open) == ("cost 2 min 05 s so far", True)
+    gone = begun.model_copy(update={"replacement": "worker-9"})  # it left meanwhile
+    change = top_model.last_change(status(relaunches=[gone]), [], now=NOW)
+    assert change is not None
+    assert (change.cost, change.open) == ("", False)
+    assert top_model.last_change(status(relaunches=[]), [], now=NOW) is None
 
 
 def test_the_last_change_may_be_another_size() -> None:
@@ -251,14 +263,16 @@ def test_the_last_change_may_be_another_size() -> None:
         Decision(time=NOW - 60, kind="grown", cause="worker.replicas 2 -> 4"),
         Decision(time=NOW - 58, kind="joined", replica="worker-4"),
         Decision(time=NOW - 51, kind="joined", replica="worker-5"),
-        Decision(time=NOW - 5, kind="checkpoint"),
+        Decision(time=NOW - 50, kind="checkpoint"),
+        Decision(time=NOW - 40, kind="state", cause="paused"),
+        Decision(time=NOW - 5, kind="joined", replica="worker-6"),
     ]
-    change = top_model.last_change([PREEMPTED], decisions, now=NOW)
+    change = top_model.last_change(status(), decisions, now=NOW)
     assert change is not None
     assert change.text == "worker.replicas 2 -> 4"
-    assert (change.ago_seconds, change.cost_seconds) == (60.0, 9.0)
+    assert (change.ago_seconds, change.cost) == (60.0, "there after 9.0 s")
     lost = PREEMPTED.model_copy(update={"time": NOW - 3})
-    change = top_model.last_change([lost], decisions, now=NOW)
+    change = top_model.last_change(status(relaunches=[lost]), decisions, now=NOW)
     assert change is not None
     assert change.ago_seconds == 3.0
 
@@ -294,33 +308,43 @@ def drawn(
     return lines(view, width)
 
 
+SMALL = """\
+digits  train, parameterServer  running for 12 min 05 s
+progress   epoch 3/10  ██████················ 28 %  12 min left (epoch 41 s)
+speed      412 records/s, step 131, loss 0.4321 ██▇▇▇▆▆▆▅▅▅▅▄▄▄▃▃▃▂▂▂▁▁▁
+evaluation accuracy 0.9, loss 0.1 at version 360 ▁▂▃▃▄▅▆▆▇█
+tasks      33 of 120 done, 3 leased, 1 waiting; 256 records replayed
+workers    3 running of 4 wanted (min 1, max 8), 1 pending, 1 straggler
+pending    Unschedulable: 0/3 nodes are available: 3 Insufficient cpu
+goodput    ████████▓▒· █ training 70% ▓ waiting for PS 12% ▒ starting 9%
+change     2 min 05 s ago: worker-1 preempted, worker-3 in its place, cost 12 s
+preempted  2 times, last 2 min 05 s ago; 41 s of worker time lost to it
+checkpoint version 390, 31 s ago, took 1.2 s
+cluster    ███▓▓▓▒··· █ serving 8 ▓ training 6 ▒ other 2.5 · free 7.5 of 24 CPUs
+
+WORKER    STATE      STEP TIME       LOSS  MEMORY   DOING
+worker-0  running    ███····· 31 ms  0.43  612 MiB  training
+worker-2  running    ███····· 33 ms  0.41  612 MiB  training
+worker-3  straggler  ████████ 72 ms  0.51  612 MiB  training
+worker-4  pending                                   Unschedulable: 0/3 nodes ar…
+
+PS    STATE    LOAD          CALL    STALE  BYTES   ROWS    MEMORY
+ps-0  running  █······· 17%  2.0 ms  1.5    12 MiB  10 000  300 MiB (59%)
+ps-1  hot      ██████·· 83%  10 ms   1.5    12 MiB  10 000  460 MiB (90%)
+"""
+ALL = """\
+1 of 3 jobs running, 1 pending · workers 3 of 4, 1 pending · 412 records/s · me…
+cluster    ███▓▓▓▒··· █ serving 8 ▓ training 6 ▒ other 2.5 · free 7.5 of 24 CPUs
+
+NAMESPACE  JOB     STATE        WORKERS       LEFT         PROGRESS
+           late    pending                                 no node, for 1 min 0…
+ml         digits  running      3/4, 1 waits  12 min left  █·····  28 % epoch 3…
+           done    interrupted                             its launcher is gone
+"""
+
+
 def test_all_ten_answers_are_on_a_small_terminal() -> None:
-    assert drawn(usage=CLUSTER) == [
-        "digits  train, parameterServer  running for 12 min 05 s",
-        "progress   epoch 3/10  ██████················ 28 %  12 min left (epoch 41 s)",
-        "speed      412 records/s, step 131, loss 0.4321 █▇▆▆▅▅▄▄▃▃▃▂▂▂▂▂▂▁▁▁▁▁▁▁",
-        "evaluation accuracy 0.9, loss 0.1 at version 360 ▁▂▃▃▄▅▆▆▇█",
-        "tasks      33 of 120 done, 3 leased, 1 waiting; 256 records replayed",
-        "workers    3 running of 4 wanted (min 1, max 8), 1 pending, 1 straggler",
-        "pending    Unschedulable: 0/3 nodes are available: 3 Insufficient cpu",
-        "goodput    ████████▓▒· █ training 70% ▓ waiting for PS 12% ▒ starting 9%",
-        "change     2 min 05 s ago: worker-1 preempted, worker-3 in its place, cost "
-        "12 s",
-        "preempted  2 times, last 2 min 05 s ago; 41 s of worker time lost to it",
-        "checkpoint version 390, 31 s ago, took 1.2 s",
-        "cluster    ███▓▓▓▒··· █ serving 8 ▓ training 6 ▒ other 2.5 · free 7.5 of 24 "
-        "CPUs",
-        "",
-        "WORKER    STATE      STEP TIME       LOSS  MEMORY   DOING",
-        "worker-0  running    ███····· 31 ms  0.43  612 MiB  training",
-        "worker-2  running    ███····· 33 ms  0.41  612 MiB  training",
-        "worker-3  straggler  ████████ 72 ms  0.51  612 MiB  training",
-        "worker-4  pending                                   Unschedulable: 0/3 nodes ar…",
-        "",
-        "PS    STATE    LOAD          CALL    STALE  BYTES   ROWS    MEMORY",
-        "ps-0  running  █······· 17%  2.0 ms  1.5    12 MiB  10 000  300 MiB (59%)",
-        "ps-1  hot      ██████·· 83%  10 ms   1.5    12 MiB  10 000  460 MiB (90%)",
-    ]
+    assert drawn(usage=CLUSTER) == SMALL.splitlines()
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 133, 200])
@@ -392,14 +416,5 @@ def test_all_jobs_have_a_row_and_totals() -> None:
         JobView("digits", Condition.RUNNING, status=status(), place="namespace ml"),
         JobView("late", Condition.PENDING, note="no node", submitted=NOW - 65),
     ]
-    assert lines(jobs_view(views, CLUSTER, Screen(80, 23), now=NOW)) == [
-        "1 of 3 jobs running, 1 pending · workers 3 of 4, 1 pending · 412 records/s · "
-        "me…",
-        "cluster    ███▓▓▓▒··· █ serving 8 ▓ training 6 ▒ other 2.5 · free 7.5 of 24 "
-        "CPUs",
-        "",
-        "NAMESPACE  JOB     STATE        WORKERS       LEFT         PROGRESS",
-        "           late    pending                                 no node, for 1 min 0…",
-        "ml         digits  running      3/4, 1 waits  12 min left  █·····  28 % epoch …",
-        "           done    interrupted                             its launcher is gone",
-    ]
+    shown = jobs_view(views, CLUSTER, Screen(80, 23), now=NOW)
+    assert lines(shown) == ALL.splitlines()
