@@ -21,9 +21,10 @@ from elasticdl.cli import top_model
 from elasticdl.cli.top_jobs import jobs_view
 from elasticdl.cli.top_view import Screen, top_view
 from elasticdl.cli.views import last_words, status_view
-from elasticdl.client import Condition, JobHandle, JobView
+from elasticdl.client import Condition, JobHandle, JobView, LocalJob
 from elasticdl.client.cluster import Cluster, ClusterJob, cluster_usage, cluster_views
-from elasticdl.client.usage import Usage, machine
+from elasticdl.client.usage import Capacity, Usage, machine
+from elasticdl.errors import JobError, PlatformError
 from elasticdl.job.history import History
 
 # All nodes and pods, or a whole history, are much to ask for.
@@ -111,11 +112,18 @@ class OneJob:
             self._history = self._job.history()
             if isinstance(self._job, ClusterJob):
                 self._usage = cluster_usage(self._job.cluster)
-        if not isinstance(self._job, ClusterJob):
-            self._usage = machine()
+        if isinstance(self._job, LocalJob):
+            self._usage = machine(_capacity(self._job) if view.status else None)
         if view.status is not None or self._last is None:
             self._last, self._seen = view, now
         return OneShown(view, self._last, self._history, self._usage, self._seen)
+
+
+def _capacity(job: LocalJob) -> Capacity | None:
+    try:
+        return job.capacity()
+    except (JobError, PlatformError):
+        return None  # it ends just now
 
 
 @dataclass(frozen=True)

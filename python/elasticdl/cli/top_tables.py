@@ -14,7 +14,8 @@ from rich.text import Text
 from elasticdl.cli import format as text
 from elasticdl.cli.bars import bar
 from elasticdl.cli.columns import Column, columns_table
-from elasticdl.cli.top_model import Ps, Worker
+from elasticdl.cli.top_model import Worker
+from elasticdl.cli.top_ps import Ps
 from elasticdl.cli.views import state_text
 
 T = TypeVar("T", Worker, Ps)

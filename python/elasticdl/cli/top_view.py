@@ -6,6 +6,7 @@ Owns their look and which of them go first when the screen is small. Called by
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,9 +23,11 @@ from elasticdl.cli.top_tables import ps_table, workers_table
 from elasticdl.cli.usage_view import usage_label, usage_line
 from elasticdl.cli.views import state_text
 from elasticdl.client.usage import Usage
+from elasticdl.job.history import Decision
 
 _LABEL = 10
 _LEAST_SHARE = 0.005  # of the worker seconds, to be named
+_MOST_EVENTS = 12
 _LEAST_ROWS = 3  # of a table, before what is less important gets its place
 
 
@@ -84,7 +87,26 @@ def top_view(
                 apart=True,
             )
         )
+    if shown.events:
+        sections.append(
+            Section(
+                13,
+                lambda rows: _events(shown.events[: rows + 1], screen.width),
+                rows=min(len(shown.events), _MOST_EVENTS) - 1,
+                apart=True,
+            )
+        )
     return fit([one for one in sections if one is not None], screen.height)
+
+
+def _events(events: Sequence[Decision], width: int) -> Text:
+    shown = []
+    for event in events:
+        clock = time.strftime("%H:%M:%S", time.localtime(event.time))
+        one = Text.assemble((f"{clock}  ", "dim"), text.first_line(event.text))
+        one.truncate(width, overflow="ellipsis")
+        shown.append(one)
+    return Text("\n").join(shown)
 
 
 def _row(rank: int, label: str, content: Text) -> Section | None:

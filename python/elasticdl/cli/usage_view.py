@@ -32,11 +32,15 @@ def usage_line(usage: Usage, room: int) -> Text:
 
 def _machine(usage: Machine) -> Text:
     memory = f"{text.size(usage.used_bytes)} of {text.size(usage.memory_bytes)}"
-    return Text.assemble(
+    content = Text.assemble(
         (bar(usage.busy, _BAR), "red" if usage.busy > _BUSY else "green"),
-        f" {100 * usage.busy:.0f}% of {text.plural(usage.cpus, 'CPU')} busy, "
-        f"memory {memory} in use",
+        f" {100 * usage.busy:.0f}% of {text.plural(usage.cpus, 'CPU')} busy, ",
     )
+    if usage.capacity is None:
+        return content.append(f"memory {memory} in use")
+    limit = usage.capacity.limit
+    of = "" if limit is None else f" of {limit:g}"
+    return content.append(f"workers hold {usage.capacity.held:g}{of}, memory {memory}")
 
 
 def _cluster(usage: ClusterUsage, room: int) -> Text:

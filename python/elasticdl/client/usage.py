@@ -15,6 +15,14 @@ _LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
+class Capacity:
+    """CPUs of one local job's workers: held by those that run, and the limit if any."""
+
+    held: float
+    limit: float | None
+
+
+@dataclass(frozen=True)
 class Machine:
     """This machine, which its jobs share with all else that runs here."""
 
@@ -22,6 +30,7 @@ class Machine:
     busy: float  # share of the CPUs in the last moment, 0 to 1
     memory_bytes: int
     used_bytes: int
+    capacity: Capacity | None = None  # of the job that is looked at
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,7 @@ class ClusterUsage:
 Usage = Machine | ClusterUsage
 
 
-def machine() -> Machine:
+def machine(capacity: Capacity | None = None) -> Machine:
     """Look at this machine; takes a tenth of a second."""
     memory = psutil.virtual_memory()
     return Machine(
@@ -82,4 +91,5 @@ def machine() -> Machine:
         busy=psutil.cpu_percent(_LOOK_SECONDS) / 100.0,
         memory_bytes=memory.total,
         used_bytes=memory.total - memory.available,
+        capacity=capacity,
     )

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from elasticdl.cli import top_model
+from elasticdl.cli import top_model, top_ps
 from elasticdl.cli.top_jobs import jobs_view
 from elasticdl.cli.top_view import Screen, top_view
 from elasticdl.client import Condition, JobView
@@ -186,10 +186,10 @@ def test_who_does_not_train_is_no_straggler() -> None:
 
 
 def test_a_hot_ps_is_busy_for_over_half_as_long_again_as_the_mean() -> None:
-    assert top_model.hot_shards({"0": 0.1, "1": 0.5}) == {"1"}
-    assert not top_model.hot_shards({"0": 0.4, "1": 0.5})
-    assert not top_model.hot_shards({"0": 0.001, "1": 0.04}), "idle ones are not hot"
-    assert not top_model.hot_shards({"0": 0.9})
+    assert top_ps.hot_shards({"0": 0.1, "1": 0.5}) == {"1"}
+    assert not top_ps.hot_shards({"0": 0.4, "1": 0.5})
+    assert not top_ps.hot_shards({"0": 0.001, "1": 0.04}), "idle ones are not hot"
+    assert not top_ps.hot_shards({"0": 0.9})
 
 
 def test_what_a_ps_does_is_a_mean_over_the_last_samples() -> None:
