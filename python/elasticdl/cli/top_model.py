@@ -1,7 +1,7 @@
 """What `elasticdl top` shows of one job: a status and a history, made into answers.
 
-Owns the rules behind the figures: who is a straggler, what the last change of the
-membership cost. Of PS `cli.top_ps` knows. Called by `cli.top`. Pure: `now` is an argument; must not
+Owns the rules behind the figures, as who is a straggler; those of PS are in `top_ps`,
+of changes in `top_change`. Called by `cli.top`. Pure: `now` is an argument; must not
 know how any of it is drawn.
 """
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from statistics import median_low
 
 from elasticdl.cli import format as text
+from elasticdl.cli.top_change import Change, last_change
 from elasticdl.cli.top_ps import Ps, ps_rows
 from elasticdl.job.history import Decision, History, Sample
 from elasticdl.job.status import (
@@ -30,10 +31,7 @@ _STEEP = 10.0
 
 _ENDED = "ended"
 _WAITING = ("scheduled", "launched", "pending")
-_RESIZED = ("grown", "shrunk")
-_CAME, _LEFT = "joined", "left"
 _MANY = ("checkpoint", "joined")  # told elsewhere
-_OTHERWISE = (*_RESIZED, "ended", "state", "master")
 _PREEMPTED = "preempted"
 
 
@@ -71,16 +69,6 @@ class Cause:
     name: str
     good: bool
     share: float
-
-
-@dataclass(frozen=True)
-class Change:
-    """The last change of who is there."""
-
-    ago_seconds: float
-    text: str
-    cost: str  # until a replacement worked, or until all are there
-    open: bool  # that time is not over
 
 
 @dataclass(frozen=True)
@@ -189,53 +177,6 @@ def goodput(seconds: Mapping[str, float]) -> list[Cause]:
         Cause(text.doing(cause), cause == "train", value / total)
         for cause, value in spent
     ]
-
-
-def last_change(
-    status: JobStatus, decisions: Sequence[Decision], *, now: float
-) -> Change | None:
-    """Return what last changed who is there: a replica lost, or another size."""
-    lost = status.relaunches[-1] if status.relaunches else None
-    resized = [d for d in decisions if d.kind in _RESIZED]
-    if resized and (lost is None or resized[-1].time > lost.time):
-        return _resized(resized[-1], decisions, now=now)
-    if lost is None:
-        return None
-    replaced = (
-        "not replaced"
-        if not lost.replacement
-        else "started again"
-        if lost.replacement == lost.replica
-        else f"{lost.replacement} in its place"
-    )
-    ago = max(0.0, now - lost.time)
-    living = any(
-        r.name == lost.replacement and r.state != _ENDED for r in status.replicas
-    )
-    going = living and lost.seconds is None
-    cost = ""
-    if going:
-        cost = f"cost {text.duration(ago)} so far"
-    elif lost.seconds is not None:
-        cost = f"cost {text.duration(lost.seconds)}"
-    return Change(ago, f"{lost.replica} {lost.reason}, {replaced}", cost, going)
-
-
-def _resized(change: Decision, decisions: Sequence[Decision], *, now: float) -> Change:
-    """Of a new size it is told when the last one had come, or left, for it."""
-    came = _LEFT if change.kind == "shrunk" else _CAME
-    last = None
-    for decision in decisions[decisions.index(change) + 1 :]:
-        if decision.kind == came:
-            last = decision.time
-        elif decision.kind in _OTHERWISE:
-            break  # who comes now comes for another reason
-    cost = ""
-    if last is not None:
-        word = "gone" if came == _LEFT else "there"
-        cost = f"{word} after {text.duration(max(0.0, last - change.time))}"
-    ago = max(0.0, now - change.time)
-    return Change(ago, change.cause or change.text, cost, open=False)
 
 
 def _counts(

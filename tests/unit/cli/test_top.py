@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from elasticdl.cli import top_model, top_ps
+from elasticdl.cli.top_change import last_change
 from elasticdl.cli.top_jobs import jobs_view
 from elasticdl.cli.top_view import Screen, top_view
 from elasticdl.client import Condition, JobView
@@ -243,19 +244,19 @@ def test_the_seconds_of_workers_are_shared_out_training_first() -> None:
 
 
 def test_the_last_change_is_a_loss_with_what_it_cost() -> None:
-    change = top_model.last_change(status(), [], now=NOW)
+    change = last_change(status(), [], now=NOW)
     assert change is not None
     assert change.text == "worker-1 preempted, worker-3 in its place"
     assert (change.cost, change.open) == ("cost 12 s", False)
     begun = PREEMPTED.model_copy(update={"seconds": None})
-    change = top_model.last_change(status(relaunches=[begun]), [], now=NOW)
+    change = last_change(status(relaunches=[begun]), [], now=NOW)
     assert change is not None
     assert (change.cost, change.open) == ("cost 2 min 05 s so far", True)
     gone = begun.model_copy(update={"replacement": "worker-9"})  # it left meanwhile
-    change = top_model.last_change(status(relaunches=[gone]), [], now=NOW)
+    change = last_change(status(relaunches=[gone]), [], now=NOW)
     assert change is not None
     assert (change.cost, change.open) == ("", False)
-    assert top_model.last_change(status(relaunches=[]), [], now=NOW) is None
+    assert last_change(status(relaunches=[]), [], now=NOW) is None
 
 
 def test_the_last_change_may_be_another_size() -> None:
@@ -267,12 +268,12 @@ def test_the_last_change_may_be_another_size() -> None:
         Decision(time=NOW - 40, kind="state", cause="paused"),
         Decision(time=NOW - 5, kind="joined", replica="worker-6"),
     ]
-    change = top_model.last_change(status(), decisions, now=NOW)
+    change = last_change(status(), decisions, now=NOW)
     assert change is not None
     assert change.text == "worker.replicas 2 -> 4"
     assert (change.ago_seconds, change.cost) == (60.0, "there after 9.0 s")
     lost = PREEMPTED.model_copy(update={"time": NOW - 3})
-    change = top_model.last_change(status(relaunches=[lost]), decisions, now=NOW)
+    change = last_change(status(relaunches=[lost]), decisions, now=NOW)
     assert change is not None
     assert change.ago_seconds == 3.0
 
@@ -418,3 +419,18 @@ def test_all_jobs_have_a_row_and_totals() -> None:
     ]
     shown = jobs_view(views, CLUSTER, Screen(80, 23), now=NOW)
     assert lines(shown) == ALL.splitlines()
+
+
+def test_where_there_is_room_the_newest_events_are_told() -> None:
+    told = [
+        Decision(time=NOW - 60, kind="ended", text="worker-1 ended: preempted"),
+        Decision(time=NOW - 50, kind="checkpoint", text="version 390 is complete"),
+        Decision(time=NOW - 40, kind="edited", text="changed: paused no -> yes"),
+    ]
+    history = History(samples=HISTORY.samples, decisions=told)
+    assert "preempted\n" not in "\n".join(drawn(history=history))
+    large = drawn(120, 40, history=history)
+    assert [line[10:] for line in large[-2:]] == [
+        "changed: paused no -> yes",
+        "worker-1 ended: preempted",
+    ]
