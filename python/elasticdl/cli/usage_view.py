@@ -31,16 +31,19 @@ def usage_line(usage: Usage, room: int) -> Text:
 
 
 def _machine(usage: Machine) -> Text:
-    memory = f"{text.size(usage.used_bytes)} of {text.size(usage.memory_bytes)}"
-    content = Text.assemble(
+    used, there = text.size(usage.used_bytes), text.size(usage.memory_bytes)
+    if used.split()[1] == there.split()[1]:
+        used = used.split()[0]
+    held = ""
+    if usage.capacity is not None:
+        limit = usage.capacity.limit
+        of = "" if limit is None else f" of {limit:g}"
+        held = f", workers hold {usage.capacity.held:g}{of}"
+    return Text.assemble(
         (bar(usage.busy, _BAR), "red" if usage.busy > _BUSY else "green"),
-        f" {100 * usage.busy:.0f}% of {text.plural(usage.cpus, 'CPU')} busy, ",
+        f" {100 * usage.busy:.0f}% of {text.plural(usage.cpus, 'CPU')}{held}; "
+        f"memory {used} of {there}",
     )
-    if usage.capacity is None:
-        return content.append(f"memory {memory} in use")
-    limit = usage.capacity.limit
-    of = "" if limit is None else f" of {limit:g}"
-    return content.append(f"workers hold {usage.capacity.held:g}{of}, memory {memory}")
 
 
 def _cluster(usage: ClusterUsage, room: int) -> Text:

@@ -397,7 +397,7 @@ def test_a_job_that_has_just_begun_has_little_to_show() -> None:
         "change     nobody came or went since the job began",
         "preempted  never",
         "checkpoint none yet",
-        "machine    ████████·· 87% of 2 CPUs busy, memory 11.0 GiB of 24.0 GiB in use",
+        "machine    ████████·· 87% of 2 CPUs; memory 11.0 of 24.0 GiB",
         "",
         "WORKER    STATE     DOING",
         "worker-0  launched  for 5 min 00 s",
