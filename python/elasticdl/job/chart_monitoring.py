@@ -116,8 +116,8 @@ class ExporterValues(SpecModel):
     resources: dict[str, Any] = Field(
         default_factory=_exporter_resources,
         description="Requests and limits, as in a container. It keeps 700 bytes of "
-        "each pod, but holds the whole list for a moment when it begins: more than 5,000 "
-        "pods need more memory.",
+        "each pod, but holds the whole list for a moment when it begins: more than "
+        "5,000 pods need more memory.",
     )
     node_selector: dict[str, str] = Field(
         default_factory=dict, description="Labels that its node must have."
