@@ -105,6 +105,16 @@ class Cluster:
         show(self.metrics, made, waited, up=True)
         return generate_latest(self.metrics.registry)
 
+    def limits(self):
+        """What PS and workers with a limit of memory show; processes here have none."""
+        labels = f'namespace="local",training_job="{NAME}"'
+        lines = [
+            f'elasticdl_{role}_memory_limit_bytes{{{labels},index="{index}"}} 2e9'
+            for role in ("ps", "worker")
+            for index in range(2)
+        ]
+        return ("\n".join(lines) + "\n").encode()
+
 
 @pytest.fixture(scope="module")
 def exporter(tmp_path_factory):
@@ -115,7 +125,7 @@ def exporter(tmp_path_factory):
         def do_GET(self):
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(cluster.text())
+            self.wfile.write(cluster.text() + cluster.limits())
 
         def log_message(self, *_):
             pass
@@ -152,6 +162,12 @@ def go_through_it(job, prometheus):
     job.handle.set_capacity(1)
     status = job.wait_until(lambda s: at_work(s, 1), "one worker alone")
     job.wait_for_step(status.progress.steps + 100)
+    prometheus.wait_until(
+        lambda: prometheus.series(
+            "count_over_time(elasticdl_pending_replicas[1m]) > 3"
+        ),
+        "some scrapes of pending workers",
+    )
     job.handle.set_capacity(None)
     job.wait_until(lambda s: at_work(s, 3), "three workers again")
     job.handle.scale(Scaling(workers=2))
