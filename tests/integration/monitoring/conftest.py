@@ -209,13 +209,11 @@ def watched(digits, digits_values, exporter, tmp_path_factory):
         NAME,
         training={"epochs": 1_000},
         evaluation={"everySteps": 40, "atEpochEnd": False},
-        ps={"replicas": 2, "resources": {"memory": "2Gi"}},
         worker={
             "replicas": 3,
             "min": 2,
             "max": 4,
             "pauseSeconds": 600.0,  # they stay to be looked at
-            "resources": {"memory": "2Gi"},
         },
     )
     targets = [folder / "jobs" / NAME / "targets.json", exporter]
