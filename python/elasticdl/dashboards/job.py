@@ -321,10 +321,12 @@ _PROGRESS = Row(
             unit="short",
             width=24,
             queries=(
-                Query(f"max({of_job('elasticdl_job_loss')})", "loss", right=True),
+                Query(
+                    f"max({of_job('elasticdl_job_loss')})", "training loss", right=True
+                ),
                 Query(
                     f"max by (metric) ({of_job('elasticdl_evaluation_metric')})",
-                    "{{metric}}",
+                    "evaluation: {{metric}}",
                 ),
             ),
         ),

@@ -12,6 +12,7 @@ import urllib.request
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 from elasticdl.client import Scaling
@@ -41,6 +42,7 @@ class Watched:
     at_rest: JobStatus
     report: JobReport
     shown: dict[str, str]  # text of /metrics by role
+    fired: dict[str, Any]  # alerts of the job at rest by name
 
 
 def node(name, cpu, gpus):
@@ -232,10 +234,11 @@ def watched(digits, digits_values, exporter, tmp_path_factory):
             ports["master"] = at_rest.master_metrics_port
             shown = {role: fetch(port) for role, port in ports.items()}
             shown["exporter"] = Cluster().text().decode()
+            fired = prometheus.firing()
             ended = time.time()
             job.handle.stop()
             report = job.finish(expected=130)
-        yield Watched(prometheus, started, ended, at_rest, report, shown)
+        yield Watched(prometheus, started, ended, at_rest, report, shown, fired)
 
 
 def fetch(port):
