@@ -1,4 +1,4 @@
-"""Writes what is made from the code: docs/spec.md, docs/cli.md, files of the chart.
+"""Writes what is made from the code: docs, files of the chart, dashboards.
 
 `python -m elasticdl.cli.generate` writes the files, `--check` fails where one differs
 from what is committed. Called by `make docs` and `make check`; no verb of `elasticdl`.
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from elasticdl.cli.generate_chart import CHART, chart_files
+from elasticdl.cli.generate_dashboards import dashboard_files
 from elasticdl.cli.markdown import row, table
 from elasticdl.errors import ExitCode
 
@@ -73,6 +74,7 @@ def generated() -> Iterator[tuple[str, str]]:
     yield _CLI, cli_page(make_parser())
     yield _SCHEMA, json.dumps(values_schema(), indent=2) + "\n"
     yield from chart_files()
+    yield from dashboard_files()
 
 
 def spec_page() -> str:
