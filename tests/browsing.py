@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MISSING = f"no browser ({', '.join(NAMES)}); `tests/browser` installs one on Debian"
@@ -106,7 +106,7 @@ def _complaint(event: dict[str, Any]) -> str:
 class _Pipe:
     """DevTools messages, each ended by a zero byte."""
 
-    def __init__(self, writing: BinaryIO, reading: BinaryIO) -> None:
+    def __init__(self, *, writing: int, reading: int) -> None:
         self._writing = writing
         self._reading = reading
         self._rest = b""
@@ -120,8 +120,9 @@ class _Pipe:
         message = {"id": self._number, "method": method, "params": params}
         if session:
             message["sessionId"] = session
-        self._writing.write(json.dumps(message).encode() + b"\0")
-        self._writing.flush()
+        rest = json.dumps(message).encode() + b"\0"
+        while rest:
+            rest = rest[os.write(self._writing, rest) :]
         while True:
             answer = self._read()
             if answer.get("id") == self._number:
@@ -132,7 +133,7 @@ class _Pipe:
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
-            more = os.read(self._reading.fileno(), 1 << 20)
+            more = os.read(self._reading, 1 << 20)
             assert more, "the browser is gone"
             self._rest += more
         message, self._rest = self._rest.split(b"\0", 1)
@@ -163,7 +164,7 @@ def browser() -> Iterator[Browser]:
                 "--disable-background-networking", "--disable-component-update",
                 f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank",
             ],
-            preexec_fn=on_three_and_four,
+            preexec_fn=on_three_and_four,  # noqa: PLW1509 - there are no threads here
             close_fds=False,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -172,11 +173,12 @@ def browser() -> Iterator[Browser]:
         os.close(command_out)
         os.close(answer_in)
         try:
-            with open(command_in, "wb") as writing, open(answer_out, "rb") as reading:
-                yield Browser(_Pipe(writing, reading))
+            yield Browser(_Pipe(writing=command_in, reading=answer_out))
         finally:
             process.terminate()
             process.wait()
+            os.close(command_in)
+            os.close(answer_out)
 
 
 class Browser:

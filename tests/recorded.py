@@ -10,6 +10,7 @@ import math
 import random
 from pathlib import Path
 
+from elasticdl.client import JobView
 from elasticdl.job.folder import Condition
 from elasticdl.job.history import (
     Decision,
@@ -27,7 +28,6 @@ from elasticdl.job.status import (
     Progress,
     Relaunch,
 )
-from elasticdl.client import JobView
 
 STARTED = 1_790_000_000.0
 SECONDS = 300
@@ -57,8 +57,8 @@ class _Recording:
 
     def __init__(self, random_numbers: random.Random) -> None:
         self.random = random_numbers
-        self.workers = {index: "launched" for index in range(WANTED)}
-        self.started = {index: 0 for index in range(WANTED)}
+        self.workers = dict.fromkeys(range(WANTED), "launched")
+        self.started = dict.fromkeys(range(WANTED), 0)
         self.waiting = 0
         self.next_index = WANTED
         self.tasks = 0.0

@@ -85,7 +85,9 @@ def _of_status(status: JobStatus, *, now: float) -> Iterator[KeyFigure]:
     running = sum(
         one.role == "worker" and one.state == "running" for one in status.replicas
     )
-    yield KeyFigure("workers", text.count(running), f"of {status.workers_wanted} wanted")
+    yield KeyFigure(
+        "workers", text.count(running), f"of {status.workers_wanted} wanted"
+    )
     if progress.steps:
         yield _steps(progress.steps, progress.version)
     whole = sum(status.goodput_seconds.values())

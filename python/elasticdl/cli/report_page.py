@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from string import Template
 
 from elasticdl import __version__
 from elasticdl.cli import format as text
@@ -21,6 +20,7 @@ from elasticdl.cli.report_changes import changes, changes_table
 from elasticdl.cli.report_figures import KeyFigure, key_figures
 from elasticdl.client import JobView
 from elasticdl.job.history import History
+from elasticdl.job.status import EvaluationResult
 
 _TONES = {
     "running": "good",
@@ -56,7 +56,8 @@ def report_page(subject: Subject) -> str:
     }
     main = [_section(section) for section in sections]
     main.append(changes_table(changes(subject.view, subject.history), subject.zone))
-    return Template(pages.read("report.html")).substitute(
+    return pages.filled(
+        "report.html",
         version=pages.escaped(__version__),
         title=pages.escaped(f"Job {subject.view.name}: {_state(subject.view)}"),
         style=pages.read("page.css") + pages.read("report.css"),
@@ -77,7 +78,7 @@ def _goodput(subject: Subject) -> Mapping[str, float]:
     return samples[-1].goodput_seconds if samples else {}
 
 
-def _evaluations(subject: Subject) -> Sequence[charts.EvaluationResult]:
+def _evaluations(subject: Subject) -> Sequence[EvaluationResult]:
     report = subject.view.report
     return report.evaluations if report else subject.history.evaluations
 

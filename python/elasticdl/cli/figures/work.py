@@ -61,7 +61,7 @@ def goodput(history: History, zone: tzinfo) -> Chart:
         look.area(
             text.doing(cause),
             x,
-            series.rates(samples, lambda s, c=cause: s.goodput_seconds.get(c, 0.0)),
+            series.rates(samples, _spent_on(cause)),
             look.CAUSE_COLOURS.get(cause, look.GRAY),
             unit="workers",
             group="causes",
@@ -74,6 +74,10 @@ def goodput(history: History, zone: tzinfo) -> Chart:
         "How many workers did what: worker seconds of each cause per second.",
         look.figure(traces, y_title="workers"),
     )
+
+
+def _spent_on(cause: str) -> series.Reading:
+    return lambda sample: sample.goodput_seconds.get(cause, 0.0)
 
 
 def queue(history: History, zone: tzinfo) -> Chart:
@@ -96,7 +100,9 @@ def queue(history: History, zone: tzinfo) -> Chart:
     if any(sample.tasks_total for sample in samples):
         planned = [float(sample.tasks_total) or None for sample in samples]
         traces.append(
-            look.line("planned", x, planned, look.GRAY, steps=True, line={"dash": "dot"})
+            look.line(
+                "planned", x, planned, look.GRAY, steps=True, line={"dash": "dot"}
+            )
         )
     return Chart(
         key,

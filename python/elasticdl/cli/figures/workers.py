@@ -79,9 +79,7 @@ def _count(
 ) -> Any:  # fmt: skip
     y = [float(getattr(sample, field)) for sample in samples]
     width = 2.0 if dash == "solid" else 1.5
-    return look.line(
-        name, x, y, tone, steps=True, line={"dash": dash, "width": width}
-    )
+    return look.line(name, x, y, tone, steps=True, line={"dash": dash, "width": width})
 
 
 def mark_of(decision: Decision) -> str:
@@ -240,7 +238,11 @@ def stragglers(history: History) -> Chart:
         title,
         "Median step time over each worker's life. "
         + (f"Stragglers: {found}." if found else "No straggler: ")
-        + ("" if found else f"nobody takes {series.OUTLIER:g} times the others' median.")
+        + (
+            ""
+            if found
+            else f"nobody takes {series.OUTLIER:g} times the others' median."
+        )
         + (f" {text.plural(more, 'faster worker')} left out." if more else ""),
         look.bar_figure(trace, x_title=f"median step time ({unit})"),
     )

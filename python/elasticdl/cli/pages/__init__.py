@@ -10,6 +10,7 @@ import gzip
 import html
 import json
 from importlib import resources
+from string import Template
 
 from elasticdl.errors import PlatformError
 
@@ -17,6 +18,11 @@ from elasticdl.errors import PlatformError
 def read(name: str) -> str:
     """Return the text of a file of this package."""
     return resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
+
+
+def filled(name: str, **parts: str) -> str:
+    """Return a page's text with its parts put in, as they are."""
+    return Template(read(name)).substitute(parts)
 
 
 def plotly_script() -> bytes:

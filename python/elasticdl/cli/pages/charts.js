@@ -79,6 +79,7 @@ const charts = (() => {
       const button = document.createElement("button");
       button.type = "button";
       button.setAttribute("aria-pressed", String(trace.visible !== "legendonly"));
+      button.dataset.name = trace.name;
       button.title = "show or hide";
       button.append(swatch(trace), unescaped(trace.name));
       button.addEventListener("click", () => {
@@ -88,6 +89,12 @@ const charts = (() => {
       });
       box.append(button);
     });
+  }
+
+  // The names that were switched off, for a legend that is about to be made anew.
+  function hidden(box) {
+    const off = box.querySelectorAll('button[aria-pressed="false"]');
+    return new Set([...off].map((button) => button.dataset.name));
   }
 
   function retheme() {
@@ -106,5 +113,5 @@ const charts = (() => {
   addEventListener("beforeprint", () => printing(true));
   addEventListener("afterprint", () => printing(false));
 
-  return { draw, legend };
+  return { draw, hidden, legend };
 })();
