@@ -143,6 +143,7 @@ def bars(
         marker={"color": list(tones)},
         text=[plain(label) for label in labels],
         textposition="auto",
+        textangle=0,
         cliponaxis=False,
         hovertemplate="%{y}: %{text}<extra></extra>",
         showlegend=False,

@@ -6,6 +6,7 @@ documents.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,16 @@ import plotly.graph_objects as go
 from elasticdl.cli.figures import look, units
 
 _MOST_BARS = 25
+# Series that mean the same wherever they are; causes have colours of their own too.
+_TONES = look.CAUSE_COLOURS | {
+    "running": look.BLUE,
+    "wanted": look.GREEN,
+    "minimum": look.GRAY,
+    "maximum": look.BROWN,
+    "limit": look.RED,
+    "median": look.GRAY,
+    "free": look.GRAY,
+}
 
 
 @dataclass(frozen=True)
@@ -104,8 +115,10 @@ def _trace(
     x, y = _with_gaps(one.points, axis, by)
     if stacked:
         return look.area(one.name, x, y, tone, unit=unit, group="stack")
-    more = {"yaxis": "y2"} if one.right else {}
-    return look.line(one.name, x, y, tone, steps=steps, unit=unit, **more)
+    if not one.right:
+        return look.line(one.name, x, y, tone, steps=steps, unit=unit)
+    name = f"{one.name} (right)"
+    return look.line(name, x, y, tone, steps=steps, unit=unit, yaxis="y2")
 
 
 def _with_gaps(
@@ -125,15 +138,11 @@ def _with_gaps(
 
 
 def _tones(names: Sequence[str]) -> list[str]:
-    """Return a colour for each: a cause has its own, the others take turns."""
-    result, turn = [], 0
-    for name in names:
-        if name in look.CAUSE_COLOURS:
-            result.append(look.CAUSE_COLOURS[name])
-        else:
-            result.append(look.colour(turn))
-            turn += 1
-    return result
+    """Return a colour for each: some have their own, the others take turns."""
+    taken = {_TONES[name] for name in names if name in _TONES}
+    free = [tone for tone in look.PALETTE if tone not in taken] or [look.GRAY]
+    turns = itertools.cycle(free)
+    return [_TONES.get(name) or next(turns) for name in names]
 
 
 def _mark(figure: Any, moments: Sequence[Moment], axis: TimeAxis) -> None:
@@ -142,7 +151,7 @@ def _mark(figure: Any, moments: Sequence[Moment], axis: TimeAxis) -> None:
     for x in where:
         figure.add_shape(
             type="line", x0=x, x1=x, y0=0, y1=1, yref="paper",
-            line={"color": look.ORANGE, "width": 1, "dash": "dot"},
+            line={"color": look.GRAY, "width": 1, "dash": "dot"},
         )  # fmt: skip
     figure.add_trace(
         go.Scatter(
@@ -151,7 +160,7 @@ def _mark(figure: Any, moments: Sequence[Moment], axis: TimeAxis) -> None:
             y=[1.0] * len(where),
             yaxis="y3",
             mode="markers",
-            marker={"symbol": "triangle-down", "size": 9, "color": look.ORANGE},
+            marker={"symbol": "triangle-down", "size": 9, "color": look.PURPLE},
             text=[look.plain(one.text) for one in moments],
             hovertemplate="%{text}<extra></extra>",
         )
