@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--root", type=Path, default=Path(__file__).parents[3])
     args = parser.parse_args(arguments)
     stale = []
-    for name, text in generated():
+    for name, text in generated(args.root):
         file = args.root / name
         if file.exists() and file.read_text(encoding="utf-8") == text:
             continue
@@ -65,8 +65,11 @@ def main(arguments: Sequence[str]) -> int:
     return ExitCode.JOB_FAILED if stale else ExitCode.OK
 
 
-def generated() -> Iterator[tuple[str, str]]:
-    """Yield each generated file, by its path in the repository, with its text."""
+def generated(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield each generated file, by its path in the repository, with its text.
+
+    `root`: the repository, for pages of which only a part is made.
+    """
     from elasticdl.cli.main import make_parser
     from elasticdl.job.schema import values_schema
 
@@ -74,7 +77,7 @@ def generated() -> Iterator[tuple[str, str]]:
     yield _CLI, cli_page(make_parser())
     yield _SCHEMA, json.dumps(values_schema(), indent=2) + "\n"
     yield from chart_files()
-    yield from dashboard_files()
+    yield from dashboard_files(root)
 
 
 def spec_page() -> str:

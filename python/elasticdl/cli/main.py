@@ -20,6 +20,7 @@ from elasticdl.cli import (
     convert_flags,
     dashboard,
     data,
+    explain,
     faults,
     flags,
     jobs,
@@ -42,6 +43,7 @@ examples:
   elasticdl train -f values/digits.yaml
   elasticdl train -f values/digits.yaml --set job.worker.replicas=2
   elasticdl status digits --watch
+  elasticdl explain digits worker-1     # what happened to it, and why
   elasticdl kill digits worker-1        # fault injection: the job goes on
   elasticdl train -f values/digits.yaml -n ml      # in a cluster, namespace ml
   elasticdl list -A                     # the jobs of the kube context's cluster
@@ -88,6 +90,7 @@ def make_parser() -> argparse.ArgumentParser:
         train,
         profile,
         jobs,
+        explain,
         scale,
         faults,
         report,

@@ -10,16 +10,11 @@ import time
 import webbrowser
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from elasticdl.cli import format as text
 from elasticdl.cli.arguments import Verbs, add_verb
 from elasticdl.cli.where import add_any_job, find_job
 from elasticdl.errors import ExitCode
-
-if TYPE_CHECKING:
-    from elasticdl.client import JobHandle
-    from elasticdl.job.history import History
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -59,7 +54,7 @@ def report(args: argparse.Namespace) -> int:
     now = time.time()
     zone = datetime.fromtimestamp(now).astimezone().tzinfo
     assert zone is not None  # noqa: S101 - astimezone() always sets one
-    page = report_page(Subject(view, _history(job), now, zone))
+    page = report_page(Subject(view, job.history(), now, zone))
     file = args.output or Path(f"{job.name}-report.html")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(page, encoding="utf-8")
@@ -67,16 +62,3 @@ def report(args: argparse.Namespace) -> int:
     if args.open and not webbrowser.open(file.absolute().as_uri()):
         print("no browser was found here; open the file yourself")
     return ExitCode.OK
-
-
-def _history(job: JobHandle) -> History:
-    from elasticdl.client import LocalJob
-    from elasticdl.job.history import History, parse
-
-    if not isinstance(job, LocalJob):
-        return History()
-    try:
-        with job.job_dir.history_file.open(encoding="utf-8") as lines:
-            return parse(lines)
-    except FileNotFoundError:
-        return History()

@@ -19,7 +19,9 @@ from elasticdl.client.job import JobView, parse_replica
 from elasticdl.client.logs import read_log
 from elasticdl.client.scaling import Scaled, Scaling
 from elasticdl.errors import JobError, NotFoundError, RpcError
+from elasticdl.job import history
 from elasticdl.job.folder import ASIDE_MARK, Condition, read_report
+from elasticdl.job.history import History
 from elasticdl.job.names import JobDir, replica_name
 from elasticdl.job.status import JobReport
 from elasticdl.job.values import edit_values, load_values
@@ -63,6 +65,10 @@ class LocalJob:
             note = "its master does not answer now; the launcher starts it again"
             return JobView(self.name, condition, note=note)
         return JobView(self.name, condition, status=status)
+
+    def history(self) -> History:
+        """Return samples and decisions so far; empty if the master has not begun."""
+        return history.read(self.job_dir.history_file)
 
     def stop(
         self, reason: str = "elasticdl stop", *, wait_seconds: float = 20.0

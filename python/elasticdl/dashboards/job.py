@@ -67,7 +67,8 @@ _NOW = Row(
             "Last membership change",
             Kind.STAT,
             "Why a replica last came or went, how long ago, and what that cost: "
-            "seconds until it, or its replacement, worked. Without a cost it is not over.",
+            "seconds until it, or its replacement, worked. Without a cost it is not "
+            "over.",
             unit="s",
             width=6,
             height=4,

@@ -28,9 +28,9 @@ _ALL = Row(
             "Parameter servers",
             Kind.TABLE,
             "One line for each: bytes of values and slots, embedding rows, mean time "
-            "of a request, mean staleness of gradients, its traffic over the mean of all "
-            "(the hot one is above 1), memory, and the share of its limit where one is "
-            "set.",
+            "of a request, mean staleness of gradients, its traffic over the mean of "
+            "all (the hot one is above 1), memory, and the share of its limit where "
+            "one is set.",
             width=24,
             columns=(("index", "PS"),),
             queries=(

@@ -69,10 +69,11 @@ MANAGED_BY_MASTER = "elasticdl-master"
 # On the job's ConfigMap: ends the job in good order; the value is the reason.
 ANNOTATION_STOP = "elasticdl.org/stop"
 
-# Keys of the job's ConfigMap, and of the one with its status.
+# Keys of the job's ConfigMap, and of those with its status and its history.
 KEY_JOB = "job.yaml"
 KEY_STATUS = "status.json"
 KEY_REPORT = "report.json"
+KEY_HISTORY = "history.jsonl.gz"  # binary; lines of job/history.py
 MAIN_CONTAINER = "main"
 
 
@@ -168,6 +169,11 @@ class JobDir:
     def history_file(self) -> Path:
         """Samples and decisions over time (job/history.py); appended while it runs."""
         return self.root / "history.jsonl"
+
+    @property
+    def tensorboard_dir(self) -> Path:
+        """Event files for `tensorboard --logdir`."""
+        return self.root / "tensorboard"
 
     @property
     def targets_file(self) -> Path:

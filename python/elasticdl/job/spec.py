@@ -445,7 +445,6 @@ class ValuesFile(ChartValues):
 
     @model_validator(mode="after")
     def _nothing_of_the_platform(self) -> ValuesFile:
-        keys = {info.alias: name for name, info in type(self).model_fields.items()}
         problems = [
             Problem(
                 key,
@@ -454,7 +453,7 @@ class ValuesFile(ChartValues):
                 "take it out; it belongs into the values of the platform's release",
             )
             for key in PLATFORM_ONLY
-            if keys[key] in self.model_fields_set
+            if _holds(self, key)
         ]
         if problems:
             raise ProblemsError(*problems)
@@ -465,3 +464,11 @@ class ValuesFile(ChartValues):
         return self.model_dump(
             by_alias=True, mode="json", exclude_unset=True, exclude={"kind", "job"}
         )
+
+
+def _holds(values: SpecModel, path: str) -> bool:
+    """Return whether a file says something of a section, or of a part of it."""
+    key, _, rest = path.partition(".")
+    names = {info.alias: name for name, info in type(values).model_fields.items()}
+    said = names[key] in values.model_fields_set
+    return said and (not rest or _holds(getattr(values, names[key]), rest))

@@ -71,6 +71,7 @@ class Relaunch(_Document):
     replacement: str  # name, or "" when given up
     time: float
     detail: str = ""
+    why_not: str = ""  # why nobody replaces it
     seconds: float | None = (
         None  # until the replacement worked (first lease, first apply)
     )
@@ -138,6 +139,9 @@ class JobStatus(_Document):
     goodput_seconds: dict[str, float] = Field(default_factory=dict)
     checkpoint_version: int | None = None
     checkpoint_age_seconds: float | None = None
+    checkpoint_seconds: float | None = None  # how long the newest took
+    checkpoint_failures: int = 0
+    checkpoint_problem: str = ""  # why the last one was not written
     lost_updates: int = 0
     rewinds: int = 0
 

@@ -60,6 +60,7 @@ class Keeper:
         self.request: Request | None = None
         self.problem = ""
         self.failures = 0
+        self.newest_seconds: float | None = None  # it took; None if not by us
         self._writing: asyncio.Task[None] | None = None
         for path in directory.glob(f"{_PENDING}*"):
             shutil.rmtree(path, ignore_errors=True)
@@ -182,6 +183,7 @@ class Keeper:
             return  # a rewind came between: the checkpoint is of another course
         self.request = None
         self.problem = ""
+        self.newest_seconds = now - request.since
         self.newest = Found(str(target), manifest)
         self.schedule.completed(version=manifest.version, now=now)
         self._ledger.note(

@@ -48,6 +48,7 @@ class Master:
                 await job.parts.ledger.commit()
             except JournalError as error:  # nobody was told that it is written
                 log.error("%s", error)
+            await self.publishing.leave()
             log.info("job %s goes on under another master", job.spec.name)
             return None
         document = folder.read_report(job.job_dir) if over else None

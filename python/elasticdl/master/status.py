@@ -55,6 +55,9 @@ def build(job: Job, *, now: float) -> JobStatus:
         checkpoint_age_seconds=(
             round(max(0.0, now - newest.manifest.time), 1) if newest else None
         ),
+        checkpoint_seconds=parts.keeper.newest_seconds,
+        checkpoint_failures=parts.keeper.failures,
+        checkpoint_problem=parts.keeper.problem,
         lost_updates=parts.ps.lost_updates,
         rewinds=parts.ledger.rewinds,
     )
@@ -114,16 +117,16 @@ def progress(job: Job, *, now: float) -> Progress:
 
 def _replica(member: Member) -> ReplicaStatus:
     worker = member.worker
-    state = str(member.state)
+    state, reason = str(member.state), member.reason
     if member.drain and member.state is not MemberState.ENDED:
-        state = "draining"
+        state, reason = "draining", member.reason or member.cause
     return ReplicaStatus(
         name=member.name,
         role=str(member.key.role),
         index=member.key.index,
         generation=member.generation,
         state=state,
-        reason=member.reason,
+        reason=reason,
         since=member.since,
         pid=member.pid,
         phase=member.phase,

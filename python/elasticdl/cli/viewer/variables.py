@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from elasticdl.errors import SpecError
 
 ALL = "$__all"
-_NAME = re.compile(r"\$(?:\{(\w+)(?::\w+)?\}|\[\[(\w+)\]\]|(\w+))")
+_NAME = re.compile(r"\$(?:\{(\w+)(?::\w+)?\}|(\w+))")
 _LABEL = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _LABEL_VALUES = re.compile(r"\s*label_values\(\s*(?:(.+),)?\s*(\w+)\s*\)\s*", re.DOTALL)
 _RELATIVE = re.compile(r"now(?:-(\d+)([smhdw]))?")
