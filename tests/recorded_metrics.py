@@ -170,14 +170,20 @@ def _of_ps(sample: Sample) -> Iterator[Figure]:
         yield "ps_checkpoint_write_seconds_sum", labels, sample.steps // 500 * 0.4
 
 
-def _histogram(name: str, labels: Labels, count: int, middle: float) -> Iterator[Figure]:
+def _histogram(
+    name: str, labels: Labels, count: int, middle: float
+) -> Iterator[Figure]:
     for bound, share in ((middle, 0.8), (2 * middle, 0.97), (4 * middle, 1.0)):
         yield f"{name}_bucket", {**labels, "le": f"{bound:g}"}, round(count * share)
     yield f"{name}_bucket", {**labels, "le": "+Inf"}, count
 
 
 def _of_cluster(sample: Sample) -> Iterator[Figure]:
-    training = {"class": "training", "training_job": "digits", "training_namespace": "ml"}
+    training = {
+        "class": "training",
+        "training_job": "digits",
+        "training_namespace": "ml",
+    }
     serving = {"class": "serving", "training_job": "", "training_namespace": ""}
     other = {"class": "other", "training_job": "", "training_namespace": ""}
     taken = sample.workers_running

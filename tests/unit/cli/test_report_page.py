@@ -72,7 +72,9 @@ def test_a_job_without_history_still_has_its_relaunches(history: History) -> Non
     page = read(ended_view(history), History())
     assert "There is no history of this job" in page.text
     assert "worker-1 → worker-4" in page.text
-    assert "plot" in dict(page.attributes).values() or "Evaluation: accuracy" in page.text
+    assert (
+        "plot" in dict(page.attributes).values() or "Evaluation: accuracy" in page.text
+    )
 
 
 def test_a_job_that_left_nothing_has_a_page(history: History) -> None:

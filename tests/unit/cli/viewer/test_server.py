@@ -60,7 +60,12 @@ def said(answer: Answer) -> str:
 def test_no_answer_of_prometheus_is_told_in_three_parts() -> None:
     answer = viewer().answer("/api/boards/elasticdl-job", {})
     assert answer.status == 502
-    for words in (NOBODY, "Connection refused", "expected its HTTP API", "port-forward"):
+    for words in (
+        NOBODY,
+        "Connection refused",
+        "expected its HTTP API",
+        "port-forward",
+    ):
         assert words in said(answer)
 
 
