@@ -25,8 +25,8 @@ def add_parser(verbs: Verbs) -> None:
         help_text="show the dashboards in a web page, from a Prometheus",
         description="Shows the dashboards Cluster, Job and Parameter servers in a "
         "small web page, with\nthe figures of a Prometheus that scrapes the jobs. No "
-        "Grafana is needed; it has the\nsame dashboards, from the folder dashboards/ or the "
-        "chart. Ctrl-C ends it.",
+        "Grafana is needed; it has the\nsame dashboards, from the folder dashboards/ "
+        "or the chart. Ctrl-C ends it.",
         examples=(
             "elasticdl dashboard --prometheus http://localhost:9090",
             "elasticdl dashboard --prometheus http://localhost:9090 --open --port 8091",
