@@ -94,16 +94,8 @@ class _Recording:
             self.next_index += 1
             self.workers[index] = "launched"
             self.started[index] = second
-            self.decide(
-                second, "relaunched", replica=f"worker-{index - 3}", cause="preempted",
-                replacement=f"worker-{index}", cost_seconds=second - PREEMPTED_AT + 6.2,
-                text=f"worker-{index} runs in the place of worker-{index - 3}",
-            )  # fmt: skip
         if second == 240:
-            self.decide(
-                second, "master", cause="crashed", cost_seconds=2.4,
-                text="the master was restarted and read its journal",
-            )  # fmt: skip
+            self.decide(second, "master", text="master generation 2 goes on")
         if second and second % CHECKPOINT_SECONDS == 0:
             self.checkpoint = (self.steps, second)
             self.decide(second, "checkpoint", text=f"checkpoint {self.steps}")
@@ -117,12 +109,28 @@ class _Recording:
         self.replayed += 64
         self.decide(
             second, "ended", replica=f"worker-{index}", cause="preempted",
-            text=f"worker-{index} was preempted: its CPU was given to serving",
+            replacement=f"worker-{index + 3}",
+            text=f"worker-{index} ended: preempted; replaced by worker-{index + 3}",
         )  # fmt: skip
         self.decide(
             second + 1, "pending", replica=f"worker-{index + 3}",
-            cause="Unschedulable", text="0/1 nodes are available: insufficient cpu",
+            cause="Unschedulable",
+            text=f"worker-{index + 3} waits: 0/1 nodes are available: insufficient cpu",
         )  # fmt: skip
+
+    def join(self, index: int, second: int) -> None:
+        self.workers[index] = "running"
+        self.decide(
+            second, "joined", replica=f"worker-{index}", cost_seconds=6.0,
+            text=f"worker-{index} runs after 6.0 s of waiting",
+        )  # fmt: skip
+        if index >= WANTED:
+            lost, seconds = f"worker-{index - 3}", second - PREEMPTED_AT + 0.2
+            self.decide(
+                second, "relaunched", replica=lost, cause="preempted",
+                replacement=f"worker-{index}", cost_seconds=seconds,
+                text=f"worker-{index} works {seconds} s after the end of {lost}",
+            )  # fmt: skip
 
     def evaluate(self, second: int) -> None:
         share = self.tasks / TASKS
@@ -146,7 +154,7 @@ class _Recording:
     def work(self, second: int) -> None:
         for index in list(self.workers):
             if second - self.started[index] == 6:
-                self.workers[index] = "running"
+                self.join(index, second)
             state = self.workers[index]
             cause = {"running": "train"}.get(state, "start")
             self.spend(cause, 0.83 if cause == "train" else 1.0)

@@ -16,8 +16,10 @@ from elasticdl.job.history import Decision, History
 _MOST_ROWS = 500
 _KINDS = {
     "pending": "pending",
+    "joined": "joined",
+    "left": "left",
     "ended": "ended",
-    "relaunched": "relaunched",
+    "relaunched": "replaced",
     "notReplaced": "not replaced",
     "grown": "grown",
     "shrunk": "shrunk",

@@ -35,7 +35,9 @@ def key_figures(view: JobView, history: History, *, now: float) -> Iterator[KeyF
     if preemptions:
         yield KeyFigure("preemptions", text.count(preemptions))
     costs = [
-        one.cost_seconds for one in history.decisions if one.cost_seconds is not None
+        one.cost_seconds
+        for one in history.decisions
+        if one.kind == "relaunched" and one.cost_seconds is not None
     ]
     if costs:
         yield KeyFigure(
@@ -62,6 +64,9 @@ def _of_report(report: JobReport) -> Iterator[KeyFigure]:
     lost = [one for one in report.relaunches if one.replacement]
     yield KeyFigure("relaunches", text.count(len(lost)))
     yield KeyFigure("replayed records", text.count(report.replayed_records))
+    if report.skipped_batches:
+        batches = text.count(report.skipped_batches)
+        yield KeyFigure("skipped batches", batches, "their loss was not finite")
     if report.master_restarts:
         yield KeyFigure("master restarts", text.count(report.master_restarts))
     if report.rewinds:

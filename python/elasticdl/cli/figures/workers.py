@@ -22,16 +22,16 @@ from elasticdl.job.history import Decision, History, Sample
 _MARKS = {
     "preempted": ("preempted", "triangle-down", look.RED),
     "lost": ("lost for another cause", "x", look.ORANGE),
-    "new": ("replacement or growth", "triangle-up", look.GREEN),
-    "shrunk": ("shrunk on request", "triangle-down-open", look.GRAY),
+    "new": ("came, or came back", "triangle-up", look.GREEN),
+    "left": ("left as it was told", "triangle-down-open", look.GRAY),
     "job": ("master, rewind, edit", "diamond", look.PURPLE),
 }
 _MARK_OF_KIND = {
     "ended": "lost",
-    "notReplaced": "lost",
-    "relaunched": "new",
-    "grown": "new",
-    "shrunk": "shrunk",
+    "joined": "new",
+    "left": "left",
+    "grown": "job",
+    "shrunk": "job",
     "rewound": "job",
     "master": "job",
     "edited": "job",
@@ -83,11 +83,11 @@ def _count(
 
 
 def mark_of(decision: Decision) -> str:
-    """Return which mark a decision gets, "" for none."""
-    if decision.kind in ("ended", "notReplaced") and decision.cause == "preempted":
+    """Return which mark a decision gets, "" for none: PS are in the table alone."""
+    if decision.replica and not decision.replica.startswith("worker-"):
+        return ""
+    if decision.kind == "ended" and decision.cause == "preempted":
         return "preempted"
-    if decision.replica.startswith("ps-") and decision.kind == "ended":
-        return "lost"
     return _MARK_OF_KIND.get(decision.kind, "")
 
 

@@ -78,7 +78,7 @@ def test_workers_are_marked_where_and_why_they_were_lost(history: History) -> No
     assert all("preempted" in text for text in lost.text)
     assert found["running"].y[PREEMPTED_AT - 1] == 4
     assert found["running"].y[PREEMPTED_AT] == 1
-    assert len(found["replacement or growth"].x) == 3
+    assert len(found["came, or came back"].x) == 7
     assert len(found["master, rewind, edit"].x) == 1
     assert set(found["maximum"].y) == {6.0}
 
