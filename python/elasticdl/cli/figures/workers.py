@@ -60,8 +60,7 @@ def counts(history: History, zone: tzinfo) -> Chart:
         ),
         _count("pending", x, samples, "workers_pending", look.ORANGE),
         _count("wanted", x, samples, "workers_wanted", look.GREEN, dash="dash"),
-        _count("maximum", x, samples, "workers_max", look.GRAY, dash="dot"),
-        _count("minimum", x, samples, "workers_min", look.GRAY, dash="dashdot"),
+        *_bounds(x, samples),
         *_marks(history, zone),
     ]
     return Chart(
@@ -71,6 +70,16 @@ def counts(history: History, zone: tzinfo) -> Chart:
         "marks say what changed them.",
         look.figure(traces, y_title="workers"),
     )
+
+
+def _bounds(x: Sequence[str], samples: Sequence[Sample]) -> list[Any]:
+    """Return how many there may be; nothing of a job that has one size only."""
+    if not any(sample.workers_max for sample in samples):
+        return []
+    return [
+        _count("maximum", x, samples, "workers_max", look.GRAY, dash="dot"),
+        _count("minimum", x, samples, "workers_min", look.GRAY, dash="dashdot"),
+    ]
 
 
 def _count(
