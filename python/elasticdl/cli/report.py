@@ -6,6 +6,7 @@ Owns the verb's arguments and output. The page is `cli.report_page`'s.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 import webbrowser
 from datetime import datetime
@@ -47,6 +48,7 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def report(args: argparse.Namespace) -> int:
+    from elasticdl.cli.figures.job import MOST_SAMPLES
     from elasticdl.cli.report_page import Subject, report_page
 
     job = find_job(args)
@@ -54,7 +56,10 @@ def report(args: argparse.Namespace) -> int:
     now = time.time()
     zone = datetime.fromtimestamp(now).astimezone().tzinfo
     assert zone is not None  # noqa: S101 - astimezone() always sets one
-    page = report_page(Subject(view, job.history(), now, zone))
+    history = job.history()
+    if len(history.samples) > MOST_SAMPLES:
+        print(f"drawing {text.count(len(history.samples))} samples", file=sys.stderr)
+    page = report_page(Subject(view, history, now, zone))
     file = args.output or Path(f"{job.name}-report.html")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(page, encoding="utf-8")

@@ -20,6 +20,7 @@ from elasticdl.job.status import EvaluationResult
 # A loss that falls by more than this is drawn on a logarithmic axis.
 _LOG_RATIO = 50.0
 _MOST_METRICS = 6
+_MOST_MARKERS = 60
 
 
 def loss(history: History, zone: tzinfo) -> Chart:
@@ -34,7 +35,7 @@ def loss(history: History, zone: tzinfo) -> Chart:
     axis: dict[str, Any] = {"rangemode": "normal"}
     y_title = "loss"
     if finite and min(finite) > 0 and max(finite) > _LOG_RATIO * min(finite):
-        axis |= {"type": "log", "dtick": 1}
+        axis |= {"type": "log", "dtick": 1, "exponentformat": "e"}
         y_title = "loss (log scale)"
     broken = [when for when, value in zip(x, y, strict=True) if value is None]
     traces = [look.line("loss", x, y, look.BLUE)]
@@ -76,7 +77,7 @@ def _metric(
         name=look.plain(name),
         x=[look.at(result.time, zone) for result in there],
         y=[value if math.isfinite(value) else None for value in values],
-        mode="lines+markers",
+        mode="lines+markers" if len(there) <= _MOST_MARKERS else "lines",
         line={"color": look.GREEN, "width": 2},
         marker={"size": 7},
         text=[look.plain(_round(result)) for result in there],

@@ -38,11 +38,11 @@ CAUSE_COLOURS = {
     "export": BROWN,
     "waitPs": ORANGE,
     "waitData": YELLOW,
-    "start": "#7fa8d8",
+    "start": "#5a87c0",
     "restore": PURPLE,
     "replay": PINK,
     "idle": GRAY,
-    "pending": "#c9989c",
+    "pending": "#b07a80",
     "preempted": RED,
 }
 
@@ -144,6 +144,9 @@ def bars(
         text=[plain(label) for label in labels],
         textposition="auto",
         textangle=0,
+        # Letters keep their size; what does not fit stands beside its bar.
+        constraintext="none",
+        insidetextfont={"color": "#ffffff"},
         cliponaxis=False,
         hovertemplate="%{y}: %{text}<extra></extra>",
         showlegend=False,

@@ -47,10 +47,7 @@ def _bytes(ps: PsSample) -> float:
 
 def _traffic(samples: Sequence[Sample], shards: Sequence[str], x: list[str]) -> Chart:
     key, title = "ps-bytes", "PS: bytes moved"
-    rates = {
-        index: series.rates(samples, _of(index, _bytes), of_process=True)
-        for index in shards
-    }
+    rates = {index: series.rates(samples, _of(index, _bytes)) for index in shards}
     most = series.largest(*rates.values())
     if not most:
         return Chart(key, title, _NOTHING)
@@ -80,7 +77,7 @@ def hot(samples: Sequence[Sample], shards: Sequence[str]) -> Chart:
     whole = sum(moved.values())
     if not whole:
         return Chart(key, title, _NOTHING)
-    over = series.outliers(moved)
+    over = series.above_mean(moved)
     order = sorted(moved, key=lambda index: -moved[index])
     trace = look.bars(
         [f"ps-{index}" for index in order],
@@ -92,7 +89,7 @@ def hot(samples: Sequence[Sample], shards: Sequence[str]) -> Chart:
         ],
     )
     found = ", ".join(f"ps-{index}" for index in order if index in over)
-    even = f"None moves {series.OUTLIER:g} times as much as the others."
+    even = f"None moves {series.OUTLIER:g} times the mean."
     return Chart(
         key,
         title,
@@ -105,7 +102,7 @@ def hot(samples: Sequence[Sample], shards: Sequence[str]) -> Chart:
 def _calls(samples: Sequence[Sample], shards: Sequence[str], x: list[str]) -> Chart:
     key, title = "ps-calls", "PS: calls"
     rates = {
-        index: series.rates(samples, _of(index, lambda ps: ps.calls), of_process=True)
+        index: series.rates(samples, _of(index, lambda ps: ps.calls))
         for index in shards
     }
     if not series.largest(*rates.values()):
@@ -126,10 +123,8 @@ def _call_time(samples: Sequence[Sample], shards: Sequence[str], x: list[str]) -
     key, title = "ps-latency", "PS: time of a call"
     means: dict[str, list[float | None]] = {}
     for index in shards:
-        calls = series.rates(samples, _of(index, lambda ps: ps.calls), of_process=True)
-        spent = series.rates(
-            samples, _of(index, lambda ps: ps.call_seconds), of_process=True
-        )
+        calls = series.rates(samples, _of(index, lambda ps: ps.calls))
+        spent = series.rates(samples, _of(index, lambda ps: ps.call_seconds))
         means[index] = [
             1000 * s / n if s is not None and n else None
             for s, n in zip(spent, calls, strict=True)
@@ -183,13 +178,13 @@ def _memory(samples: Sequence[Sample], shards: Sequence[str], x: list[str]) -> C
                 unit=unit,
             )
         )
-    last = samples[-1].ps.values()
-    rows = sum(ps.embedding_rows for ps in last)
+    held = max(sum(ps.parameter_bytes for ps in s.ps.values()) for s in samples)
+    rows = max(sum(ps.embedding_rows for ps in s.ps.values()) for s in samples)
     return Chart(
         key,
         title,
         f"Resident memory; {'limit ' + text.size(limit) if limit else 'no limit'}. "
-        f"They hold {text.size(sum(ps.parameter_bytes for ps in last))} of parameters"
+        f"They held up to {text.size(held)} of parameters"
         + (f" and {text.count(rows)} rows of embeddings." if rows else "."),
         look.figure(traces, y_title=f"memory ({unit})"),
     )

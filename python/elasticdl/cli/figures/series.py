@@ -12,7 +12,8 @@ from itertools import pairwise
 
 from elasticdl.job.history import Sample
 
-# A worker, or a PS, is told apart from the others when it takes so much more.
+# A worker whose steps take so many times the others' median is a straggler, a PS with
+# so many times the mean traffic is hot; alerts and `top` draw the line there too.
 OUTLIER = 1.5
 
 Reading = Callable[[Sample], float | None]
@@ -20,14 +21,11 @@ _BYTES = ((1024.0**3, "GiB"), (1024.0**2, "MiB"), (1024.0, "KiB"), (1.0, "B"))
 _SECONDS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (0.001, "ms"))
 
 
-def rates(
-    samples: Sequence[Sample], reading: Reading, *, of_process: bool = False
-) -> list[float | None]:
-    """Return how fast a counter grew up to each sample, per second.
+def rates(samples: Sequence[Sample], reading: Reading) -> list[float | None]:
+    """Return how fast a counter of a process grew up to each sample, per second.
 
     None where either of two samples has no value, and first of all. A counter that
-    fell is one that began anew (`of_process`: it counts from its process's start), or
-    one that a restarted master took up a little earlier: then nothing was added.
+    fell began anew: it counts from its process's start.
     """
     result: list[float | None] = [None] * min(1, len(samples))
     for before, after in pairwise(samples):
@@ -35,11 +33,27 @@ def rates(
         seconds = after.time - before.time
         if old is None or new is None or seconds <= 0:
             result.append(None)
+        else:
+            result.append((new - old if new >= old else new) / seconds)
+    return result
+
+
+def job_rates(samples: Sequence[Sample], reading: Reading) -> list[float | None]:
+    """Return the same of a counter of the whole job, which never begins anew.
+
+    It is lower for a while after a restart of the master, until all replicas have
+    reported again: what it grew meanwhile is spread over that time.
+    """
+    result: list[float | None] = [None] * len(samples)
+    good = 0  # the newest sample that is as high as those before it
+    for number in range(1, len(samples)):
+        old, new = reading(samples[good]), reading(samples[number])
+        seconds = samples[number].time - samples[good].time
+        if old is None or new is None or new < old or seconds <= 0:
             continue
-        grown = new - old
-        if grown < 0:
-            grown = new if of_process else 0.0
-        result.append(grown / seconds)
+        since = range(good + 1, number + 1)
+        result[good + 1 : number + 1] = [(new - old) / seconds for _ in since]
+        good = number
     return result
 
 
@@ -57,6 +71,12 @@ def median(values: Sequence[float | None]) -> float | None:
     """Return the median of what is there; None of nothing."""
     there = [value for value in values if value is not None and math.isfinite(value)]
     return statistics.median(there) if there else None
+
+
+def above_mean(values: Mapping[str, float]) -> set[str]:
+    """Return whose value is far above the mean of all."""
+    bound = OUTLIER * statistics.fmean(values.values()) if values else 0.0
+    return {name for name, value in values.items() if value > bound}
 
 
 def outliers(values: Mapping[str, float]) -> set[str]:

@@ -61,7 +61,7 @@ def goodput(history: History, zone: tzinfo) -> Chart:
         look.area(
             text.doing(cause),
             x,
-            series.rates(samples, _spent_on(cause)),
+            series.job_rates(samples, _spent_on(cause)),
             look.CAUSE_COLOURS.get(cause, look.GRAY),
             unit="workers",
             group="causes",

@@ -37,7 +37,7 @@ _MARK_OF_KIND = {
     "edited": "job",
 }
 _MOST_LINES = 10
-_MOST_BARS = 30
+_MOST_BARS = 15
 
 
 def counts(history: History, zone: tzinfo) -> Chart:
@@ -263,8 +263,9 @@ def _step_seconds(samples: Sequence[Sample]) -> dict[str, list[float | None]]:
     for number, sample in enumerate(samples):
         for index, worker in sample.workers.items():
             if worker.state == "running" and worker.step_seconds > 0:
-                row = found.setdefault(index, [None] * len(samples))
-                row[number] = worker.step_seconds
+                if index not in found:
+                    found[index] = [None] * len(samples)
+                found[index][number] = worker.step_seconds
     return found
 
 

@@ -29,13 +29,15 @@ const charts = (() => {
   }
 
   function draw(plot, figure) {
+    const bars = figure.data[0].type === "bar" ? figure.data[0].y.length : 0;
+    plot.style.minHeight = `${bars * 25 + 70}px`;
     const layout = Object.assign({}, figure.layout, {
       template: theme(plot), margin: margins(plot), autosize: true,
       // On a touch screen a finger scrolls the page instead of drawing a zoom box.
       dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
     });
     return Plotly.react(plot, figure.data, layout,
-      { responsive: true, displayModeBar: false, doubleClick: "reset" });
+      { responsive: true, displayModeBar: false });
   }
 
   function swatch(trace) {

@@ -7,6 +7,7 @@ gets to Prometheus through here.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import ipaddress
 import json
@@ -229,16 +230,18 @@ def make_server(viewer: Viewer, *, bind: str, port: int) -> ThreadingHTTPServer:
                 "img-src 'self' data:; frame-ancestors 'none'",
             )
             self.end_headers()
-            self.wfile.write(answer.body)
+            # A browser that goes on to another page does not wait for this one.
+            with contextlib.suppress(ConnectionError):
+                self.wfile.write(answer.body)
 
         def log_message(self, format: str, *args: object) -> None:
             log.debug(format, *args)
 
     try:
         server = ThreadingHTTPServer((bind, port), Handler)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         raise PlatformError(
-            f"--port: {bind}:{port} cannot be had ({error.strerror}); give another "
+            f"--port: {bind}:{port} cannot be had ({error}); give another "
             "one, as --port 8091"
         ) from None
     server.daemon_threads = True

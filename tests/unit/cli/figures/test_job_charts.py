@@ -159,6 +159,15 @@ def test_a_ps_that_was_restarted_counts_from_zero_again() -> None:
     assert numbers(trace.y) == [1000, 500, 1000]
 
 
+def test_seconds_that_a_new_master_has_not_heard_of_are_no_jump_later() -> None:
+    spent = [10.0, 20.0, 5.0, 5.0, 50.0]
+    history = History(
+        [sample(n, goodput_seconds={"train": value}) for n, value in enumerate(spent)]
+    )
+    (trace,) = work.goodput(history, UTC).figure.data
+    assert list(trace.y) == [0.0, 10.0, 10.0, 10.0, 10.0]
+
+
 def test_a_long_history_is_thinned() -> None:
     history = History([sample(n, records_per_second=5.0) for n in range(20_000)])
     charts = {chart.key: chart for chart in all_charts(history)}
