@@ -28,6 +28,7 @@ from elasticdl.job.status import (
     Progress,
     Relaunch,
 )
+from elasticdl.master.goodput import share
 
 STARTED = 1_790_000_000.0
 SECONDS = 300
@@ -278,7 +279,7 @@ def ended_view(
         rewinds=0,
         master_restarts=1,
         goodput_seconds=goodput,
-        goodput=goodput["train"] / sum(goodput.values()),
+        goodput=share(goodput),
         last_loss=last.loss,
         metrics=history.evaluations[-1].metrics,
         evaluations=list(history.evaluations),

@@ -12,6 +12,7 @@ from elasticdl.cli import format as text
 from elasticdl.client import JobView
 from elasticdl.job.history import History
 from elasticdl.job.status import JobReport, JobStatus
+from elasticdl.master.goodput import share
 
 _MOST_METRICS = 3
 
@@ -57,9 +58,7 @@ def _of_report(report: JobReport) -> Iterator[KeyFigure]:
     yield KeyFigure("records per second", text.rate(report.records_per_second))
     if report.steps:
         yield _steps(report.steps, report.version)
-        yield KeyFigure(
-            "goodput", f"{100 * report.goodput:.0f} %", "of worker seconds trained"
-        )
+        yield _goodput(report.goodput)
     yield from _learned(report.last_loss, report.metrics)
     lost = [one for one in report.relaunches if one.replacement]
     yield KeyFigure("relaunches", text.count(len(lost)))
@@ -95,12 +94,8 @@ def _of_status(status: JobStatus, *, now: float) -> Iterator[KeyFigure]:
     )
     if progress.steps:
         yield _steps(progress.steps, progress.version)
-    whole = sum(status.goodput_seconds.values())
-    if whole:
-        trained = status.goodput_seconds.get("train", 0.0)
-        yield KeyFigure(
-            "goodput", text.percent(trained, whole), "of worker seconds trained"
-        )
+    if status.goodput_seconds:
+        yield _goodput(share(status.goodput_seconds))
     evaluation = status.last_evaluation
     yield from _learned(status.last_loss, evaluation.metrics if evaluation else {})
     lost = [one for one in status.relaunches if one.replacement]
@@ -110,6 +105,12 @@ def _of_status(status: JobStatus, *, now: float) -> Iterator[KeyFigure]:
 
 def _steps(steps: int, version: int) -> KeyFigure:
     return KeyFigure("steps", text.count(steps), f"version {text.count(version)}")
+
+
+def _goodput(trained: float) -> KeyFigure:
+    return KeyFigure(
+        "goodput", f"{100 * trained:.0f} %", "of the time in which workers ran"
+    )
 
 
 def _learned(loss: float | None, metrics: Mapping[str, float]) -> Iterator[KeyFigure]:

@@ -51,7 +51,7 @@ def history() -> History:
 
 def test_the_head_has_state_message_and_key_figures(history: History) -> None:
     page = read(ended_view(history, message="all is well"), history)
-    for words in ("digits", "succeeded", "all is well", "goodput", "65 %", "took"):
+    for words in ("digits", "succeeded", "all is well", "goodput", "79 %", "took"):
         assert words in page.text, words
 
 
