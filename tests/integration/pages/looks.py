@@ -6,7 +6,18 @@ import re
 
 from tests.browsing import Page
 
-SIZES = [(1280, False), (1280, True), (400, False), (400, True)]
+# Width of the window, and whether it is dark at first; both are looked at.
+SIZES = [(1280, False), (400, True)]
+
+
+def assert_looks_good(page: Page, *, width: int, dark: bool) -> None:
+    """It fits and can be read, in light and in dark."""
+    first = ground(page)
+    assert_fits(page)
+    assert_readable(page)
+    page.size(width, 900, dark=not dark)
+    assert ground(page) != first
+    assert_readable(page)
 
 
 def assert_fits(page: Page) -> None:

@@ -15,7 +15,7 @@ import pytest
 from elasticdl.cli.viewer.boards import Boards
 
 from tests.browsing import Browser, Page
-from tests.integration.pages.looks import SIZES, assert_fits, assert_readable
+from tests.integration.pages.looks import SIZES, assert_fits, assert_looks_good
 from tests.prometheus.server import Prometheus
 from tests.prometheus.tools import program
 from tests.recorded import SECONDS, STARTED, recorded_history
@@ -109,8 +109,7 @@ def test_every_panel_is_drawn_and_fits(
         panels = f"[...document.querySelectorAll('.panel[data-type={kind}]')]"
         drawn = f"{panels}.filter((one) => one.querySelector('{what}')).length"
         assert page.run(drawn) == wanted, kind
-    assert_fits(page)
-    assert_readable(page)
+    assert_looks_good(page, width=width, dark=dark)
     page.close()
 
 

@@ -11,7 +11,7 @@ from elasticdl.job.spec import JobSpec, ValuesFile
 from elasticdl.job.values import write_values
 
 from tests.browsing import Browser, Page
-from tests.integration.pages.looks import SIZES, assert_fits, assert_readable, ground
+from tests.integration.pages.looks import SIZES, assert_looks_good
 from tests.recorded import ended_view, recorded_history, write_history
 
 DRAWN = "document.documentElement.dataset.drawn"
@@ -61,19 +61,8 @@ def test_all_charts_are_drawn_and_fit(
     drawn = f"(plot) => plot.querySelector({shapes!r})"
     plots = "[...document.querySelectorAll('.plot')]"
     assert page.run(f"{plots}.filter({drawn}).length") == figures
-    assert_fits(page)
-    assert_readable(page)
-    page.close()
-
-
-def test_the_page_follows_a_change_between_light_and_dark(
-    chromium: Browser, report_file: Path
-) -> None:
-    page = opened(chromium, report_file, width=1280, dark=False)
-    light = ground(page)
-    page.size(1280, 900, dark=True)
-    assert ground(page) != light
-    assert_readable(page)
+    assert_looks_good(page, width=width, dark=dark)
+    assert page.said == []
     page.close()
 
 
