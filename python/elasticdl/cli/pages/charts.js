@@ -105,12 +105,13 @@ const charts = (() => {
   }
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", retheme);
-  // Paper is white, whatever the screen is.
+  // Paper is white and has its own width, whatever the screen is. Sizes are set at
+  // once: a browser prints what is drawn when this returns.
   function printing(on) {
     document.documentElement.classList.toggle("printing", on);
-    retheme();
     for (const plot of document.querySelectorAll(".plot.js-plotly-plot"))
-      Plotly.Plots.resize(plot);
+      Plotly.relayout(plot, { template: theme(plot), autosize: !on,
+        width: on ? plot.clientWidth : null, height: on ? plot.clientHeight : null });
   }
   addEventListener("beforeprint", () => printing(true));
   addEventListener("afterprint", () => printing(false));
