@@ -31,7 +31,7 @@ def merged(base, changes):
     return base
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def digits_values():
     """Makes the values of a small digits job; arguments are parts of the job tree."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from elasticdl.cli.generate_chart import CHART, chart_files
 from elasticdl.cli.generate_dashboards import dashboard_files
+from elasticdl.cli.generate_metrics import metrics_files
 from elasticdl.cli.markdown import row, table
 from elasticdl.errors import ExitCode
 
@@ -78,6 +79,7 @@ def generated(root: Path) -> Iterator[tuple[str, str]]:
     yield _SCHEMA, json.dumps(values_schema(), indent=2) + "\n"
     yield from chart_files()
     yield from dashboard_files(root)
+    yield from metrics_files(root)
 
 
 def spec_page() -> str:

@@ -112,13 +112,13 @@ _WORKERS = Row(
             "Workers",
             Kind.TIMESERIES,
             "How many workers the job wants, may have and has, and how many it waits "
-            "for, by the reason why.",
+            "for, by the reason why. Without a maximum there is no line of it.",
             unit="short",
             steps=True,
             queries=(
                 Query(f"max({of_job('elasticdl_workers_wanted')})", "wanted"),
                 Query(f"max({of_job('elasticdl_workers_min')})", "minimum"),
-                Query(f"max({of_job('elasticdl_workers_max')})", "maximum"),
+                Query(f"max({of_job('elasticdl_workers_max')}) > 0", "maximum"),
                 Query(
                     "sum("
                     + of_job("elasticdl_replicas", role="worker", state="running")

@@ -18,8 +18,22 @@ from elasticdl.job.spec_base import PATH_PATTERN, QUANTITY_PATTERN, SpecModel
 
 # What only one kind of release reads, also a part of a section. The chart refuses it in
 # the other kind, where it would do nothing.
-PLATFORM_ONLY = ("rbac", "claims", "monitoring.dashboards", "monitoring.rules")
-JOB_ONLY = ("images", "state", "token", "pods")
+PLATFORM_ONLY = (
+    "rbac",
+    "claims",
+    "monitoring.dashboards",
+    "monitoring.rules",
+    "monitoring.exporter",
+    "monitoring.podMonitor",
+)
+JOB_ONLY = (
+    "images",
+    "state",
+    "token",
+    "pods",
+    "monitoring.scrapeAnnotations",
+    "monitoring.tensorboard",
+)
 
 
 class ImagesValues(SpecModel):

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from elasticdl.job.chart_values import PLATFORM_ONLY, ChartValues
+from elasticdl.job.ending import OnEndSpec
 from elasticdl.job.problems import Problem, ProblemsError
 from elasticdl.job.replicas import (
     LimitsSpec,
@@ -62,6 +63,7 @@ __all__ = [
     "MasterSpec",
     "ModelSpec",
     "OnBadRecord",
+    "OnEndSpec",
     "OnNanLoss",
     "PositiveInt",
     "PositiveSeconds",
@@ -359,6 +361,9 @@ class JobSpec(SpecModel):
     )
     log: LogSpec = Field(
         default_factory=LogSpec, description="What the roles' logs hold."
+    )
+    on_end: OnEndSpec = Field(
+        default_factory=OnEndSpec, description="Who is told when the job has ended."
     )
 
     @model_validator(mode="after")
