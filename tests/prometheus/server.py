@@ -43,7 +43,7 @@ class Prometheus:
         self.process = None
 
     def __enter__(self):
-        self.folder.mkdir(parents=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "rules.yaml").write_text(self.rules)
         settings = {
             "global": {
