@@ -18,6 +18,7 @@ from elasticdl.client.folder import RunFile
 from elasticdl.client.job import JobView, parse_replica
 from elasticdl.client.logs import read_log
 from elasticdl.client.scaling import Scaled, Scaling
+from elasticdl.client.usage import Capacity
 from elasticdl.errors import JobError, NotFoundError, RpcError
 from elasticdl.job import history
 from elasticdl.job.folder import ASIDE_MARK, Condition, read_report
@@ -122,6 +123,17 @@ class LocalJob:
         run = self._run()
         with PlatformCalls(run.platform, run.token) as platform:
             return platform.set_capacity(cpus)
+
+    def capacity(self) -> Capacity:
+        """Return the CPUs that its workers hold now, and may hold.
+
+        Raises JobError when the job does not run, PlatformError for no answer.
+        """
+        run = self._run()
+        with PlatformCalls(run.platform, run.token) as platform:
+            workers, limit = platform.capacity()
+        each = load_values(self.job_dir.spec_file).job.worker.resources.cpu
+        return Capacity(workers * each, limit)
 
     def logs(
         self,

@@ -47,6 +47,8 @@ class PsSample(_Document):
     sent_bytes: int = 0
     calls: int = 0
     call_seconds: float = 0.0  # of all calls together
+    pushes: int = 0  # gradients that it took
+    staleness_sum: float = 0.0  # versions between each of them and its values
 
 
 class Sample(_Document):

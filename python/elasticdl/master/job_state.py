@@ -22,6 +22,7 @@ from elasticdl.master.keeper import Keeper
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.member_table import MemberTable
 from elasticdl.master.membership import Membership
+from elasticdl.master.pace import Pace
 from elasticdl.master.ps_group import PsGroup
 from elasticdl.master.relaunches import Relaunches
 from elasticdl.master.rounds import Rounds
@@ -98,6 +99,7 @@ class Job:
         self.version = 0
         self.metrics_port = 0  # of this master, once it serves
         self.speed = Speed()
+        self.pace = Pace()
         self._spec = spec
 
     @property

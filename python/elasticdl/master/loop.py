@@ -167,6 +167,12 @@ class Loop:
         queue = parts.ledger.queue
         if queue is not None:
             self._job.speed.take(queue.done_records, now=now)
+            self._job.pace.take(
+                queue.done_records,
+                leased=queue.leased_records,
+                workers=sum(m.at_work for m in parts.table.workers()),
+                now=now,
+            )
         if self._job.can_snapshot:
             parts.keeper.tick(version=self._job.version, now=now)
 

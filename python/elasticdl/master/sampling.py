@@ -102,4 +102,6 @@ def ps_sample(state: str, told: master_pb2.PsStatus | None) -> PsSample:
         sent_bytes=told.sent_bytes,
         calls=told.calls,
         call_seconds=round(told.call_seconds, 6),
+        pushes=told.pushes,
+        staleness_sum=told.staleness_sum,
     )

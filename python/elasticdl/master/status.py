@@ -17,6 +17,8 @@ from elasticdl.job.status import (
 from elasticdl.master import goodput
 from elasticdl.master.job_state import Job
 from elasticdl.master.member import Member, MemberState
+from elasticdl.master.pace import Pace
+from elasticdl.master.task_queue import TaskQueue
 
 STOPPED = ExitCode.STOPPED
 
@@ -38,6 +40,8 @@ def build(job: Job, *, now: float) -> JobStatus:
         master_generation=parts.ledger.generation,
         master_metrics_port=job.metrics_port,
         workers_wanted=job.spec.worker.replicas,
+        workers_min=job.spec.worker.min,
+        workers_max=job.spec.worker.max,
         progress=progress(job, now=now),
         replicas=[
             _replica(member)
@@ -103,25 +107,41 @@ def progress(job: Job, *, now: float) -> Progress:
             epochs=1, records_per_epoch=total, records_done=done, version=job.version
         )
     speed = job.speed.per_second(queue.done_records, now=now)
-    total = queue.total_tasks
-    left = plan.records_per_epoch * plan.epochs - queue.done_records
-    of_epoch = plan.records_per_epoch * (queue.epoch + 1) - queue.done_records
+    epoch_left, left = _left(queue)
     return Progress(
         epoch=queue.epoch,
         epochs=plan.epochs,
         records_per_epoch=plan.records_per_epoch,
         records_done=queue.done_records,
         tasks_done=queue.done_tasks,
-        tasks_total=total,
+        tasks_total=queue.total_tasks,
         tasks_leased=len(queue.leased),
         tasks_waiting=len(queue.waiting),
         replayed_records=ledger.replayed_records,
         steps=queue.done_steps,
         version=job.version,
         records_per_second=round(speed, 1),
-        eta_seconds=round(max(0, left) / speed, 1) if total and speed else None,
-        epoch_eta_seconds=round(max(0, of_epoch) / speed, 1) if speed else None,
+        eta_seconds=_seconds(left, job.pace),
+        epoch_eta_seconds=_seconds(epoch_left, job.pace),
     )
+
+
+def _left(queue: TaskQueue) -> tuple[int, int | None]:
+    """Return the records to come in this epoch, and in the job; None: endless."""
+    plan, done = queue.plan, queue.done_records
+    # Some of the next epoch may be done already.
+    epoch = max(0, plan.records_per_epoch * (queue.epoch + 1) - done)
+    ends = []
+    if plan.epochs:
+        ends.append(max(0, plan.records_per_epoch * plan.epochs - done))
+    if plan.max_steps:
+        ends.append(max(0, plan.max_steps - queue.done_steps) * plan.batch_size)
+    return min([epoch, *ends]), min(ends, default=None)
+
+
+def _seconds(records: int | None, pace: Pace) -> float | None:
+    rate = pace.per_second()
+    return None if records is None or rate is None else round(records / rate, 1)
 
 
 def _replica(member: Member) -> ReplicaStatus:
@@ -143,6 +163,7 @@ def _replica(member: Member) -> ReplicaStatus:
         steps_per_second=(
             round(1 / worker.step_seconds, 2) if worker and worker.step_seconds else 0.0
         ),
+        step_seconds=round(worker.step_seconds, 6) if worker else 0.0,
         loss=worker.loss if worker and worker.step else None,
         version=member.version(),
         memory_bytes=member.used_bytes,
