@@ -254,7 +254,7 @@ def test_tensorboard_reads_and_serves_what_the_master_wrote(job, tensorboard):
     address = tensorboard(folder)
     end = time.monotonic() + 60.0  # a bound for a hung server, no claim
     shown = {}
-    while not any(TAGS <= set(tags) for tags in shown.values()):
+    while not any(set(tags) >= TAGS for tags in shown.values()):
         assert time.monotonic() < end, f"tensorboard shows {shown}"
         time.sleep(0.2)
         shown = get(f"{address}/data/plugin/scalars/tags")
