@@ -10,10 +10,16 @@ import threading
 import time
 import urllib.request
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 from elasticdl.client import Scaling
+from elasticdl.exporter.amounts import Amounts
+from elasticdl.exporter.figures import Waits, figures, show
+from elasticdl.exporter.objects import Serving, node_of, pod_of
+from elasticdl.job.names import LABEL_JOB
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.values import edit_values
 from elasticdl.metrics.registry import ClusterMetrics
@@ -23,6 +29,7 @@ from prometheus_client import generate_latest
 from tests.prometheus.server import Prometheus
 
 NAME = "watched"
+SERVING = Serving(1_000_000)
 
 
 @dataclass
@@ -35,41 +42,92 @@ class Watched:
     at_rest: JobStatus
     report: JobReport
     shown: dict[str, str]  # text of /metrics by role
+    fired: dict[str, Any]  # alerts of the job at rest by name
 
 
-def cluster_metrics():
-    """Return what a cluster's exporter shows of a cluster with one job of ours."""
-    metrics = ClusterMetrics()
-    metrics.nodes.set_by({"ready": 2})
-    metrics.allocatable_cpu.set_one(8)
-    metrics.allocatable_memory.set_one(32e9)
-    metrics.allocatable_gpus.set_one(1)
-    holders = {
-        ("serving", "", ""): (3, 8e9, 0),
-        ("training", "local", NAME): (4, 6e9, 1),
-        ("other", "", ""): (0.5, 1e9, 0),
-    }
-    requested = metrics.requested_cpu, metrics.requested_memory, metrics.requested_gpus
-    for index, metric in enumerate(requested):
-        metric.set({who: amounts[index] for who, amounts in holders.items()})
-    metrics.used_cpu.set({who: cpu * 0.7 for who, (cpu, *_) in holders.items()})
-    metrics.used_memory.set({who: size * 0.6 for who, (_, size, _) in holders.items()})
-    metrics.pending_pods.set({("local", NAME, "Unschedulable"): 2})
-    return metrics
+def node(name, cpu, gpus):
+    amounts = {"cpu": cpu, "memory": "16Gi", "nvidia.com/gpu": gpus}
+    ready = {"type": "Ready", "status": "True"}
+    return node_of(
+        {
+            "metadata": {"name": name},
+            "status": {"allocatable": amounts, "conditions": [ready]},
+        }
+    )
+
+
+def pod(name, cpu, *, job="", priority=0, gpus="0", where="n1"):
+    asks = {"cpu": cpu, "memory": "2Gi", "nvidia.com/gpu": gpus}
+    unschedulable = {
+        "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+    }  # fmt: skip
+    return pod_of(
+        {
+            "metadata": {
+                "name": name,
+                "namespace": "local",
+                "uid": name,
+                "creationTimestamp": datetime.now(UTC).isoformat(),
+                "labels": {LABEL_JOB: job} if job else {},
+            },
+            "spec": {
+                "containers": [{"name": "c", "resources": {"requests": asks}}],
+                "priority": priority,
+                **({"nodeName": where} if where else {}),
+            },
+            "status": {
+                "phase": "Running" if where else "Pending",
+                "conditions": [] if where else [unschedulable],
+            },
+        },
+        SERVING,
+    )
+
+
+class Cluster:
+    """What the exporter says of a small cluster that is looked at for a while."""
+
+    def __init__(self):
+        self.metrics = ClusterMetrics()
+        self.waits = Waits()
+        self.nodes = [node("n1", "6", "1"), node("n2", "4", "0")]
+        self.pods = [
+            pod("web", "3", priority=1_000_000),
+            pod("agent", "500m", where="n2"),
+            pod("worker-0", "2", job=NAME, gpus="1"),
+            pod("worker-1", "2", job=NAME, where="n2"),
+            pod("worker-2", "2", job=NAME, where=""),
+        ]
+        measured = Amounts(cpu=0.5, memory=1e9)
+        self.usage = {(one.namespace, one.name): measured for one in self.pods}
+
+    def text(self):
+        made = figures(self.nodes, self.pods, self.usage)
+        waited = self.waits.seconds(self.pods, now=time.time())
+        show(self.metrics, made, waited, up=True)
+        return generate_latest(self.metrics.registry)
+
+    def limits(self):
+        """What PS and workers with a limit of memory show; processes here have none."""
+        labels = f'namespace="local",training_job="{NAME}"'
+        lines = [
+            f'elasticdl_{role}_memory_limit_bytes{{{labels},index="{index}"}} 2e9'
+            for role in ("ps", "worker")
+            for index in range(2)
+        ]
+        return ("\n".join(lines) + "\n").encode()
 
 
 @pytest.fixture(scope="module")
 def exporter(tmp_path_factory):
     """Serves those figures; the file that leads Prometheus there."""
-    metrics, began = cluster_metrics(), time.time()
+    cluster = Cluster()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            waited = 2 * (time.time() - began)
-            metrics.pending_seconds.set({("local", NAME): waited})
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(generate_latest(metrics.registry))
+            self.wfile.write(cluster.text() + cluster.limits())
 
         def log_message(self, *_):
             pass
@@ -106,6 +164,12 @@ def go_through_it(job, prometheus):
     job.handle.set_capacity(1)
     status = job.wait_until(lambda s: at_work(s, 1), "one worker alone")
     job.wait_for_step(status.progress.steps + 100)
+    prometheus.wait_until(
+        lambda: prometheus.series(
+            "count_over_time(elasticdl_pending_replicas[1m]) > 3"
+        ),
+        "some scrapes of pending workers",
+    )
     job.handle.set_capacity(None)
     job.wait_until(lambda s: at_work(s, 3), "three workers again")
     job.handle.scale(Scaling(workers=2))
@@ -147,13 +211,11 @@ def watched(digits, digits_values, exporter, tmp_path_factory):
         NAME,
         training={"epochs": 1_000},
         evaluation={"everySteps": 40, "atEpochEnd": False},
-        ps={"replicas": 2, "resources": {"memory": "2Gi"}},
         worker={
             "replicas": 3,
             "min": 2,
             "max": 4,
             "pauseSeconds": 600.0,  # they stay to be looked at
-            "resources": {"memory": "2Gi"},
         },
     )
     targets = [folder / "jobs" / NAME / "targets.json", exporter]
@@ -171,10 +233,12 @@ def watched(digits, digits_values, exporter, tmp_path_factory):
             ports = {r.role: r.metrics_port for r in alive}
             ports["master"] = at_rest.master_metrics_port
             shown = {role: fetch(port) for role, port in ports.items()}
+            shown["exporter"] = Cluster().text().decode()
+            fired = prometheus.firing()
             ended = time.time()
             job.handle.stop()
             report = job.finish(expected=130)
-        yield Watched(prometheus, started, ended, at_rest, report, shown)
+        yield Watched(prometheus, started, ended, at_rest, report, shown, fired)
 
 
 def fetch(port):
