@@ -185,7 +185,8 @@ def preemptions(history: History, zone: tzinfo) -> Chart:
 def step_times(history: History, zone: tzinfo) -> Chart:
     """Step time of each worker; of many the median and the slowest."""
     key, title = "steps", "Step time by worker"
-    samples = history.samples
+    # Of many workers not every sample tells what each of them does.
+    samples = [s for s in history.samples if s.workers or not s.workers_running]
     by_worker = _step_seconds(samples)
     if not by_worker:
         return Chart(key, title, "No worker reported a step.")
