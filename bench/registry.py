@@ -10,6 +10,7 @@ from frame import Benchmark
 
 def benchmarks() -> dict[str, Benchmark]:
     """Return what can be run."""
+    import cluster
     import data_path
     import jobs
     import master
@@ -18,6 +19,6 @@ def benchmarks() -> dict[str, Benchmark]:
     import step
 
     found: dict[str, Benchmark] = {}
-    for module in (data_path, ps, step, jobs, master, recovery):
+    for module in (data_path, ps, step, jobs, master, recovery, cluster):
         found.update(module.BENCHMARKS)
     return found

@@ -1,7 +1,7 @@
 """`explain`: why replicas wait, ended, came back, and why edits were taken or refused.
 
-Owns the verb's arguments and what is shown of which replica. Works on the decisions that
-the master noted in the job's history, here or in a cluster, running or ended.
+Owns the verb's arguments and what is shown of which replica. Works on the decisions
+that the master noted in the job's history, here or in a cluster, running or ended.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def add_parser(verbs: Verbs) -> None:
         handler=explain,
         help_text="tell what happened to a job or a replica, and why",
         description="Shows what happened and why: replicas that wait, were lost, were "
-        "replaced (and\nafter how long the new one worked), sizes and other edits that "
-        "were taken or\nrefused, checkpoints, rewinds, restarts of the master. From the "
-        "job's history, so\nalso when it has ended.",
+        "replaced (and\nafter how long the new one worked), sizes and other edits "
+        "that were taken or\nrefused, checkpoints, rewinds, restarts of the master. "
+        "From the job's history,\nso also when it has ended.",
         examples=(
             "elasticdl explain digits",
             "elasticdl explain digits worker-3",

@@ -281,8 +281,10 @@ class Launcher:
             self._replace_silent(probe, silent_seconds)
         elif self.job_dir.report_file.exists():
             probe.reported_time = probe.reported_time or time.monotonic()
-            if time.monotonic() - probe.reported_time > timing.after_report:
-                self._replace_silent(probe, timing.after_report)
+            # With its report written it tells others of the end, as the job wishes.
+            patience = timing.after_report + self.spec.on_end.most_seconds
+            if time.monotonic() - probe.reported_time > patience:
+                self._replace_silent(probe, patience)
 
     def _replace_silent(self, probe: _Probe, seconds: float) -> None:
         self._notices.append(f"the master was silent for {seconds:.0f} s and is killed")

@@ -56,7 +56,14 @@ POD_ENVIRONMENT = (
     ENV_PRIORITY_LOW,
 )
 
+# Of the command that is run at the job's end (`onEnd.command`).
+ENV_ENDED_JOB = "ELASTICDL_JOB"
+ENV_ENDED_STATE = "ELASTICDL_STATE"
+ENV_ENDED_MESSAGE = "ELASTICDL_MESSAGE"
+ENV_ENDED_REPORT = "ELASTICDL_REPORT"
+
 PLATFORM_LOCAL = "local"
+NAMESPACE_LOCAL = "local"  # what a job of this machine says in its place
 PLATFORM_KUBERNETES = "kubernetes"
 CONFIG_DIR = "/etc/elasticdl"
 

@@ -7,6 +7,7 @@ does not take waits for a while, then it is left out.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from pathlib import Path
@@ -67,5 +68,6 @@ def append(path: Path, data: bytes, ending: bytes = b"") -> None:
             while left:
                 left = left[file.write(left) :]
         except OSError:
-            file.truncate(before)
+            with contextlib.suppress(OSError):
+                file.truncate(before)
             raise

@@ -43,7 +43,7 @@ def sentence(
         return f"{who} waits: {detail or cause}"
     if kind == "left":
         return f"{who} left: {cause}"
-    waited = f" after {seconds:.1f} s of waiting" if seconds is not None else ""
+    waited = f" after {seconds:.1f} s of waiting" if seconds else ""
     return f"{who} runs{waited}"
 
 
@@ -172,7 +172,7 @@ class Decisions:
 
     def _joined(self, replica: ReplicaStatus, life: _Life) -> Decision:
         since = self._waits.pop(life, None)
-        waited = None if since is None else max(0.0, round(replica.since - since, 3))
+        waited = None if since is None else max(0.0, round(replica.since - since, 1))
         return Decision(
             time=replica.since,
             kind="joined",

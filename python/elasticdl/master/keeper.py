@@ -183,8 +183,8 @@ class Keeper:
             return  # a rewind came between: the checkpoint is of another course
         self.request = None
         self.problem = ""
-        self.newest_seconds = now - request.since
         self.newest = Found(str(target), manifest)
+        self.newest_seconds = now - request.since
         self.schedule.completed(version=manifest.version, now=now)
         self._ledger.note(
             "checkpoint", name="newest", version=manifest.version, dir=str(target)

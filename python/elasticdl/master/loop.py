@@ -25,7 +25,6 @@ from elasticdl.job.context import set_log_level
 from elasticdl.job.spec import JobSpec
 from elasticdl.job.status import JobState
 from elasticdl.master import data_plan, decisions, spec_watch
-from elasticdl.master.gauges import Gauges
 from elasticdl.master.job_state import Ending, Job
 from elasticdl.master.launching import Launching
 from elasticdl.master.leasing import Leasing
@@ -55,7 +54,6 @@ class Loop:
         runner: Runner,
         leasing: Leasing,
         stages: Stages,
-        gauges: Gauges,
         publishing: Publishing,
     ) -> None:
         """Work on this job through this runner."""
@@ -64,7 +62,6 @@ class Loop:
         self._runner = runner
         self._leasing = leasing
         self._stages = stages
-        self._gauges = gauges
         self._publishing = publishing
         self._launching = Launching(job, runner)
         self._resting = Resting(self._parts.ledger)
@@ -128,7 +125,6 @@ class Loop:
         self._stages.advance(now=now)
         if self._stages.needs_count and self._counting is None:
             self._counting = asyncio.create_task(self._count(), name="count")
-        self._gauges.update(job, now=now)
         self._publishing.update(now=now)
         busy = job.clock() - now
         try:

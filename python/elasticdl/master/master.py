@@ -16,11 +16,11 @@ from elasticdl.errors import JournalError
 from elasticdl.job import folder
 from elasticdl.job.status import JobState
 from elasticdl.master import status
+from elasticdl.master.gauges import Gauges
 from elasticdl.master.job_state import Ending, Job
 from elasticdl.master.loop import Loop
 from elasticdl.master.publishing import Publishing
 from elasticdl.master.servicer import MasterServicer
-from elasticdl.metrics.registry import MasterMetrics
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Master:
     job: Job
     servicer: MasterServicer
     loop: Loop
-    metrics: MasterMetrics
+    gauges: Gauges
     publishing: Publishing
 
     async def run(self) -> Ending | None:

@@ -143,7 +143,10 @@ class Pace:
     def _unstuck(self) -> float:
         """Return the rate if all that is leased were done this moment.
 
-        What workers bring in cannot be more: it would have come by now.
+        What workers bring in cannot be more, it would have come by now. Of a stop of
+        seconds, as at the loss of a PS, nothing is to be seen.
         """
         idle = self._worked - self._last.worked
-        return self._leased / idle if self._leased and idle > 0 else math.inf
+        if not self._leased or idle <= self._window * self._workers:
+            return math.inf
+        return self._leased / idle

@@ -38,20 +38,35 @@ class Publishing:
         self._publisher = publisher
         self._recorder = Recorder(job, publisher)
         self._decisions = Decisions(told_until=self._recorder.told_until)
-        self._next_look = 0.0
+        self._looked: tuple[object, ...] = ()
+        self._next_look = self._earliest_look = 0.0
         self._next_show = 0.0
         self._shown: JobStatus | None = None
 
     def update(self, *, now: float) -> None:
         """Show what changed, as often as the publisher wants it; note it anyway."""
-        if now < self._next_look:
+        news = self._mark() != self._looked
+        if now < (self._earliest_look if news else self._next_look):
             return
         built = self._look(now=now)
         if now >= self._next_show:
             self._next_show = now + self._publisher.period_seconds
             self._show(built)
         seconds = min(_LOOK_SECONDS, self._publisher.period_seconds)
-        self._next_look = now + max(seconds, _REST * (self._job.clock() - now))
+        self._earliest_look = now + _REST * (self._job.clock() - now)
+        self._next_look = max(now + seconds, self._earliest_look)
+
+    def _mark(self) -> tuple[object, ...]:
+        """Return what differs when something happened that is to be told at once."""
+        job, parts = self._job, self._job.parts
+        newest = parts.keeper.newest
+        return (
+            job.state,
+            len(parts.relaunches.records),
+            parts.ledger.rewinds,
+            parts.keeper.failures,
+            newest.manifest.version if newest else None,
+        )
 
     def decided(self, decisions: Sequence[Decision]) -> None:
         """Tell and note what no status says."""
@@ -73,6 +88,7 @@ class Publishing:
         )
 
     def _look(self, *, now: float) -> JobStatus:
+        self._looked = self._mark()
         built = status.build(self._job, now=now)
         found = self._decisions.of(built)
         for waits in notices(one for one in found if one.kind == "pending"):

@@ -67,6 +67,13 @@ def build(job: Job, *, now: float) -> JobStatus:
     )
 
 
+def master_restarts(job: Job) -> int:
+    """Return how many masters took the place of one that was lost."""
+    ledger = job.parts.ledger
+    # The first master of each launch took nobody's place.
+    return ledger.generation - len(ledger.notes("run"))
+
+
 def _message(job: Job) -> str:
     """Return what a user has to know now; the most urgent alone."""
     if job.ending:
@@ -195,8 +202,7 @@ def report(job: Job, *, now: float) -> JobReport:
         skipped_batches=sum(n["batches"] for n in parts.ledger.notes("skipped")),
         lost_updates=parts.ps.lost_updates,
         rewinds=parts.ledger.rewinds,
-        # The first master of each launch took nobody's place.
-        master_restarts=parts.ledger.generation - len(parts.ledger.notes("run")),
+        master_restarts=master_restarts(job),
         goodput_seconds=seconds,
         goodput=round(goodput.share(seconds), 4),
         last_loss=job.last_loss,

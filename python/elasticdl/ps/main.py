@@ -19,6 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+import psutil
+
 from elasticdl.errors import ElasticDLError, ExitCode, FencedError
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
 from elasticdl.job.folder import in_force
@@ -77,6 +79,8 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
     sync = spec.ps.mode is UpdateMode.SYNC
     place = Place(context.index, spec.ps.replicas)
     metrics = PsMetrics()
+    if context.in_pod:
+        metrics.memory_limit.set(container_limit_bytes())
 
     def wrote(seconds: float, written: bool) -> None:
         metrics.checkpoint_seconds.observe(seconds)
@@ -171,6 +175,8 @@ def _refresh(metrics: PsMetrics, server: ParameterServer) -> None:
     metrics.initialized.set(figures.initialized)
     metrics.version.set(figures.version)
     metrics.parameter_bytes.set(figures.nbytes)
+    metrics.embedding_rows.set_by(figures.embedding_rows)
+    metrics.memory.set(psutil.Process().memory_info().rss)
     metrics.snapshots.set(len(figures.snapshots))
 
 

@@ -11,7 +11,8 @@ from elasticdl.cli.top_change import last_change
 from elasticdl.cli.top_jobs import jobs_view
 from elasticdl.cli.top_view import Screen, top_view
 from elasticdl.client import Condition, JobView
-from elasticdl.client.usage import Amount, ClusterUsage, Holder, Machine
+from elasticdl.client.usage import ClusterUsage, Machine
+from elasticdl.exporter.amounts import Amounts
 from elasticdl.job.history import Decision, History, PsSample, Sample
 from elasticdl.job.status import (
     EvaluationResult,
@@ -36,13 +37,8 @@ PREEMPTED = Relaunch(
 MACHINE = Machine(cpus=2, busy=0.87, memory_bytes=24 << 30, used_bytes=11 << 30)
 CLUSTER = ClusterUsage(
     nodes=3,
-    there=Amount(24.0, 96 << 30, 0),
-    holders=[
-        Holder("serving", Amount(8.0)),
-        Holder("training", Amount(4.0), "digits", "ml"),
-        Holder("training", Amount(2.0), "mnist", "ml"),
-        Holder("other", Amount(2.5)),
-    ],
+    there=Amounts(cpu=24.0),
+    held={"serving": Amounts(8.0), "training": Amounts(6.0), "other": Amounts(2.5)},
 )
 
 
