@@ -16,9 +16,10 @@ def benchmarks() -> dict[str, Benchmark]:
     import master
     import ps
     import recovery
+    import scraping
     import step
 
     found: dict[str, Benchmark] = {}
-    for module in (data_path, ps, step, jobs, master, recovery, cluster):
+    for module in (data_path, ps, step, jobs, master, recovery, scraping, cluster):
         found.update(module.BENCHMARKS)
     return found

@@ -26,7 +26,7 @@ LABEL_SELECTOR = {
                 "required": ["key", "operator"],
                 "properties": {
                     "key": {"type": "string"},
-                    "operator": {"enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
+                    "operator": {"enum": ["Exists", "DoesNotExist"]},
                     "values": {"type": "array", "items": {"type": "string"}},
                 },
             },

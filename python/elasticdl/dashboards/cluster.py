@@ -134,8 +134,8 @@ _JOBS = Row(
         Panel(
             "Jobs",
             Kind.TABLE,
-            "Every job that is scraped: its state, workers, progress, loss, and goodput "
-            "since it began.",
+            "Every job that is scraped: its state, workers, progress, loss, and "
+            "goodput since it began.",
             width=24,
             columns=(
                 ("namespace", "namespace"),

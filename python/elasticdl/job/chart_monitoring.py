@@ -115,8 +115,9 @@ class ExporterValues(SpecModel):
     )
     resources: dict[str, Any] = Field(
         default_factory=_exporter_resources,
-        description="Requests and limits, as in a container. It keeps some 300 bytes "
-        "of each pod, and holds the whole list for a moment when it begins.",
+        description="Requests and limits, as in a container. It keeps 700 bytes of "
+        "each pod, but holds the whole list for a moment when it begins: more than "
+        "5,000 pods need more memory.",
     )
     node_selector: dict[str, str] = Field(
         default_factory=dict, description="Labels that its node must have."

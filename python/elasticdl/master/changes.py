@@ -34,6 +34,14 @@ class Changes:
     times: dict[str, float] = field(default_factory=dict)  # of the last, by cause
     costs: dict[str, float] = field(default_factory=dict)  # of the last that works
     _since: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _planned: int | None = None  # workers, at the last look
+
+    def plan(self, workers: int, *, any_there: bool) -> str:
+        """Take how many workers are wanted; return why more come, should they."""
+        before, self._planned = self._planned, workers
+        if before is None and not any_there:
+            return STARTED
+        return RESUMED if before == 0 else GROWN
 
     def joined(self, role: str) -> None:
         """Count a replica that runs now; why it was asked for is told already."""

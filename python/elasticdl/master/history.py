@@ -17,7 +17,7 @@ from pathlib import Path
 
 from elasticdl.job import history
 from elasticdl.job.history import Decision, Sample
-from elasticdl.job.status import EvaluationResult, JobStatus
+from elasticdl.job.status import EvaluationResult, JobState, JobStatus
 from elasticdl.master import sampling
 from elasticdl.master.appending import Appending
 from elasticdl.master.job_state import Job
@@ -51,6 +51,7 @@ class Recorder:
             generation=job.parts.ledger.generation,
         )
         self._samples = 0
+        self._state: JobState | None = None  # of the newest sample
         self._next_sample = 0.0
         self._next_shown = 0.0
         self._changed = False  # since it was shown
@@ -71,7 +72,8 @@ class Recorder:
             self._add(result)
             self._scalars.evaluated(result)
         self._evaluations = len(results)
-        if now >= self._next_sample:
+        # A state is in the history however short it was, with the PS before they leave.
+        if now >= self._next_sample or status.state is not self._state:
             age = now - self._job.started
             self._next_sample = now + sampling.period_seconds(age)
             self._sample(status)
@@ -96,6 +98,7 @@ class Recorder:
         bounds = Bounds(worker.min, worker.max)
         self._add(sampling.sample(status, bounds, ps, number=self._samples))
         self._samples += 1
+        self._state = status.state
         self._scalars.sampled(status)
 
     def _add(self, document: Sample | Decision | EvaluationResult) -> None:

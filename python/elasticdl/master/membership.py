@@ -11,7 +11,6 @@ what still runs; whatever the platform then does not show is gone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elasticdl.job.names import Role
@@ -76,7 +75,6 @@ class Membership:
         self.hangs = 0  # in a row, without a finished task between
         self.leaving = False  # nobody is replaced any more
         self.changes = Changes()
-        self._planned: int | None = None  # workers, at the last look
 
     # -- what the platform shows --------------------------------------------------
 
@@ -248,8 +246,7 @@ class Membership:
         ]
         worker = self.table.spec.worker
         change = scale.resize(seats, wanted=workers, priority=worker.priority)
-        why = self._why_more(seats)
-        self._planned = workers
+        why = self.changes.plan(workers, any_there=bool(seats))
         for priority in change.start:
             new = self.table.schedule(None, priority=priority, now=now)
             self.changes.wanted(new.name, str(Role.WORKER), why, now=now)
@@ -261,11 +258,6 @@ class Membership:
             self.changes.left(str(Role.WORKER), left, now=now)
             stops += self.drain(member, cause, now=now)
         return stops
-
-    def _why_more(self, seats: Sequence[Seat]) -> str:
-        if self._planned is None and not seats:
-            return changes.STARTED
-        return changes.RESUMED if self._planned == 0 else changes.GROWN
 
     def works(self, member: Member, *, now: float) -> None:
         """It does work; the first time, that ends what its coming cost."""

@@ -21,12 +21,15 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from elasticdl.errors import JournalError
 from elasticdl.job import folder, names
 from elasticdl.job.ending import WEBHOOK_TRIES, OnEndSpec
 from elasticdl.job.status import JobReport, JobState
-from elasticdl.master.job_state import Ending, Job
+
+if TYPE_CHECKING:
+    from elasticdl.master.job_state import Ending, Job
 
 log = logging.getLogger(__name__)
 

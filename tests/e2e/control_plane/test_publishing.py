@@ -1,8 +1,11 @@
 """Status and events of a job on a real API server."""
 
 import asyncio
+import base64
 import json
+import os
 
+from elasticdl.master.history import MOST_PACKED_BYTES
 from elasticdl.runner.publisher import Notice
 
 STATUS = "configmaps/elasticdl-digits-status"
@@ -36,6 +39,25 @@ def test_the_status_is_a_config_map_that_goes_with_the_job(rig, run) -> None:
                 "status.json": '{"state": "succeeded"}',
                 "report.json": "{}",
             }
+
+    run(story())
+
+
+def test_the_history_is_a_config_map_that_goes_with_the_job(rig, run) -> None:
+    async def story() -> None:
+        async with rig.cluster(watch=False) as cluster:
+            # As large as a master lets it become, and not compressible further.
+            document = os.urandom(MOST_PACKED_BYTES)
+            cluster.publisher.history(b"first")
+            cluster.publisher.history(document)
+            assert cluster.publisher.history_period_seconds > 10.0
+            await cluster.publisher.close(status="{}", report="{}")
+            made = rig.get("configmaps/elasticdl-digits-history")
+            packed = base64.b64decode(made["binaryData"]["history.jsonl.gz"])
+            assert packed == document
+            of_job = rig.get("configmaps/elasticdl-digits")["metadata"]["uid"]
+            owners = made["metadata"]["ownerReferences"]
+            assert [owner["uid"] for owner in owners] == [of_job]
 
     run(story())
 

@@ -14,8 +14,10 @@ from elasticdl.client.usage import ClusterUsage
 from elasticdl.exporter.amounts import Amounts
 from elasticdl.exporter.figures import figures
 from elasticdl.exporter.objects import NOT_READY, Serving, node_of, pod_of
+from elasticdl.job.chart_values import HighPriorityValues
 
-_SERVING = Serving(priority=1)  # whatever may push training out
+# A platform may have another value: the exporter is told it, here nobody is.
+_SERVING = Serving(HighPriorityValues().value)
 
 
 def cluster_usage(cluster: Cluster) -> ClusterUsage:

@@ -1,11 +1,14 @@
 """What a job in a cluster shows, from its objects: states, and why it does not run."""
 
+import base64
+import gzip
 import json
 
 import pytest
 from elasticdl.client import Condition
 from elasticdl.client.cluster.objects import (
     Observed,
+    history_of,
     last_words,
     pods_of,
     replica_of,
@@ -227,3 +230,35 @@ def test_pods_of_a_replica_come_newest_first_and_others_never():
 def test_an_evicted_pod_tells_its_own_reason():
     evicted = pod(phase="Failed", reason="Evicted", message="low on memory")
     assert last_words([evicted]) == "Evicted: low on memory"
+
+
+def history_map(packed, uid="u1"):
+    return {
+        "metadata": {
+            "name": "elasticdl-digits-history",
+            "ownerReferences": [{"uid": uid}],
+        },
+        "binaryData": {"history.jsonl.gz": base64.b64encode(packed).decode()},
+    }
+
+
+def test_the_history_is_read_out_of_its_config_map():
+    line = b'{"decision":{"time":5.0,"kind":"grown","cause":"worker.replicas: 2 -> 4"}}'
+    told = history_of(MAP, history_map(gzip.compress(line)))
+    assert [one.kind for one in told.decisions] == ["grown"]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        None,
+        history_map(gzip.compress(b"{}"), uid="of an earlier job"),
+        history_map(b"no gzip"),
+        history_map(gzip.compress(b"x" * 100)[:20]),
+        {"metadata": {"ownerReferences": [{"uid": "u1"}]}},
+    ],
+    ids=["absent", "another job's", "not packed", "cut", "empty"],
+)
+def test_a_history_that_is_not_this_jobs_is_none(shown):
+    told = history_of(MAP, shown)
+    assert (told.samples, told.decisions) in (((), ()), ([], []))
