@@ -14,7 +14,7 @@ from elasticdl.client.usage import ClusterUsage, Machine, Usage
 from elasticdl.exporter.amounts import Amounts
 from elasticdl.exporter.objects import OTHER, SERVING, TRAINING
 
-_BAR = 10
+_BAR = 8
 _BUSY = 0.95
 _CLASSES = (SERVING, TRAINING, OTHER)
 

@@ -307,17 +307,17 @@ def drawn(
 
 SMALL = """\
 digits  train, parameterServer  running for 12 min 05 s
-progress   epoch 3/10  ██████················ 28 %  12 min left (epoch 41 s)
-speed      412 records/s, step 131, loss 0.4321 ██▇▇▇▆▆▆▅▅▅▅▄▄▄▃▃▃▂▂▂▁▁▁
+progress   epoch 3/10  ███████··················· 28 %  12 min left (epoch 41 s)
+speed      412 records/s, step 131, loss 0.4321 ███▇▇▇▇▆▆▆▆▅▅▅▅▅▄▄▄▄▃▃▃▃▂▂▂▂▁▁▁▂
 evaluation accuracy 0.9, loss 0.1 at version 360 ▁▂▃▃▄▅▆▆▇█
 tasks      33 of 120 done, 3 leased, 1 waiting; 256 records replayed
 workers    3 running of 4 wanted (min 1, max 8), 1 pending, 1 straggler
 pending    Unschedulable: 0/3 nodes are available: 3 Insufficient cpu
 goodput    ████████▓▒· █ training 70% ▓ waiting for PS 12% ▒ starting 9%
-change     2 min 05 s ago: worker-1 preempted, worker-3 in its place, cost 12 s
+change     2 min 05 s ago, cost 12 s: worker-1 preempted, worker-3 in its place
 preempted  2 times, last 2 min 05 s ago; 41 s of worker time lost to it
 checkpoint version 390, 31 s ago, took 1.2 s
-cluster    ███▓▓▓▒··· █ serving 8 ▓ training 6 ▒ other 2.5 · free 7.5 of 24 CPUs
+cluster    ██▓▓▒··· █ serving 8 ▓ training 6 ▒ other 2.5 · free 7.5 of 24 CPUs
 
 WORKER    STATE      STEP TIME       LOSS  MEMORY   DOING
 worker-0  running    ███····· 31 ms  0.43  612 MiB  training
@@ -331,7 +331,7 @@ ps-1  hot      ██████·· 83%  10 ms   1.5    12 MiB  10 000  460 Mi
 """
 ALL = """\
 1 of 3 jobs running, 1 pending · workers 3 of 4, 1 pending · 412 records/s · me…
-cluster    ███▓▓▓▒··· █ serving 8 ▓ training 6 ▒ other 2.5 · free 7.5 of 24 CPUs
+cluster    ██▓▓▒··· █ serving 8 ▓ training 6 ▒ other 2.5 · free 7.5 of 24 CPUs
 
 NAMESPACE  JOB     STATE        WORKERS       LEFT         PROGRESS
            late    pending                                 no node, for 1 min 0…
@@ -393,7 +393,7 @@ def test_a_job_that_has_just_begun_has_little_to_show() -> None:
         "change     nobody came or went since the job began",
         "preempted  never",
         "checkpoint none yet",
-        "machine    ████████·· 87% of 2 CPUs; memory 11.0 of 24.0 GiB",
+        "machine    ██████·· 87% of 2 CPUs; memory 11.0 of 24.0 GiB",
         "",
         "WORKER    STATE     DOING",
         "worker-0  launched  for 5 min 00 s",
