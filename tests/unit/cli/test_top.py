@@ -125,6 +125,8 @@ def ps_sample(seconds: float, *, busy: float) -> PsSample:
         embedding_rows=10_000,
         calls=round(50 * seconds),
         call_seconds=busy * seconds,
+        received_bytes=round(1e6 * busy * seconds),
+        sent_bytes=round(3e6 * busy * seconds),
         pushes=round(20 * seconds),
         staleness_sum=30 * seconds,
     )
@@ -182,11 +184,11 @@ def test_who_does_not_train_is_no_straggler() -> None:
     assert not top_model.stragglers([*others, worker(2, 9.0, state="draining")])
 
 
-def test_a_hot_ps_is_busy_for_over_half_as_long_again_as_the_mean() -> None:
-    assert top_ps.hot_shards({"0": 0.1, "1": 0.5}) == {"1"}
-    assert not top_ps.hot_shards({"0": 0.4, "1": 0.5})
-    assert not top_ps.hot_shards({"0": 0.001, "1": 0.04}), "idle ones are not hot"
-    assert not top_ps.hot_shards({"0": 0.9})
+def test_a_hot_ps_moves_over_half_as_much_again_as_the_mean() -> None:
+    assert top_ps.hot_shards({"0": 1e6, "1": 5e6}) == {"1"}
+    assert not top_ps.hot_shards({"0": 4e6, "1": 5e6})
+    assert not top_ps.hot_shards({"0": 1e3, "1": 9e4}), "idle ones are not hot"
+    assert not top_ps.hot_shards({"0": 9e9})
 
 
 def test_what_a_ps_does_is_a_mean_over_the_last_samples() -> None:
@@ -195,7 +197,7 @@ def test_what_a_ps_does_is_a_mean_over_the_last_samples() -> None:
     assert first.load is not None
     assert second.load is not None
     assert first.load.latency_seconds == pytest.approx(0.1 / 50)
-    assert second.load.busy == pytest.approx(0.5)
+    assert second.load.bytes_per_second == pytest.approx(2e6)
     assert second.load.staleness == pytest.approx(1.5)
     assert second.share == pytest.approx(5 / 6)
     assert (first.hot, second.hot) == (False, True)
@@ -206,7 +208,7 @@ def test_a_ps_that_was_started_again_counts_from_its_start() -> None:
     begun = sample(110.0, ps={"0": ps_sample(110.0, busy=0.5)})
     row, other = top_model.top(status(), History([begun, again]), now=NOW).ps_rows
     assert row.load is not None
-    assert row.load.busy == pytest.approx(2.0 / 20)
+    assert row.load.bytes_per_second == pytest.approx(4e6 * 2.0 / 20)
     assert row.load.latency_seconds == pytest.approx(0.01)
     assert other.load is None, "nothing is known of one that no sample has"
 
@@ -217,7 +219,7 @@ def test_a_restarted_master_knows_nothing_of_the_ps_at_first() -> None:
     rows = top_model.top(status(), History(samples), now=NOW).ps_rows
     assert [row.parameter_bytes for row in rows] == [12 << 20, 12 << 20]
     assert rows[1].load is not None
-    assert rows[1].load.busy == pytest.approx(0.5)
+    assert rows[1].load.bytes_per_second == pytest.approx(2e6)
 
 
 def test_without_a_history_the_rest_is_known() -> None:
