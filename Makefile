@@ -43,7 +43,7 @@ posture: setup  ## checkov on the rendered chart (a minute the first time)
 	@python -m tests.chart.posture $(abspath $(VENV))/checkov/bin/checkov
 
 integration: setup  ## tests on real processes
-	@python -m pytest tests/integration
+	@tests/browser > /dev/null; python -m pytest tests/integration
 
 check: setup  ## lint, types, layers, spelling, generated files (under a minute)
 	@tests/check

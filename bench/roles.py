@@ -50,6 +50,7 @@ class StandIn(master_pb2_grpc.MasterServicer):
         self.registered = threading.Event()
         self.view = master_pb2.PsView()
         self.metrics_port = 0
+        self.pid = 0
 
     def Register(  # noqa: N802 - the name is the RPC's
         self, request: master_pb2.RegisterRequest, context: grpc.ServicerContext
@@ -60,7 +61,7 @@ class StandIn(master_pb2_grpc.MasterServicer):
             addresses=[request.address],
             generations=[request.replica.generation],
         )
-        self.metrics_port = request.metrics_port
+        self.metrics_port, self.pid = request.metrics_port, request.pid
         self.registered.set()
         return master_pb2.RegisterReply(master_generation=1)
 

@@ -15,6 +15,7 @@ from tests.prometheus.tools import program
 TESTS = ROOT / "tests" / "chart" / "rules" / "alerts.yaml"
 PAGE = (ROOT / "docs" / "monitoring.md").read_text()
 TEXT = RULES.read_text()
+SET_UP = ("metrics.md", "monitoring.md")
 MARK = re.compile(r" # threshold: \w+")
 GROUPS = yaml.safe_load(MARK.sub("", TEXT))["groups"]
 ALERTS = [rule for group in GROUPS for rule in group["rules"] if "alert" in rule]
@@ -146,3 +147,18 @@ def test_rules_with_other_thresholds_are_taken_by_promtool(tmp_path):
     file.write_text(yaml.safe_dump(rule_object(thresholds=halves)["spec"]))
     code, said = promtool("check", "rules", str(file))
     assert code == 0, said
+
+
+def test_prometheus_takes_each_configuration_of_the_docs(tmp_path):
+    pages = "".join((ROOT / "docs" / name).read_text() for name in SET_UP)
+    blocks = re.findall(r"^```yaml\n(scrape_configs:.*?)^```", pages, flags=re.M | re.S)
+    assert blocks
+    for block in blocks:
+        for scrape in yaml.safe_load(block)["scrape_configs"]:
+            assert scrape["honor_labels"] is True
+        if "kubernetes_sd_configs" in block:
+            continue  # Debian's build knows nothing of Kubernetes
+        file = tmp_path / "prometheus.yaml"
+        file.write_text(block)
+        code, said = promtool("check", "config", "--syntax-only", str(file))
+        assert code == 0, said

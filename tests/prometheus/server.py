@@ -27,6 +27,11 @@ def with_thresholds(text, **thresholds):
     return text
 
 
+def at_once(text):
+    """Return the rules with alerts that do not wait before they fire."""
+    return re.sub(r"(?m)^(\s+for: ).*$", r"\g<1>0s", text)
+
+
 class Prometheus:
     """Scrapes the jobs of a folder each second; a context manager."""
 
@@ -38,7 +43,7 @@ class Prometheus:
         self.process = None
 
     def __enter__(self):
-        self.folder.mkdir(parents=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "rules.yaml").write_text(self.rules)
         settings = {
             "global": {
@@ -132,13 +137,14 @@ class Prometheus:
             for one in found["result"]
         ]
 
+    def firing(self):
+        """Return the alerts that fire, with labels and annotations, by their names."""
+        return {
+            alert["labels"]["alertname"]: alert
+            for alert in self.get("alerts")["alerts"]
+            if alert["state"] == "firing"
+        }
+
     def wait_for_alert(self, name):
-        """Wait until an alert fires; return it, with labels and annotations."""
-
-        def firing():
-            for alert in self.get("alerts")["alerts"]:
-                if (alert["labels"]["alertname"], alert["state"]) == (name, "firing"):
-                    return alert
-            return None
-
-        return self.wait_until(firing, f"the alert {name}")
+        """Wait until an alert fires; return it."""
+        return self.wait_until(lambda: self.firing().get(name), f"the alert {name}")

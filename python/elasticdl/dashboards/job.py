@@ -9,10 +9,9 @@ from elasticdl.dashboards.board import Board, Kind, Panel, Query, Row
 from elasticdl.dashboards.selectors import mean, of_job, rate
 
 _GOODPUT = of_job("elasticdl_goodput_seconds_total")
-_LAST_CHANGE = (
-    "topk(1, max by (cause) "
-    f"({of_job('elasticdl_membership_last_change_timestamp_seconds')}))"
-)
+_CHANGED = "elasticdl_membership_last_change_timestamp_seconds"
+# That a replacement joined is the end of a change, and hides why it was needed.
+_LAST_CHANGE = "topk(1, max by (cause) (" + of_job(_CHANGED, 'cause!="joined"') + "))"
 _STEP = of_job("elasticdl_worker_last_step_seconds")
 
 _NOW = Row(
@@ -68,7 +67,7 @@ _NOW = Row(
             Kind.STAT,
             "Why a replica last came or went, how long ago, and what that cost: "
             "seconds until it, or its replacement, worked. Without a cost it is not "
-            "over.",
+            "over, or nothing had to come, as when a job shrinks.",
             unit="s",
             width=6,
             height=4,
@@ -112,13 +111,13 @@ _WORKERS = Row(
             "Workers",
             Kind.TIMESERIES,
             "How many workers the job wants, may have and has, and how many it waits "
-            "for, by the reason why.",
+            "for, by the reason why. Without a maximum there is no line of it.",
             unit="short",
             steps=True,
             queries=(
                 Query(f"max({of_job('elasticdl_workers_wanted')})", "wanted"),
                 Query(f"max({of_job('elasticdl_workers_min')})", "minimum"),
-                Query(f"max({of_job('elasticdl_workers_max')})", "maximum"),
+                Query(f"max({of_job('elasticdl_workers_max')}) > 0", "maximum"),
                 Query(
                     "sum("
                     + of_job("elasticdl_replicas", role="worker", state="running")
@@ -154,8 +153,7 @@ _WORKERS = Row(
             columns=(("cause", "cause"),),
             queries=(
                 Query(
-                    "time() - max by (cause) "
-                    f"({of_job('elasticdl_membership_last_change_timestamp_seconds')})",
+                    f"time() - max by (cause) ({of_job(_CHANGED)})",
                     "ago",
                 ),
                 Query(
@@ -323,10 +321,12 @@ _PROGRESS = Row(
             unit="short",
             width=24,
             queries=(
-                Query(f"max({of_job('elasticdl_job_loss')})", "loss", right=True),
+                Query(
+                    f"max({of_job('elasticdl_job_loss')})", "training loss", right=True
+                ),
                 Query(
                     f"max by (metric) ({of_job('elasticdl_evaluation_metric')})",
-                    "{{metric}}",
+                    "evaluation: {{metric}}",
                 ),
             ),
         ),

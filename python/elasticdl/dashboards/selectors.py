@@ -10,9 +10,13 @@ NAMESPACE = "namespace"
 JOB = "training_job"
 
 
-def of_job(metric: str, **labels: str) -> str:
-    """Return the selector of a metric of the one job that is chosen."""
-    return _selector(metric, "=", labels)
+def of_job(metric: str, besides: str = "", **labels: str) -> str:
+    """Return the selector of a metric of the one job that is chosen.
+
+    `besides`: one more matcher, as `cause!="joined"`.
+    """
+    selector = _selector(metric, "=", labels)
+    return f"{selector[:-1]},{besides}}}" if besides else selector
 
 
 def of_jobs(metric: str, **labels: str) -> str:

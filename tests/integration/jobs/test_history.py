@@ -1,5 +1,6 @@
 """What is left to see of a real job: history, explanations, TensorBoard, its end."""
 
+import asyncio
 import json
 import re
 import signal
@@ -13,7 +14,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from elasticdl.cli.main import main
+from elasticdl.job.status import JobStatus, Progress
 from elasticdl.job.values import edit_values
+from elasticdl.master.scalars import Scalars
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
@@ -197,6 +200,44 @@ def test_a_job_whose_end_nobody_hears_has_succeeded_all_the_same(job):
     log = one.log_text("master", 0)
     assert "job.onEnd.webhook: 127.0.0.1:1 cannot be reached" in log
     assert "job.onEnd.command: '/no/such/program' cannot be run" in log
+
+
+def told(version, **more):
+    fields = {"state": "running", "time": 100.0 + version, "last_loss": 1.0, **more}
+    return JobStatus(
+        name="rewound",
+        type="train",
+        strategy="parameterServer",
+        started=0.0,
+        master_generation=1,
+        workers_wanted=1,
+        progress=Progress(version=version),
+        **fields,
+    )
+
+
+def test_tensorboard_drops_what_a_rewind_or_a_restart_made_void(tmp_path):
+    async def story():
+        first = Scalars(tmp_path, now=100.0, generation=1)
+        for version in (10, 20, 30):
+            first.sampled(told(version))
+        back = {"rewinds": 1, "checkpoint_version": 20, "last_loss": 0.5}
+        for version in (20, 25, 35):
+            first.sampled(told(version, **back))
+        assert await first.file.write()
+        second = Scalars(tmp_path, now=200.0, generation=2)
+        second.sampled(told(0, **back))  # the PS have not told their version yet
+        second.sampled(told(30, **{**back, "last_loss": 0.25}))
+        assert await second.file.write()
+
+    asyncio.run(story())
+    losses = EventAccumulator(str(tmp_path)).Reload().Scalars("loss")
+    assert [(one.step, one.value) for one in losses] == [
+        (10, 1.0),
+        (20, 0.5),
+        (25, 0.5),
+        (30, 0.25),
+    ]
 
 
 def test_tensorboard_reads_and_serves_what_the_master_wrote(job, tensorboard):
