@@ -166,12 +166,12 @@ class _Recording:
                 self.steps += 14
         self.spend("preempted", float(self.waiting))
         active = sum(state == "running" for state in self.workers.values())
-        for number, share in ((0, 0.78), (1, 0.22)):
+        for number, part in ((0, 0.78), (1, 0.22)):
             noise = 1 + 0.1 * self.random.random()
-            self.moved[number][0] += int(active * share * 3e6 * noise)
-            self.moved[number][1] += int(active * share * 2.6e6 * noise)
+            self.moved[number][0] += int(active * part * 3e6 * noise)
+            self.moved[number][1] += int(active * part * 2.6e6 * noise)
             self.moved[number][2] += active * 14
-            self.moved[number][3] += active * 14 * 0.0021 * share * noise
+            self.moved[number][3] += active * 14 * 0.0021 * part * noise
 
     def spend(self, cause: str, seconds: float) -> None:
         self.goodput[cause] = self.goodput.get(cause, 0.0) + seconds
