@@ -185,8 +185,8 @@ def _with_spark(
 
 def _tasks(shown: Top) -> Text:
     progress = shown.progress
-    if not progress.records_per_epoch:
-        return Text()
+    if not (progress.tasks_total or progress.tasks_done or progress.tasks_leased):
+        return Text()  # an evaluation counts records alone
     of = f" of {text.count(progress.tasks_total)}" if progress.tasks_total else ""
     content = Text(
         f"{text.count(progress.tasks_done)}{of} done, "
