@@ -80,6 +80,15 @@ def test_what_so_many_did_before_is_remembered() -> None:
     )
 
 
+def test_workers_that_come_and_go_all_the_time_have_a_mean() -> None:
+    trace = Trace()
+    trace.go(60, 4, each=PER_WORKER * 3)  # what was known once does not hold on
+    for _ in range(40):
+        trace.go(2, 3)
+        last = trace.go(2, 4)[-1]
+    assert last == pytest.approx(4 * PER_WORKER, rel=0.2)
+
+
 def test_what_was_done_while_the_master_was_away_is_no_speed() -> None:
     trace = Trace()
     trace.take(4)
