@@ -18,7 +18,7 @@ from elasticdl.job.spec_base import PATH_PATTERN, QUANTITY_PATTERN, SpecModel
 # What only one kind of release reads. The chart refuses it in the other kind, where it
 # would do nothing.
 PLATFORM_ONLY = ("rbac", "claims")
-JOB_ONLY = ("images", "state", "token", "pods")
+JOB_ONLY = ("run", "images", "state", "token", "pods")
 
 
 class ImagesValues(SpecModel):
@@ -186,6 +186,14 @@ def _claims() -> list[ClaimValues]:
 class ChartValues(SpecModel):
     """All of the chart's keys."""
 
+    run: int = Field(
+        1,
+        ge=1,
+        description="Job: one higher runs it again under the same release: a job that "
+        "failed, was stopped or still runs goes on from its newest checkpoint, one "
+        "that succeeded begins afresh. The only way to change the master's own pod "
+        "with `helm upgrade`.",
+    )
     images: ImagesValues = Field(
         default_factory=ImagesValues,
         description="Job: the stock images. `job.image` (all roles) and "

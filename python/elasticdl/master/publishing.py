@@ -51,6 +51,7 @@ class Publishing:
         built = status.build(self._job, now=now)
         for notice in self._notices.of(built):
             self._publisher.notice(notice)
+        self._publisher.headline(built.ending or str(built.state), built.message)
         short = _short(built)
         if self._shown is None or _content(short) != _content(self._shown):
             self._shown = short

@@ -33,6 +33,9 @@ class Publisher(Protocol):
     def status(self, document: str) -> None:
         """Show this status (JSON of JobStatus) in place of the one before."""
 
+    def headline(self, state: str, message: str) -> None:
+        """Show the state in one word, and what there is to say of it, often nothing."""
+
     def notice(self, notice: Notice) -> None:
         """Tell what happened; may be left out when there is too much of it."""
 
@@ -49,6 +52,9 @@ class NoPublisher:
     period_seconds = math.inf
 
     def status(self, document: str) -> None:
+        """Forget it."""
+
+    def headline(self, state: str, message: str) -> None:
         """Forget it."""
 
     def notice(self, notice: Notice) -> None:

@@ -1,4 +1,4 @@
-"""The job's status as a ConfigMap, and what happens to it as Kubernetes Events.
+"""The job's status as a ConfigMap and a headline, and what happens to it as Kubernetes Events.
 
 Owns when and how both are written. Used by the master as its
 `runner.publisher.Publisher`; wired by `kubernetes.cluster`. Must never disturb the job:
@@ -12,7 +12,7 @@ import collections
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from elasticdl.job import names
@@ -20,6 +20,7 @@ from elasticdl.job.names import Role
 from elasticdl.runner.kubernetes.api import FIELD_MANAGER, MERGE_PATCH, ApiServer
 from elasticdl.runner.kubernetes.api_error import ApiError, Backoff, Json
 from elasticdl.runner.kubernetes.config_map import JobConfigMap
+from elasticdl.runner.kubernetes.headline import Headline
 from elasticdl.runner.publisher import Notice
 
 log = logging.getLogger(__name__)
@@ -66,16 +67,22 @@ class StatusPublisher:
         namespace: str,
         job: str,
         config: JobConfigMap,
+        master_job: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Write beside the job's ConfigMap, which owns what is written."""
+        """Write beside the job's ConfigMap, which owns what is written.
+
+        The headline goes to the master's batch Job, `master_job`.
+        """
         self._api = api
         self._namespace = namespace
         self._path = f"/api/v1/namespaces/{namespace}"
         self._job = job
         self._config = config
         self._clock = clock
-        self._documents: dict[str, str] = {}  # to be written
+        # To be written; None removes what an earlier run of the job has left.
+        self._documents: dict[str, str | None] = {names.KEY_REPORT: None}
+        self._headline = Headline(api, namespace=namespace, master_job=master_job)
         self._changed = asyncio.Event()
         self._written = asyncio.Event()
         self._events: collections.deque[Json] = collections.deque(maxlen=_QUEUED_EVENTS)
@@ -92,6 +99,10 @@ class StatusPublisher:
         """Show this status (JSON of JobStatus) in place of the one before."""
         self.period_seconds = max(_PERIOD_SECONDS, len(document) / _BYTES_PER_SECOND)
         self._show({names.KEY_STATUS: document})
+
+    def headline(self, state: str, message: str) -> None:
+        """Show these on the master's Job."""
+        self._headline.show(state, message)
 
     def notice(self, notice: Notice) -> None:
         """Make an Event of it, unless there were too many lately."""
@@ -121,6 +132,7 @@ class StatusPublisher:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._written.wait()
+                await self._headline.written.wait()
                 while self._events:
                     await asyncio.sleep(0.05)
         await self.stop()
@@ -130,10 +142,11 @@ class StatusPublisher:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._headline.stop()
 
     # -- the status ---------------------------------------------------------------
 
-    def _show(self, documents: dict[str, str]) -> None:
+    def _show(self, documents: Mapping[str, str]) -> None:
         self._documents |= documents
         self._written.clear()
         self._changed.set()
@@ -156,7 +169,7 @@ class StatusPublisher:
                 if not self._documents:
                     self._written.set()
 
-    async def _write(self, documents: dict[str, str]) -> None:
+    async def _write(self, documents: dict[str, str | None]) -> None:
         name = names.status_config_map_name(self._job)
         query = {"fieldManager": FIELD_MANAGER}
         try:
@@ -170,7 +183,8 @@ class StatusPublisher:
         except ApiError as error:
             if error.status != 404:
                 raise
-            body = self._new_config_map(name, documents)
+            there = {key: text for key, text in documents.items() if text is not None}
+            body = self._new_config_map(name, there)
             await self._api.request(
                 "POST", f"{self._path}/configmaps", query=query, body=body
             )
