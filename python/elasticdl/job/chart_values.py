@@ -61,8 +61,9 @@ class TokenValues(SpecModel):
     existing_secret: str = Field(
         "",
         description="Name of a Secret with the key `token`. Empty makes one, and keeps "
-        "it over upgrades; that needs a cluster while the chart is rendered, so name "
-        "one under Argo CD or `helm template`, where the token would be new each time.",
+        "it over upgrades; that needs a cluster while the chart is rendered. With "
+        "`helm template` it would be new each time: name one; under Argo CD name one, "
+        "or ignore that difference, as gitops/ does.",
     )
 
 

@@ -62,8 +62,8 @@ def prepare(
 ) -> Prepared:
     """Make the job's folder ready for a master of the ConfigMap `uid`, and its run.
 
-    The same ConfigMap in the same run goes on. Another one goes on with an unfinished job too; what a
-    finished job or an evaluation has left is moved aside.
+    The same ConfigMap in the same run goes on. Another one goes on with an unfinished
+    job too; what a finished job or an evaluation has left is moved aside.
 
     Raises SpecError for a wrong values file, JobError when another kind of job is
     unfinished there, PlatformError when another master still runs, JournalError when
@@ -175,9 +175,7 @@ async def serve_in_pod(context: RoleContext, api: ApiServer) -> ExitCode:
         await cluster.close()
 
 
-async def _run(
-    context: RoleContext, place: Place, cluster: Cluster
-) -> Ending | None:
+async def _run(context: RoleContext, place: Place, cluster: Cluster) -> Ending | None:
     uid = place.owner_mark(cluster.config.current.uid)
     prepared = await asyncio.get_running_loop().run_in_executor(
         None, lambda: prepare(place.config_dir, context.job_dir, uid=uid)

@@ -82,7 +82,9 @@ class ArgoCD:
         self._install()
         environ = self._environment()
         for name, words in _commands(self.redis).items():
-            command = words if name == "redis" else [str(self.programs / "argocd"), *words]
+            command = (
+                words if name == "redis" else [str(self.programs / "argocd"), *words]
+            )
             log = (self.folder / f"{name}.log").open("wb")
             self._processes.append(
                 subprocess.Popen(

@@ -8,24 +8,22 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-import yaml
-from elasticdl.job.status import JobStatus
 
 from tests.e2e.gitops.argo import NAMESPACE, ArgoCD
 from tests.e2e.gitops.repository import Repository
-from tests.e2e.jobs.conftest import ClusterUnderTest, cluster  # noqa: F401: a fixture
+from tests.e2e.jobs import conftest as in_cluster
+from tests.e2e.jobs.conftest import ClusterUnderTest
 from tests.e2e.jobs.job import JobInCluster
 from tests.e2e.kube import Kube, wait_until
-from tests.e2e.own_cluster import ROOT
 from tests.e2e.releases import Values, merged
 
 JOBS = "ml"  # as gitops/ says
+cluster = in_cluster.cluster
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -80,7 +78,7 @@ class Deployment:
 
 
 @pytest.fixture(scope="session")
-def argo(cluster: ClusterUnderTest, tmp_path_factory) -> Iterator[ArgoCD]:  # noqa: F811
+def argo(cluster: ClusterUnderTest, tmp_path_factory) -> Iterator[ArgoCD]:
     if cluster.own is None:
         pytest.skip("Argo CD is installed into the cluster of tests/e2e/cluster alone")
     own = cluster.own
@@ -103,7 +101,7 @@ def argo(cluster: ClusterUnderTest, tmp_path_factory) -> Iterator[ArgoCD]:  # no
 
 @pytest.fixture(scope="session")
 def deployment(
-    cluster: ClusterUnderTest,  # noqa: F811
+    cluster: ClusterUnderTest,
     argo: ArgoCD,
     tmp_path_factory,
 ) -> Iterator[Deployment]:
@@ -124,7 +122,7 @@ def deployment(
 
 
 @pytest.fixture
-def elasticdl(deployment: Deployment, cluster: ClusterUnderTest, tmp_path):  # noqa: F811
+def elasticdl(deployment: Deployment, cluster: ClusterUnderTest, tmp_path):
     """Runs a command of the CLI on the jobs; returns what it prints."""
 
     def run(verb: str, *words: str) -> str:

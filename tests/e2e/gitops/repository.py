@@ -1,4 +1,4 @@
-"""A local Git repository that holds chart, values and gitops/, as a user's fork does."""
+"""A local Git repository with chart, values and gitops/, as a user's fork is."""
 
 from __future__ import annotations
 
@@ -56,7 +56,12 @@ class Repository:
         done = subprocess.run(
             ["git", *words],
             cwd=self.root,
-            env={"PATH": "/usr/bin:/bin", "HOME": str(self.root), **_AUTHOR, **_COMMITTER},
+            env={
+                "PATH": "/usr/bin:/bin",
+                "HOME": str(self.root),
+                **_AUTHOR,
+                **_COMMITTER,
+            },
             capture_output=True,
             text=True,
             check=False,

@@ -174,7 +174,9 @@ def test_another_image_is_rolled_out_to_all_roles_by_one_commit(deployment, digi
     after = digits.uids()
     assert not set(before.values()) & set(after.values())
     assert steps > 0
-    labels = [pod["metadata"]["labels"].get("rollout") for pod in digits.pods().values()]
+    labels = [
+        pod["metadata"]["labels"].get("rollout") for pod in digits.pods().values()
+    ]
     assert set(labels) == {"2"}
     deployment.argo.wait_health("digits", "Healthy")
 

@@ -82,7 +82,9 @@ def test_each_run_of_a_job_has_its_own_mark_in_the_folder() -> None:
     second = RoleContext.from_environ(environ, Role.MASTER).cluster
     assert first is not None
     assert second is not None
-    assert first.owner_mark("uid") == "uid"  # as masters wrote it before there were runs
+    assert (
+        first.owner_mark("uid") == "uid"
+    )  # as masters wrote it before there were runs
     assert second.owner_mark("uid") != first.owner_mark("uid")
 
 

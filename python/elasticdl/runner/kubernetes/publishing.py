@@ -1,4 +1,4 @@
-"""The job's status as a ConfigMap and a headline, and what happens to it as Kubernetes Events.
+"""The job's status as a ConfigMap and a headline, what happens to it as Events.
 
 Owns when and how both are written. Used by the master as its
 `runner.publisher.Publisher`; wired by `kubernetes.cluster`. Must never disturb the job:
