@@ -110,14 +110,15 @@ def deployment(
     root = tmp_path_factory.mktemp("git") / "repository"
     repository = Repository.make(root, common)
     kube = cluster.kube(JOBS)
-    files = str(root / "gitops" / "argocd")
-    argo.kube.run("apply", "--filename", files)
+    files = root / "gitops" / "argocd"
+    argo.kube.run("apply", "--filename", str(files))
     try:
         argo.refresh()
         wait_until("the platform", lambda: kube.get("sa", "elasticdl-job"), seconds=120)
         yield Deployment(argo, repository, kube, cluster.helm(JOBS))
     finally:
-        argo.kube.run("delete", "--filename", files, "--timeout=240s", seconds=300)
+        for file in ("jobs.yaml", "platform.yaml", "projects.yaml"):
+            argo.kube.run("delete", "--filename", str(files / file), seconds=240)
         kube.delete("namespace", JOBS, wait=True)
 
 
