@@ -25,7 +25,7 @@ _HEALTHY = (
     f"http://{_SERVER}/healthz",
     "http://127.0.0.1:18082/healthz",  # the controller's
     "http://127.0.0.1:18084/healthz",  # the repo server's
-    "http://127.0.0.1:12346/healthz",  # the application set controller's
+    "http://127.0.0.1:12345/metrics",  # the application set controller's
 )
 # Folders that Argo CD wants to be there; they stay empty.
 _FOLDERS = {
@@ -193,7 +193,8 @@ class ArgoCD:
 
     def _install(self) -> None:
         self.kube.run("apply", "--server-side", "--filename", str(self.crds))
-        self.kube.run("wait", "--for=condition=established", "crd", "--all")
+        # `kubectl wait` fails on one that has no condition at all yet.
+        wait_until("the definitions", self._are_defined, seconds=60)
         if not self.kube.get("namespace", NAMESPACE):
             self.kube.run("create", "namespace", NAMESPACE)
         part = {"app.kubernetes.io/part-of": "argocd"}
@@ -221,6 +222,15 @@ class ArgoCD:
                     "clusterResourceWhitelist": [{"group": "*", "kind": "*"}],
                 },
             }
+        )
+
+    def _are_defined(self) -> bool:
+        return all(
+            any(
+                one["type"] == "Established" and one["status"] == "True"
+                for one in crd.get("status", {}).get("conditions") or []
+            )
+            for crd in self.kube.list("crd")
         )
 
     def _environment(self) -> dict[str, str]:

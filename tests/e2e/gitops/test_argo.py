@@ -151,8 +151,7 @@ def test_a_change_of_the_masters_pod_replaces_the_master_and_nothing_else(
 
 
 def test_a_new_run_of_a_running_job_rolls_out_to_all_roles_by_one_commit(deployment, digits):
-    digits.wait_running("worker", 3)
-    before = set(digits.uids().values())
+    before = running(digits)
     # As another image would: pods of all roles are other ones.
     deployment.sync("digits", run=2, pods={"common": {"labels": {"image": "next"}}})
     wait_until(
@@ -162,13 +161,14 @@ def test_a_new_run_of_a_running_job_rolls_out_to_all_roles_by_one_commit(deploym
     )
     wait_until(
         "no pod of the old run",
-        lambda: not before & set(digits.uids().values()),
+        lambda: not set(before.values()) & set(running(digits).values()),
         seconds=240,
     )
-    digits.wait_running("worker", 3)
+    digits.wait_running("worker", digits.status().workers_wanted)
     digits.wait_steps(20)
-    pods = digits.pods().values()
-    assert {pod["metadata"]["labels"].get("image") for pod in pods} == {"next"}
+    pods = digits.pods()
+    for name in running(digits):
+        assert pods[name]["metadata"]["labels"].get("image") == "next"
     deployment.argo.wait_health("digits", "Healthy")
 
 
@@ -250,3 +250,9 @@ def jobs(deployment, name):
     return {
         one["metadata"]["name"]: one for one in deployment.kube.list("jobs", selector)
     }
+
+
+def running(digits):
+    """Return the running pods of all roles, with their uids."""
+    names = {n for role in ("master", "ps", "worker") for n in digits.in_phase(role)}
+    return {name: uid for name, uid in digits.uids().items() if name in names}
