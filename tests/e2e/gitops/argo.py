@@ -197,6 +197,8 @@ class ArgoCD:
         wait_until("the definitions", self._are_defined, seconds=60)
         if not self.kube.get("namespace", NAMESPACE):
             self.kube.run("create", "namespace", NAMESPACE)
+        # Settings that an earlier run of the tests has patched in a cluster left up.
+        self.kube.delete("configmap", "argocd-cm", wait=True)
         part = {"app.kubernetes.io/part-of": "argocd"}
         quick = {"timeout.reconciliation": "10s", "timeout.reconciliation.jitter": "0s"}
         for kind, name, data in (
