@@ -150,7 +150,9 @@ def test_a_change_of_the_masters_pod_replaces_the_master_and_nothing_else(
     assert deployment.uid("job", MASTER) == old
 
 
-def test_a_new_run_of_a_running_job_rolls_out_to_all_roles_by_one_commit(deployment, digits):
+def test_a_new_run_of_a_running_job_rolls_out_to_all_roles_by_one_commit(
+    deployment, digits
+):
     before = running(digits)
     # As another image would: pods of all roles are other ones.
     deployment.sync("digits", run=2, pods={"common": {"labels": {"image": "next"}}})
@@ -225,6 +227,13 @@ def test_a_failed_job_is_degraded_with_its_last_message_and_run_again_by_one_lin
     assert argo.sync_status("late") == "Synced"
     deployment.remove("late")
     argo.wait_gone("late")
+
+
+def test_the_other_examples_are_what_argo_cd_takes(deployment):
+    for name in ("root.yaml", "two-repositories.yaml"):
+        file = str(deployment.repository.root / "gitops" / name)
+        strict = ["--dry-run=server", "--validate=strict"]
+        deployment.argo.kube.run("apply", *strict, "--filename", file)
 
 
 def test_a_file_that_is_removed_removes_its_job(deployment, digits):
