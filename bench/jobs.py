@@ -141,7 +141,7 @@ def checkpoint_price() -> list[Row]:
             return lambda: steady_rate(values, cwd, workers=1, seconds=30.0, warm=5.0)
 
         rates = interleaved(
-            {"often": checkpointed(10), "never": checkpointed(0)}, 3, warm=False
+            {"often": checkpointed(10), "never": checkpointed(0)}, 5, warm=False
         )
     what = "model of 200 MB, steps a second: checkpoint every 10 s / never"
     return [row("checkpoint_price", what, ratios(rates["often"], rates["never"]), 0.9)]
@@ -224,5 +224,5 @@ def elastic_price() -> list[Row]:
 BENCHMARKS = {
     "workers_2": Benchmark(workers_2, 130, short=False),
     "elastic_price": Benchmark(elastic_price, 150, short=False),
-    "checkpoint_price": Benchmark(checkpoint_price, 280, short=False),
+    "checkpoint_price": Benchmark(checkpoint_price, 430, short=False),
 }

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
+from elasticdl.client import Scaling
 from elasticdl.data.datasets import make_dataset
 from elasticdl.job.spec import ValuesFile
 from elasticdl.job.status import JobStatus
@@ -211,14 +212,14 @@ def scale(runs: int = RUNS) -> list[Row]:
             settle(job, 2)
             running = processes(job)
             began = time.time()
-            job.handle.scale(3)
+            job.handle.scale(Scaling(workers=3))
             while processes(job) <= running:
                 time.sleep(0.02)
             up.append(time.time() - began)
             job.wait_until(lambda s: at_work(s) == 3, "three workers at work")
             start.append(time.time() - began)
             began = time.time()
-            job.handle.scale(2)
+            job.handle.scale(Scaling(workers=2))
             while processes(job) > running:
                 time.sleep(0.02)
             down.append(time.time() - began)

@@ -10,14 +10,16 @@ from frame import Benchmark
 
 def benchmarks() -> dict[str, Benchmark]:
     """Return what can be run."""
+    import cluster
     import data_path
     import jobs
     import master
     import ps
     import recovery
+    import scraping
     import step
 
     found: dict[str, Benchmark] = {}
-    for module in (data_path, ps, step, jobs, master, recovery):
+    for module in (data_path, ps, step, jobs, master, recovery, scraping, cluster):
         found.update(module.BENCHMARKS)
     return found

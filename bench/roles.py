@@ -49,6 +49,8 @@ class StandIn(master_pb2_grpc.MasterServicer):
     def __init__(self) -> None:
         self.registered = threading.Event()
         self.view = master_pb2.PsView()
+        self.metrics_port = 0
+        self.pid = 0
 
     def Register(  # noqa: N802 - the name is the RPC's
         self, request: master_pb2.RegisterRequest, context: grpc.ServicerContext
@@ -59,6 +61,7 @@ class StandIn(master_pb2_grpc.MasterServicer):
             addresses=[request.address],
             generations=[request.replica.generation],
         )
+        self.metrics_port, self.pid = request.metrics_port, request.pid
         self.registered.set()
         return master_pb2.RegisterReply(master_generation=1)
 
@@ -126,8 +129,13 @@ def start_role(
 
 
 @contextmanager
-def parameter_server(*, cpu: int = CORES) -> Iterator[StandIn]:
-    """Give the view of a PS process that waits for its parameters."""
+def parameter_server(
+    *, cpu: int = CORES, program: list[str] | None = None
+) -> Iterator[StandIn]:
+    """Give the view of a PS process that waits for its parameters.
+
+    `program`: what is executed in place of the product's main.
+    """
     stand_in = StandIn()
     server = grpc.server(ThreadPoolExecutor(4), options=server_options())
     master_pb2_grpc.add_MasterServicer_to_server(stand_in, server)
@@ -141,6 +149,7 @@ def parameter_server(*, cpu: int = CORES) -> Iterator[StandIn]:
             values_of(ps={"resources": {"cpu": cpu}}),
             master=f"127.0.0.1:{port}",
             log=folder / "ps.log",
+            program=program,
         )
         try:
             if not stand_in.registered.wait(60):

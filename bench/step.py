@@ -20,6 +20,7 @@ from frame import Benchmark, Row, interleaved, ratios, row
 from roles import TOKEN, StandIn, parameter_server
 
 if TYPE_CHECKING:
+    from elasticdl.metrics.registry import WorkerMetrics
     from elasticdl.model.feeding import Batch
 
 BATCH = 64
@@ -129,7 +130,12 @@ def plain_step(model: str, optimizer: str) -> Callable[[], Any]:
 
 @contextmanager
 def trainer_of(
-    made: Any, example: Batch, ps: StandIn, *, delay_seconds: float = 0.0
+    made: Any,
+    example: Batch,
+    ps: StandIn,
+    *,
+    delay_seconds: float = 0.0,
+    metrics: WorkerMetrics | None = None,
 ) -> Iterator[Any]:
     """Give the product's PS trainer, as worker.trainer_maker puts it together."""
     from elasticdl.metrics.ledger import GoodputLedger
@@ -152,7 +158,7 @@ def trainer_of(
     variables = trainable_variables(made.model)
     named = {v.name: kind for v, kind in zip(variables, kinds, strict=True)}
     layout = place(layout_variables(variables, named), 1)
-    metrics = WorkerMetrics()
+    metrics = metrics or WorkerMetrics()
     link = PsLink(
         PsClient(
             worker=0,

@@ -31,7 +31,7 @@ def main(checkov):
 
 def write(file, found):
     documents = list(found.values())
-    if any(kind == "ConfigMap" for kind, _ in found):
+    if any(kind == "Job" for kind, _ in found):
         templates = config_map(found)
         for key in ("ps.yaml", "worker.yaml"):
             templates[key]["metadata"]["name"] = (

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from elasticdl import __version__
 from elasticdl.cli.generate_chart import values_yaml
+from elasticdl.job.chart_monitoring import MonitoringValues
 from elasticdl.job.chart_values import JOB_ONLY, PLATFORM_ONLY, ChartValues
 from elasticdl.job.fields import aliases
 
@@ -42,6 +43,12 @@ def test_the_package_has_what_templates_read_and_nothing_of_the_tests(tmp_path):
 def test_every_section_says_for_which_kind_of_release_it_is():
     both = {"serviceAccounts", "networkPolicy", "priorityClasses", "global"}
     known = {info.alias or name: info for name, info in aliases(ChartValues).items()}
+    parts = {
+        f"monitoring.{info.alias or name}": info
+        for name, info in aliases(MonitoringValues).items()
+    }
+    known.pop("monitoring")  # each of its parts says it
+    known |= parts
     assert set(known) == {*JOB_ONLY, *PLATFORM_ONLY, *both}
     for key in JOB_ONLY:
         assert known[key].description.startswith("Job: ")

@@ -30,7 +30,7 @@ from tests.chart.rendering import (
 )
 
 ROLES = ["master", "ps", "worker"]
-OWN_JOBS = [*JOBS, *(file for file in FURTHER if file.stem != "second-platform")]
+OWN_JOBS = [file for file in (*JOBS, *FURTHER) if values_of(file)["kind"] == "job"]
 CLUSTER_SCOPED = {"PriorityClass", "ClusterRole", "ClusterRoleBinding", "Namespace"}
 
 

@@ -13,6 +13,7 @@ import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "cluster"
@@ -61,6 +62,11 @@ class OwnCluster:
             self.script("registry", "push", name)
         return tag
 
+    def image_megabytes(self, role: str, tag: str) -> float:
+        """Return what a node pulls: the layers as they are in the registry."""
+        manifest = self._registry(f"elasticdl/{role}/manifests/{tag}")
+        return sum(layer["size"] for layer in manifest["layers"]) / 1e6
+
     def build_env(self) -> dict[str, str]:
         """Return what lets a plain buildah use this cluster's images and registry."""
         storage, registries = (
@@ -100,12 +106,22 @@ class OwnCluster:
         return done.stdout
 
     def _is_there(self, role: str, tag: str) -> bool:
-        url = f"http://{self.registry}/v2/elasticdl/{role}/tags/list"
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
-                return tag in (json.load(answer).get("tags") or [])
+            tags = self._registry(f"elasticdl/{role}/tags/list")
         except urllib.error.HTTPError:
             return False  # no image of this name yet
+        return tag in (tags.get("tags") or [])
+
+    def _registry(self, path: str) -> Any:
+        kinds = (
+            "application/vnd.oci.image.manifest.v1+json",
+            "application/vnd.docker.distribution.manifest.v2+json",
+        )
+        request = urllib.request.Request(
+            f"http://{self.registry}/v2/{path}", headers={"Accept": ", ".join(kinds)}
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)
 
 
 def _digest() -> str:

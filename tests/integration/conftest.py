@@ -1,5 +1,6 @@
 """Jobs on real processes: the data, a small model, and a job to be put under test."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 from elasticdl.data.datasets import make_dataset
 from elasticdl.job.spec import ValuesFile
 from elasticdl.testing.job import JobUnderTest
+
+from tests.prometheus.server import RULES, Prometheus, at_once, with_thresholds
 
 # Quiet, and the same threads whatever the machine: workers share few cores.
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -31,7 +34,7 @@ def merged(base, changes):
     return base
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def digits_values():
     """Makes the values of a small digits job; arguments are parts of the job tree."""
 
@@ -84,3 +87,20 @@ def unmeasured(monkeypatch):
     """
     monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
     monkeypatch.delenv("COVERAGE_PROCESS_START", raising=False)
+
+
+@pytest.fixture
+def alerts(tmp_path):
+    """Makes a Prometheus with our alerts that scrapes a job; none waits to fire.
+
+    `thresholds` are those of the chart, where the usual ones take too long.
+    """
+    with contextlib.ExitStack() as running:
+
+        def watch(job, **thresholds):
+            rules = at_once(with_thresholds(RULES.read_text(), **thresholds))
+            targets = [job.job_dir.targets_file]
+            folder = tmp_path / f"prometheus-{job.values.job.name}"
+            return running.enter_context(Prometheus(folder, targets, rules=rules))
+
+        yield watch

@@ -20,7 +20,13 @@
 {{- end -}}
 {{- $others := eq $kind "job" | ternary $defaults.platformOnly $defaults.jobOnly -}}
 {{- range $section := $others -}}
-  {{- if ne (toJson (get $.Values $section)) (toJson (get $defaults.chart $section)) -}}
+  {{- $value := $.Values -}}
+  {{- $default := $defaults.chart -}}
+  {{- range splitList "." $section -}}
+    {{- $value = get $value . -}}
+    {{- $default = get $default . -}}
+  {{- end -}}
+  {{- if ne (toJson $value) (toJson $default) -}}
     {{- if eq $kind "job" -}}
       {{- fail (printf "`%s` belongs to the platform's release and does nothing in a job's: take it out here, and set it there" $section) -}}
     {{- else -}}

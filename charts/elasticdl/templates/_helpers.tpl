@@ -13,6 +13,12 @@ app.kubernetes.io/name: elasticdl
 app.kubernetes.io/part-of: elasticdl
 {{- end -}}
 
+{{- define "elasticdl.exporterSelector" -}}
+{{ include "elasticdl.identity" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: exporter
+{{- end -}}
+
 {{/* Labels of an object of a job's release: those, and whose job it is. */}}
 {{- define "elasticdl.jobLabels" -}}
 {{ include "elasticdl.labels" . }}
@@ -23,6 +29,12 @@ elasticdl-job-name: {{ .Values.job.name }}
      the 63 of a Service (job.name is bounded by the schema). */}}
 {{- define "elasticdl.jobName" -}}
 elasticdl-{{ .Values.job.name }}
+{{- end -}}
+
+{{/* Of TensorBoard's pod, which is no replica of the job. */}}
+{{- define "elasticdl.tensorboardSelector" -}}
+app.kubernetes.io/component: tensorboard
+elasticdl.org/tensorboard-of: {{ .Values.job.name }}
 {{- end -}}
 
 {{- define "elasticdl.tokenSecret" -}}

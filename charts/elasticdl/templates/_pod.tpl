@@ -41,7 +41,12 @@
 {{- end -}}
 labels:
   {{- merge $own ($pods.labels | default dict) | toYaml | nindent 2 }}
-{{- with $pods.annotations }}
+{{- $annotations := $pods.annotations | default dict }}
+{{- if .root.Values.monitoring.scrapeAnnotations }}
+  {{- $scrape := dict "prometheus.io/scrape" "true" "prometheus.io/port" "8080" "prometheus.io/path" "/metrics" }}
+  {{- $annotations = merge $annotations $scrape }}
+{{- end }}
+{{- with $annotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}

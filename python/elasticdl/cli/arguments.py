@@ -6,6 +6,7 @@ Owns the spelling of shared arguments and the form of help texts. Called by the 
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeAlias
 
@@ -80,6 +81,23 @@ def add_replica(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "replica", metavar="ROLE-INDEX", help="as worker-1, ps-0, or master"
     )
+
+
+def positive_seconds(least: float) -> Callable[[str], float]:
+    """Return what reads `0.5` -> 0.5, `least` or more; raises what argparse shows."""
+
+    def read(text: str) -> float:
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = 0.0
+        if not least <= seconds < math.inf:
+            raise argparse.ArgumentTypeError(
+                f"got {text!r}, expected seconds, {least:g} or more"
+            )
+        return seconds
+
+    return read
 
 
 def whole_number(text: str) -> int:

@@ -54,6 +54,23 @@ def duration(seconds: float) -> str:
     return f"{whole // 86_400} d {whole % 86_400 // 3600:02} h"
 
 
+def short_duration(seconds: float) -> str:
+    """`0.41 ms`, `3.1 ms`, `31 ms`, `1.2 s`: of a step or a call."""
+    if seconds >= 0.9995:
+        return duration(seconds)
+    thousandths = 1000 * seconds
+    digits = 2 if thousandths < 0.995 else 1 if thousandths < 9.95 else 0
+    return f"{thousandths:.{digits}f} ms"
+
+
+def left(seconds: float) -> str:
+    """`41 s left`, `12 min left`, `1 h 03 min left`: an estimate, so no more of it."""
+    if seconds < 59.5:
+        return f"{max(1, round(seconds))} s left"
+    minutes = max(1, round(seconds / 60))
+    return f"{minutes} min left" if minutes < 60 else f"{duration(60 * minutes)} left"
+
+
 def metric(value: float) -> str:
     """Four significant figures: `0.9812`, `12.34`, `1.2e-05`."""
     return f"{value:.4g}"

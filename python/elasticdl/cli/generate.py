@@ -1,4 +1,4 @@
-"""Writes what is made from the code: docs/spec.md, docs/cli.md, files of the chart.
+"""Writes what is made from the code: docs, files of the chart, dashboards.
 
 `python -m elasticdl.cli.generate` writes the files, `--check` fails where one differs
 from what is committed. Called by `make docs` and `make check`; no verb of `elasticdl`.
@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from elasticdl.cli.generate_chart import CHART, chart_files
+from elasticdl.cli.generate_dashboards import dashboard_files
+from elasticdl.cli.generate_metrics import metrics_files
 from elasticdl.cli.markdown import row, table
 from elasticdl.errors import ExitCode
 
@@ -48,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--root", type=Path, default=Path(__file__).parents[3])
     args = parser.parse_args(arguments)
     stale = []
-    for name, text in generated():
+    for name, text in generated(args.root):
         file = args.root / name
         if file.exists() and file.read_text(encoding="utf-8") == text:
             continue
@@ -64,8 +66,11 @@ def main(arguments: Sequence[str]) -> int:
     return ExitCode.JOB_FAILED if stale else ExitCode.OK
 
 
-def generated() -> Iterator[tuple[str, str]]:
-    """Yield each generated file, by its path in the repository, with its text."""
+def generated(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield each generated file, by its path in the repository, with its text.
+
+    `root`: the repository, for pages of which only a part is made.
+    """
     from elasticdl.cli.main import make_parser
     from elasticdl.job.schema import values_schema
 
@@ -73,6 +78,8 @@ def generated() -> Iterator[tuple[str, str]]:
     yield _CLI, cli_page(make_parser())
     yield _SCHEMA, json.dumps(values_schema(), indent=2) + "\n"
     yield from chart_files()
+    yield from dashboard_files(root)
+    yield from metrics_files(root)
 
 
 def spec_page() -> str:

@@ -103,7 +103,9 @@ _OBJECTS = (
         "platform",
         "ServiceAccounts `elasticdl-master` (with a Role of that name) and "
         "`elasticdl-job`, NetworkPolicy `elasticdl`, PersistentVolumeClaims, "
-        "PriorityClasses `high` and `low`",
+        "PriorityClasses `high` and `low`; where `monitoring` asks for them "
+        "Deployment, Service, ClusterRole and NetworkPolicy `elasticdl-exporter`, "
+        "PodMonitors, dashboards and alerts",
     ),
     (
         "job",

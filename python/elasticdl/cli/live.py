@@ -20,7 +20,7 @@ from rich.text import Text
 
 from elasticdl.cli import format as text
 from elasticdl.cli.events import Seen, events
-from elasticdl.job.status import JobStatus, ReplicaStatus
+from elasticdl.job.status import JobStatus, Progress, ReplicaStatus
 
 _LINE_EVERY_SECONDS = 5.0
 _BAR_WIDTH = 30
@@ -147,7 +147,7 @@ def live_lines(status: JobStatus) -> RenderableType:
             animation_time=status.time,
         ),
         Text(text.percent(progress.records_done, total) if total else ""),
-        Text(_eta(status), style="cyan"),
+        Text(eta(status), style="cyan"),
     )
     validation = status.last_evaluation
     lines = [
@@ -177,12 +177,11 @@ def progress_line(status: JobStatus, *, short: bool = False) -> str:
             "records)"
         )
     if short:
-        return ", ".join([*parts, *filter(None, [_eta(status)])])
+        return ", ".join(part for part in (*parts, eta(status)) if part)
     parts += figures(status)
     if status.last_evaluation:
         parts.append(f"validation {text.metrics(status.last_evaluation.metrics)}")
-    if eta := _eta(status):
-        parts.append(eta)
+    parts += [eta(status)] if eta(status) else []
     return ", ".join([*parts, *roles(status)])
 
 
@@ -228,18 +227,31 @@ def _doing(replica: ReplicaStatus) -> str:
 
 
 def _where(status: JobStatus) -> str:
-    progress = status.progress
     if status.state != "running":
         return str(status.state)
-    if status.type != "train":
-        return text.doing(status.type)
+    return where_words(status.type, status.progress)
+
+
+def where_words(job_type: str, progress: Progress) -> str:
+    """`epoch 2/3`; of a job that does not train, what it does."""
+    if job_type != "train":
+        return text.doing(job_type)
     if not progress.epochs:
         return f"epoch {progress.epoch + 1}"
     return f"epoch {min(progress.epoch + 1, progress.epochs)}/{progress.epochs}"
 
 
-def _eta(status: JobStatus) -> str:
-    eta = status.progress.eta_seconds
-    if eta is None or status.state != "running":
-        return ""
-    return f"{text.duration(round(eta))} left"
+def eta(status: JobStatus) -> str:
+    """`12 min left (epoch 41 s)`; empty while nobody can know."""
+    return eta_words(status.progress) if status.state == "running" else ""
+
+
+def eta_words(progress: Progress) -> str:
+    """The same of a job that runs."""
+    of_epoch = progress.epoch_eta_seconds
+    if progress.eta_seconds is None:
+        return "" if of_epoch is None else f"epoch {text.left(of_epoch)}"
+    whole = text.left(progress.eta_seconds)
+    if of_epoch is None or progress.epoch + 1 >= progress.epochs > 0:
+        return whole
+    return f"{whole} (epoch {text.left(of_epoch).removesuffix(' left')})"

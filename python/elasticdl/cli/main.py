@@ -18,12 +18,16 @@ from elasticdl.cli import (
     audit,
     completion,
     convert_flags,
+    dashboard,
     data,
+    explain,
     faults,
     flags,
     jobs,
     profile,
+    report,
     scale,
+    top,
     train,
     validate,
     zoo,
@@ -40,6 +44,7 @@ examples:
   elasticdl train -f values/digits.yaml
   elasticdl train -f values/digits.yaml --set job.worker.replicas=2
   elasticdl status digits --watch
+  elasticdl explain digits worker-1     # what happened to it, and why
   elasticdl kill digits worker-1        # fault injection: the job goes on
   elasticdl train -f values/digits.yaml -n ml      # in a cluster, namespace ml
   elasticdl list -A                     # the jobs of the kube context's cluster
@@ -86,8 +91,12 @@ def make_parser() -> argparse.ArgumentParser:
         train,
         profile,
         jobs,
+        top,
+        explain,
         scale,
         faults,
+        report,
+        dashboard,
         audit,
         data,
         validate,

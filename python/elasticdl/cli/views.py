@@ -32,7 +32,7 @@ _STYLES = {
 _MOST_ROWS = 20
 
 
-def _state(state: str) -> Text:
+def state_text(state: str) -> Text:
     return Text(state, style=_STYLES.get(state, ""))
 
 
@@ -66,7 +66,7 @@ def jobs_table(views: Sequence[JobView], *, now: float) -> RenderableType:
         # One line for each job, cut off at its end: `status` tells the rest.
         cut = Text(progress, no_wrap=True, overflow="ellipsis")
         where = [view.place.removeprefix("namespace ")] if places else []
-        table.add_row(*where, view.name, _state(view.condition), age, cut)
+        table.add_row(*where, view.name, state_text(view.condition), age, cut)
     for column in table.columns[:-1]:
         column.no_wrap = True
     return table
@@ -78,14 +78,14 @@ def status_view(view: JobView, *, now: float) -> RenderableType:
         return report_view(view.report)
     if view.status is None:
         note = f": {view.note}" if view.place and view.note else f" {view.note}"
-        line = Text.assemble((view.name, "bold"), " ", _state(view.condition), note)
+        line = Text.assemble((view.name, "bold"), " ", state_text(view.condition), note)
         return line if view.note else Group(line, Text(_what_next(view)))
     status = view.status
     parts: list[RenderableType] = [
         Text.assemble(
             (status.name, "bold"),
             f" {status.type} job, strategy {status.strategy}, ",
-            _state(status.state),
+            state_text(status.state),
             f", begun {text.duration(now - status.started)} ago",
         ),
         *(Text(line) for line in _known(status) if line),
@@ -137,7 +137,7 @@ def replicas_table(status: JobStatus, *, now: float) -> Table:
     for row in rows:
         table.add_row(
             row.name,
-            _state(row.state),
+            state_text(row.state),
             text.duration(now - row.since) if row.since else "",
             row.reason or (text.doing(row.phase) if row.phase else ""),
             _reached(row),

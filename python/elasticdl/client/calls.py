@@ -115,6 +115,15 @@ class PlatformCalls(_Connection):
 
     def running(self) -> list[ReplicaKey]:
         """Return the replicas that have a process now, the master first."""
+        return _running(self._look())
+
+    def capacity(self) -> tuple[int, float | None]:
+        """Return the workers that have a process, and all workers' CPUs; None: any."""
+        event = self._look()
+        workers = sum(key.role is Role.WORKER for key in _running(event))
+        return workers, None if event.capacity < 0 else event.capacity
+
+    def _look(self) -> platform_pb2.WatchEvent:
         try:
             stream = self._stub.Watch(
                 platform_pb2.WatchRequest(), timeout=_PLATFORM_SECONDS
@@ -123,13 +132,17 @@ class PlatformCalls(_Connection):
             stream.cancel()
         except grpc.RpcError as error:
             raise _unanswered(error) from error
-        keys = {
-            ReplicaKey(Role(state.role), state.index)
-            for state in event.states
-            if state.phase == Phase.RUNNING
-        }
-        order = list(Role)
-        return sorted(keys, key=lambda key: (order.index(key.role), key.index))
+        return event
+
+
+def _running(event: platform_pb2.WatchEvent) -> list[ReplicaKey]:
+    keys = {
+        ReplicaKey(Role(state.role), state.index)
+        for state in event.states
+        if state.phase == Phase.RUNNING
+    }
+    order = list(Role)
+    return sorted(keys, key=lambda key: (order.index(key.role), key.index))
 
 
 def _unanswered(error: grpc.RpcError) -> PlatformError:

@@ -18,8 +18,11 @@ from elasticdl.client.folder import RunFile
 from elasticdl.client.job import JobView, parse_replica
 from elasticdl.client.logs import read_log
 from elasticdl.client.scaling import Scaled, Scaling
+from elasticdl.client.usage import Capacity
 from elasticdl.errors import JobError, NotFoundError, RpcError
+from elasticdl.job import history
 from elasticdl.job.folder import ASIDE_MARK, Condition, read_report
+from elasticdl.job.history import History
 from elasticdl.job.names import JobDir, replica_name
 from elasticdl.job.status import JobReport
 from elasticdl.job.values import edit_values, load_values
@@ -63,6 +66,10 @@ class LocalJob:
             note = "its master does not answer now; the launcher starts it again"
             return JobView(self.name, condition, note=note)
         return JobView(self.name, condition, status=status)
+
+    def history(self) -> History:
+        """Return samples and decisions so far; empty if the master has not begun."""
+        return history.read(self.job_dir.history_file)
 
     def stop(
         self, reason: str = "elasticdl stop", *, wait_seconds: float = 20.0
@@ -116,6 +123,17 @@ class LocalJob:
         run = self._run()
         with PlatformCalls(run.platform, run.token) as platform:
             return platform.set_capacity(cpus)
+
+    def capacity(self) -> Capacity:
+        """Return the CPUs that its workers hold now, and may hold.
+
+        Raises JobError when the job does not run, PlatformError for no answer.
+        """
+        run = self._run()
+        with PlatformCalls(run.platform, run.token) as platform:
+            workers, limit = platform.capacity()
+        each = load_values(self.job_dir.spec_file).job.worker.resources.cpu
+        return Capacity(workers * each, limit)
 
     def logs(
         self,

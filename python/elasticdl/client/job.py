@@ -13,6 +13,7 @@ from typing import Protocol
 
 from elasticdl.client.scaling import Scaled, Scaling
 from elasticdl.job.folder import Condition
+from elasticdl.job.history import History
 from elasticdl.job.names import Role
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.runner.base import ReplicaKey
@@ -44,6 +45,12 @@ class JobHandle(Protocol):
 
     def view(self) -> JobView:
         """Return status or report; a master that is away is noted, not an error."""
+
+    def history(self) -> History:
+        """Return samples and decisions so far; of a large one in a cluster a part.
+
+        Empty for a job whose master has not begun.
+        """
 
     def stop(self, reason: str = "elasticdl stop") -> None:
         """Ask for a clean end; does not wait for it."""

@@ -23,11 +23,11 @@ from elasticdl.client.calls import MasterCalls
 from elasticdl.client.folder import PreparedJob, RunFile
 from elasticdl.client.keeper import Finish, MasterEnd
 from elasticdl.client.ports import master_port
-from elasticdl.errors import ExitCode, RpcError
+from elasticdl.errors import FINAL_EXITS, ExitCode, RpcError
 from elasticdl.job.folder import read_report
-from elasticdl.job.names import JobDir, Role
+from elasticdl.job.names import NAMESPACE_LOCAL, JobDir, Role
 from elasticdl.job.spec import JobSpec, ValuesFile
-from elasticdl.job.status import JobReport, JobStatus
+from elasticdl.job.status import JobReport, JobState, JobStatus
 from elasticdl.runner.base import Launch, Phase, ReplicaKey, ReplicaState
 from elasticdl.runner.platform import LocalPlatform
 from elasticdl.runner.platform_server import PlatformServer
@@ -109,6 +109,7 @@ class Launcher:
         port = master_port(self.spec.master.port, secrets.randbelow)
         self.master_address = f"127.0.0.1:{port}"
         self._token = secrets.token_urlsafe(32)
+        self._environ = environ
         self._platform = LocalPlatform(
             Place(self.job_dir, self.master_address, self._token, environ, command)
         )
@@ -190,6 +191,8 @@ class Launcher:
                 # The disk that took no report has taken no log either.
                 message = keeper.with_last_status(message, self._status)
             outcome = Outcome(finish.exit_code, report, message)
+            if not (report or self._killed.is_set() or finish.exit_code in FINAL_EXITS):
+                self._tell_of_crashes(message)
         except Exception as error:  # noqa: BLE001 - top of the thread
             outcome = Outcome(
                 ExitCode.JOB_FAILED, None, f"the launcher failed: {error!r}"
@@ -203,6 +206,22 @@ class Launcher:
             self._lock.release()
             self._outcome = outcome
             self._done.set()
+
+    def _tell_of_crashes(self, message: str) -> None:
+        """Tell of the job's end, as masters do that get so far."""
+        if self._status is not None and self._status.ending:
+            return  # the last one did, and could write no report
+        from elasticdl.master import on_end
+
+        end = on_end.End(
+            self.spec.name,
+            NAMESPACE_LOCAL,
+            JobState.FAILED,
+            message,
+            self.job_dir.report_file,
+            environ=self._environ,
+        )
+        on_end.tell(self.spec.on_end, end)
 
     def _keep_master(self) -> Finish:
         """Start masters until one has ended the job."""
@@ -281,8 +300,10 @@ class Launcher:
             self._replace_silent(probe, silent_seconds)
         elif self.job_dir.report_file.exists():
             probe.reported_time = probe.reported_time or time.monotonic()
-            if time.monotonic() - probe.reported_time > timing.after_report:
-                self._replace_silent(probe, timing.after_report)
+            # With its report written it tells others of the end, as the job wishes.
+            patience = timing.after_report + self.spec.on_end.most_seconds
+            if time.monotonic() - probe.reported_time > patience:
+                self._replace_silent(probe, patience)
 
     def _replace_silent(self, probe: _Probe, seconds: float) -> None:
         self._notices.append(f"the master was silent for {seconds:.0f} s and is killed")

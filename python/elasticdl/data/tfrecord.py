@@ -1,7 +1,7 @@
 """TFRecord files: writing, and reading ranges through a side-car index.
 
-Owns the format. Called by the reader of many files and by conversion. Must not import
-TensorFlow, and must not know what is in a record.
+Owns the format. Called by the reader of many files, by conversion and by the master for
+TensorBoard (`framed`). Must not import TensorFlow, nor know what is in a record.
 
 A record is its length (uint64), the masked CRC-32C of these 8 bytes, its bytes, and
 their masked CRC-32C, all little-endian. Nothing in the file says where the n-th record
@@ -32,6 +32,13 @@ _RUN = 8  # equal lengths in a row that make more of them likely
 _MOST_AT_ONCE = 1 << 16
 
 
+def framed(record: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return a record between its head and its checksum, as it stands in a file."""
+    length = _LENGTH.pack(len(record))
+    head = length + _CRC.pack(masked_crc32c(length))
+    return head, record, _CRC.pack(masked_crc32c(record))
+
+
 class TFRecordWriter:
     """Writes a TFRecord file and its index; use as a context manager."""
 
@@ -41,10 +48,8 @@ class TFRecordWriter:
 
     def write(self, record: bytes) -> None:
         """Append a record."""
-        length = _LENGTH.pack(len(record))
-        self._file.write(length + _CRC.pack(masked_crc32c(length)))
-        self._file.write(record)
-        self._file.write(_CRC.pack(masked_crc32c(record)))
+        for part in framed(record):
+            self._file.write(part)
 
     def close(self) -> None:
         """Close the file."""

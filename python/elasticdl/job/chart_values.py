@@ -1,9 +1,9 @@
 """The chart's own keys: what a values file may hold beside `kind` and `job`.
 
 Owns each key, its default and its meaning; the chart's values.yaml, its README, its
-schema and its defaults file are made from here (those of pods are in `job.chart_pods`).
-Read by `job.spec`, so that a misspelt key is found on a laptop too. Must not know the
-job's fields, nor how pods look.
+schema and its defaults file are made from here; those of pods and of monitoring are in
+`job.chart_pods` and `job.chart_monitoring`. Read by `job.spec`, so that a misspelt key
+is found on a laptop too. Must not know the job's fields, nor how pods look.
 """
 
 from __future__ import annotations
@@ -12,13 +12,29 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from elasticdl.job.chart_monitoring import MonitoringValues
 from elasticdl.job.chart_pods import PodsValues
 from elasticdl.job.spec_base import PATH_PATTERN, QUANTITY_PATTERN, SpecModel
 
-# What only one kind of release reads. The chart refuses it in the other kind, where it
-# would do nothing.
-PLATFORM_ONLY = ("rbac", "claims")
-JOB_ONLY = ("run", "images", "state", "token", "pods")
+# What only one kind of release reads, also a part of a section. The chart refuses it in
+# the other kind, where it would do nothing.
+PLATFORM_ONLY = (
+    "rbac",
+    "claims",
+    "monitoring.dashboards",
+    "monitoring.rules",
+    "monitoring.exporter",
+    "monitoring.podMonitor",
+)
+JOB_ONLY = (
+    "run",
+    "images",
+    "state",
+    "token",
+    "pods",
+    "monitoring.scrapeAnnotations",
+    "monitoring.tensorboard",
+)
 
 
 class ImagesValues(SpecModel):
@@ -235,6 +251,10 @@ class ChartValues(SpecModel):
     claims: list[ClaimValues] = Field(
         default_factory=_claims,
         description="Platform: PersistentVolumeClaims for jobs' folders and data.",
+    )
+    monitoring: MonitoringValues = Field(
+        default_factory=MonitoringValues,
+        description="Monitoring; docs/monitoring.md.",
     )
     global_: dict[str, Any] = Field(
         default_factory=dict,

@@ -59,11 +59,18 @@ class RoleContext:
     pod_ip: str = ""  # what peers call; empty: `host`
     metrics_port: int = 0  # 0: any free one
     cluster: Cluster | None = None  # a master in a pod
+    # What a command of the user inherits.
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:
         """`worker-3`."""
         return names.replica_name(self.role, self.index)
+
+    @property
+    def namespace(self) -> str:
+        """Of a master in a pod; on one machine `local`."""
+        return self.cluster.namespace if self.cluster else names.NAMESPACE_LOCAL
 
     @property
     def in_pod(self) -> bool:
@@ -113,6 +120,7 @@ class RoleContext:
                 pod_ip=environ.get(names.ENV_POD_IP, ""),
                 metrics_port=_number(environ, names.ENV_METRICS_PORT),
                 cluster=_cluster(environ) if role is Role.MASTER else None,
+                environ=environ,
             )
         except KeyError as error:
             raise SpecError(

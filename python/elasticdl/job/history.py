@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -46,6 +47,8 @@ class PsSample(_Document):
     sent_bytes: int = 0
     calls: int = 0
     call_seconds: float = 0.0  # of all calls together
+    pushes: int = 0  # gradients that it took
+    staleness_sum: float = 0.0  # versions between each of them and its values
 
 
 class Sample(_Document):
@@ -83,12 +86,14 @@ class Decision(_Document):
     """Something that happened to the job or a replica, and what was done about it."""
 
     time: float
-    # pending, ended, relaunched, notReplaced, grown, shrunk, refused, edited, rewound,
+    # pending, joined, left (it was told to), ended (it was lost), relaunched (its
+    # replacement works), notReplaced, grown, shrunk, refused, edited, rewound,
     # checkpoint, checkpointFailed, master, state, attention
     kind: str
     replica: str = ""  # worker-3; empty is the whole job
     cause: str = ""  # preempted, oomKilled, Unschedulable, worker.replicas 2 -> 4 ...
     text: str = ""  # one sentence for people
+    detail: str = ""  # the platform's own words, or the last lines of its log
     replacement: str = ""  # who came for it
     cost_seconds: float | None = None  # until it, or its replacement, worked
 
@@ -105,10 +110,9 @@ class History:
 def line(document: Sample | Decision | EvaluationResult) -> str:
     """Return a line of the history's file, without its end."""
     kind = {Sample: "sample", Decision: "decision", EvaluationResult: "evaluation"}
-    return json.dumps(
-        {kind[type(document)]: document.model_dump(mode="json", exclude_defaults=True)},
-        separators=(",", ":"),
-    )
+    # Not through json.dumps, whose NaN no other reader of JSON takes.
+    text = document.model_dump_json(exclude_defaults=True)
+    return f'{{"{kind[type(document)]}":{text}}}'
 
 
 def parse(lines: Iterable[str]) -> History:
@@ -128,6 +132,15 @@ def parse(lines: Iterable[str]) -> History:
         except (ValueError, TypeError, ValidationError):
             continue  # torn by the end of a master, or of another version
     return History(samples, decisions, evaluations)
+
+
+def read(path: Path) -> History:
+    """Return the history in a file; empty where there is none. Raises OSError."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return History()
+    return parse(text.splitlines())
 
 
 def thinned(items: Sequence[T], most: int) -> list[T]:

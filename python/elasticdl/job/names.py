@@ -58,7 +58,14 @@ POD_ENVIRONMENT = (
     ENV_RUN,
 )
 
+# Of the command that is run at the job's end (`onEnd.command`).
+ENV_ENDED_JOB = "ELASTICDL_JOB"
+ENV_ENDED_STATE = "ELASTICDL_STATE"
+ENV_ENDED_MESSAGE = "ELASTICDL_MESSAGE"
+ENV_ENDED_REPORT = "ELASTICDL_REPORT"
+
 PLATFORM_LOCAL = "local"
+NAMESPACE_LOCAL = "local"  # what a job of this machine says in its place
 PLATFORM_KUBERNETES = "kubernetes"
 CONFIG_DIR = "/etc/elasticdl"
 
@@ -74,10 +81,11 @@ ANNOTATION_STOP = "elasticdl.org/stop"
 ANNOTATION_STATE = "elasticdl.org/state"
 ANNOTATION_MESSAGE = "elasticdl.org/message"
 
-# Keys of the job's ConfigMap, and of the one with its status.
+# Keys of the job's ConfigMap, and of those with its status and its history.
 KEY_JOB = "job.yaml"
 KEY_STATUS = "status.json"
 KEY_REPORT = "report.json"
+KEY_HISTORY = "history.jsonl.gz"  # binary; lines of job/history.py
 MAIN_CONTAINER = "main"
 
 
@@ -179,6 +187,11 @@ class JobDir:
     def history_file(self) -> Path:
         """Samples and decisions over time (job/history.py); appended while it runs."""
         return self.root / "history.jsonl"
+
+    @property
+    def tensorboard_dir(self) -> Path:
+        """Event files for `tensorboard --logdir`."""
+        return self.root / "tensorboard"
 
     @property
     def targets_file(self) -> Path:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from elasticdl.job.chart_values import PLATFORM_ONLY, ChartValues
+from elasticdl.job.ending import OnEndSpec
 from elasticdl.job.problems import Problem, ProblemsError
 from elasticdl.job.replicas import (
     LimitsSpec,
@@ -62,6 +63,7 @@ __all__ = [
     "MasterSpec",
     "ModelSpec",
     "OnBadRecord",
+    "OnEndSpec",
     "OnNanLoss",
     "PositiveInt",
     "PositiveSeconds",
@@ -360,6 +362,9 @@ class JobSpec(SpecModel):
     log: LogSpec = Field(
         default_factory=LogSpec, description="What the roles' logs hold."
     )
+    on_end: OnEndSpec = Field(
+        default_factory=OnEndSpec, description="Who is told when the job has ended."
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> JobSpec:
@@ -445,7 +450,6 @@ class ValuesFile(ChartValues):
 
     @model_validator(mode="after")
     def _nothing_of_the_platform(self) -> ValuesFile:
-        keys = {info.alias: name for name, info in type(self).model_fields.items()}
         problems = [
             Problem(
                 key,
@@ -454,7 +458,7 @@ class ValuesFile(ChartValues):
                 "take it out; it belongs into the values of the platform's release",
             )
             for key in PLATFORM_ONLY
-            if keys[key] in self.model_fields_set
+            if _holds(self, key)
         ]
         if problems:
             raise ProblemsError(*problems)
@@ -465,3 +469,11 @@ class ValuesFile(ChartValues):
         return self.model_dump(
             by_alias=True, mode="json", exclude_unset=True, exclude={"kind", "job"}
         )
+
+
+def _holds(values: SpecModel, path: str) -> bool:
+    """Return whether a file says something of a section, or of a part of it."""
+    key, _, rest = path.partition(".")
+    names = {info.alias: name for name, info in type(values).model_fields.items()}
+    said = names[key] in values.model_fields_set
+    return said and (not rest or _holds(getattr(values, names[key]), rest))

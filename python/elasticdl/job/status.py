@@ -57,6 +57,7 @@ class ReplicaStatus(_Document):
     phase: str = ""  # of a worker: start, train, evaluate ...
     step: int = 0
     steps_per_second: float = 0.0
+    step_seconds: float = 0.0  # of a worker: mean of the last steps; 0: not known
     loss: float | None = None
     version: int = 0  # of a PS
     memory_bytes: int = 0
@@ -71,6 +72,7 @@ class Relaunch(_Document):
     replacement: str  # name, or "" when given up
     time: float
     detail: str = ""
+    why_not: str = ""  # why nobody replaces it
     seconds: float | None = (
         None  # until the replacement worked (first lease, first apply)
     )
@@ -113,7 +115,8 @@ class Progress(_Document):
     steps: int = 0
     version: int = 0
     records_per_second: float = 0.0
-    eta_seconds: float | None = None
+    eta_seconds: float | None = None  # of the job; None: not known, or endless
+    epoch_eta_seconds: float | None = None  # of `epoch`
 
 
 class JobStatus(_Document):
@@ -130,6 +133,8 @@ class JobStatus(_Document):
     master_generation: int
     master_metrics_port: int = 0
     workers_wanted: int
+    workers_min: int = 0
+    workers_max: int = 0  # 0: no maximum
     progress: Progress = Field(default_factory=Progress)
     replicas: list[ReplicaStatus] = Field(default_factory=list)
     relaunches: list[Relaunch] = Field(default_factory=list)
@@ -138,6 +143,9 @@ class JobStatus(_Document):
     goodput_seconds: dict[str, float] = Field(default_factory=dict)
     checkpoint_version: int | None = None
     checkpoint_age_seconds: float | None = None
+    checkpoint_seconds: float | None = None  # how long the newest took
+    checkpoint_failures: int = 0
+    checkpoint_problem: str = ""  # why the last one was not written
     lost_updates: int = 0
     rewinds: int = 0
 

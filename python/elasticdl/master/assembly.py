@@ -158,10 +158,9 @@ def assemble(
     heartbeats.take_model()
     runs_on = platform()
     publishing = Publishing(job, runs_on.publisher)
-    stages, gauges = Stages(job), Gauges(metrics)
-    loop = Loop(job, runs_on.runner, leasing, stages, gauges, publishing)
+    loop = Loop(job, runs_on.runner, leasing, Stages(job), publishing)
     servicer = MasterServicer(job, leasing, heartbeats)
-    return Master(job, servicer, loop, metrics, publishing)
+    return Master(job, servicer, loop, Gauges(job, metrics), publishing)
 
 
 def _make_job(

@@ -1,77 +1,120 @@
-"""Sets the master's Prometheus metrics from the job's parts.
+"""Sets the master's Prometheus metrics from the job's status and parts.
 
-Called by the loop, in its thread, so that a scrape never sees a half-changed table.
+Called when somebody asks for `/metrics`, in the event loop's thread, so that a scrape
+never sees a half-changed table and a job that nobody scrapes pays nothing. Counters
+are set to what the job has counted: they go on with a restarted master.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from elasticdl.job.status import JobState
+from elasticdl.job.status import JobState, JobStatus
+from elasticdl.master import status
+from elasticdl.master.changes import role_of
 from elasticdl.master.job_state import Job
+from elasticdl.master.notices import pending_kind
 from elasticdl.metrics.registry import MasterMetrics
+
+_NOT_YET_RUNNING = ("scheduled", "launched", "pending")
+_ASKED_FOR = "Starting"
 
 
 class Gauges:
-    """Keeps metrics equal to the job."""
+    """Makes metrics equal to the job."""
 
-    def __init__(self, metrics: MasterMetrics) -> None:
-        """Set these metrics."""
-        self._metrics = metrics
-        self._relaunches = 0
+    def __init__(self, job: Job, metrics: MasterMetrics) -> None:
+        """Set these metrics from this job."""
+        self._job = job
+        self.metrics = metrics
         self._recovered: set[int] = set()
-        self._seen: Counter[str] = Counter()
 
-    def update(self, job: Job, *, now: float) -> None:
+    def update(self, *, now: float) -> None:
         """Set all figures."""
-        metrics, parts = self._metrics, job.parts
-        for state in JobState:
-            metrics.job_state.labels(state.value).set(state is job.state)
-        metrics.version.set(job.version)
-        metrics.workers_wanted.set(job.spec.worker.replicas)
-        queue, plan = parts.ledger.queue, parts.ledger.plan
-        if queue is not None and plan is not None:
-            metrics.epoch.set(queue.epoch)
-            metrics.records.set(queue.done_records)
-            metrics.records_wanted.set(plan.records_per_epoch * plan.epochs)
-            metrics.tasks_leased.set(len(queue.leased))
-            metrics.tasks_waiting.set(len(queue.waiting))
-        states = Counter(
-            (str(m.key.role), m.state.value) for m in parts.table.members.values()
-        )
-        metrics.replicas.clear()
-        for (role, state_name), count in states.items():
-            metrics.replicas.labels(role, state_name).set(count)
-        for record in parts.relaunches.records[self._relaunches :]:
-            role = record.replica.split("-")[0]
-            metrics.relaunches.labels(role, record.reason).inc()
-        self._relaunches = len(parts.relaunches.records)
-        self._observe_recoveries(job)
-        metrics.journal_bytes.set(parts.ledger.journal_bytes)
-        self._count_up(job)
-        if parts.rounds.last:
-            for name, value in parts.rounds.last.metrics.items():
-                metrics.evaluation_metric.labels(name).set(value)
-        if parts.keeper.newest:
-            metrics.checkpoint_version.set(parts.keeper.newest.manifest.version)
-            metrics.checkpoint_time.set(parts.keeper.newest.manifest.time)
-        metrics.goodput.set(parts.goodput.seconds(now=now))
+        built = status.build(self._job, now=now)
+        self._progress(built)
+        self._replicas(built)
+        self._membership(built)
+        self._checkpoints(built)
 
-    def _observe_recoveries(self, job: Job) -> None:
-        for number, record in enumerate(job.parts.relaunches.records):
+    def _progress(self, built: JobStatus) -> None:
+        metrics, job, progress = self.metrics, self._job, built.progress
+        metrics.job_info.set({(built.name, built.type, built.strategy): 1})
+        for state in JobState:
+            metrics.job_state.labels(state.value).set(state is built.state)
+        metrics.version.set(progress.version)
+        metrics.epoch.set(progress.epoch)
+        metrics.steps.set(progress.steps)
+        metrics.last_step_time.set_one(job.last_step_time)
+        metrics.records.set(progress.records_done)
+        metrics.records_wanted.set(progress.records_per_epoch * progress.epochs)
+        metrics.replayed.set_one(progress.replayed_records)
+        metrics.tasks_done.set(progress.tasks_done)
+        metrics.tasks_planned.set(progress.tasks_total)
+        metrics.tasks_leased.set(progress.tasks_leased)
+        metrics.tasks_waiting.set(progress.tasks_waiting)
+        metrics.loss.set_one(built.last_loss)
+        metrics.nonfinite_losses.set_one(job.nonfinite_losses)
+        metrics.eta.set_one(progress.eta_seconds)
+        metrics.epoch_eta.set_one(progress.epoch_eta_seconds)
+        metrics.evaluations.set_one(len(job.parts.rounds.results))
+        last = built.last_evaluation
+        metrics.evaluation_metric.set_by(last.metrics if last else {})
+        metrics.goodput.set_by(built.goodput_seconds)
+
+    def _replicas(self, built: JobStatus) -> None:
+        metrics, spec = self.metrics, self._job.spec.worker
+        metrics.workers_wanted.set(built.workers_wanted)
+        metrics.workers_min.set(spec.min)
+        metrics.workers_max.set(spec.max)
+        living = [r for r in built.replicas if r.state != "ended"]
+        metrics.replicas.set(Counter((r.role, r.state) for r in living))
+        metrics.pending_replicas.set(
+            Counter(
+                (r.role, pending_kind(r.reason) if r.reason else _ASKED_FOR)
+                for r in living
+                if r.state in _NOT_YET_RUNNING
+            )
+        )
+        metrics.worker_last_step.set_by(
+            {
+                str(member.key.index): member.worker.step_seconds
+                for member in self._job.parts.table.workers()
+                if member.alive and member.worker and member.worker.step
+            }
+        )
+
+    def _membership(self, built: JobStatus) -> None:
+        metrics, parts = self.metrics, self._job.parts
+        endings = built.relaunches
+        metrics.relaunches.set(Counter((role_of(r.replica), r.reason) for r in endings))
+        changes = parts.membership.changes.with_endings(endings)
+        metrics.membership_changes.set(changes.counts)
+        metrics.membership_time.set_by(changes.times)
+        metrics.membership_cost.set_by(changes.costs)
+        preempted = [role_of(r.replica) for r in endings if r.reason == "preempted"]
+        metrics.preemptions.set_by(
+            {role: preempted.count(role) for role in ("ps", "worker")}
+        )
+        metrics.master_restarts.set_one(status.master_restarts(self._job))
+        metrics.rewinds.set_one(built.rewinds)
+        metrics.lost_updates.set_one(built.lost_updates)
+        for number, record in enumerate(endings):
             if record.seconds is not None and number not in self._recovered:
                 self._recovered.add(number)
-                role = record.replica.split("-")[0]
-                self._metrics.recovery_seconds.labels(role).observe(record.seconds)
+                role = role_of(record.replica)
+                metrics.recovery_seconds.labels(role).observe(record.seconds)
 
-    def _count_up(self, job: Job) -> None:
-        metrics, parts = self._metrics, job.parts
-        for counter, name, value in (
-            (metrics.replayed, "replayed", parts.ledger.replayed_records),
-            (metrics.rewinds, "rewinds", parts.ledger.rewinds),
-            (metrics.lost_updates, "lost", parts.ps.lost_updates),
-            (metrics.evaluations, "evaluations", len(parts.rounds.results)),
-            (metrics.checkpoint_failures, "failures", parts.keeper.failures),
-        ):
-            counter.inc(value - self._seen[name])
-            self._seen[name] = value
+    def _checkpoints(self, built: JobStatus) -> None:
+        metrics, keeper = self.metrics, self._job.parts.keeper
+        newest = keeper.newest
+        metrics.checkpoint_version.set_one(built.checkpoint_version)
+        metrics.checkpoint_time.set_one(newest.manifest.time if newest else None)
+        metrics.checkpoint_duration.set_one(keeper.newest_seconds)
+        spec = self._job.spec
+        trains = self._job.trains
+        metrics.checkpoint_interval.set(
+            spec.checkpoint.every_seconds if trains else 0.0
+        )
+        metrics.checkpoint_failures.set_one(keeper.failures)
+        metrics.journal_bytes.set(self._job.parts.ledger.journal_bytes)

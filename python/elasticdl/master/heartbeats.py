@@ -106,6 +106,9 @@ class Heartbeats:
         member = self._parts.table.require(request.replica)
         worker = request.worker
         was = member.phase
+        if member.worker and worker.step > member.worker.step:
+            # The phase counts from its last step.
+            self._job.last_step_time = now - worker.phase_seconds
         member.heard_worker(worker, now=now)
         self._parts.goodput.heard(member.generation, worker.seconds)
         if self._job.local and worker.model_version:
@@ -152,7 +155,7 @@ class Heartbeats:
             self._parts.table.note(member, now=now)
             self._parts.signals.wake()
         if status.pushes:  # of this process: its first gradient is applied
-            self._parts.relaunches.works(member.name, now=now)
+            self._parts.membership.works(member, now=now)
         if member.key.index == 0:
             self._job.version = status.version
         for done in status.snapshots:

@@ -22,6 +22,7 @@ from elasticdl.master.keeper import Keeper
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.member_table import MemberTable
 from elasticdl.master.membership import Membership
+from elasticdl.master.pace import Pace
 from elasticdl.master.ps_group import PsGroup
 from elasticdl.master.relaunches import Relaunches
 from elasticdl.master.rounds import Rounds
@@ -93,9 +94,12 @@ class Job:
             path for note in parts.ledger.notes("export") for path in note["paths"]
         ]
         self.last_loss: float | None = None
+        self.fatal_losses = 0  # tasks that ended with a loss that was not finite
+        self.last_step_time: float | None = None  # of any worker; Unix seconds
         self.version = 0
         self.metrics_port = 0  # of this master, once it serves
         self.speed = Speed()
+        self.pace = Pace()
         self._spec = spec
 
     @property
@@ -147,6 +151,12 @@ class Job:
             heard = (w.ready and w.worker is not None for w in parts.table.workers())
             return any(heard)
         return parts.ps.initialized and not parts.ps.rewinding
+
+    @property
+    def nonfinite_losses(self) -> int:
+        """Batches whose loss was not finite, skipped or fatal."""
+        skipped = (n["batches"] for n in self.parts.ledger.notes("skipped"))
+        return self.fatal_losses + sum(map(int, skipped))
 
     @property
     def epochs_done(self) -> int:

@@ -60,6 +60,7 @@ class Keeper:
         self.request: Request | None = None
         self.problem = ""
         self.failures = 0
+        self.newest_seconds: float | None = None  # it took; None if not by us
         self._writing: asyncio.Task[None] | None = None
         for path in directory.glob(f"{_PENDING}*"):
             shutil.rmtree(path, ignore_errors=True)
@@ -183,6 +184,7 @@ class Keeper:
         self.request = None
         self.problem = ""
         self.newest = Found(str(target), manifest)
+        self.newest_seconds = now - request.since
         self.schedule.completed(version=manifest.version, now=now)
         self._ledger.note(
             "checkpoint", name="newest", version=manifest.version, dir=str(target)

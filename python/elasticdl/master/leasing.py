@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections import OrderedDict
 from typing import TypeVar
 
@@ -65,7 +66,7 @@ class Leasing:
         # Asked and answered: from now on it counts by the leases it holds.
         self._parts.ps.has_asked(member.key.index)
         if tasks:
-            self._parts.relaunches.works(member.name, now=now)
+            self._parts.membership.works(member, now=now)
         return tasks
 
     def _next(self, member: Member, *, now: float) -> Task | None:
@@ -172,6 +173,7 @@ class Leasing:
         lines = error_first(report.error)
         most = self._job.spec.tasks.max_failures
         log.warning("%s failed on %s (%d): %s", member.name, what, failures, lines)
+        self._job.fatal_losses += not math.isfinite(report.loss)
         if report.fatal:
             self._job.end(JobState.FAILED, f"{member.name}: {lines}", _code(report))
         elif failures >= most:

@@ -24,8 +24,7 @@ from elasticdl.job import folder
 from elasticdl.job.context import set_log_level
 from elasticdl.job.spec import JobSpec
 from elasticdl.job.status import JobState
-from elasticdl.master import data_plan, spec_watch
-from elasticdl.master.gauges import Gauges
+from elasticdl.master import data_plan, decisions, spec_watch
 from elasticdl.master.job_state import Ending, Job
 from elasticdl.master.launching import Launching
 from elasticdl.master.leasing import Leasing
@@ -36,7 +35,6 @@ from elasticdl.master.resting import Resting
 from elasticdl.master.stages import Stages
 from elasticdl.master.wind_down import WindDown
 from elasticdl.runner.base import Observation, Runner
-from elasticdl.runner.publisher import Notice
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +54,6 @@ class Loop:
         runner: Runner,
         leasing: Leasing,
         stages: Stages,
-        gauges: Gauges,
         publishing: Publishing,
     ) -> None:
         """Work on this job through this runner."""
@@ -65,7 +62,6 @@ class Loop:
         self._runner = runner
         self._leasing = leasing
         self._stages = stages
-        self._gauges = gauges
         self._publishing = publishing
         self._launching = Launching(job, runner)
         self._resting = Resting(self._parts.ledger)
@@ -129,7 +125,6 @@ class Loop:
         self._stages.advance(now=now)
         if self._stages.needs_count and self._counting is None:
             self._counting = asyncio.create_task(self._count(), name="count")
-        self._gauges.update(job, now=now)
         self._publishing.update(now=now)
         busy = job.clock() - now
         try:
@@ -172,6 +167,12 @@ class Loop:
         queue = parts.ledger.queue
         if queue is not None:
             self._job.speed.take(queue.done_records, now=now)
+            self._job.pace.take(
+                queue.done_records,
+                leased=queue.leased_records,
+                workers=sum(m.at_work for m in parts.table.workers()),
+                now=now,
+            )
         if self._job.can_snapshot:
             parts.keeper.tick(version=self._job.version, now=now)
 
@@ -255,23 +256,25 @@ class Loop:
         job = self._job
         if isinstance(edited, SpecError):
             log.error("the edited values file is refused, nothing changes: %s", edited)
-            self._publishing.notice(Notice("EditRefused", str(edited), warning=True))
+            refusal = decisions.refused(str(edited), cause="", now=job.clock())
+            self._publishing.decided([refusal])
             return
         if job.state is JobState.FINISHING:
             edited = _with_epochs(edited, job.spec.training.epochs)
         edit = spec_watch.compare(job.spec, edited)
         for change in edit.refused:
-            refusal = (
+            text = (
                 f"refused on a running job: {change}; only "
                 f"{', '.join(spec_watch.LIVE)} may change. The job goes on as it was"
             )
-            log.error("%s", refusal)
-            self._publishing.notice(Notice("EditRefused", refusal, warning=True))
+            log.error("%s", text)
+            refusal = decisions.refused(text, cause=str(change), now=job.clock())
+            self._publishing.decided([refusal])
         if not edit.accepted:
             return
         for change in edit.accepted:
             log.info("changed: %s", change)
-            self._publishing.notice(Notice("Edited", f"changed: {change}"))
+        self._publishing.decided(decisions.edited(edit.accepted, now=job.clock()))
         set_log_level(str(edit.spec.log.level))
         self._parts.ledger.note("state", name="spec", job=edit.spec.document())
         try:

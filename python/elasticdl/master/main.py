@@ -22,6 +22,7 @@ from elasticdl.job.values import load_values
 from elasticdl.master.serving import Start, serve
 from elasticdl.runner.local import LocalRunner
 from elasticdl.runner.publisher import Platform
+from elasticdl.runner.targets import TargetsFile
 
 log = logging.getLogger("elasticdl.master.main")
 
@@ -35,7 +36,8 @@ async def serve_here(context: RoleContext) -> ExitCode:
     hold_lifeline(context)
     start = Start(
         make_platform=lambda: Platform(
-            LocalRunner(context.platform_address, token=context.token)
+            LocalRunner(context.platform_address, token=context.token),
+            TargetsFile(context.job_dir.targets_file, job=spec.name),
         ),
         # The launcher counts from 1 each time; elsewhere nobody launches by hand.
         launched=context.lifeline_fd is not None and context.generation == 1,

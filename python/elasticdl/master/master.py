@@ -16,11 +16,11 @@ from elasticdl.errors import JournalError
 from elasticdl.job import folder
 from elasticdl.job.status import JobState
 from elasticdl.master import status
+from elasticdl.master.gauges import Gauges
 from elasticdl.master.job_state import Ending, Job
 from elasticdl.master.loop import Loop
 from elasticdl.master.publishing import Publishing
 from elasticdl.master.servicer import MasterServicer
-from elasticdl.metrics.registry import MasterMetrics
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Master:
     job: Job
     servicer: MasterServicer
     loop: Loop
-    metrics: MasterMetrics
+    gauges: Gauges
     publishing: Publishing
 
     async def run(self) -> Ending | None:
@@ -48,6 +48,7 @@ class Master:
                 await job.parts.ledger.commit()
             except JournalError as error:  # nobody was told that it is written
                 log.error("%s", error)
+            await self.publishing.leave()
             log.info("job %s goes on under another master", job.spec.name)
             return None
         document = folder.read_report(job.job_dir) if over else None

@@ -19,6 +19,8 @@ _WAITING_PHASES = ("", "idle", "wait")
 # Phases whose length nobody can foresee: tracing, restoring, writing a model.
 _LONG_PHASES = ("start", "export", "prepare")
 _OTHERS_FAULT = "waitPs"
+# A worker in any other phase brings the job on, or is kept from it for a moment.
+_NOT_AT_WORK = ("", "start", "prepare", "idle")
 
 
 class MemberState(enum.StrEnum):
@@ -90,6 +92,11 @@ class Member:
     def alive(self) -> bool:
         """Whether it runs as far as is known, and is meant to."""
         return self.state is MemberState.RUNNING and not self.cause
+
+    @property
+    def at_work(self) -> bool:
+        """Whether it is a worker that trains, evaluates or predicts."""
+        return self.alive and self.phase not in _NOT_AT_WORK
 
     @property
     def phase(self) -> str:

@@ -14,7 +14,8 @@ import logging
 from dataclasses import dataclass
 
 from elasticdl.job.names import Role
-from elasticdl.master import scale
+from elasticdl.master import changes, scale
+from elasticdl.master.changes import Changes
 from elasticdl.master.goodput import Goodput
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.member import Member, MemberState
@@ -73,6 +74,7 @@ class Membership:
         self._relaunches = relaunches
         self.hangs = 0  # in a row, without a finished task between
         self.leaving = False  # nobody is replaced any more
+        self.changes = Changes()
 
     # -- what the platform shows --------------------------------------------------
 
@@ -142,6 +144,9 @@ class Membership:
 
     def _enter(self, member: Member, state: MemberState, *, now: float) -> None:
         member.state, member.since = state, now
+        # One that a restarted master takes over joined before.
+        if state is MemberState.RUNNING and not member.registered:
+            self.changes.joined(str(member.key.role))
         if member.is_worker:
             self._mark_presence(member, now=now)
 
@@ -241,14 +246,23 @@ class Membership:
         ]
         worker = self.table.spec.worker
         change = scale.resize(seats, wanted=workers, priority=worker.priority)
+        why = self.changes.plan(workers, any_there=bool(seats))
         for priority in change.start:
-            self.table.schedule(None, priority=priority, now=now)
+            new = self.table.schedule(None, priority=priority, now=now)
+            self.changes.wanted(new.name, str(Role.WORKER), why, now=now)
         stops = []
         for index in change.drain:
             member = self.table.members[ReplicaKey(Role.WORKER, index)]
-            why = "scaled down" if workers else "the job is paused"
-            stops += self.drain(member, why, now=now)
+            cause = "scaled down" if workers else "the job is paused"
+            left = changes.SHRUNK if workers else changes.PAUSED
+            self.changes.left(str(Role.WORKER), left, now=now)
+            stops += self.drain(member, cause, now=now)
         return stops
+
+    def works(self, member: Member, *, now: float) -> None:
+        """It does work; the first time, that ends what its coming cost."""
+        self.changes.works(member.name, now=now)
+        self._relaunches.works(member.name, now=now)
 
     def drain(self, member: Member, cause: str, *, now: float) -> list[Stop]:
         """Let a worker hand back its tasks and leave; stop it if it cannot be told."""

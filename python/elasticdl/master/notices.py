@@ -1,18 +1,17 @@
-"""What people should hear of a job, found by comparing its status with the one before.
+"""What people should hear of a job: what happened, as notices of the platform.
 
-Owns the reasons and the words of notices, and logs why replicas wait, which nobody else
-does. Called by `master.publishing`. Must not look at anything but statuses.
+Owns the word of each notice and which ones are warnings. Called by `master.publishing`
+and `master.pod`. What happened is found by `master.decisions`.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 
-from elasticdl.job.status import JobState, JobStatus, Relaunch
+from elasticdl.job.history import Decision
+from elasticdl.job.status import JobState
+from elasticdl.master.decisions import sentence
 from elasticdl.runner.publisher import Notice
-
-log = logging.getLogger(__name__)
 
 _STATES = {
     JobState.RUNNING: "JobRunning",
@@ -22,7 +21,7 @@ _STATES = {
     JobState.FAILED: "JobFailed",
     JobState.STOPPED: "JobStopped",
 }
-# By the reason of a relaunch; all others are `ReplicaFailed`.
+# By the cause of an end; all others are `ReplicaFailed`.
 _ENDINGS = {
     "preempted": "ReplicaPreempted",
     "evicted": "ReplicaEvicted",
@@ -35,107 +34,83 @@ _ENDINGS = {
     "hung": "ReplicaHung",
 }
 _HARMLESS = ("preempted", "evicted", "stopped from outside", "completed")
+# By kind, with whether it is a warning. `joined` and `checkpoint` are none: pods tell
+# that they run, and a checkpoint each minute would push out what matters.
+_WORDS = {
+    "relaunched": ("ReplicaRelaunched", False),
+    "notReplaced": ("ReplicaNotReplaced", True),
+    "left": ("ReplicaLeft", False),
+    "grown": ("Edited", False),
+    "shrunk": ("Edited", False),
+    "edited": ("Edited", False),
+    "refused": ("EditRefused", True),
+    "rewound": ("Rewound", True),
+    "checkpointFailed": ("CheckpointFailed", True),
+    "master": ("MasterStarted", False),
+    "attention": ("Attention", True),
+}
 _MOST_NAMES = 8
-# What every pod goes through.
-_ON_ITS_WAY = ("ContainerCreating", "PodInitializing")
 
 
-class Notices:
-    """Remembers what was told of one job."""
-
-    def __init__(self) -> None:
-        """Nothing was told yet."""
-        self._last: JobStatus | None = None
-        self._waiting: set[tuple[str, str]] = set()  # replica, first word of why
-
-    def of(self, status: JobStatus) -> list[Notice]:
-        """Return what is new; of a restarted master's first status that it took over.
-
-        Many replicas with the same fate make one notice.
-        """
-        last, self._last = self._last, status
-        found = []
-        if last is None:
-            if status.master_generation > 1:
-                number = status.master_generation
-                found.append(
-                    Notice("MasterStarted", f"master generation {number} goes on")
-                )
-            told = len(status.relaunches)
-        else:
-            told = len(last.relaunches)
-        found += _relaunched(status.relaunches[told:])
-        found += self._pending(status)
-        said = last.message if last is not None else ""
-        if status.message != said and status.message and not status.ending:
-            found.append(Notice("Attention", status.message, warning=True))
-        if last is None or status.state is not last.state:
-            found += _state(status)
-        return found
-
-    def _pending(self, status: JobStatus) -> list[Notice]:
-        """Tell why replicas wait, once for each replica and kind of reason."""
-        waiting = [
-            r
-            for r in status.replicas
-            if r.state == "pending" and r.reason and _kind(r.reason) not in _ON_ITS_WAY
-        ]
-        by_reason: dict[str, list[str]] = {}
-        for replica in waiting:
-            if (replica.name, _kind(replica.reason)) not in self._waiting:
-                by_reason.setdefault(replica.reason, []).append(replica.name)
-        self._waiting |= {(r.name, _kind(r.reason)) for r in waiting}
-        self._waiting &= {
-            (name, kind)
-            for name, kind in self._waiting
-            if any(r.name == name for r in waiting)
-        }
-        notices = [
-            Notice(_kind(reason), f"{_names(who)} waits: {reason}", warning=True)
-            for reason, who in by_reason.items()
-        ]
-        for notice in notices:
-            log.warning("%s", notice.message)
-        return notices
+def notices(decisions: Iterable[Decision]) -> list[Notice]:
+    """Return what is told of decisions; many replicas with the same fate make one."""
+    alike: dict[tuple[str, ...], list[Decision]] = {}
+    for decision in decisions:
+        alike.setdefault(_fate(decision), []).append(decision)
+    told = [(_word(same[0]), same) for same in alike.values()]
+    return [
+        Notice(word, _text(same), warning=warning)
+        for (word, warning), same in told
+        if word
+    ]
 
 
-def _kind(reason: str) -> str:
+def pending_kind(reason: str) -> str:
     """Return the platform's word a reason begins with, as `Unschedulable`."""
     word = reason.partition(":")[0]
     return word if word.isalnum() and word[:1].isupper() else "ReplicaPending"
 
 
-def _relaunched(records: Iterable[Relaunch]) -> list[Notice]:
-    by_reason: dict[str, list[Relaunch]] = {}
-    for record in records:
-        by_reason.setdefault(record.reason, []).append(record)
-    return [_relaunch(reason, same) for reason, same in by_reason.items()]
+def _fate(decision: Decision) -> tuple[str, ...]:
+    if not decision.replica:
+        return decision.kind, decision.cause, decision.text
+    # The last words of crashes differ, and are no reason for a notice each.
+    detail = "" if decision.kind == "ended" else decision.detail
+    return decision.kind, decision.cause, detail
 
 
-def _relaunch(reason: str, records: list[Relaunch]) -> Notice:
-    who = _names([record.replica for record in records])
-    new = _names([record.replacement for record in records if record.replacement])
-    text = f"{who} ended: {reason}; {f'replaced by {new}' if new else 'not replaced'}"
-    if detail := records[-1].detail.strip():
-        text += f"\n{detail}"
-    return Notice(
-        _ENDINGS.get(reason, "ReplicaFailed"), text, warning=reason not in _HARMLESS
-    )
+def _word(decision: Decision) -> tuple[str, bool]:
+    """Return the notice's word ("" for none) and whether it is a warning."""
+    if decision.kind == "ended":
+        word = _ENDINGS.get(decision.cause, "ReplicaFailed")
+        return word, decision.cause not in _HARMLESS
+    if decision.kind == "pending":
+        return pending_kind(decision.detail), True
+    if decision.kind == "state":
+        state = JobState(decision.cause)
+        return _STATES.get(state, ""), state is JobState.FAILED
+    return _WORDS.get(decision.kind, ("", False))
+
+
+def _text(same: list[Decision]) -> str:
+    first, last = same[0], same[-1]
+    text = first.text
+    if first.replica and len(same) > 1:
+        costs = [one.cost_seconds for one in same if one.cost_seconds is not None]
+        text = sentence(
+            first.kind,
+            _names([one.replica for one in same]),
+            cause=first.cause,
+            detail=first.detail,
+            new=_names([one.replacement for one in same if one.replacement]),
+            seconds=max(costs, default=None),
+        )
+    if first.kind == "ended" and last.detail:
+        text += f"\n{last.detail}"
+    return text
 
 
 def _names(replicas: list[str]) -> str:
     shown = ", ".join(replicas[:_MOST_NAMES])
     more = len(replicas) - _MOST_NAMES
     return f"{shown} and {more} more" if more > 0 else shown
-
-
-def _state(status: JobStatus) -> list[Notice]:
-    reason = _STATES.get(status.state)
-    if reason is None:
-        return []
-    text = f"job {status.name} is {status.state}"
-    if status.state.ended:
-        text = f"job {status.name} {status.state}"
-    if status.message:
-        text += f": {status.message}"
-    return [Notice(reason, text, warning=status.state is JobState.FAILED)]

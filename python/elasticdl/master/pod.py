@@ -34,9 +34,10 @@ from elasticdl.job.spec import JobSpec, ValuesFile
 from elasticdl.job.status import JobState, JobStatus
 from elasticdl.job.values import load_values
 from elasticdl.master.assembly import steady_clock
+from elasticdl.master.decisions import Decisions
 from elasticdl.master.job_state import Ending
 from elasticdl.master.master import Master
-from elasticdl.master.notices import Notices
+from elasticdl.master.notices import notices
 from elasticdl.master.serving import Start, serve
 from elasticdl.runner.kubernetes.api import ApiServer
 from elasticdl.runner.kubernetes.cluster import Cluster
@@ -241,7 +242,7 @@ async def _show_failure(cluster: Cluster, job: str, error: ElasticDLError) -> No
         master_generation=0,
         workers_wanted=0,
     )
-    for notice in Notices().of(shown):
+    for notice in notices(Decisions().of(shown)):
         cluster.publisher.notice(notice)
     cluster.publisher.headline(str(shown.state), shown.message)
     await cluster.publisher.close(status=shown.model_dump_json(), report="")

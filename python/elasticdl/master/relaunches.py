@@ -80,6 +80,7 @@ class Relaunches:
             replacement=name,
             time=now,
             detail=detail[:2000],
+            why_not="" if replacement else _why_not(decision),
         )
         self.records.append(record)
         counted = isinstance(decision, GiveUp) or decision.counted
@@ -108,3 +109,9 @@ class Relaunches:
             seconds,
             record.replica,
         )
+
+
+def _why_not(decision: Relaunch | GiveUp) -> str:
+    if isinstance(decision, GiveUp):
+        return f"the job fails: {decision.message}"
+    return "as many workers as are wanted stay without it"

@@ -10,17 +10,19 @@ import asyncio
 import logging
 import os
 import signal
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from elasticdl.errors import ExitCode
+from elasticdl.errors import FINAL_EXITS, ElasticDLError, ExitCode
 from elasticdl.job.context import RoleContext
 from elasticdl.job.spec import JobSpec
+from elasticdl.job.status import JobState
+from elasticdl.master import on_end
 from elasticdl.master.assembly import assemble, steady_clock
 from elasticdl.master.job_state import Ending
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.master import Master
+from elasticdl.metrics.event_loop import answers, in_loop
 from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.metrics.server import MetricsServer
 from elasticdl.proto import master_pb2_grpc
@@ -28,9 +30,6 @@ from elasticdl.rpc.server import aio_server, bind
 from elasticdl.runner.publisher import Platform
 
 log = logging.getLogger(__name__)
-
-# What the event loop may take to answer before the master counts as hung.
-_PULSE_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,24 @@ async def serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | N
 
     Raises ElasticDLError.
     """
+    try:
+        return await _serve(context, spec, start)
+    except ElasticDLError as error:
+        if error.exit_code in FINAL_EXITS:  # nobody tries again
+            end = on_end.End(
+                spec.name,
+                context.namespace,
+                JobState.FAILED,
+                str(error),
+                context.job_dir.report_file,
+                environ=context.environ,
+            )
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(None, on_end.tell, spec.on_end, end)
+        raise
+
+
+async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | None:
     server = aio_server(context.token)
     port = bind(server, context.host, context.port)
     clock = steady_clock()
@@ -76,6 +93,7 @@ async def serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | N
         figures.registry,
         ready=lambda: not master.job.state.ended,
         healthy=lambda: answers(loop),
+        refresh=lambda: in_loop(loop, lambda: master.gauges.update(now=clock())),
         host=context.host,
         port=context.metrics_port,
     )
@@ -89,23 +107,14 @@ async def serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | N
         metrics.port,
     )
     ending = await master.run()
+    if ending is not None:
+        await on_end.tell_once(
+            master.job, ending, namespace=context.namespace, environ=context.environ
+        )
     await server.stop(grace=1.0)
     metrics.close()
     ledger.close()
     return ending
-
-
-def answers(loop: asyncio.AbstractEventLoop, seconds: float = _PULSE_SECONDS) -> bool:
-    """Whether an event loop turns; called from another thread.
-
-    Asked by probes of a pod, as a launcher asks its master for the status.
-    """
-    turned = threading.Event()
-    try:
-        loop.call_soon_threadsafe(turned.set)
-    except RuntimeError:  # it is closed
-        return False
-    return turned.wait(seconds)
 
 
 def _call_on_signals(first: Callable[[], None]) -> None:

@@ -17,6 +17,8 @@ from elasticdl.job.status import (
 from elasticdl.master import goodput
 from elasticdl.master.job_state import Job
 from elasticdl.master.member import Member, MemberState
+from elasticdl.master.pace import Pace
+from elasticdl.master.task_queue import TaskQueue
 
 STOPPED = ExitCode.STOPPED
 
@@ -38,6 +40,8 @@ def build(job: Job, *, now: float) -> JobStatus:
         master_generation=parts.ledger.generation,
         master_metrics_port=job.metrics_port,
         workers_wanted=job.spec.worker.replicas,
+        workers_min=job.spec.worker.min,
+        workers_max=job.spec.worker.max,
         progress=progress(job, now=now),
         replicas=[
             _replica(member)
@@ -55,9 +59,19 @@ def build(job: Job, *, now: float) -> JobStatus:
         checkpoint_age_seconds=(
             round(max(0.0, now - newest.manifest.time), 1) if newest else None
         ),
+        checkpoint_seconds=parts.keeper.newest_seconds,
+        checkpoint_failures=parts.keeper.failures,
+        checkpoint_problem=parts.keeper.problem,
         lost_updates=parts.ps.lost_updates,
         rewinds=parts.ledger.rewinds,
     )
+
+
+def master_restarts(job: Job) -> int:
+    """Return how many masters took the place of one that was lost."""
+    ledger = job.parts.ledger
+    # The first master of each launch took nobody's place.
+    return ledger.generation - len(ledger.notes("run"))
 
 
 def _message(job: Job) -> str:
@@ -93,37 +107,55 @@ def progress(job: Job, *, now: float) -> Progress:
             epochs=1, records_per_epoch=total, records_done=done, version=job.version
         )
     speed = job.speed.per_second(queue.done_records, now=now)
-    total = queue.total_tasks
-    left = plan.records_per_epoch * plan.epochs - queue.done_records
+    epoch_left, left = _left(queue)
     return Progress(
         epoch=queue.epoch,
         epochs=plan.epochs,
         records_per_epoch=plan.records_per_epoch,
         records_done=queue.done_records,
         tasks_done=queue.done_tasks,
-        tasks_total=total,
+        tasks_total=queue.total_tasks,
         tasks_leased=len(queue.leased),
         tasks_waiting=len(queue.waiting),
         replayed_records=ledger.replayed_records,
         steps=queue.done_steps,
         version=job.version,
         records_per_second=round(speed, 1),
-        eta_seconds=round(max(0, left) / speed, 1) if total and speed else None,
+        eta_seconds=_seconds(left, job.pace),
+        epoch_eta_seconds=_seconds(epoch_left, job.pace),
     )
+
+
+def _left(queue: TaskQueue) -> tuple[int, int | None]:
+    """Return the records to come in this epoch, and in the job; None: endless."""
+    plan, done = queue.plan, queue.done_records
+    # Some of the next epoch may be done already.
+    epoch = max(0, plan.records_per_epoch * (queue.epoch + 1) - done)
+    ends = []
+    if plan.epochs:
+        ends.append(max(0, plan.records_per_epoch * plan.epochs - done))
+    if plan.max_steps:
+        ends.append(max(0, plan.max_steps - queue.done_steps) * plan.batch_size)
+    return min([epoch, *ends]), min(ends, default=None)
+
+
+def _seconds(records: int | None, pace: Pace) -> float | None:
+    rate = pace.per_second()
+    return None if records is None or rate is None else round(records / rate, 1)
 
 
 def _replica(member: Member) -> ReplicaStatus:
     worker = member.worker
-    state = str(member.state)
+    state, reason = str(member.state), member.reason
     if member.drain and member.state is not MemberState.ENDED:
-        state = "draining"
+        state, reason = "draining", member.reason or member.cause
     return ReplicaStatus(
         name=member.name,
         role=str(member.key.role),
         index=member.key.index,
         generation=member.generation,
         state=state,
-        reason=member.reason,
+        reason=reason,
         since=member.since,
         pid=member.pid,
         phase=member.phase,
@@ -131,6 +163,7 @@ def _replica(member: Member) -> ReplicaStatus:
         steps_per_second=(
             round(1 / worker.step_seconds, 2) if worker and worker.step_seconds else 0.0
         ),
+        step_seconds=round(worker.step_seconds, 6) if worker else 0.0,
         loss=worker.loss if worker and worker.step else None,
         version=member.version(),
         memory_bytes=member.used_bytes,
@@ -169,8 +202,7 @@ def report(job: Job, *, now: float) -> JobReport:
         skipped_batches=sum(n["batches"] for n in parts.ledger.notes("skipped")),
         lost_updates=parts.ps.lost_updates,
         rewinds=parts.ledger.rewinds,
-        # The first master of each launch took nobody's place.
-        master_restarts=parts.ledger.generation - len(parts.ledger.notes("run")),
+        master_restarts=master_restarts(job),
         goodput_seconds=seconds,
         goodput=round(goodput.share(seconds), 4),
         last_loss=job.last_loss,

@@ -282,6 +282,11 @@ class TaskQueue:
         return self._leases
 
     @property
+    def leased_records(self) -> int:
+        """Records that workers hold now; a task at a source's end counts as whole."""
+        return len(self._leases) * self.plan.batch_size * self.plan.batches_per_task
+
+    @property
     def waiting(self) -> Sequence[Task]:
         """Tasks that came back and wait for a worker, first come first."""
         return self._waiting

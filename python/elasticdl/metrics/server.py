@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from elasticdl.errors import PlatformError
+from elasticdl.errors import ElasticDLError, PlatformError
 
 # How often the thread looks whether it is to end: what a process waits when it leaves.
 _LOOK_SECONDS = 0.1
@@ -33,7 +33,8 @@ class MetricsServer:
     ) -> None:
         """Serve at once; port 0 takes a free one.
 
-        `refresh` runs before each scrape, to set gauges that are read elsewhere.
+        `refresh` runs before each scrape, to set what is known elsewhere; an
+        ElasticDLError that it raises is the scrape's failure.
         Raises PlatformError when the port is in use.
         """
 
@@ -43,7 +44,11 @@ class MetricsServer:
             def do_GET(self) -> None:  # the name http.server asks for
                 path = self.path.partition("?")[0]
                 if path == "/metrics":
-                    refresh()
+                    try:
+                        refresh()
+                    except ElasticDLError as error:
+                        self._send(503, "text/plain", f"{error}\n".encode())
+                        return
                     self._send(200, CONTENT_TYPE_LATEST, generate_latest(registry))
                 elif path in ("/healthz", "/readyz"):
                     good = healthy() if path == "/healthz" else ready()

@@ -743,6 +743,12 @@ class PsStatus(_message.Message):
     SNAPSHOTS_FIELD_NUMBER: _builtins.int
     REWIND_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    EMBEDDING_ROWS_FIELD_NUMBER: _builtins.int
+    RECEIVED_BYTES_FIELD_NUMBER: _builtins.int
+    SENT_BYTES_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    CALL_SECONDS_FIELD_NUMBER: _builtins.int
+    MEMORY_LIMIT_BYTES_FIELD_NUMBER: _builtins.int
     initialized: _builtins.bool
     version: _builtins.int
     bytes: _builtins.int
@@ -754,6 +760,20 @@ class PsStatus(_message.Message):
     """the rewind it has carried out"""
     error: _builtins.str
     """cannot go on: fails the job"""
+    embedding_rows: _builtins.int
+    """For people to look at. Counters count from the start of the process.
+    rows of embedding tables that it holds
+    """
+    received_bytes: _builtins.int
+    """of tensors, pushed"""
+    sent_bytes: _builtins.int
+    """of tensors, pulled"""
+    calls: _builtins.int
+    """inits, pulls and pushes"""
+    call_seconds: _builtins.float
+    """of all calls together, without transfer"""
+    memory_limit_bytes: _builtins.int
+    """0: not limited"""
     @_builtins.property
     def snapshots(self) -> _containers.RepeatedCompositeFieldContainer[Global___SnapshotDone]:
         """repeated until the master drops the request"""
@@ -771,10 +791,16 @@ class PsStatus(_message.Message):
         snapshots: _abc.Iterable[Global___SnapshotDone] | None = ...,
         rewind: _builtins.int = ...,
         error: _builtins.str = ...,
+        embedding_rows: _builtins.int = ...,
+        received_bytes: _builtins.int = ...,
+        sent_bytes: _builtins.int = ...,
+        calls: _builtins.int = ...,
+        call_seconds: _builtins.float = ...,
+        memory_limit_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "error", b"error", "initialized", b"initialized", "memory_bytes", b"memory_bytes", "pushes", b"pushes", "rejected", b"rejected", "rewind", b"rewind", "snapshots", b"snapshots", "staleness_sum", b"staleness_sum", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "call_seconds", b"call_seconds", "calls", b"calls", "embedding_rows", b"embedding_rows", "error", b"error", "initialized", b"initialized", "memory_bytes", b"memory_bytes", "memory_limit_bytes", b"memory_limit_bytes", "pushes", b"pushes", "received_bytes", b"received_bytes", "rejected", b"rejected", "rewind", b"rewind", "sent_bytes", b"sent_bytes", "snapshots", b"snapshots", "staleness_sum", b"staleness_sum", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,6 +8,7 @@ nothing of formulas, versions or RPC.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -43,6 +44,13 @@ class Shard:
             for index, piece in enumerate(self.layout.pieces[self.ps])
             if self.layout.variables[piece.variable].kind is Kind.ROWWISE
         ]
+
+    def embedding_rows(self) -> dict[str, int]:
+        """Return the rows of each row-wise variable here, by its name."""
+        rows: Counter[str] = Counter()
+        for _, piece, variable in self.rowwise:
+            rows[variable.name] += piece.end - piece.start
+        return dict(rows)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -17,6 +18,7 @@ from elasticdl.proto import master_pb2
 from elasticdl.ps.server import Figures, ParameterServer
 from elasticdl.ps.servicer import ticket_from_wire, ticket_to_wire
 from elasticdl.ps.snapshots import Done, Request
+from elasticdl.ps.traffic import Usage
 from elasticdl.ps.updater import Control
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.retry import is_transient, retry
@@ -28,6 +30,14 @@ _PENDING_SECONDS = 0.05
 _LEAST_PAUSE_SECONDS = 0.01
 
 
+@dataclass(frozen=True)
+class Life:
+    """What others of the process see of its course, and set."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    registered: threading.Event = field(default_factory=threading.Event)
+
+
 class ControlLoop:
     """Registers, then reports and obeys until it is told to stop."""
 
@@ -37,24 +47,25 @@ class ControlLoop:
         master: MasterClient,
         registration: master_pb2.RegisterRequest,
         *,
-        stop: threading.Event,
+        life: Life,
         heartbeat_seconds: float,
         keep_versions: bool,
-        registered: threading.Event,
+        usage: Usage,
     ) -> None:
         """Take what to talk about and with whom.
 
         `keep_versions`: a PS that comes back alone does not use a version twice.
-        `registered` is set once the master knows this PS.
+        `life.registered` is set once the master knows this PS.
         """
+        self._usage = usage
         self._server = server
         self._master = master
         self._registration = registration
-        self._stop = stop
+        self._stop = life.stop
         self._heartbeat_seconds = heartbeat_seconds
         self._keep_versions = keep_versions
         self._revision = 0
-        self._registered = registered
+        self._registered = life.registered
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
 
@@ -120,7 +131,7 @@ class ControlLoop:
     def _beat(self) -> None:
         figures = self._server.figures()
         request = master_pb2.PsSyncRequest(
-            status=status_to_wire(figures, psutil.Process().memory_info().rss),
+            status=status_to_wire(figures, self._usage),
             seen_revision=self._revision,
             hold_seconds=_PENDING_SECONDS
             if figures.pending
@@ -165,8 +176,9 @@ class ControlLoop:
         )
 
 
-def status_to_wire(figures: Figures, memory_bytes: int) -> master_pb2.PsStatus:
+def status_to_wire(figures: Figures, usage: Usage) -> master_pb2.PsStatus:
     """Return the figures as the master is told them."""
+    sums = usage.traffic.sums()
     return master_pb2.PsStatus(
         initialized=figures.initialized,
         version=figures.version,
@@ -174,10 +186,16 @@ def status_to_wire(figures: Figures, memory_bytes: int) -> master_pb2.PsStatus:
         pushes=figures.pushes,
         rejected=figures.rejected,
         staleness_sum=figures.staleness_sum,
-        memory_bytes=memory_bytes,
+        memory_bytes=psutil.Process().memory_info().rss,
         snapshots=[_done_to_wire(done) for done in figures.snapshots],
         rewind=figures.rewind,
         error=figures.error,
+        embedding_rows=sum(figures.embedding_rows.values()),
+        received_bytes=sums.received_bytes,
+        sent_bytes=sums.sent_bytes,
+        calls=sums.calls,
+        call_seconds=sums.call_seconds,
+        memory_limit_bytes=usage.memory_limit_bytes,
     )
 
 

@@ -19,11 +19,14 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+import psutil
+
 from elasticdl.errors import ElasticDLError, ExitCode, FencedError
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
 from elasticdl.job.folder import in_force
 from elasticdl.job.names import Role
 from elasticdl.job.spec import JobSpec, UpdateMode
+from elasticdl.metrics.memory import container_limit_bytes
 from elasticdl.metrics.registry import PsMetrics
 from elasticdl.metrics.server import MetricsServer
 from elasticdl.proto import master_pb2
@@ -64,17 +67,20 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
     """Build the parts, register, serve. Raises FencedError when replaced."""
     # Imported late: numba reads where its cache is when it is imported.
     from elasticdl.ps import kernels
-    from elasticdl.ps.control import ControlLoop
+    from elasticdl.ps.control import ControlLoop, Life
     from elasticdl.ps.parameters import Compute
     from elasticdl.ps.restore import Place, ShardStore
     from elasticdl.ps.server import ParameterServer
     from elasticdl.ps.servicer import PsServicer
+    from elasticdl.ps.traffic import Usage
 
-    stop = threading.Event()
-    _stop_on_signals(stop)
+    life = Life()
+    _stop_on_signals(life.stop)
     sync = spec.ps.mode is UpdateMode.SYNC
     place = Place(context.index, spec.ps.replicas)
     metrics = PsMetrics()
+    if context.in_pod:
+        metrics.memory_limit.set(container_limit_bytes())
 
     def wrote(seconds: float, written: bool) -> None:
         metrics.checkpoint_seconds.observe(seconds)
@@ -91,9 +97,10 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
             metrics.apply_seconds.observe,
         ),
     )
+    servicer = PsServicer(server, metrics)
     endpoint = serve(
         # Async, a gradient is applied while its push is answered; sync, it waits.
-        [ps_wire.handlers(PsServicer(server, metrics), keeps=sync)],
+        [ps_wire.handlers(servicer, keeps=sync)],
         host=context.host,
         port=context.port,
         threads=spec.ps.threads + (_SYNC_THREADS if sync else 0),
@@ -110,10 +117,9 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
         token=context.token,
         most_silence_seconds=context.most_silence_seconds,
     )
-    ready = threading.Event()
     monitor = MetricsServer(
         metrics.registry,
-        ready=lambda: ready.is_set() and not stop.is_set(),
+        ready=lambda: life.registered.is_set() and not life.stop.is_set(),
         healthy=lambda: True,
         refresh=functools.partial(_refresh, metrics, server),
         host=context.host,
@@ -127,10 +133,10 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
             metrics_port=monitor.port,
             pid=os.getpid(),
         ),
-        stop=stop,
+        life=life,
         heartbeat_seconds=spec.worker.heartbeat_seconds,
         keep_versions=not sync,
-        registered=ready,
+        usage=Usage(servicer.traffic, container_limit_bytes() if context.in_pod else 0),
     )
     logger.info("Serving on %s", endpoint.address)
     try:
@@ -169,6 +175,8 @@ def _refresh(metrics: PsMetrics, server: ParameterServer) -> None:
     metrics.initialized.set(figures.initialized)
     metrics.version.set(figures.version)
     metrics.parameter_bytes.set(figures.nbytes)
+    metrics.embedding_rows.set_by(figures.embedding_rows)
+    metrics.memory.set(psutil.Process().memory_info().rss)
     metrics.snapshots.set(len(figures.snapshots))
 
 

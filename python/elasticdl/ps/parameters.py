@@ -89,6 +89,7 @@ class Parameters:
         self.applied: OrderedDict[int, int] = OrderedDict()
         self._compute = compute
         self._frozen: Floats | None = None
+        self.embedding_rows = shard.embedding_rows()
 
     @property
     def nbytes(self) -> int:

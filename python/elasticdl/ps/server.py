@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +64,7 @@ class Figures:
     initialized: bool
     version: int
     nbytes: int
+    embedding_rows: Mapping[str, int]  # by variable
     pushes: int
     rejected: int
     staleness_sum: float
@@ -322,6 +323,7 @@ class ParameterServer:
                 initialized=live is not None,
                 version=live.parameters.version if live else 0,
                 nbytes=live.parameters.nbytes if live else 0,
+                embedding_rows=live.parameters.embedding_rows if live else {},
                 pushes=self._pushes,
                 rejected=self._rejected,
                 staleness_sum=self._staleness_sum,

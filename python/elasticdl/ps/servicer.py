@@ -19,6 +19,7 @@ from elasticdl.proto import ps_pb2
 from elasticdl.ps.apply import Gradient
 from elasticdl.ps.parameters import Push
 from elasticdl.ps.server import Initial, ParameterServer
+from elasticdl.ps.traffic import Traffic
 from elasticdl.ps.updater import Answer, Ticket
 from elasticdl.rpc.ps_tensors import DENSE, STALE, STATE_PREFIX, VALUES, gradient_rows
 from elasticdl.rpc.ps_wire import Tensors
@@ -32,6 +33,7 @@ class PsServicer:
         """Take what answers and where figures go."""
         self._server = server
         self._metrics = metrics
+        self.traffic = Traffic()
 
     def probe(self, request: ps_pb2.InitRequest) -> ps_pb2.InitReply:
         digest = ""
@@ -73,7 +75,9 @@ class PsServicer:
     def push(
         self, request: ps_pb2.PushRequest, tensors: Tensors
     ) -> tuple[ps_pb2.PushReply, Tensors]:
-        self._metrics.received.inc(sum(array.nbytes for array in tensors.values()))
+        received = sum(array.nbytes for array in tensors.values())
+        self._metrics.received.inc(received)
+        self.traffic.add(received_bytes=received)
         push = Push(
             push_id=request.push_id,
             version=request.version,
@@ -119,6 +123,7 @@ class PsServicer:
         if values is None:
             return {}
         self._metrics.sent.inc(values.nbytes)
+        self.traffic.add(sent_bytes=values.nbytes)
         return {VALUES: values}
 
     @contextmanager
@@ -129,6 +134,7 @@ class PsServicer:
         finally:
             seconds = time.perf_counter() - began
             self._metrics.call_seconds.labels(method).observe(seconds)
+            self.traffic.add(calls=1, call_seconds=seconds)
 
     def _count(self, answer: Answer) -> None:
         if answer.duplicate:

@@ -12,7 +12,9 @@ before the master's request: it is pinned at once, so that all PS hold one versi
 from __future__ import annotations
 
 import logging
+import os
 import queue
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -78,6 +80,9 @@ class _Held:
 
 
 Write = Callable[[Cut, Path], ShardFile]
+
+# Of the calling thread: a step waits for no checkpoint.
+_WRITER_NICENESS = 10
 
 
 class Snapshots:
@@ -159,6 +164,7 @@ class Snapshots:
         return any(held.done.pinned_only for held in self._held.values())
 
     def _work(self) -> None:
+        _let_others_first()
         while True:
             snapshot, cut, directory = self._jobs.get()
             file: ShardFile | None = None
@@ -179,3 +185,9 @@ class Snapshots:
                 self._changed.notify_all()
             # Give the memory back before the next one is waited for.
             del cut, held
+
+
+def _let_others_first() -> None:
+    """Lower the calling thread's priority, where threads have one of their own."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _WRITER_NICENESS)

@@ -2,7 +2,7 @@
 
 Owns the protocol, the one that shows nothing, and the pair of it and a Runner that a
 master is given. Called by `master.publishing`; implemented by `runner.kubernetes`. Must
-not know what a status says.
+not know what a status or a history says.
 """
 
 from __future__ import annotations
@@ -30,17 +30,24 @@ class Publisher(Protocol):
     def period_seconds(self) -> float:
         """How often it wants to hear the status at most; infinite: never."""
 
+    @property
+    def history_period_seconds(self) -> float:
+        """The same for the history, which is larger."""
+
     def status(self, document: str) -> None:
         """Show this status (JSON of JobStatus) in place of the one before."""
 
     def headline(self, state: str, message: str) -> None:
         """Show the state in one word, and what there is to say of it, often nothing."""
 
+    def history(self, document: bytes) -> None:
+        """Show this history (gzip of lines of job/history.py) in its place."""
+
     def notice(self, notice: Notice) -> None:
         """Tell what happened; may be left out when there is too much of it."""
 
     async def close(self, *, status: str, report: str) -> None:
-        """Show the last status and the report, if there is one.
+        """Show the last status, the last history and the report, if there is one.
 
         Waits for it, but not for ever.
         """
@@ -50,12 +57,16 @@ class NoPublisher:
     """Shows nothing: on one machine the CLI asks the master."""
 
     period_seconds = math.inf
+    history_period_seconds = math.inf
 
     def status(self, document: str) -> None:
         """Forget it."""
 
     def headline(self, state: str, message: str) -> None:
         """Forget it."""
+
+    def history(self, document: bytes) -> None:
+        """Forget it; the job's folder has it."""
 
     def notice(self, notice: Notice) -> None:
         """Forget it; it is in the log."""

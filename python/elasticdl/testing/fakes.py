@@ -172,16 +172,25 @@ class InMemoryPublisher:
     """Implements runner.publisher.Publisher without showing anything."""
 
     period_seconds = 0.0
+    history_period_seconds = 0.0
 
     def __init__(self) -> None:
         """Nothing was shown yet."""
         self.shown = ""
+        self.packed_history = b""
         self.notices: list[Notice] = []
         self.report = ""
 
     def status(self, document: str) -> None:
         """Keep it in place of the one before."""
         self.shown = document
+
+    def headline(self, state: str, message: str) -> None:
+        """Forget it."""
+
+    def history(self, document: bytes) -> None:
+        """Keep it in place of the one before."""
+        self.packed_history = document
 
     def notice(self, notice: Notice) -> None:
         """Keep it."""

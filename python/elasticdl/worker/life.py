@@ -18,6 +18,7 @@ from elasticdl.errors import ExitCode
 from elasticdl.job.context import RoleContext, set_log_level
 from elasticdl.job.spec import JobSpec
 from elasticdl.metrics.ledger import GoodputLedger
+from elasticdl.metrics.memory import container_limit_bytes
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.metrics.server import MetricsServer
 from elasticdl.proto import master_pb2
@@ -44,6 +45,8 @@ class Life:
         self.ledger = GoodputLedger(time.monotonic, age_seconds=age)
         self.progress = Progress(time.monotonic)
         self.metrics = WorkerMetrics()
+        if context.in_pod:
+            self.metrics.memory_limit.set(container_limit_bytes())
         self.replica = master_pb2.Replica(
             role=context.role, index=context.index, generation=context.generation
         )
@@ -125,7 +128,7 @@ class Life:
 
     def _refresh(self) -> None:
         self.metrics.memory.set(self._process.memory_info().rss)
-        self.metrics.goodput.set(self.ledger.seconds())
+        self.metrics.goodput.set_by(self.ledger.seconds())
 
 
 def leave_fenced(reason: str) -> None:

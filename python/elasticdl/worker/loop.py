@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -147,7 +148,8 @@ class Loop:
             self._not_served(task, error)
         except (NanLossError, DataError) as error:
             text = self._with_source(task, error)
-            self._fail(task, text, error.exit_code, fatal=True)
+            loss = math.nan if isinstance(error, NanLossError) else 0.0
+            self._fail(task, text, error.exit_code, fatal=True, loss=loss)
         except ElasticDLError as error:
             self._fail(task, str(error), error.exit_code)
             if isinstance(error, UserCodeError):
@@ -193,6 +195,7 @@ class Loop:
         exit_code: ExitCode,
         *,
         fatal: bool = False,
+        loss: float = 0.0,
     ) -> None:
         parts = self._parts
         logger.error("%s", error.strip())
@@ -202,6 +205,7 @@ class Loop:
         parts.training.hand_back(keep=task)
         if task is not None:
             report = failure(task, error, fatal=fatal, exit_code=exit_code)
+            report.loss = loss
             parts.stream.report(report)
 
     @staticmethod

@@ -192,9 +192,12 @@ class Rig:
         return self.pods().get(f"elasticdl-{self.job}-{name}")
 
     def delete_pod(self, name: str, *, grace_seconds: int = 0) -> None:
-        path = f"{self.path}/pods/elasticdl-{self.job}-{name}"
+        full_name = f"elasticdl-{self.job}-{name}"
+        self.delete_named(full_name, grace_seconds=grace_seconds)
+
+    def delete_named(self, name: str, *, grace_seconds: int = 0) -> None:
         body = {"gracePeriodSeconds": grace_seconds}
-        self.admin.call("DELETE", path, body=body)
+        self.admin.call("DELETE", f"{self.path}/pods/{name}", body=body)
 
     def say(self, name: str, phase: str, state: Json, **status: Any) -> None:
         """Write what a kubelet would."""

@@ -18,7 +18,8 @@ from elasticdl.job import names
 from elasticdl.runner.kubernetes.api import ApiError
 
 TOKEN = "of this job alone"
-LOW = "elasticdl-test-low"  # the PriorityClass behind the word `low`
+# The PriorityClasses behind the words `high` and `low`.
+HIGH, LOW = "elasticdl-test-high", "elasticdl-test-low"
 # What the chart's master runs, but for the way to the API server.
 MASTER = """\
 import os, sys
@@ -110,6 +111,7 @@ class Kubelet:
             "ELASTICDL_NAMESPACE": self.rig.namespace,
             "ELASTICDL_CONFIG_MAP": f"elasticdl-{self.rig.job}",
             "ELASTICDL_CONFIG_DIR": str(self.config_dir),
+            "ELASTICDL_PRIORITY_HIGH": HIGH,
             "ELASTICDL_PRIORITY_LOW": LOW,
         }
         command = ["python", "-c", MASTER, str(self.rig.link.kubeconfig)]

@@ -22,7 +22,7 @@ from elasticdl.master.audit import audit
 from elasticdl.proto import master_pb2, master_pb2_grpc
 
 from tests.e2e.control_plane.conftest import Rig
-from tests.e2e.control_plane.kubelet import LOW, Kubelet
+from tests.e2e.control_plane.kubelet import HIGH, LOW, Kubelet
 from tests.integration.conftest import MLP
 
 BOUND_SECONDS = 120.0
@@ -52,7 +52,8 @@ def digits(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def priority_class(control_plane) -> None:
-    control_plane.kubectl("create", "priorityclass", LOW, "--value=1000")
+    for name, value in ((HIGH, "1000000"), (LOW, "1000")):
+        control_plane.kubectl("create", "priorityclass", name, f"--value={value}")
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ def test_a_job_outlives_its_master_and_a_worker_and_leaves_no_pod(
     assert set(kubelet.seen) == {"ps-0", "ps-1", "worker-0", "worker-1"}
 
     classes = {n: p["spec"].get("priorityClassName") for n, p in pods(kubelet).items()}
-    assert classes == {"ps-0": None, "ps-1": None, "worker-0": LOW, "worker-1": LOW}
+    assert classes == {"ps-0": HIGH, "ps-1": HIGH, "worker-0": LOW, "worker-1": LOW}
 
     # Each under its own address and the ports that the chart names.
     for name in ("ps-0", "worker-1"):

@@ -1,8 +1,11 @@
 """Status and events of a job on a real API server."""
 
 import asyncio
+import base64
 import json
+import os
 
+from elasticdl.master.history import MOST_PACKED_BYTES
 from elasticdl.runner.publisher import Notice
 
 STATUS = "configmaps/elasticdl-digits-status"
@@ -90,6 +93,25 @@ def test_state_and_message_are_on_the_masters_job_of_this_run(rig, run) -> None:
         assert shown_now["elasticdl.org/state"] == "failed"
         assert shown_now["elasticdl.org/message"] == "no such data"
         assert "elasticdl.org/state" not in marks("elasticdl-digits-master")
+
+    run(story())
+
+
+def test_the_history_is_a_config_map_that_goes_with_the_job(rig, run) -> None:
+    async def story() -> None:
+        async with rig.cluster(watch=False) as cluster:
+            # As large as a master lets it become, and not compressible further.
+            document = os.urandom(MOST_PACKED_BYTES)
+            cluster.publisher.history(b"first")
+            cluster.publisher.history(document)
+            assert cluster.publisher.history_period_seconds > 10.0
+            await cluster.publisher.close(status="{}", report="{}")
+            made = rig.get("configmaps/elasticdl-digits-history")
+            packed = base64.b64decode(made["binaryData"]["history.jsonl.gz"])
+            assert packed == document
+            of_job = rig.get("configmaps/elasticdl-digits")["metadata"]["uid"]
+            owners = made["metadata"]["ownerReferences"]
+            assert [owner["uid"] for owner in owners] == [of_job]
 
     run(story())
 

@@ -18,9 +18,10 @@ from pathlib import Path
 import elasticdl as elasticdl_package
 import pytest
 
+from tests.e2e import figures
 from tests.e2e.jobs.job import JobInCluster
 from tests.e2e.kube import Kube
-from tests.e2e.own_cluster import ROOT, OwnCluster
+from tests.e2e.own_cluster import ROLES, ROOT, OwnCluster
 from tests.e2e.releases import Helm, Values, merged
 
 NAMESPACES = "elasticdl-e2e"
@@ -88,6 +89,9 @@ def cluster() -> Iterator[ClusterUnderTest]:
     brought_up = own.up()
     try:
         images = Images(own.registry, own.push_images())
+        for role in ROLES:
+            size = own.image_megabytes(role, images.tag)
+            figures.record(f"image_{role}_mb", size)
         build_env = own.build_env()
         yield ClusterUnderTest(own.kubectl, "", own.kubeconfig, images, build_env, own)
     finally:

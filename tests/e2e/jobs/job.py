@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from elasticdl.job.status import JobReport, JobState, JobStatus
 
@@ -58,6 +59,19 @@ class JobInCluster:
 
     def in_phase(self, role: str, phase: str = "Running") -> set[str]:
         return {name for name, there in self.phases(role).items() if there == phase}
+
+    def started(self, role: str) -> dict[str, float]:
+        """Return when each running pod's process started: Unix time, whole seconds."""
+        states = {
+            name: pod["status"]["containerStatuses"][0]["state"]
+            for name, pod in self.pods(role).items()
+            if pod["status"]["phase"] == "Running"
+        }
+        return {
+            name: datetime.fromisoformat(state["running"]["startedAt"]).timestamp()
+            for name, state in states.items()
+            if "running" in state
+        }
 
     def wait_running(self, role: str, count: int, *, seconds: float = 120) -> set[str]:
         """Return the names of that many running pods, once no more and no fewer are."""

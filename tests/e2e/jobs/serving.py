@@ -49,3 +49,8 @@ def num_running(kube: Kube) -> int:
         for pod in kube.list("pods", f"app={NAME}")
         if "deletionTimestamp" not in pod["metadata"]
     )
+
+
+def num_there(kube: Kube) -> int:
+    """Return how many pods of it hold CPUs or ask for them, leaving ones included."""
+    return len(kube.list("pods", f"app={NAME}"))

@@ -7,7 +7,8 @@ import time
 
 from elasticdl.job.status import JobState
 
-from tests.e2e.jobs import figures, mnist, serving
+from tests.e2e import figures
+from tests.e2e.jobs import mnist, serving
 from tests.e2e.jobs.job import JobInCluster
 from tests.e2e.kube import wait_until
 
@@ -99,9 +100,12 @@ def test_the_cloud_tutorial(kube, helm, elasticdl, zoo_image, images, tmp_path):
 
     # "Serving needs less": the waiting workers start and train.
     serving.deploy(kube, image=images.ps, replicas=1)
-    freed = time.monotonic()
+    wait_until("free CPUs", lambda: serving.num_there(kube) == 1, seconds=60)
+    freed, freed_at = time.monotonic(), time.time()
     job.wait_running("worker", 4)
     figures.record("regrow_to_running_seconds", time.monotonic() - freed)
+    started = job.started("worker")
+    figures.record("regrow_seconds", [started[name] - freed_at for name in pending])
     job.wait_status(
         "all four train", lambda s: all(_trains(s, name) for name in {left, *pending})
     )

@@ -91,8 +91,11 @@ def small(job):
 
 
 @needs_prlimit
-def test_full_disk_under_checkpoints_or_the_journal_is_reported_and_waited_out(small):
+def test_full_disk_under_checkpoints_or_the_journal_is_reported_and_waited_out(
+    small, alerts
+):
     one = small("full", ps={"replicas": 2}, worker={"replicas": 2})
+    watch = alerts(one)
     one.wait_for_step(100)
     ps = pids(one, "ps")
     assert len(ps) == 2
@@ -102,6 +105,7 @@ def test_full_disk_under_checkpoints_or_the_journal_is_reported_and_waited_out(s
         lambda s: "checkpoint" in s.message, "a message of a checkpoint"
     )
     assert str(one.job_dir.checkpoints_dir) in status.message
+    watch.wait_for_alert("ElasticDLCheckpointFailed")
     one.wait_for_step(status.progress.steps + 100)
     for pid in ps:
         limit_files(pid, resource.RLIM_INFINITY)

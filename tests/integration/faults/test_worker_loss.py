@@ -26,8 +26,9 @@ def test_killed_and_stopped_workers_are_replaced_and_no_record_is_missed(job):
     assert report.status == "succeeded"
 
 
-def test_preempted_down_to_one_worker_and_back(job):
-    one = job("preempted", worker={"replicas": 3}, training=LONG)
+def test_preempted_down_to_one_worker_and_back(job, alerts):
+    one = job("preempted", worker={"replicas": 3, "min": 2}, training=LONG)
+    watch = alerts(one)
     one.wait_for_step(100)
     one.handle.set_capacity(1)
     status = one.wait_until(
@@ -36,6 +37,8 @@ def test_preempted_down_to_one_worker_and_back(job):
     )
     step = status.progress.steps
     one.wait_for_step(step + 100)  # training goes on with the one that is left
+    watch.wait_for_alert("ElasticDLBelowMinimum")
+    watch.wait_for_alert("ElasticDLPendingTooLong")
     one.handle.set_capacity(None)
     one.wait_until(lambda s: states(s).count("running") == 3, "three workers again")
     one.end_after_this_epoch()

@@ -1,5 +1,6 @@
 """What the processes of a running job show under /metrics, /healthz and /readyz."""
 
+import json
 import time
 import urllib.request
 
@@ -41,8 +42,16 @@ class Shown:
         return sum(found)
 
     def without_sample(self, metrics):
-        declared = {family.name for family in metrics.registry.collect()}
-        return {name for name in declared if not self.families.get(name)}
+        return {
+            made.name
+            for made in metrics.declared
+            if not made.optional
+            and not self.families.get(made.name.removesuffix("_total"))
+        }
+
+    def undeclared(self, metrics):
+        declared = {made.name.removesuffix("_total") for made in metrics.declared}
+        return set(self.families) - declared
 
 
 def running_workers(status):
@@ -117,6 +126,15 @@ def test_every_role_shows_every_metric_and_what_it_shows_is_true(quiet):
     for name, figures in shown.items():
         missing = figures.without_sample(declared[name.split("-")[0]])
         assert not missing, f"{name} declares but does not show {missing}"
+        strange = figures.undeclared(declared[name.split("-")[0]])
+        assert not strange, f"{name} shows but does not declare {strange}"
+    targets = json.loads(quiet.job_dir.targets_file.read_text())
+    assert {(one["targets"][0], one["labels"]["role"]) for one in targets} == {
+        (f"127.0.0.1:{port}", name.split("-")[0]) for name, port in ports.items()
+    }
+    assert {
+        (one["labels"]["namespace"], one["labels"]["training_job"]) for one in targets
+    } == {("local", "metrics")}
 
     for name, histograms in {
         "master": [
@@ -148,10 +166,29 @@ def test_every_role_shows_every_metric_and_what_it_shows_is_true(quiet):
     assert master.value("elasticdl_evaluations_total") > 0
     assert master.value("elasticdl_journal_bytes") > 0
     assert master.value("elasticdl_replicas", role="worker", state="running") == 2
+    assert master.value("elasticdl_membership_changes_total", cause="killed") == 1
+    assert (
+        master.value("elasticdl_membership_last_change_cost_seconds", cause="killed")
+        == status.relaunches[0].seconds
+    )
+    assert master.value("elasticdl_preemptions_total") == 0
+    assert master.value("elasticdl_master_restarts_total") == 0
+    assert master.value("elasticdl_job_loss") == status.last_loss
+    assert master.value("elasticdl_job_steps_done") == status.progress.steps
+    assert master.value("elasticdl_tasks_done") == status.progress.tasks_done
+    assert master.value("elasticdl_job_nonfinite_losses_total") == 0
+    since = time.time() - master.value("elasticdl_job_last_step_timestamp_seconds")
+    assert 0 <= since <= time.time() - status.started
+    assert {
+        sample.labels["worker"]
+        for sample in master.families["elasticdl_worker_last_step_seconds"]
+    } == {str(replica.index) for replica in running_workers(status)}
     steps = status.progress.steps
     for ps in ("ps-0", "ps-1"):
         # A lost worker's last steps were pushed, and were trained again.
         assert shown[ps].value("elasticdl_ps_pushes_total", answer="accepted") >= steps
+        used = shown[ps].value("elasticdl_ps_memory_bytes")
+        assert used > shown[ps].value("elasticdl_ps_parameter_bytes") > 0
     assert are_versions_of_one_job(
         [shown[ps].value("elasticdl_ps_version") for ps in ("ps-0", "ps-1")],
         status.progress.version,
@@ -159,6 +196,7 @@ def test_every_role_shows_every_metric_and_what_it_shows_is_true(quiet):
 
     for replica in running_workers(status):
         figures = shown[replica.name]
+        assert figures.value("elasticdl_worker_memory_limit_bytes") == 0
         trained = figures.value("elasticdl_worker_records_total", task="training")
         assert figures.value("elasticdl_worker_steps_total") == replica.step
         assert replica.step * 10 <= trained <= replica.step * 16
@@ -181,6 +219,7 @@ def test_every_role_shows_every_metric_and_what_it_shows_is_true(quiet):
     assert report.replayed_records == master.value(
         "elasticdl_job_replayed_records_total"
     )
+    assert json.loads(quiet.job_dir.targets_file.read_text()) == []
 
 
 def test_goodput_of_the_job_is_the_time_of_its_workers(job):

@@ -24,6 +24,24 @@ def test_durations(seconds: float, expected: str) -> None:
     assert text.duration(seconds) == expected
 
 
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0.2, "1 s left"),
+        (41.4, "41 s left"),
+        (59.6, "1 min left"),
+        (91, "2 min left"),
+        (3569, "59 min left"),
+        (3590, "1 h 00 min left"),
+        (187_200, "2 d 04 h left"),
+    ],
+)
+def test_what_is_left_is_no_more_exact_than_an_estimate(
+    seconds: float, expected: str
+) -> None:
+    assert text.left(seconds) == expected
+
+
 def test_counts_and_rates() -> None:
     assert text.count(28740) == "28 740"
     assert text.rate(1234.5) == "1 234"

@@ -20,7 +20,7 @@ def worker(steps, *, compute=0.010, ledger=()):
         metrics.convert_seconds.observe(0.001)
         if compute:
             metrics.compute_seconds.observe(compute)
-    metrics.goodput.set(dict(ledger))
+    metrics.goodput.set_by(dict(ledger))
     return page(metrics)
 
 

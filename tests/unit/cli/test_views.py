@@ -7,7 +7,13 @@ from typing import Any
 
 from elasticdl.cli.audit_view import audit_view
 from elasticdl.cli.events import Seen, events
-from elasticdl.cli.live import LineView, LiveView, choose_view, progress_line
+from elasticdl.cli.live import (
+    LineView,
+    LiveView,
+    choose_view,
+    eta,
+    progress_line,
+)
 from elasticdl.cli.train import greeting
 from elasticdl.cli.views import (
     jobs_table,
@@ -102,11 +108,11 @@ def shown(renderable: RenderableType) -> str:
 def test_progress_in_one_line() -> None:
     assert progress_line(status()) == (
         "epoch 2/3, 49 % (2 155 of 4 311 records), 539 records/s, step 67, loss "
-        "0.4321, validation accuracy 0.9781, 4.0 s left, "
+        "0.4321, validation accuracy 0.9781, 4 s left, "
         "workers 1 of 3: 1 training, 1 pending, PS 1 of 2"
     )
     assert progress_line(status(), short=True) == (
-        "epoch 2/3, 49 % (2 155 of 4 311 records), 4.0 s left"
+        "epoch 2/3, 49 % (2 155 of 4 311 records), 4 s left"
     )
 
 
@@ -116,6 +122,19 @@ def test_progress_of_an_endless_job_and_of_one_that_starts() -> None:
     starting = status(state=JobState.STARTING, progress=Progress(), replicas=[])
     assert progress_line(starting, short=True) == "starting"
     assert progress_line(status(type="predict"), short=True).startswith("predicting, ")
+
+
+def test_what_is_left_of_job_and_epoch_is_told_in_one_way() -> None:
+    def shown(state: JobState = JobState.RUNNING, **fields: Any) -> str:
+        return eta(status(state=state, progress=Progress(**fields)))
+
+    assert shown(epoch=1, epochs=9, eta_seconds=725.0) == "12 min left"
+    both = {"eta_seconds": 725.0, "epoch_eta_seconds": 41.3}
+    assert shown(epoch=1, epochs=9, **both) == "12 min left (epoch 41 s)"
+    assert shown(epoch=8, epochs=9, **both) == "12 min left"
+    assert shown(epoch=1, epoch_eta_seconds=41.3) == "epoch 41 s left"
+    assert shown(JobState.PAUSED, epoch=1, epochs=9, **both) == ""
+    assert shown() == ""
 
 
 def test_the_status_shows_roles_and_relaunches_with_their_reasons() -> None:
@@ -381,7 +400,7 @@ def test_a_terminal_gets_a_bar() -> None:
     text = capture.get()
     assert "[notice]" in text
     assert "digits epoch 2/3 " in text
-    assert "49 % 4.0 s left" in text
+    assert "49 % 4 s left" in text
     assert "539 records/s · step 67 · loss 0.4321" in text
     assert "\n  validation accuracy 0.9781" in text
     assert "workers 1 of 3: 1 training, 1 pending · PS 1 of 2" in text

@@ -77,6 +77,10 @@ def test_keys_of_the_chart_are_kept_as_they_stand(tmp_path):
         ("pods: {ps: {tolerations: {}}}", "got a mapping, expected a list of mappings"),
         ("state: {mountPath: data}", "expected a path that begins with `/`"),
         ("claims: []", "claims: got a section of the platform's values"),
+        (
+            "monitoring: {rules: {enabled: true}}",
+            "monitoring.rules: got a section of the platform's values",
+        ),
     ],
 )
 def test_a_mistake_in_the_charts_keys_is_found(lines, part):

@@ -18,7 +18,7 @@ from elasticdl.job.context import RoleContext
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.status import JobReport, JobState
 from elasticdl.master.main import main
-from elasticdl.master.serving import answers
+from elasticdl.metrics.event_loop import answers
 from elasticdl.runner.platform import LocalPlatform, Place
 from elasticdl.runner.platform_server import PlatformServer
 from elasticdl.testing.scripted import TOKEN

@@ -2,7 +2,8 @@
 
 import pytest
 from elasticdl.job.status import JobState, JobStatus, Relaunch, ReplicaStatus
-from elasticdl.master.notices import Notices
+from elasticdl.master.decisions import Decisions
+from elasticdl.master.notices import notices as told_of
 from elasticdl.runner.publisher import Notice
 
 FULL = "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu."
@@ -52,6 +53,16 @@ def relaunch(number: int, reason: str = "preempted", **more: str) -> Relaunch:
         time=0.0,
         detail=more.get("detail", ""),
     )
+
+
+class Notices:
+    """What is told of one status after the other."""
+
+    def __init__(self) -> None:
+        self.decisions = Decisions()
+
+    def of(self, shown: JobStatus) -> list[Notice]:
+        return told_of(self.decisions.of(shown))
 
 
 @pytest.fixture

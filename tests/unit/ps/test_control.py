@@ -19,9 +19,10 @@ from elasticdl.job.spec import JobSpec, ValuesFile
 from elasticdl.job.values import write_values
 from elasticdl.proto import master_pb2, master_pb2_grpc, ps_pb2
 from elasticdl.ps import main
-from elasticdl.ps.control import ControlLoop
+from elasticdl.ps.control import ControlLoop, Life, status_to_wire
 from elasticdl.ps.restore import Place, ShardStore
 from elasticdl.ps.server import ParameterServer
+from elasticdl.ps.traffic import Traffic, Usage
 from elasticdl.ps.updater import Control
 from elasticdl.rpc.errors import status_of
 from elasticdl.rpc.ps_client import PsClient
@@ -125,6 +126,23 @@ def test_a_ps_registers_reports_and_leaves_when_the_job_is_over(start, mode, ind
     assert registered.address.startswith("127.0.0.1:")
     assert registered.pid == os.getpid()
     assert registered.metrics_port > 0
+
+
+def test_heartbeats_tell_what_a_ps_uses_and_what_went_through_it():
+    traffic = Traffic()
+    traffic.add(received_bytes=40, calls=1, call_seconds=0.25)
+    traffic.add(sent_bytes=24, calls=1, call_seconds=0.5)
+    place = Place(0, 1)
+    server = ParameterServer(
+        place,
+        new_updater=lambda *_: None,
+        store=ShardStore(place, common_version=False),
+    )
+    told = status_to_wire(server.figures(), Usage(traffic, 1 << 30))
+    assert (told.received_bytes, told.sent_bytes) == (40, 24)
+    assert (told.calls, told.call_seconds) == (2, 0.75)
+    assert told.memory_limit_bytes == 1 << 30
+    assert told.memory_bytes > 0
 
 
 def test_a_ps_that_was_replaced_ends_as_fenced(start):
@@ -348,10 +366,10 @@ def test_what_breaks_the_control_loop_ends_the_ps(tmp_path: Path):
         ),
         BrokenClient(),
         master_pb2.RegisterRequest(),
-        stop=threading.Event(),
+        life=Life(),
         heartbeat_seconds=0.2,
         keep_versions=True,
-        registered=threading.Event(),
+        usage=Usage(Traffic()),
     )
     with pytest.raises(ZeroDivisionError, match="no such figure"):
         loop.run()

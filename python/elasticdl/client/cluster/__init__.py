@@ -13,12 +13,14 @@ from elasticdl.client.cluster.api import Cluster, Where, connect
 from elasticdl.client.cluster.job import ClusterJob, find_in_cluster
 from elasticdl.client.cluster.listing import cluster_views
 from elasticdl.client.cluster.submit import Submission, render, submit
+from elasticdl.client.cluster.usage import cluster_usage
 
 __all__ = [
     "Cluster",
     "ClusterJob",
     "Submission",
     "Where",
+    "cluster_usage",
     "cluster_views",
     "connect",
     "find_in_cluster",

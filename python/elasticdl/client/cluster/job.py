@@ -17,6 +17,7 @@ from elasticdl.client.cluster.managed_fields import Change, change
 from elasticdl.client.cluster.objects import (
     Observed,
     documents,
+    history_of,
     is_by_argo_cd,
     name_of,
     newest,
@@ -29,12 +30,14 @@ from elasticdl.client.job import JobView, parse_replica
 from elasticdl.client.scaling import Scaled, Scaling
 from elasticdl.errors import JobError, NotFoundError
 from elasticdl.job.folder import Condition
+from elasticdl.job.history import History
 from elasticdl.job.names import (
     ANNOTATION_STOP,
     KEY_JOB,
     LABEL_JOB,
     Role,
     config_map_name,
+    history_config_map_name,
     status_config_map_name,
 )
 from elasticdl.job.problems import spec_error
@@ -62,6 +65,14 @@ class ClusterJob:
     def view(self) -> JobView:
         """Return status or report, and why the job or its master does not run."""
         return view_of(self.name, self.observe(), place=self.place)
+
+    def history(self) -> History:
+        """Return samples and decisions as the master shows them, thinned.
+
+        Empty if it has not begun. Raises NotFoundError when there is no such job.
+        """
+        path = self.cluster.path("configmaps", history_config_map_name(self.name))
+        return history_of(self.config_map(), self.cluster.find(path))
 
     def observe(self) -> Observed:
         """Return the job's objects. Raises NotFoundError when there is no such job."""

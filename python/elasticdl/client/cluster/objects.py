@@ -1,11 +1,14 @@
 """What a job in a cluster shows: its objects, read into one view.
 
-Owns what pods, events and the two ConfigMaps say of a job. Called by
+Owns what pods, events and the three ConfigMaps say of a job. Called by
 `client.cluster.job`. Pure: objects come as the API server's JSON; must not make calls.
 """
 
 from __future__ import annotations
 
+import base64
+import gzip
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,9 +17,12 @@ from pydantic import ValidationError
 
 from elasticdl.client.cluster.api import Object
 from elasticdl.client.job import JobView
+from elasticdl.job import history
 from elasticdl.job.folder import Condition
+from elasticdl.job.history import History
 from elasticdl.job.names import (
     ANNOTATION_STOP,
+    KEY_HISTORY,
     KEY_REPORT,
     KEY_STATUS,
     LABEL_INDEX,
@@ -110,6 +116,19 @@ def documents(observed: Observed) -> tuple[JobStatus | None, JobReport | None]:
     except ValidationError:
         pass  # of another version; what the objects themselves say is left
     return status, report
+
+
+def history_of(config_map: Object, history_map: Object | None) -> History:
+    """Return the history that the master wrote of this very job."""
+    uid = config_map.get("metadata", {}).get("uid")
+    if history_map is None or not _is_owned(history_map, uid):
+        return History()
+    packed = (history_map.get("binaryData") or {}).get(KEY_HISTORY, "")
+    try:
+        text = gzip.decompress(base64.b64decode(packed)).decode(errors="replace")
+    except (ValueError, OSError, EOFError, zlib.error):
+        return History()  # not what a master writes
+    return history.parse(text.splitlines())
 
 
 def view_of(name: str, observed: Observed, *, place: str = "") -> JobView:

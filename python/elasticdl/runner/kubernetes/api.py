@@ -126,6 +126,11 @@ class ApiServer:
         """The server's address, `https://...`."""
         return str(self._configuration.host)
 
+    @property
+    def away(self) -> bool:
+        """Whether calls that insist go unanswered now."""
+        return self._away_since > 0.0
+
     # -- calls --------------------------------------------------------------------
 
     def call(

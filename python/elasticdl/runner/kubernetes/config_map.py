@@ -12,6 +12,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from elasticdl.errors import PlatformError
 from elasticdl.job import names
 from elasticdl.job.names import Role
 from elasticdl.runner.kubernetes.api import MERGE_PATCH, ApiServer
+from elasticdl.runner.kubernetes.api_error import ApiError
 from elasticdl.runner.kubernetes.reflecting import Listing, reflect
 
 log = logging.getLogger(__name__)
@@ -76,7 +78,16 @@ class JobConfigMap:
     async def load(api: ApiServer, namespace: str, name: str) -> JobConfigMap:
         """Read it; waits while the API server is away. Raises PlatformError."""
         path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
-        item = await api.insist("GET", path)
+        try:
+            item = await api.insist("GET", path)
+        except ApiError as error:
+            if error.status != HTTPStatus.FORBIDDEN:
+                raise
+            raise PlatformError(
+                f"{error}; the master's rights come with the platform: install the "
+                f"platform's release in namespace {namespace} (helm install elasticdl "
+                f"charts/elasticdl -n {namespace})"
+            ) from error
         return JobConfigMap(api, namespace, JobConfig.from_object(item))
 
     async def forget_stop(self) -> None:

@@ -1,6 +1,6 @@
-"""The job's status as a ConfigMap and a headline, what happens to it as Events.
+"""The job's status and history as ConfigMaps, a headline, and what happens as Events.
 
-Owns when and how both are written. Used by the master as its
+Owns how often they are written, and the Events. Used by the master as its
 `runner.publisher.Publisher`; wired by `kubernetes.cluster`. Must never disturb the job:
 what the API server does not take now is tried again later, or left out.
 """
@@ -17,18 +17,19 @@ from datetime import UTC, datetime
 
 from elasticdl.job import names
 from elasticdl.job.names import Role
-from elasticdl.runner.kubernetes.api import FIELD_MANAGER, MERGE_PATCH, ApiServer
-from elasticdl.runner.kubernetes.api_error import ApiError, Backoff, Json
+from elasticdl.runner.kubernetes.api import FIELD_MANAGER, ApiServer
+from elasticdl.runner.kubernetes.api_error import ApiError, Json
 from elasticdl.runner.kubernetes.config_map import JobConfigMap
 from elasticdl.runner.kubernetes.headline import Headline
+from elasticdl.runner.kubernetes.kept_config_map import KeptConfigMap
 from elasticdl.runner.publisher import Notice
 
 log = logging.getLogger(__name__)
 
 _PERIOD_SECONDS = 2.0
-# The status of a large job is written less often: etcd keeps each version for minutes.
+_HISTORY_PERIOD_SECONDS = 10.0
+# What is large is written less often: etcd keeps each version for minutes.
 _BYTES_PER_SECOND = 16 * 2**10
-_LONGEST_PAUSE_SECONDS = 60.0
 _CLOSE_SECONDS = 120.0
 _LONGEST_MESSAGE = 1000
 _QUEUED_EVENTS = 100
@@ -80,18 +81,24 @@ class StatusPublisher:
         self._job = job
         self._config = config
         self._clock = clock
-        # To be written; None removes what an earlier run of the job has left.
-        self._documents: dict[str, str | None] = {names.KEY_REPORT: None}
+        self._status = KeptConfigMap(
+            api, names.status_config_map_name(job), self._path, config, job
+        )
+        # Of an earlier run of the job; it goes with the first status of this one.
+        self._stale: dict[str, str | None] = {names.KEY_REPORT: None}
+        self._history = KeptConfigMap(
+            api, names.history_config_map_name(job), self._path, config, job
+        )
         self._headline = Headline(api, namespace=namespace, master_job=master_job)
-        self._changed = asyncio.Event()
-        self._written = asyncio.Event()
         self._events: collections.deque[Json] = collections.deque(maxlen=_QUEUED_EVENTS)
         self._noticed = asyncio.Event()
         self._allowance = Allowance(_BURST_EVENTS, _SECONDS_PER_EVENT)
         self._object: Json | None = None  # that events are about
         self.period_seconds = _PERIOD_SECONDS
+        self.history_period_seconds = _HISTORY_PERIOD_SECONDS
         self._tasks = [
-            asyncio.create_task(self._keep_status(), name="status"),
+            asyncio.create_task(self._status.keep(), name="status"),
+            asyncio.create_task(self._history.keep(), name="history"),
             asyncio.create_task(self._send_events(), name="events"),
         ]
 
@@ -99,6 +106,13 @@ class StatusPublisher:
         """Show this status (JSON of JobStatus) in place of the one before."""
         self.period_seconds = max(_PERIOD_SECONDS, len(document) / _BYTES_PER_SECOND)
         self._show({names.KEY_STATUS: document})
+
+    def history(self, document: bytes) -> None:
+        """Show this history in place of the one before."""
+        self.history_period_seconds = max(
+            _HISTORY_PERIOD_SECONDS, len(document) / _BYTES_PER_SECOND
+        )
+        self._history.show({}, {names.KEY_HISTORY: document})
 
     def headline(self, state: str, message: str) -> None:
         """Show these on the master's Job."""
@@ -131,7 +145,8 @@ class StatusPublisher:
         self._show({key: text for key, text in documents.items() if text})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
-                await self._written.wait()
+                await self._status.written.wait()
+                await self._history.written.wait()
                 await self._headline.written.wait()
                 while self._events:
                     await asyncio.sleep(0.05)
@@ -144,69 +159,9 @@ class StatusPublisher:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._headline.stop()
 
-    # -- the status ---------------------------------------------------------------
-
     def _show(self, documents: Mapping[str, str]) -> None:
-        self._documents |= documents
-        self._written.clear()
-        self._changed.set()
-
-    async def _keep_status(self) -> None:
-        backoff = Backoff(_LONGEST_PAUSE_SECONDS)
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
-            documents, self._documents = self._documents, {}
-            try:
-                await self._write(documents)
-            except ApiError as error:
-                log.warning("the job's status cannot be shown now: %s", error)
-                self._documents = documents | self._documents  # the newer ones win
-                self._changed.set()
-                await asyncio.sleep(backoff.next_seconds(error.retry_after_seconds))
-            else:
-                backoff.reset()
-                if not self._documents:
-                    self._written.set()
-
-    async def _write(self, documents: dict[str, str | None]) -> None:
-        name = names.status_config_map_name(self._job)
-        query = {"fieldManager": FIELD_MANAGER}
-        try:
-            await self._api.request(
-                "PATCH",
-                f"{self._path}/configmaps/{name}",
-                query=query,
-                body={"data": documents},
-                content_type=MERGE_PATCH,
-            )
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            there = {key: text for key, text in documents.items() if text is not None}
-            body = self._new_config_map(name, there)
-            await self._api.request(
-                "POST", f"{self._path}/configmaps", query=query, body=body
-            )
-
-    def _new_config_map(self, name: str, documents: dict[str, str]) -> Json:
-        owner = self._config.current.owner
-        return {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {
-                "name": name,
-                "labels": {
-                    names.LABEL_JOB: self._job,
-                    names.LABEL_MANAGED_BY: names.MANAGED_BY_MASTER,
-                },
-                "ownerReferences": [
-                    {"apiVersion": "v1", "kind": "ConfigMap", "controller": True}
-                    | owner
-                ],
-            },
-            "data": documents,
-        }
+        stale, self._stale = self._stale, {}
+        self._status.show({**stale, **documents})
 
     # -- events -------------------------------------------------------------------
 

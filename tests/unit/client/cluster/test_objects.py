@@ -1,11 +1,14 @@
 """What a job in a cluster shows, from its objects: states, and why it does not run."""
 
+import base64
+import gzip
 import json
 
 import pytest
 from elasticdl.client import Condition
 from elasticdl.client.cluster.objects import (
     Observed,
+    history_of,
     last_words,
     newest,
     pods_of,
@@ -237,3 +240,35 @@ def test_of_the_jobs_of_several_runs_the_last_one_counts():
     first, second = made("master", "10:00:00"), made("master-2", "11:00:00")
     assert newest([second, first]) == second
     assert newest([]) is None
+
+
+def history_map(packed, uid="u1"):
+    return {
+        "metadata": {
+            "name": "elasticdl-digits-history",
+            "ownerReferences": [{"uid": uid}],
+        },
+        "binaryData": {"history.jsonl.gz": base64.b64encode(packed).decode()},
+    }
+
+
+def test_the_history_is_read_out_of_its_config_map():
+    line = b'{"decision":{"time":5.0,"kind":"grown","cause":"worker.replicas: 2 -> 4"}}'
+    told = history_of(MAP, history_map(gzip.compress(line)))
+    assert [one.kind for one in told.decisions] == ["grown"]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        None,
+        history_map(gzip.compress(b"{}"), uid="of an earlier job"),
+        history_map(b"no gzip"),
+        history_map(gzip.compress(b"x" * 100)[:20]),
+        {"metadata": {"ownerReferences": [{"uid": "u1"}]}},
+    ],
+    ids=["absent", "another job's", "not packed", "cut", "empty"],
+)
+def test_a_history_that_is_not_this_jobs_is_none(shown):
+    told = history_of(MAP, shown)
+    assert (told.samples, told.decisions) in (((), ()), ([], []))

@@ -1,0 +1,63 @@
+"""A screen of a given size: what does not fit is left out, the least important first.
+
+Owns which lines are shown. Called by the full-screen views, which make sections. Must
+not know what the lines say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+
+@dataclass(frozen=True)
+class Section:
+    """Lines that belong together: all of them, or rows as far as there is room.
+
+    `draw(rows)` returns something `head + rows` lines high.
+    """
+
+    rank: int  # 0 is the most important
+    draw: Callable[[int], RenderableType]
+    head: int = 1  # lines it has besides its rows
+    rows: int = 0
+    least: int = 0  # rows without which it is left out
+    apart: bool = False  # with an empty line above it, if there is room
+
+
+def line(rank: int, text: Text) -> Section:
+    """Return a section of one line."""
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return Section(rank, lambda _: text)
+
+
+def fit(sections: Sequence[Section], height: int | None) -> RenderableType:
+    """Return the sections in their order, in at most so many lines; None: any."""
+    left = 10**6 if height is None else height
+    rows: dict[int, int] = {}
+    order = sorted(range(len(sections)), key=lambda n: sections[n].rank)
+    for number in order:
+        section = sections[number]
+        need = section.head + min(section.least, section.rows)
+        if need <= left:
+            left -= need
+            rows[number] = min(section.least, section.rows)
+    spaced = set()
+    for number in order:
+        if number in rows and sections[number].apart and left > 0:
+            left -= 1
+            spaced.add(number)
+    growing = [n for n in order if n in rows]
+    while left > 0 and growing:
+        growing = [n for n in growing if rows[n] < sections[n].rows]
+        for number in growing[:left]:
+            rows[number] += 1
+            left -= 1
+    shown: list[RenderableType] = []
+    for number in sorted(rows):
+        shown += [Text("")] if number in spaced else []
+        shown.append(sections[number].draw(rows[number]))
+    return Group(*shown)

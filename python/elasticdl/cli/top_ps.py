@@ -1,0 +1,112 @@
+"""What `elasticdl top` shows of parameter servers: load, latency, which one is hot.
+
+Owns these rules. Called by `cli.top_model`. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from elasticdl.job.history import PsSample, Sample
+from elasticdl.job.status import ReplicaStatus
+
+# A PS is hot that is busy for longer than so many times the mean of all PS ...
+HOT = 1.5
+# ... and for more than this share of the time: of idle PS none is hot.
+HOT_BUSY = 0.05
+# PS figures are means over so long: samples are seconds apart.
+_PS_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class PsLoad:
+    """What a PS did in the last while; None is not known."""
+
+    busy: float  # share of the time in calls, of all its threads together
+    latency_seconds: float | None  # of one call
+    staleness: float | None  # versions between a gradient and what it is applied to
+
+
+@dataclass(frozen=True)
+class Ps:
+    """One PS that is not over."""
+
+    name: str
+    state: str
+    doing: str  # why it waits
+    version: int
+    memory_bytes: int
+    memory_limit_bytes: int  # 0: not limited
+    parameter_bytes: int  # 0: not known
+    rows: int  # of embedding tables
+    load: PsLoad | None
+    share: float | None  # of the load of all PS, 0 to 1
+    hot: bool
+
+
+def ps_rows(replicas: Sequence[ReplicaStatus], samples: Sequence[Sample]) -> list[Ps]:
+    """Return what is known of PS, with the figures of the newest samples."""
+    told = _told(samples)
+    loads = {index: _load(ones) for index, ones in told.items()}
+    busy = {index: load.busy for index, load in loads.items() if load is not None}
+    total, hot = sum(busy.values()), hot_shards(busy)
+    rows = []
+    for replica in replicas:
+        index = str(replica.index)
+        # Before a restarted master has heard of it, what was known holds on.
+        one = told[index][-1][1] if index in told else PsSample(state="")
+        rows.append(
+            Ps(
+                name=replica.name,
+                state=replica.state,
+                doing=replica.reason if replica.state != "running" else "",
+                version=replica.version,
+                memory_bytes=replica.memory_bytes,
+                memory_limit_bytes=one.memory_limit_bytes,
+                parameter_bytes=one.parameter_bytes,
+                rows=one.embedding_rows,
+                load=loads.get(index),
+                share=busy[index] / total if total and index in busy else None,
+                hot=index in hot,
+            )
+        )
+    return rows
+
+
+def hot_shards(busy: Mapping[str, float]) -> frozenset[str]:
+    """Return the PS that are busy for over 1.5 times the mean, if any is busy."""
+    if len(busy) < 2:
+        return frozenset()
+    bound = max(HOT_BUSY, HOT * sum(busy.values()) / len(busy))
+    return frozenset(index for index, share in busy.items() if share > bound)
+
+
+def _told(samples: Sequence[Sample]) -> dict[str, list[tuple[float, PsSample]]]:
+    """Return what each PS said of itself, with the time; there is something in each."""
+    told: dict[str, list[tuple[float, PsSample]]] = {}
+    for sample in samples:
+        for index, one in sample.ps.items():
+            if one.calls:
+                told.setdefault(index, []).append((sample.time, one))
+    return told
+
+
+def _load(told: Sequence[tuple[float, PsSample]]) -> PsLoad | None:
+    """Return what a PS did between its last word and one some time before."""
+    now, after = told[-1]
+    earlier = [entry for entry in told[:-1] if entry[0] <= now - _PS_SECONDS]
+    since, before = earlier[-1] if earlier else told[0]
+    if now <= since:
+        return None
+    if after.calls < before.calls:
+        before = PsSample(state="")  # another process, which counts from its start
+    calls = after.calls - before.calls
+    spent = after.call_seconds - before.call_seconds
+    pushes = after.pushes - before.pushes
+    stale = after.staleness_sum - before.staleness_sum
+    return PsLoad(
+        busy=spent / (now - since),
+        latency_seconds=spent / calls if calls > 0 else None,
+        staleness=stale / pushes if pushes > 0 else None,
+    )

@@ -1,0 +1,1 @@
+"""The dashboards: what they show, and the JSON that Grafana and `elasticdl` draw."""

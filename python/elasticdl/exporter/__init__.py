@@ -1,0 +1,1 @@
+"""The platform exporter: what a cluster has for pods, and who holds it."""

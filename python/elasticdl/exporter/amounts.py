@@ -1,0 +1,103 @@
+"""Amounts of CPU, memory and GPUs, and what a pod asks its node for.
+
+Owns Kubernetes' rule for the effective request of a pod. Called by `exporter.objects`.
+Pure. Must not know classes of pods.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+
+_GPU_ENDINGS = ("/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
+_UNITS = {
+    "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0,
+    "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
+    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50,
+    "Ei": 2.0**60,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """Cores, bytes and GPUs."""
+
+    cpu: float = 0.0
+    memory: float = 0.0
+    gpus: float = 0.0
+
+    def __add__(self, other: Amounts) -> Amounts:
+        """Return both together."""
+        return Amounts(
+            self.cpu + other.cpu, self.memory + other.memory, self.gpus + other.gpus
+        )
+
+    def at_least(self, other: Amounts) -> Amounts:
+        """Return the larger of each."""
+        return Amounts(
+            max(self.cpu, other.cpu),
+            max(self.memory, other.memory),
+            max(self.gpus, other.gpus),
+        )
+
+
+def quantity(text: object) -> float:
+    """Return a quantity of Kubernetes (`250m`, `4Gi`, `1e3`) as a number; 0 if none."""
+    written = str(text or "0")
+    number = written.rstrip("numkKMGTPEi")
+    try:
+        return float(number) * _UNITS[written[len(number) :]]
+    except (ValueError, KeyError):
+        return 0.0
+
+
+def amounts(resources: Json | None) -> Amounts:
+    """Return a list of resources, as `requests` of a container, as amounts."""
+    resources = resources or {}
+    return Amounts(
+        quantity(resources.get("cpu")),
+        quantity(resources.get("memory")),
+        sum(
+            quantity(value)
+            for name, value in resources.items()
+            if name.endswith(_GPU_ENDINGS)
+        ),
+    )
+
+
+def effective_request(spec: Json) -> Amounts:
+    """Return what a pod's specification takes of its node.
+
+    The containers and the sidecars run together; before them each init container runs
+    beside the sidecars that were started until then. The larger of both counts, and
+    what the runtime takes for itself. What is asked for the pod as a whole goes before
+    the sums of its containers.
+    """
+    sidecars = Amounts()
+    starting = Amounts()
+    for container in spec.get("initContainers") or []:
+        asked = _request(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars += asked
+            starting = starting.at_least(sidecars)
+        else:
+            starting = starting.at_least(sidecars + asked)
+    running = sidecars
+    for container in spec.get("containers") or []:
+        running += _request(container)
+    whole = running.at_least(starting)
+    of_pod = (spec.get("resources") or {}).get("requests") or {}
+    if of_pod:
+        asked = amounts(of_pod)
+        whole = Amounts(
+            asked.cpu if "cpu" in of_pod else whole.cpu,
+            asked.memory if "memory" in of_pod else whole.memory,
+            whole.gpus,
+        )
+    return whole + amounts(spec.get("overhead"))
+
+
+def _request(container: Json) -> Amounts:
+    return amounts((container.get("resources") or {}).get("requests"))

@@ -1,0 +1,116 @@
+"""From nodes, pods and usage to the figures that are shown.
+
+Owns the sums. Called by `exporter.watching` when somebody asks. Pure: `now` is an
+argument.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from elasticdl.exporter.amounts import Amounts
+from elasticdl.exporter.objects import NOT_READY, TRAINING, Holder, Node, Pod
+from elasticdl.metrics.registry import ClusterMetrics
+
+Job = tuple[str, str]  # namespace, name
+Usage = Mapping[tuple[str, str], Amounts]  # by namespace and name of a pod
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A cluster at one time."""
+
+    nodes: Mapping[str, int]  # by state
+    allocatable: Amounts  # of nodes that are ready, cordoned or not
+    requested: Mapping[Holder, Amounts]  # by pods on those nodes
+    used: Mapping[Holder, Amounts] | None  # by the same; None: nobody measures it
+    pending: Mapping[tuple[str, str, str], int]  # namespace, job, reason
+
+
+def figures(nodes: Iterable[Node], pods: Iterable[Pod], usage: Usage | None) -> Figures:
+    """Return the sums. `usage` is None where the cluster does not measure it."""
+    ready: dict[str, Node] = {}
+    states: Counter[str] = Counter()
+    for node in nodes:
+        states[node.state] += 1
+        if node.state != NOT_READY:
+            ready[node.name] = node
+    requested: dict[Holder, Amounts] = {}
+    used: dict[Holder, Amounts] = {}
+    pending: Counter[tuple[str, str, str]] = Counter()
+    for pod in pods:
+        if pod.node in ready:
+            requested[pod.holder] = requested.get(pod.holder, Amounts()) + pod.request
+            measured = (usage or {}).get((pod.namespace, pod.name))
+            if measured is not None:
+                used[pod.holder] = used.get(pod.holder, Amounts()) + measured
+        if pod.waiting and pod.holder.kind == TRAINING:
+            pending[pod.holder.namespace, pod.holder.job, pod.waiting] += 1
+    return Figures(
+        nodes=states,
+        allocatable=sum((n.allocatable for n in ready.values()), Amounts()),
+        requested=requested,
+        used=None if usage is None else used,
+        pending=pending,
+    )
+
+
+@dataclass
+class Waits:
+    """Seconds that the pods of each job waited for their start, also of those gone."""
+
+    _gone: dict[Job, float] = field(default_factory=dict)
+    _shown: dict[Job, float] = field(default_factory=dict)
+
+    def left(self, pod: Pod, *, now: float) -> None:
+        """Keep what a pod waited that is not there any more."""
+        if pod.holder.kind == TRAINING:
+            job = (pod.holder.namespace, pod.holder.job)
+            self._gone[job] = self._gone.get(job, 0.0) + _waited(pod, now)
+
+    def seconds(self, pods: Iterable[Pod], *, now: float) -> dict[Job, float]:
+        """Return the sums of jobs that have a pod; those of other jobs are dropped."""
+        found: dict[Job, float] = {}
+        for pod in pods:
+            if pod.holder.kind == TRAINING:
+                job = (pod.holder.namespace, pod.holder.job)
+                found[job] = found.get(job, 0.0) + _waited(pod, now)
+        # The second in which a kubelet says that a pod started may lie before what was
+        # shown meanwhile; a counter must not go back.
+        self._shown = {
+            job: max(seconds + self._gone.get(job, 0.0), self._shown.get(job, 0.0))
+            for job, seconds in found.items()
+        }
+        self._gone = {job: s for job, s in self._gone.items() if job in found}
+        return self._shown
+
+
+def _waited(pod: Pod, now: float) -> float:
+    """Return how long a pod waited so far; 0 where it is not known."""
+    until = now if pod.waiting else pod.started
+    return max(0.0, until - pod.created) if until and pod.created else 0.0
+
+
+def show(
+    metrics: ClusterMetrics, made: Figures, waited: Mapping[Job, float], *, up: bool
+) -> None:
+    """Set the metrics to figures; what is not in them disappears."""
+    metrics.nodes.set_by(made.nodes)
+    metrics.allocatable_cpu.set_one(made.allocatable.cpu)
+    metrics.allocatable_memory.set_one(made.allocatable.memory)
+    metrics.allocatable_gpus.set_one(made.allocatable.gpus)
+    held, used = made.requested, made.used or {}
+    metrics.requested_cpu.set({_labels(h): a.cpu for h, a in held.items()})
+    metrics.requested_memory.set({_labels(h): a.memory for h, a in held.items()})
+    metrics.requested_gpus.set({_labels(h): a.gpus for h, a in held.items()})
+    metrics.used_cpu.set({_labels(h): a.cpu for h, a in used.items()})
+    metrics.used_memory.set({_labels(h): a.memory for h, a in used.items()})
+    metrics.pending_pods.set(made.pending)
+    metrics.pending_seconds.set(waited)
+    metrics.up.set(up)
+
+
+def _labels(holder: Holder) -> tuple[str, str, str]:
+    return holder.kind, holder.namespace, holder.job

@@ -1,0 +1,136 @@
+"""What the exporter keeps of a node and of a pod, and which class a pod belongs to.
+
+Owns the reading of Kubernetes' objects: a cluster has many pods, and all that is not
+needed is dropped at once. Called by `exporter.watching`. Pure. Must not sum anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from elasticdl.exporter.amounts import Amounts, amounts, effective_request
+from elasticdl.job.names import LABEL_JOB
+
+Json = dict[str, Any]
+
+SERVING, TRAINING, OTHER = "serving", "training", "other"
+READY, UNSCHEDULABLE, NOT_READY = "ready", "unschedulable", "notReady"
+STARTING = "Starting"
+# What runs the cluster itself has priorities above all that users may make.
+_HIGHEST_OF_USERS = 1_000_000_000
+# What every pod goes through is no reason to tell.
+_ON_ITS_WAY = (None, "", "ContainerCreating", "PodInitializing")
+
+
+@dataclass(frozen=True)
+class Serving:
+    """Which pods count as serving: important ones, and those that carry labels."""
+
+    priority: int  # and above, up to the highest that users may make
+    labels: Mapping[str, str] = field(default_factory=dict)  # all of them; {} is none
+
+
+@dataclass(frozen=True)
+class Holder:
+    """On whose account a pod is: a class, and of training the job."""
+
+    kind: str
+    namespace: str = ""
+    job: str = ""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node: what it can do, and what it has for pods."""
+
+    name: str
+    state: str
+    allocatable: Amounts
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod that has not ended."""
+
+    uid: str
+    namespace: str
+    name: str
+    holder: Holder
+    request: Amounts
+    node: str  # "" where none was found yet
+    waiting: str  # why it does not run yet; "" when it does, or did
+    created: float  # Unix seconds
+    started: float  # of its first container; 0 if it has not
+
+
+def node_of(item: Json) -> Node:
+    """Return a node out of the API server's object."""
+    conditions = item.get("status", {}).get("conditions") or []
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    state = NOT_READY
+    if ready:
+        cordoned = item.get("spec", {}).get("unschedulable")
+        state = UNSCHEDULABLE if cordoned else READY
+    allocatable = amounts(item.get("status", {}).get("allocatable"))
+    return Node(item["metadata"]["name"], state, allocatable)
+
+
+def pod_of(item: Json, serving: Serving) -> Pod | None:
+    """Return a pod out of the API server's object; None of one that has ended."""
+    metadata, spec = item["metadata"], item.get("spec") or {}
+    status = item.get("status") or {}
+    phase = status.get("phase", "Pending")
+    if phase in ("Succeeded", "Failed"):
+        return None
+    containers = status.get("containerStatuses") or []
+    started = [at for at in map(_started, containers) if at]
+    return Pod(
+        uid=metadata.get("uid", ""),
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        holder=_holder(metadata, spec, serving),
+        request=effective_request(spec),
+        node=spec.get("nodeName", ""),
+        waiting=_waiting(status) if phase == "Pending" else "",
+        created=_seconds(metadata.get("creationTimestamp")),
+        started=min(started, default=0.0),
+    )
+
+
+def _holder(metadata: Json, spec: Json, serving: Serving) -> Holder:
+    labels = metadata.get("labels") or {}
+    if job := labels.get(LABEL_JOB):
+        return Holder(TRAINING, metadata["namespace"], job)
+    priority = spec.get("priority") or 0
+    chosen = serving.labels and serving.labels.items() <= labels.items()
+    if chosen or serving.priority <= priority <= _HIGHEST_OF_USERS:
+        return Holder(SERVING)
+    return Holder(OTHER)
+
+
+def _waiting(status: Json) -> str:
+    for condition in status.get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return condition.get("reason") or STARTING
+    for key in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(key) or []:
+            reason = ((container.get("state") or {}).get("waiting") or {}).get("reason")
+            if reason not in _ON_ITS_WAY:
+                return str(reason)
+    return STARTING
+
+
+def _started(container: Json) -> float:
+    for key in ("state", "lastState"):
+        for kind in ("running", "terminated"):
+            at = ((container.get(key) or {}).get(kind) or {}).get("startedAt")
+            if at:
+                return _seconds(at)
+    return 0.0
+
+
+def _seconds(text: str | None) -> float:
+    return datetime.fromisoformat(text).timestamp() if text else 0.0

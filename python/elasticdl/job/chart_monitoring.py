@@ -1,0 +1,213 @@
+"""The chart's keys of monitoring: what Grafana and Prometheus are given.
+
+Owns each key, its default and its meaning, as `job.chart_values` does for the others.
+Must not know what dashboards and rules hold.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from elasticdl.job.spec_base import SpecModel
+
+_WholeSeconds = Annotated[int, Field(ge=0)]
+_Share = Annotated[float, Field(gt=0, le=1)]
+_Factor = Annotated[float, Field(ge=1)]
+
+
+class DashboardsValues(SpecModel):
+    """The dashboards, as ConfigMaps that Grafana's sidecar loads."""
+
+    enabled: bool = Field(False, description="Platform: make them.")
+    label: str = Field(
+        "grafana_dashboard", description="Label that the sidecar looks for."
+    )
+    label_value: str = Field("1", description="Value of that label.")
+    folder: str = Field(
+        "",
+        description="Grafana's folder, as annotation `grafana_folder`; empty is what "
+        "the sidecar has.",
+    )
+
+
+class ThresholdsValues(SpecModel):
+    """The numbers beyond which alerts fire."""
+
+    no_step_seconds: _WholeSeconds = Field(
+        600, description="ElasticDLNoStep: seconds since the last step."
+    )
+    below_minimum_seconds: _WholeSeconds = Field(
+        600, description="ElasticDLBelowMinimum: seconds with too few workers."
+    )
+    pending_seconds: _WholeSeconds = Field(
+        900, description="ElasticDLPendingTooLong: seconds that replicas are pending."
+    )
+    checkpoint_intervals: _Factor = Field(
+        3,
+        description="ElasticDLCheckpointTooOld: age of the newest checkpoint over the "
+        "interval that the job asks for (or a minute, where that is shorter).",
+    )
+    ps_memory_ratio: _Share = Field(
+        0.85, description="ElasticDLPsMemory: memory of a PS over its limit."
+    )
+    replay_ratio: _Share = Field(
+        0.2, description="ElasticDLReplayRatio: replayed records over all given out."
+    )
+    hot_shard_ratio: _Factor = Field(
+        1.5,
+        description="ElasticDLHotShard: traffic of a PS over the mean of the job's. "
+        "With two PS it is 2 at most.",
+    )
+
+
+class RulesValues(SpecModel):
+    """Alerts and recording rules, as a PrometheusRule of the Prometheus operator."""
+
+    enabled: bool = Field(
+        False,
+        description="Platform: make it; once for each Prometheus, since the rules are "
+        "about the jobs of all namespaces.",
+    )
+    labels: dict[str, str] = Field(
+        default_factory=dict,
+        description="Labels that the operator's `ruleSelector` asks for, as "
+        "`release: prometheus`.",
+    )
+    thresholds: ThresholdsValues = Field(
+        default_factory=ThresholdsValues, description="When alerts fire."
+    )
+
+
+def _exporter_resources() -> dict[str, Any]:
+    return {
+        "requests": {"cpu": "50m", "memory": "128Mi"},
+        "limits": {"cpu": "500m", "memory": "512Mi"},
+    }
+
+
+class ExporterValues(SpecModel):
+    """The platform exporter: who holds what in the cluster."""
+
+    enabled: bool = Field(
+        False,
+        description="Platform: run it; one is enough for a cluster. It reads nodes and "
+        "pods of all namespaces, by a ClusterRole, and writes nothing.",
+    )
+    image: str = Field(
+        "", description="Image; empty is `elasticdl/master` of the chart's version."
+    )
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
+        "IfNotPresent", description="When it is pulled."
+    )
+    pull_secrets: list[str] = Field(
+        default_factory=list, description="Names of Secrets that it is pulled with."
+    )
+    serving_priority: int = Field(
+        0,
+        description="Pods of at least this priority count as serving; 0 is the value "
+        "of `priorityClasses.high`.",
+    )
+    serving_labels: dict[str, str] = Field(
+        default_factory=dict,
+        description="Pods with all these labels count as serving too.",
+    )
+    resources: dict[str, Any] = Field(
+        default_factory=_exporter_resources,
+        description="Requests and limits, as in a container. It keeps 700 bytes of "
+        "each pod, but holds the whole list for a moment when it begins: more than "
+        "5,000 pods need more memory.",
+    )
+    node_selector: dict[str, str] = Field(
+        default_factory=dict, description="Labels that its node must have."
+    )
+    tolerations: list[dict[str, Any]] = Field(
+        default_factory=list, description="Tolerations, as in a pod."
+    )
+    metrics_from: list[dict[str, Any]] = Field(
+        default_factory=list,
+        description="Who may read its metrics (port 8080), as a list of "
+        "NetworkPolicyPeer; empty is anybody.",
+    )
+
+
+class PodMonitorValues(SpecModel):
+    """What the Prometheus operator scrapes."""
+
+    enabled: bool = Field(
+        False,
+        description="Platform: make it, for the pods of all jobs of this namespace "
+        "and, with it, for the exporter.",
+    )
+    labels: dict[str, str] = Field(
+        default_factory=dict,
+        description="Labels that the operator's `podMonitorSelector` asks for, as "
+        "`release: prometheus`.",
+    )
+    interval: str = Field(
+        "15s", pattern=r"^[0-9]+(ms|s|m)$", description="Time between two scrapes."
+    )
+
+
+def _tensorboard_resources() -> dict[str, Any]:
+    return {
+        "requests": {"cpu": "50m", "memory": "256Mi"},
+        "limits": {"cpu": "1", "memory": "1Gi"},
+    }
+
+
+class TensorboardValues(SpecModel):
+    """TensorBoard on what the job's master writes for it."""
+
+    enabled: bool = Field(
+        False,
+        description="Job: run it, as Deployment and Service "
+        "`elasticdl-<job>-tensorboard`, until the release is uninstalled. It reads the "
+        "job's volume, so on several nodes that has to be ReadWriteMany.",
+    )
+    image: str = Field("", description="Image; empty is the one of the job's workers.")
+    resources: dict[str, Any] = Field(
+        default_factory=_tensorboard_resources,
+        description="Requests and limits, as in a container.",
+    )
+    allowed_from: list[dict[str, Any]] = Field(
+        default_factory=list,
+        description="Who may open it (port 6006), as a list of NetworkPolicyPeer. It "
+        "asks for no password: empty is nobody but `kubectl port-forward`.",
+    )
+
+
+class MonitoringValues(SpecModel):
+    """What Grafana and Prometheus are given."""
+
+    dashboards: DashboardsValues = Field(
+        default_factory=DashboardsValues,
+        description="Platform: dashboards for Grafana, as ConfigMaps that its sidecar "
+        "loads.",
+    )
+    rules: RulesValues = Field(
+        default_factory=RulesValues,
+        description="Platform: alerts and recording rules, as a PrometheusRule. Its "
+        "definition has to be in the cluster, as the Prometheus operator brings it.",
+    )
+    exporter: ExporterValues = Field(
+        default_factory=ExporterValues,
+        description="Platform: what the cluster has for pods and who holds it, for "
+        "utilisation without kube-state-metrics; docs/metrics.md.",
+    )
+    pod_monitor: PodMonitorValues = Field(
+        default_factory=PodMonitorValues,
+        description="Platform: PodMonitors, where the Prometheus operator is. Made "
+        "whenever it is asked for: the definition has to be in the cluster.",
+    )
+    scrape_annotations: bool = Field(
+        False,
+        description="Job: annotate its pods with `prometheus.io/scrape`, `port` and "
+        "`path`, for a Prometheus that goes by them; docs/metrics.md.",
+    )
+    tensorboard: TensorboardValues = Field(
+        default_factory=TensorboardValues,
+        description="Job: TensorBoard, which shows loss, evaluations, workers and "
+        "goodput over the job's steps; docs/observe.md.",
+    )

@@ -1,0 +1,321 @@
+"""What Prometheus is given: the exporter, PodMonitors, annotations of a job's pods."""
+
+import copy
+
+import helm_python as helm
+import jsonschema
+import pytest
+from elasticdl.exporter.main import make_parser
+from elasticdl.metrics.cluster import HOLDER
+
+from tests.chart.pod_security import violations
+from tests.chart.rendering import example, job, objects, of_kind, pods, render
+
+# The part of the operator's own schema that is used here, strict: kubernetes-validate
+# has no custom resources. Types and enums are those of PodMonitor v1.
+LABEL_SELECTOR = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "matchLabels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "matchExpressions": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["key", "operator"],
+                "properties": {
+                    "key": {"type": "string"},
+                    "operator": {"enum": ["Exists", "DoesNotExist"]},
+                    "values": {"type": "array", "items": {"type": "string"}},
+                },
+            },
+        },
+    },
+}
+RELABELING = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "sourceLabels": {
+            "type": "array",
+            "items": {"type": "string", "pattern": "^[a-zA-Z_][a-zA-Z0-9_]*$"},
+        },
+        "separator": {"type": "string"},
+        "targetLabel": {"type": "string"},
+        "regex": {"type": "string"},
+        "modulus": {"type": "integer"},
+        "replacement": {"type": "string"},
+        "action": {"enum": ["replace", "keep", "drop", "hashmod", "labelmap"]},
+    },
+}
+POD_MONITOR = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["apiVersion", "kind", "metadata", "spec"],
+    "properties": {
+        "apiVersion": {"const": "monitoring.coreos.com/v1"},
+        "kind": {"const": "PodMonitor"},
+        "metadata": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["name"],
+            "properties": {
+                "name": {"type": "string"},
+                "labels": {
+                    "type": "object",
+                    "additionalProperties": {"type": "string"},
+                },
+            },
+        },
+        "spec": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["podMetricsEndpoints", "selector"],
+            "properties": {
+                "selector": LABEL_SELECTOR,
+                "podMetricsEndpoints": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "additionalProperties": False,
+                        "properties": {
+                            "port": {"type": "string"},
+                            "path": {"type": "string"},
+                            "interval": {
+                                "type": "string",
+                                "pattern": "^(([0-9]+)(ms|s|m|h|d|w|y))+$",
+                            },
+                            "honorLabels": {"type": "boolean"},
+                            "relabelings": {"type": "array", "items": RELABELING},
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+
+
+def platform(**monitoring):
+    return objects({"monitoring": monitoring}, namespace="ml")
+
+
+def exporter(**settings):
+    return platform(exporter={"enabled": True, **settings})
+
+
+def arguments(found):
+    (main,) = of_kind(found, "Deployment")["spec"]["template"]["spec"]["containers"]
+    return make_parser().parse_args(main["args"])
+
+
+# -- the exporter ----------------------------------------------------------------------
+
+
+def test_nothing_of_monitoring_is_made_unless_it_is_wanted():
+    kinds = {kind for kind, _ in objects()}
+    assert not kinds & {"Deployment", "ClusterRole", "PodMonitor", "Service"}
+
+
+def test_the_exporter_reads_nodes_and_pods_and_may_do_nothing_else():
+    found = exporter()
+    role = of_kind(found, "ClusterRole")
+    may = {
+        (group, resource): set(rule["verbs"])
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert may == {
+        ("", "nodes"): {"get", "list", "watch"},
+        ("", "pods"): {"get", "list", "watch"},
+        ("metrics.k8s.io", "pods"): {"get", "list"},
+    }
+    binding = of_kind(found, "ClusterRoleBinding")
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert binding["subjects"] == [
+        {"kind": "ServiceAccount", "name": "elasticdl-exporter", "namespace": "ml"}
+    ]
+
+
+def test_two_platforms_may_both_have_an_exporter():
+    values = {"monitoring": {"exporter": {"enabled": True}}}
+    names = {
+        of_kind(objects(values, namespace=one), "ClusterRole")["metadata"]["name"]
+        for one in ("ml", "team")
+    }
+    assert len(names) == 2
+
+
+def test_the_exporters_pod_is_restricted_and_alone_has_its_accounts_token():
+    found = exporter()
+    account = found["ServiceAccount", "elasticdl-exporter"]
+    assert account["automountServiceAccountToken"] is False
+    pod = of_kind(found, "Deployment")["spec"]["template"]
+    assert violations(pod) == []
+    assert pod["spec"]["serviceAccountName"] == "elasticdl-exporter"
+    assert pod["spec"]["automountServiceAccountToken"] is True
+    (main,) = pod["spec"]["containers"]
+    assert main["securityContext"]["readOnlyRootFilesystem"] is True
+    assert main["resources"]["limits"]["memory"]
+    assert main["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    assert main["readinessProbe"]["httpGet"]["path"] == "/readyz"
+
+
+def test_selectors_find_the_exporters_pod_and_no_pod_of_a_job():
+    found = exporter()
+    deployment = of_kind(found, "Deployment")["spec"]
+    labels = deployment["template"]["metadata"]["labels"]
+    selectors = [
+        deployment["selector"]["matchLabels"],
+        found["Service", "elasticdl-exporter"]["spec"]["selector"],
+        found["NetworkPolicy", "elasticdl-exporter"]["spec"]["podSelector"][
+            "matchLabels"
+        ],
+    ]
+    of_jobs = [pod["metadata"]["labels"] for pod in pods(objects(job())).values()]
+    for selector in selectors:
+        assert selector.items() <= labels.items()
+        assert not any(selector.items() <= one.items() for one in of_jobs)
+    # A pod of no job: or it would count as training.
+    assert "elasticdl-job-name" not in labels
+
+
+def test_metrics_of_the_exporter_are_open_as_far_as_is_wanted():
+    (rule,) = exporter()["NetworkPolicy", "elasticdl-exporter"]["spec"]["ingress"]
+    assert rule == {"ports": [{"protocol": "TCP", "port": 8080}]}
+    peers = [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]
+    closed = exporter(metricsFrom=peers)["NetworkPolicy", "elasticdl-exporter"]
+    assert closed["spec"]["ingress"][0]["from"] == peers
+
+
+def test_serving_begins_at_the_class_high_or_where_it_is_said():
+    assert arguments(exporter()).serving_priority == 1_000_000
+    renamed = objects(
+        {
+            "monitoring": {"exporter": {"enabled": True}},
+            "priorityClasses": {"high": {"name": "important", "value": 5000}},
+        }
+    )
+    assert arguments(renamed).serving_priority == 5000
+    chosen = arguments(exporter(servingPriority=77, servingLabels={"a": "b", "c": "d"}))
+    assert chosen.serving_priority == 77
+    assert chosen.serving_labels == "a=b,c=d"
+
+
+def test_the_exporters_image_is_the_masters_unless_another_is_named():
+    def image(found):
+        spec = of_kind(found, "Deployment")["spec"]["template"]["spec"]
+        return spec["containers"][0]["image"], spec.get("imagePullSecrets")
+
+    name, _ = image(exporter())
+    assert name.startswith("elasticdl/master:")
+    assert image(exporter(image="reg/x:1", pullSecrets=["a"])) == (
+        "reg/x:1",
+        [{"name": "a"}],
+    )
+
+
+# -- PodMonitors -----------------------------------------------------------------------
+
+
+def monitors(**settings):
+    found = platform(
+        podMonitor={"enabled": True, **settings}, exporter={"enabled": True}
+    )
+    return {name: made for (kind, name), made in found.items() if kind == "PodMonitor"}
+
+
+def test_pod_monitors_fit_the_operators_schema():
+    for made in monitors(labels={"release": "prometheus"}, interval="5s").values():
+        jsonschema.validate(made, POD_MONITOR)
+        assert made["metadata"]["labels"]["release"] == "prometheus"
+        assert made["spec"]["podMetricsEndpoints"][0]["interval"] == "5s"
+
+
+def test_the_check_of_the_schema_sees_a_misspelt_field():
+    made = copy.deepcopy(monitors()["elasticdl-jobs"])
+    made["spec"]["podMetricsEndpoints"][0]["honourLabels"] = True
+    with pytest.raises(jsonschema.ValidationError, match="honourLabels"):
+        jsonschema.validate(made, POD_MONITOR)
+
+
+def matches(selector, labels):
+    wanted = selector.get("matchLabels", {}).items() <= labels.items()
+    return wanted and all(
+        (one["key"] in labels) == (one["operator"] == "Exists")
+        for one in selector.get("matchExpressions", [])
+    )
+
+
+def test_pods_of_all_roles_are_scraped_and_carry_the_labels_of_all_targets():
+    spec = monitors()["elasticdl-jobs"]["spec"]
+    (endpoint,) = spec["podMetricsEndpoints"]
+    assert endpoint["honorLabels"] is True
+    relabelled = {
+        rule["targetLabel"]: rule["sourceLabels"] for rule in endpoint["relabelings"]
+    }
+    assert set(relabelled) == {"namespace", "training_job", "role", "index"}
+    for role, pod in pods(objects(job())).items():
+        # What the master stamps on the pods that it makes (runner.kubernetes.pods).
+        stamped = {
+            "elasticdl-job-name": "digits",
+            "elasticdl-replica-type": role,
+            "elasticdl-replica-index": "0",
+        }
+        labels = {**pod["metadata"]["labels"], **stamped}
+        assert matches(spec["selector"], labels)
+        for source in (s for sources in relabelled.values() for s in sources):
+            if "_pod_label_" in source:
+                key = source.removeprefix("__meta_kubernetes_pod_label_")
+                assert key in {label.replace("-", "_") for label in labels}
+        ports = {port["name"] for port in pod["spec"]["containers"][0]["ports"]}
+        assert endpoint["port"] in ports
+
+
+def test_the_exporter_is_scraped_and_its_own_labels_stay():
+    made = monitors()["elasticdl-exporter"]["spec"]
+    deployment = of_kind(exporter(), "Deployment")["spec"]["template"]
+    assert matches(made["selector"], deployment["metadata"]["labels"])
+    assert made["podMetricsEndpoints"][0]["honorLabels"] is True
+    assert "training_job" in HOLDER
+    alone = platform(podMonitor={"enabled": True})
+    assert ("PodMonitor", "elasticdl-exporter") not in alone
+
+
+# -- annotations -----------------------------------------------------------------------
+
+
+def test_pods_of_a_job_are_annotated_for_scraping_where_that_is_wanted():
+    plain = pods(objects(job()))
+    marked = pods(objects(job(monitoring={"scrapeAnnotations": True})))
+    for role, pod in marked.items():
+        assert "annotations" not in plain[role]["metadata"]
+        assert pod["metadata"]["annotations"] == {
+            "prometheus.io/scrape": "true",
+            "prometheus.io/port": "8080",
+            "prometheus.io/path": "/metrics",
+        }
+
+
+def test_annotations_of_the_user_go_before_those_of_scraping():
+    values = job(
+        monitoring={"scrapeAnnotations": True},
+        pods={"ps": {"annotations": {"prometheus.io/scrape": "false", "a": "b"}}},
+    )
+    noted = pods(objects(values))["ps"]["metadata"]["annotations"]
+    assert noted["prometheus.io/scrape"] == "false"
+    assert noted["a"] == "b"
+
+
+@pytest.mark.parametrize("part", ["exporter", "podMonitor"])
+def test_a_jobs_release_refuses_what_is_the_platforms(part):
+    values = {**example("digits"), "monitoring": {part: {"enabled": True}}}
+    with pytest.raises(helm.HelmError, match=f"`monitoring.{part}` belongs to the pl"):
+        render(values)
+
+
+def test_a_platform_refuses_annotations_of_a_jobs_pods():
+    with pytest.raises(helm.HelmError, match="scrapeAnnotations` belongs"):
+        render({"monitoring": {"scrapeAnnotations": True}})

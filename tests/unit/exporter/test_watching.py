@@ -1,0 +1,256 @@
+"""The exporter follows a server that throttles, forgets, breaks off and goes away."""
+
+import asyncio
+import json
+import socket
+import threading
+from collections import defaultdict
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from elasticdl.exporter.objects import Serving
+from elasticdl.exporter.watching import Cluster
+from elasticdl.metrics.registry import ClusterMetrics
+from elasticdl.runner.kubernetes.api import ApiServer
+from elasticdl.runner.kubernetes.api_error import ApiError
+from kubernetes.client.configuration import Configuration
+from prometheus_client.exposition import generate_latest
+
+BOUND_SECONDS = 20.0
+NODES, PODS, USAGE = "/nodes", "/api/v1/pods", "/metrics.k8s.io/v1beta1/pods"
+
+
+class Server:
+    """Answers each kind of request by its own script; the last answer stays."""
+
+    def __init__(self) -> None:
+        self.scripts = {USAGE: [(404, {})]}
+        self.asked = defaultdict(int)
+        self.methods = set()
+        self.over = threading.Event()
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                server.answer(self)
+
+            do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http.daemon_threads = True
+        self.thread = threading.Thread(
+            target=self.http.serve_forever, kwargs={"poll_interval": 0.01}
+        )
+        self.thread.start()
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        self.methods.add(handler.command)
+        path, _, query = handler.path.partition("?")
+        (key,) = (k for k in (NODES, PODS, USAGE) if path.endswith(k))
+        key += "?watch" if "watch=true" in query else ""
+        script = self.scripts.get(key, [(200, [])])
+        status, content = script[min(self.asked[key], len(script) - 1)]
+        self.asked[key] += 1
+        handler.send_response(status)
+        if isinstance(content, list):  # a watch: events, then nothing for long
+            handler.send_header("Transfer-Encoding", "chunked")
+            handler.end_headers()
+            for event in content:
+                data = json.dumps(event).encode() + b"\n"
+                if event == "BREAK":
+                    handler.close_connection = True
+                    handler.connection.shutdown(socket.SHUT_RDWR)
+                    return
+                handler.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+            self.over.wait(BOUND_SECONDS)
+            handler.wfile.write(b"0\r\n\r\n")
+            return
+        data = json.dumps(content).encode()
+        handler.send_header("Content-Length", str(len(data)))
+        handler.end_headers()
+        handler.wfile.write(data)
+
+    def close(self) -> None:
+        self.over.set()
+        self.http.shutdown()
+        self.thread.join()
+        self.http.server_close()
+
+
+@pytest.fixture
+def server():
+    one = Server()
+    yield one
+    one.close()
+
+
+def listing(*items, version="1"):
+    return 200, {"metadata": {"resourceVersion": version}, "items": list(items)}
+
+
+def refusal(code, reason):
+    return code, {"kind": "Status", "code": code, "reason": reason, "message": reason}
+
+
+def node(name, cpu="4"):
+    return {
+        "metadata": {"name": name, "resourceVersion": "2"},
+        "spec": {},
+        "status": {
+            "allocatable": {"cpu": cpu, "memory": "8Gi"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def pod(name, cpu="1", **status):
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "ml",
+            "uid": name,
+            "resourceVersion": "3",
+            "labels": {"elasticdl-job-name": "digits"},
+        },
+        "spec": {
+            "nodeName": "n1",
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}],
+        },
+        "status": {"phase": "Running", **status},
+    }
+
+
+def event(kind, item):
+    return {"type": kind, "object": item}
+
+
+GONE = event("ERROR", {"code": 410, "reason": "Expired", "message": "too old"})
+
+
+def run(server, story) -> None:
+    async def main() -> None:
+        configuration = Configuration()
+        configuration.host = f"http://127.0.0.1:{server.http.server_port}"
+        api = ApiServer(configuration)
+        cluster = Cluster(api, Serving(1_000_000))
+        watching = asyncio.create_task(cluster.watch())
+        try:
+            async with asyncio.timeout(BOUND_SECONDS):
+                await story(cluster, watching)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            server.over.set()
+            await api.close()
+
+    asyncio.run(main())
+
+
+def shown(cluster):
+    metrics = ClusterMetrics()
+    cluster.update(metrics)
+    return {
+        line.rpartition(" ")[0].removeprefix("elasticdl_cluster_"): float(
+            line.rpartition(" ")[2]
+        )
+        for line in generate_latest(metrics.registry).decode().splitlines()
+        if not line.startswith("#")
+    }
+
+
+REQUESTED = (
+    'requested_cpu_cores{class="training",'
+    'training_job="digits",training_namespace="ml"}'
+)
+
+
+async def until(cluster, name, value):
+    while shown(cluster).get(name) != value:
+        await asyncio.sleep(0.02)
+
+
+def test_lists_are_asked_for_until_they_are_answered_and_then_watched(server):
+    server.scripts |= {
+        NODES: [refusal(429, "TooManyRequests"), listing(node("n1"))],
+        PODS: [refusal(500, "InternalError"), listing(pod("w0"))],
+        f"{PODS}?watch": [
+            (200, [event("ADDED", pod("w1", "2")), event("DELETED", pod("w0"))])
+        ],
+        f"{NODES}?watch": [(200, [event("MODIFIED", node("n1", "16"))])],
+    }
+
+    async def story(cluster, _):
+        assert not cluster.known
+        await until(cluster, REQUESTED, 2.0)
+        await until(cluster, "allocatable_cpu_cores", 16.0)
+        assert cluster.known
+        assert shown(cluster)["api_up"] == 1
+
+    run(server, story)
+    assert server.methods == {"GET"}
+
+
+def test_after_a_watch_that_is_too_old_or_breaks_the_list_is_compared(server):
+    server.scripts |= {
+        NODES: [listing(node("n1"))],
+        PODS: [
+            listing(pod("w0"), pod("w1")),
+            listing(pod("w1")),
+            listing(pod("w1"), pod("w2", "3")),
+        ],
+        f"{PODS}?watch": [(200, [GONE]), (200, ["BREAK"]), (200, [])],
+    }
+
+    async def story(cluster, _):
+        await until(cluster, REQUESTED, 4.0)
+
+    run(server, story)
+    assert server.asked[PODS] == 3
+
+
+def test_a_pod_that_ends_holds_nothing_any_more(server):
+    server.scripts |= {
+        NODES: [listing(node("n1"))],
+        PODS: [listing(pod("w0"), pod("w1"))],
+        f"{PODS}?watch": [(200, [event("MODIFIED", pod("w0", phase="Succeeded"))])],
+    }
+
+    async def story(cluster, _):
+        await until(cluster, REQUESTED, 1.0)
+
+    run(server, story)
+
+
+def test_without_the_right_to_list_the_exporter_ends_and_says_so(server):
+    server.scripts |= {NODES: [refusal(403, "Forbidden")], PODS: [listing()]}
+
+    async def story(_, watching):
+        with pytest.raises(ExceptionGroup) as caught:
+            await watching
+        (error,) = caught.value.exceptions
+        assert isinstance(error, ApiError)
+        assert error.status == 403
+
+    run(server, story)
+
+
+def test_what_pods_use_is_shown_where_it_is_measured(server):
+    used = {
+        "metadata": {"namespace": "ml", "name": "w0"},
+        "containers": [{"name": "main", "usage": {"cpu": "500m", "memory": "1Ki"}}],
+    }
+    server.scripts |= {
+        NODES: [listing(node("n1"))],
+        PODS: [listing(pod("w0"))],
+        USAGE: [(200, {"items": [used]})],
+    }
+
+    async def story(cluster, _):
+        await until(cluster, REQUESTED.replace("requested", "used"), 0.5)
+
+    run(server, story)
