@@ -5,7 +5,7 @@ import time
 import pytest
 from elasticdl.job.status import JobState
 
-from tests.e2e.jobs import figures
+from tests.e2e import figures
 from tests.e2e.kube import wait_until
 from tests.e2e.releases import merged, values_file
 
