@@ -2,22 +2,20 @@
 
 import signal
 
+# The loss itself: an activation may make a 0 of a feature that is NaN.
 SPOILED = """
-_sound_feed = feed
+_sound_loss = loss
 
 
-def feed(dataset, mode, metadata):
+def loss(labels, predictions):
     import pathlib
     import tensorflow as tf
 
     def amount():
         return float("nan") if pathlib.Path("{flag}").exists() else 0.0
 
-    def spoil(image, label):
-        spoils = tf.ensure_shape(tf.py_function(amount, [], tf.float32), ())
-        return image + spoils, label
-
-    return _sound_feed(dataset, mode, metadata).map(spoil)
+    spoils = tf.ensure_shape(tf.py_function(amount, [], tf.float32), ())
+    return _sound_loss(labels, predictions) + spoils
 """
 
 
