@@ -64,6 +64,7 @@ class Recorder:
         """Note what happened."""
         for decision in decisions:
             self._add(decision)
+        self._begin_writing()  # a master that is killed soon has told it
 
     def observe(self, status: JobStatus, *, now: float) -> None:
         """Take a sample if it is time for one, and the evaluations since the last."""
@@ -77,8 +78,7 @@ class Recorder:
             age = now - self._job.started
             self._next_sample = now + sampling.period_seconds(age)
             self._sample(status)
-        if self._working is None or self._working.done():
-            self._working = asyncio.ensure_future(self._work())
+        self._begin_writing()
 
     async def close(self, status: JobStatus) -> None:
         """Write a last sample and all that waits, and show it."""
@@ -87,6 +87,10 @@ class Recorder:
             await self._working
         self._next_shown = 0.0
         await self._work()
+
+    def _begin_writing(self) -> None:
+        if self._working is None or self._working.done():
+            self._working = asyncio.ensure_future(self._work())
 
     def _sample(self, status: JobStatus) -> None:
         worker, table = self._job.spec.worker, self._job.parts.table
