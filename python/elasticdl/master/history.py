@@ -109,7 +109,8 @@ class Recorder:
         self._file.add(history.line(document).encode())
 
     async def _work(self) -> None:
-        self._changed |= await self._file.write()
+        while await self._file.write():  # more may have come meanwhile
+            self._changed = True
         await self._scalars.file.write()
         now, period = self._job.clock(), self._publisher.history_period_seconds
         if self._changed and now >= self._next_shown and math.isfinite(period):
