@@ -64,6 +64,7 @@ class Recorder:
         """Note what happened."""
         for decision in decisions:
             self._add(decision)
+        self._begin_writing()  # a master that is killed soon has told it
 
     def observe(self, status: JobStatus, *, now: float) -> None:
         """Take a sample if it is time for one, and the evaluations since the last."""
@@ -77,8 +78,7 @@ class Recorder:
             age = now - self._job.started
             self._next_sample = now + sampling.period_seconds(age)
             self._sample(status)
-        if self._working is None or self._working.done():
-            self._working = asyncio.ensure_future(self._work())
+        self._begin_writing()
 
     async def close(self, status: JobStatus) -> None:
         """Write a last sample and all that waits, and show it."""
@@ -87,6 +87,10 @@ class Recorder:
             await self._working
         self._next_shown = 0.0
         await self._work()
+
+    def _begin_writing(self) -> None:
+        if self._working is None or self._working.done():
+            self._working = asyncio.ensure_future(self._work())
 
     def _sample(self, status: JobStatus) -> None:
         worker, table = self._job.spec.worker, self._job.parts.table
@@ -105,7 +109,8 @@ class Recorder:
         self._file.add(history.line(document).encode())
 
     async def _work(self) -> None:
-        self._changed |= await self._file.write()
+        while await self._file.write():  # more may have come meanwhile
+            self._changed = True
         await self._scalars.file.write()
         now, period = self._job.clock(), self._publisher.history_period_seconds
         if self._changed and now >= self._next_shown and math.isfinite(period):

@@ -88,7 +88,7 @@ class Master:
 
     def status(self) -> JobStatus | None:
         items = self.rig.get("configmaps")["items"]
-        shown = {item["metadata"]["name"]: item["data"] for item in items}
+        shown = {item["metadata"]["name"]: item.get("data") for item in items}
         data = shown.get("elasticdl-digits-status")
         return JobStatus.model_validate_json(data["status.json"]) if data else None
 
