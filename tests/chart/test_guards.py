@@ -236,8 +236,20 @@ def test_a_change_of_the_masters_pod_is_refused_with_the_way_on(with_job, change
     refused(
         lambda: with_job.upgrade("digits", merged(job(), changes)),
         "this changes the pod of the master of job `digits`",
-        "uninstall the release and install it again: the job goes on from its folder",
+        "raise `run` to 2 with it: then all of the job starts anew",
     )
+
+
+def test_a_job_is_run_again_by_one_line_and_with_another_image(with_job):
+    with_job.upgrade("digits", {**job(), "run": 2})
+    assert with_job.api.names("/jobs/") == ["elasticdl-digits-master-2"]
+    refused(
+        lambda: with_job.upgrade("digits", {**job(), "run": 2, "images": {"tag": "b"}}),
+        "raise `run` to 3 with it",
+    )
+    with_job.upgrade("digits", {**job(), "run": 3, "images": {"tag": "b"}})
+    assert with_job.api.names("/jobs/") == ["elasticdl-digits-master-3"]
+    assert with_job.api.names("/configmaps/") == ["elasticdl-digits"]
 
 
 def test_a_job_that_was_refused_is_installed_once_the_cluster_is_ready(cluster):

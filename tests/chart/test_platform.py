@@ -69,6 +69,7 @@ def test_a_master_may_do_this_and_no_more():
     assert may == {
         ("", "pods"): {"create", "delete", "get", "list", "watch"},
         ("", "configmaps"): {"get", "list", "watch", "create", "patch"},
+        ("batch", "jobs"): {"patch"},
         ("", "events"): {"create"},
     }
 

@@ -97,6 +97,7 @@ limits:
   {{- $_ := set $told "ELASTICDL_PRIORITY_HIGH" .root.Values.priorityClasses.high.name -}}
   {{- $_ := set $told "ELASTICDL_PRIORITY_LOW" .root.Values.priorityClasses.low.name -}}
   {{- $_ := set $told "ELASTICDL_PORT" (include "elasticdl.masterPort" .job) -}}
+  {{- if gt (int .root.Values.run) 1 }}{{ $_ := set $told "ELASTICDL_RUN" (.root.Values.run | int | toString) }}{{ end -}}
 {{- else if eq .role "ps" -}}
   {{- $_ := set $told "ELASTICDL_PORT" "50002" -}}
 {{- end -}}

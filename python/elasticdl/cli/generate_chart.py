@@ -77,9 +77,9 @@ file says the same by now: `--force-conflicts` once, or `elasticdl scale` to ano
 number, ends it. Helm 3 puts back what the file says, and does not ask.
 
 What the master's own pod is made of (its image, `job.master`, `job.env`, `job.volumes`,
-`pods.common`, `pods.master`, `state`) cannot change: Kubernetes keeps a Job's pod
-template as it is. Uninstall the job and install it again, and it goes on from its
-folder.
+`pods.common`, `pods.master`, `state`) changes with `run` alone, since Kubernetes keeps
+a Job's pod template as it is: `run: 2` makes a new Job, and all of the job starts anew
+from its newest checkpoint. The same line runs a job again that failed or was stopped.
 
 The chart refuses, in a plain sentence:
 
@@ -90,7 +90,8 @@ The chart refuses, in a plain sentence:
 - a job in a namespace without the platform, or whose claim is not there.
 
 Where no cluster is asked while rendering (`helm template`, Argo CD), what compares with
-the cluster is left to the API server, and `token.existingSecret` has to be set.
+the cluster is left to the API server, and the token is a new one each time: gitops/
+shows how Argo CD keeps the first one, elsewhere set `token.existingSecret`.
 
 ## Values
 

@@ -91,7 +91,13 @@ def told(scaled: Scaled) -> str:
     if not changes:
         paused = ", paused" if after.paused else ""
         return f"nothing to change, it has {_workers(after.worker.replicas)}{paused}"
-    return f"{', '.join(changes)}; {_next(before, after)}"
+    line = f"{', '.join(changes)}; {_next(before, after)}"
+    if scaled.by_argo_cd:
+        line += (
+            "\nArgo CD keeps this job, and takes the change back where it heals by "
+            "itself: make it in the job's values file in the repository"
+        )
+    return line
 
 
 def _next(before: JobSpec, after: JobSpec) -> str:

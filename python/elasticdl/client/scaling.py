@@ -63,3 +63,4 @@ class Scaled:
 
     before: JobSpec
     after: JobSpec
+    by_argo_cd: bool = False  # which takes back what its repository does not say

@@ -27,6 +27,7 @@ PLATFORM_ONLY = (
     "monitoring.podMonitor",
 )
 JOB_ONLY = (
+    "run",
     "images",
     "state",
     "token",
@@ -76,8 +77,9 @@ class TokenValues(SpecModel):
     existing_secret: str = Field(
         "",
         description="Name of a Secret with the key `token`. Empty makes one, and keeps "
-        "it over upgrades; that needs a cluster while the chart is rendered, so name "
-        "one under Argo CD or `helm template`, where the token would be new each time.",
+        "it over upgrades; that needs a cluster while the chart is rendered. With "
+        "`helm template` it would be new each time: name one; under Argo CD name one, "
+        "or ignore that difference, as gitops/ does.",
     )
 
 
@@ -201,6 +203,14 @@ def _claims() -> list[ClaimValues]:
 class ChartValues(SpecModel):
     """All of the chart's keys."""
 
+    run: int = Field(
+        1,
+        ge=1,
+        description="Job: one higher runs it again under the same release: a job that "
+        "failed, was stopped or still runs goes on from its newest checkpoint, one "
+        "that succeeded begins afresh. The only way to change the master's own pod "
+        "with `helm upgrade`.",
+    )
     images: ImagesValues = Field(
         default_factory=ImagesValues,
         description="Job: the stock images. `job.image` (all roles) and "

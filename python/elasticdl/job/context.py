@@ -35,6 +35,11 @@ class Cluster:
     config_dir: Path = Path(names.CONFIG_DIR)
     # What the words `high` and `low` of a values file are called there.
     priority_classes: Mapping[str, str] = field(default_factory=dict)
+    run: int = 1  # of that ConfigMap; one more begins the job anew
+
+    def owner_mark(self, uid: str) -> str:
+        """Return whose a job's folder is: the ConfigMap `uid`, in this run."""
+        return uid if self.run == 1 else f"{uid} run {self.run}"
 
 
 @dataclass(frozen=True)
@@ -175,6 +180,7 @@ def _cluster(environ: Mapping[str, str]) -> Cluster | None:
         priority_classes={
             word: environ[name] for word, name in words.items() if environ.get(name)
         },
+        run=_number(environ, names.ENV_RUN) or 1,
     )
 
 

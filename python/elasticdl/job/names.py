@@ -43,6 +43,7 @@ ENV_CONFIG_MAP = "ELASTICDL_CONFIG_MAP"
 ENV_CONFIG_DIR = "ELASTICDL_CONFIG_DIR"  # where that ConfigMap is mounted
 ENV_PRIORITY_HIGH = "ELASTICDL_PRIORITY_HIGH"  # PriorityClasses behind the words
 ENV_PRIORITY_LOW = "ELASTICDL_PRIORITY_LOW"  # `high` and `low` of a values file
+ENV_RUN = "ELASTICDL_RUN"  # `run` of a values file, from 2 on
 POD_ENVIRONMENT = (
     ENV_PLATFORM,
     ENV_HOST,
@@ -54,6 +55,7 @@ POD_ENVIRONMENT = (
     ENV_CONFIG_DIR,
     ENV_PRIORITY_HIGH,
     ENV_PRIORITY_LOW,
+    ENV_RUN,
 )
 
 # Of the command that is run at the job's end (`onEnd.command`).
@@ -75,6 +77,9 @@ LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGED_BY_MASTER = "elasticdl-master"
 # On the job's ConfigMap: ends the job in good order; the value is the reason.
 ANNOTATION_STOP = "elasticdl.org/stop"
+# On the master's batch Job, by the master: what a health check can read of the job.
+ANNOTATION_STATE = "elasticdl.org/state"
+ANNOTATION_MESSAGE = "elasticdl.org/message"
 
 # Keys of the job's ConfigMap, and of those with its status and its history.
 KEY_JOB = "job.yaml"
@@ -94,6 +99,12 @@ def pod_name(job: str, role: Role, index: int) -> str:
     if role is Role.MASTER:
         return f"elasticdl-{job}-master"
     return f"elasticdl-{job}-{role}-{index}"
+
+
+def master_job_name(job: str, run: int) -> str:
+    """Return the batch Job of a run's master: `elasticdl-<job>-master`, `...-2`."""
+    name = pod_name(job, Role.MASTER, 0)
+    return name if run == 1 else f"{name}-{run}"
 
 
 def config_map_name(job: str) -> str:

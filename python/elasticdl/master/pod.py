@@ -26,6 +26,7 @@ from elasticdl.errors import (
     SpecError,
 )
 from elasticdl.job import folder, names
+from elasticdl.job.context import Cluster as Place
 from elasticdl.job.context import RoleContext, set_up_logging
 from elasticdl.job.folder import JobLock
 from elasticdl.job.names import JobDir
@@ -60,10 +61,10 @@ class Prepared:
 def prepare(
     config_dir: Path, job_dir: JobDir, *, uid: str, lock_seconds: float = _LOCK_SECONDS
 ) -> Prepared:
-    """Make the job's folder ready for a master of the ConfigMap `uid`.
+    """Make the job's folder ready for a master of the ConfigMap `uid`, and its run.
 
-    The same ConfigMap goes on. Another one goes on with an unfinished job too; what a
-    finished job or an evaluation has left is moved aside.
+    The same ConfigMap in the same run goes on. Another one goes on with an unfinished
+    job too; what a finished job or an evaluation has left is moved aside.
 
     Raises SpecError for a wrong values file, JobError when another kind of job is
     unfinished there, PlatformError when another master still runs, JournalError when
@@ -158,9 +159,10 @@ async def serve_in_pod(context: RoleContext, api: ApiServer) -> ExitCode:
         config_map=place.config_map,
         job=place.job,
         priority_classes=place.priority_classes,
+        run=place.run,
     )
     try:
-        ending = await _run(context, place.config_dir, cluster)
+        ending = await _run(context, place, cluster)
         if ending is not None:
             await cluster.finish()
             _log_end(context.job_dir)
@@ -174,14 +176,14 @@ async def serve_in_pod(context: RoleContext, api: ApiServer) -> ExitCode:
         await cluster.close()
 
 
-async def _run(
-    context: RoleContext, config_dir: Path, cluster: Cluster
-) -> Ending | None:
-    uid = cluster.config.current.uid
+async def _run(context: RoleContext, place: Place, cluster: Cluster) -> Ending | None:
+    uid = place.owner_mark(cluster.config.current.uid)
     prepared = await asyncio.get_running_loop().run_in_executor(
-        None, lambda: prepare(config_dir, context.job_dir, uid=uid)
+        None, lambda: prepare(place.config_dir, context.job_dir, uid=uid)
     )
     set_up_logging(context.name, str(prepared.spec.log.level))
+    if prepared.launched and place.run > 1:
+        await cluster.config.forget_stop()  # it was for the run before
     following: list[asyncio.Task[None]] = []
 
     def attend(master: Master) -> None:
@@ -242,6 +244,7 @@ async def _show_failure(cluster: Cluster, job: str, error: ElasticDLError) -> No
     )
     for notice in notices(Decisions().of(shown)):
         cluster.publisher.notice(notice)
+    cluster.publisher.headline(str(shown.state), shown.message)
     await cluster.publisher.close(status=shown.model_dump_json(), report="")
 
 

@@ -98,6 +98,7 @@ class Publishing:
         return built
 
     def _show(self, built: JobStatus) -> JobStatus:
+        self._publisher.headline(built.ending or str(built.state), built.message)
         short = _short(built)
         if self._shown is None or _content(short) != _content(self._shown):
             self._shown = short

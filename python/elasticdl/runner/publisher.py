@@ -37,6 +37,9 @@ class Publisher(Protocol):
     def status(self, document: str) -> None:
         """Show this status (JSON of JobStatus) in place of the one before."""
 
+    def headline(self, state: str, message: str) -> None:
+        """Show the state in one word, and what there is to say of it, often nothing."""
+
     def history(self, document: bytes) -> None:
         """Show this history (gzip of lines of job/history.py) in its place."""
 
@@ -57,6 +60,9 @@ class NoPublisher:
     history_period_seconds = math.inf
 
     def status(self, document: str) -> None:
+        """Forget it."""
+
+    def headline(self, state: str, message: str) -> None:
         """Forget it."""
 
     def history(self, document: bytes) -> None:

@@ -39,6 +39,9 @@ class TargetsFile:
         """Write the file if a replica came or went, or serves on another port."""
         self._write(targets_of(JobStatus.model_validate_json(document)))
 
+    def headline(self, state: str, message: str) -> None:
+        """Forget it; `elasticdl status` says it."""
+
     def history(self, document: bytes) -> None:
         """Forget it; the job's folder has it."""
 

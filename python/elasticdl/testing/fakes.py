@@ -185,6 +185,9 @@ class InMemoryPublisher:
         """Keep it in place of the one before."""
         self.shown = document
 
+    def headline(self, state: str, message: str) -> None:
+        """Forget it."""
+
     def history(self, document: bytes) -> None:
         """Keep it in place of the one before."""
         self.packed_history = document

@@ -242,7 +242,7 @@ class Rig:
         return Launch(**values | changes)
 
     @asynccontextmanager
-    async def cluster(self, *, watch: bool = True) -> Any:
+    async def cluster(self, *, watch: bool = True, run: int = 1) -> Any:
         """The job's Cluster over the link, and all it observes kept."""
         api = ApiServer.from_kubeconfig(str(self.link.kubeconfig))
         cluster = await Cluster.connect(
@@ -250,6 +250,7 @@ class Rig:
             namespace=self.namespace,
             config_map=f"elasticdl-{self.job}",
             job=self.job,
+            run=run,
         )
         watching = asyncio.create_task(self._watch(cluster)) if watch else None
         try:

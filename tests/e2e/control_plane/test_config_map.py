@@ -83,6 +83,22 @@ def test_the_stop_annotation_ends_the_job_with_its_reason(rig, run, tmp_path) ->
     run(story())
 
 
+def test_a_new_run_forgets_that_the_one_before_was_stopped(rig, run, tmp_path) -> None:
+    async def story() -> None:
+        annotations = {"elasticdl.org/stop": "elasticdl stop", "example.org/a": "b"}
+        rig.edit_config_map({"metadata": {"annotations": annotations}})
+        async with rig.cluster(watch=False, run=2) as cluster:
+            assert cluster.config.current.stop
+            await cluster.config.forget_stop()
+            async with following(cluster, tmp_path / "job.yaml") as asked:
+                await rig.until((tmp_path / "job.yaml").exists)
+                assert asked.stops == []
+        left = rig.get("configmaps/elasticdl-digits")["metadata"]["annotations"]
+        assert left == {"example.org/a": "b"}
+
+    run(story())
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_deleting_it_ends_the_master_also_if_another_takes_its_name(
     rig, run, tmp_path, again

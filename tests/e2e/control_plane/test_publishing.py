@@ -18,6 +18,23 @@ def shown(rig):
     return rig.get(STATUS)["data"]
 
 
+def master_job(name):
+    labels = {"elasticdl-job-name": "digits", "elasticdl-replica-type": "master"}
+    container = {"name": "main", "image": "elasticdl/master:1"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        # A mark of somebody else's, so that there are annotations.
+        "metadata": {"name": name, "annotations": {"example.org/a": "b"}},
+        "spec": {
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"restartPolicy": "Never", "containers": [container]},
+            }
+        },
+    }
+
+
 def events(rig):
     return sorted(
         rig.get("events")["items"], key=lambda one: one["metadata"]["creationTimestamp"]
@@ -39,6 +56,43 @@ def test_the_status_is_a_config_map_that_goes_with_the_job(rig, run) -> None:
                 "status.json": '{"state": "succeeded"}',
                 "report.json": "{}",
             }
+
+    run(story())
+
+
+def test_a_new_run_of_the_job_takes_the_report_of_the_one_before_away(rig, run) -> None:
+    async def story() -> None:
+        async with rig.cluster(watch=False) as cluster:
+            cluster.publisher.status("first")
+            await cluster.publisher.close(status="failed", report="{}")
+        async with rig.cluster(watch=False, run=2) as cluster:
+            cluster.publisher.status("again")
+            await rig.until(lambda: shown(rig) == {"status.json": "again"})
+
+    run(story())
+
+
+def test_state_and_message_are_on_the_masters_job_of_this_run(rig, run) -> None:
+    def marks(name: str):
+        path = f"/apis/batch/v1/namespaces/{rig.namespace}/jobs/{name}"
+        return rig.admin.call("GET", path)["metadata"]["annotations"]
+
+    async def story() -> None:
+        rig.apply(master_job("elasticdl-digits-master"))
+        rig.apply(master_job("elasticdl-digits-master-2"))
+        async with rig.cluster(watch=False, run=2) as cluster:
+            cluster.publisher.headline("running", "too few workers")
+            rig.link.cut()
+            cluster.publisher.headline("failed", "no such data")
+            closing = asyncio.create_task(
+                cluster.publisher.close(status="failed", report="{}")
+            )
+            rig.link.join()
+            await closing
+        shown_now = marks("elasticdl-digits-master-2")
+        assert shown_now["elasticdl.org/state"] == "failed"
+        assert shown_now["elasticdl.org/message"] == "no such data"
+        assert "elasticdl.org/state" not in marks("elasticdl-digits-master")
 
     run(story())
 
@@ -88,21 +142,7 @@ def test_through_an_outage_only_the_newest_status_is_written(rig, run) -> None:
 
 def test_events_are_about_the_masters_job(rig, run) -> None:
     async def story() -> None:
-        labels = {"elasticdl-job-name": "digits", "elasticdl-replica-type": "master"}
-        container = {"name": "main", "image": "elasticdl/master:1"}
-        rig.apply(
-            {
-                "apiVersion": "batch/v1",
-                "kind": "Job",
-                "metadata": {"name": "elasticdl-digits-master"},
-                "spec": {
-                    "template": {
-                        "metadata": {"labels": labels},
-                        "spec": {"restartPolicy": "Never", "containers": [container]},
-                    }
-                },
-            }
-        )
+        rig.apply(master_job("elasticdl-digits-master"))
         await rig.until(rig.pods)
         async with rig.cluster(watch=False) as cluster:
             cluster.publisher.notice(

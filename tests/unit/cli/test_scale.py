@@ -74,3 +74,8 @@ LOCAL = {"replicas": 1, "strategy": "local"}
 )
 def test_one_line_says_what_changed_and_what_comes_of_it(before, after, line):
     assert told(Scaled(spec(**before), spec(**after))) == line
+
+
+def test_under_argo_cd_the_way_that_lasts_is_told():
+    kept = Scaled(spec(), spec(replicas=5), by_argo_cd=True)
+    assert "in the job's values file in the repository" in told(kept)

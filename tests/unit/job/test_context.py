@@ -76,6 +76,18 @@ def test_a_master_in_a_pod_knows_where_it_is() -> None:
     assert context.cluster.priority_classes == {"high": "urgent"}
 
 
+def test_each_run_of_a_job_has_its_own_mark_in_the_folder() -> None:
+    first = RoleContext.from_environ(MASTER_POD, Role.MASTER).cluster
+    environ = MASTER_POD | {names.ENV_RUN: "2"}
+    second = RoleContext.from_environ(environ, Role.MASTER).cluster
+    assert first is not None
+    assert second is not None
+    assert (
+        first.owner_mark("uid") == "uid"
+    )  # as masters wrote it before there were runs
+    assert second.owner_mark("uid") != first.owner_mark("uid")
+
+
 def test_an_address_of_the_new_kind_gets_its_brackets() -> None:
     environ = POD | {
         names.ENV_INDEX: "0",

@@ -9,6 +9,17 @@ spec:
   {{- include "elasticdl.podSpec" $master | nindent 2 }}
 {{- end -}}
 
+{{/* The Job's name. Each run has a Job of its own: one that has ended cannot be started
+     again, and Helm puts nothing new in the place of an object that it keeps. */}}
+{{- define "elasticdl.masterJob" -}}
+{{- $name := printf "%s-master" (include "elasticdl.jobName" .) -}}
+{{- if gt (int .Values.run) 1 }}{{ $name = printf "%s-%d" $name (int .Values.run) }}{{ end -}}
+{{- if gt (len $name) 63 -}}
+  {{- fail (printf "the Job of run %d would be named `%s`, %d characters of at most 63: a job that is run again needs a shorter job.name" (int .Values.run) $name (len $name)) -}}
+{{- end -}}
+{{ $name }}
+{{- end -}}
+
 {{- define "elasticdl.masterHash" -}}
 {{ include "elasticdl.masterTemplate" . | sha256sum | trunc 16 }}
 {{- end -}}

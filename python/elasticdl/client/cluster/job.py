@@ -18,7 +18,9 @@ from elasticdl.client.cluster.objects import (
     Observed,
     documents,
     history_of,
+    is_by_argo_cd,
     name_of,
+    newest,
     pods_of,
     replica_of,
     view_of,
@@ -36,7 +38,6 @@ from elasticdl.job.names import (
     Role,
     config_map_name,
     history_config_map_name,
-    pod_name,
     status_config_map_name,
 )
 from elasticdl.job.problems import spec_error
@@ -83,7 +84,7 @@ class ClusterJob:
         status, report = documents(quick)
         if report is not None or (status is not None and status.state.ended):
             return quick
-        job = self.cluster.find(self.cluster.path("jobs", self._master, group=BATCH))
+        job = self._master_job()
         pods = self.pods()
         running = any(
             pod.get("status", {}).get("phase") == "Running"
@@ -131,9 +132,10 @@ class ClusterJob:
         """Ask for a clean end; a job whose master never ran does not start any more."""
         view = self._live_view()
         self._patch_map({"metadata": {"annotations": {ANNOTATION_STOP: reason}}})
-        if view.condition is Condition.PENDING:
+        job = self._master_job() if view.condition is Condition.PENDING else None
+        if job is not None:
             self.cluster.patch(
-                self.cluster.path("jobs", self._master, group=BATCH),
+                self.cluster.path("jobs", name_of(job), group=BATCH),
                 {"spec": {"suspend": True}},
             )
 
@@ -212,9 +214,13 @@ class ClusterJob:
     def _object(self) -> str:
         return config_map_name(self.name)
 
-    @property
-    def _master(self) -> str:
-        return pod_name(self.name, Role.MASTER, 0)
+    def _master_job(self) -> Object | None:
+        """Return the batch Job of the master, None if there is none."""
+        jobs = self.cluster.items(
+            self.cluster.path("jobs", group=BATCH),
+            labelSelector=f"{LABEL_JOB}={self.name}",
+        )
+        return newest(jobs)
 
     def _live_view(self) -> JobView:
         view = self.view()
@@ -268,7 +274,8 @@ def changed(config_map: Object, wanted: Scaling) -> tuple[Change | None, Scaled]
         return None, Scaled(before, before)
     source = f"ConfigMap {name_of(config_map)}"
     text, values = edit_text(config_map["data"][KEY_JOB], edits, source=source)
-    return change(config_map, ("data", KEY_JOB), text), Scaled(before, values.job)
+    scaled = Scaled(before, values.job, is_by_argo_cd(config_map))
+    return change(config_map, ("data", KEY_JOB), text), scaled
 
 
 def find_in_cluster(cluster: Cluster, name: str) -> ClusterJob:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from elasticdl.client.cluster.api import BATCH, CORE, Cluster, ClusterError, Object
-from elasticdl.client.cluster.objects import Observed, view_of
+from elasticdl.client.cluster.objects import Observed, newest, view_of
 from elasticdl.client.job import JobView
 from elasticdl.job.names import KEY_JOB, LABEL_JOB, status_config_map_name
 
@@ -52,7 +52,9 @@ def group(
 ) -> list[tuple[Key, Observed]]:
     """Return the objects of each job; all but events carry its label."""
     named = {_name(one): one for one in maps}
-    masters = {_label(one): one for one in jobs}
+    masters_of: dict[Key, list[Object]] = defaultdict(list)
+    for job in jobs:
+        masters_of[_label(job)].append(job)
     pods_of: dict[Key, list[Object]] = defaultdict(list)
     for pod in pods:
         pods_of[_label(pod)].append(pod)
@@ -66,7 +68,7 @@ def group(
             Observed(
                 config_map,
                 named.get((key[0], status_config_map_name(key[1]))),
-                masters.get(key),
+                newest(masters_of[key]),
                 pods_of[key],
                 events_in[key[0]],
             ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -41,6 +41,7 @@ _ENDED = {
 _ON_ITS_WAY = ("ContainerCreating", "PodInitializing")
 _IMAGE_REASONS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName")
 _MOST_MESSAGE = 400
+_ARGO_CD = "argocd.argoproj.io/tracking-id"
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,11 @@ def name_of(thing: Object) -> str:
     return str(thing.get("metadata", {}).get("name", ""))
 
 
+def is_by_argo_cd(thing: Object) -> bool:
+    """Whether Argo CD keeps an object as its repository says."""
+    return _ARGO_CD in (thing.get("metadata", {}).get("annotations") or {})
+
+
 def stop_reason(config_map: Object) -> str:
     """Return why the job was asked to stop, "" if it was not."""
     annotations = config_map.get("metadata", {}).get("annotations") or {}
@@ -73,6 +79,15 @@ def replica_of(pod: Object) -> str:
         return str(Role.MASTER)
     index = str(labels.get(LABEL_INDEX, ""))
     return replica_name(role, int(index)) if role and index.isdecimal() else ""
+
+
+def newest(things: Iterable[Object]) -> Object | None:
+    """Return the one that was made last: each run of a job has a Job of its own."""
+    return max(
+        things,
+        key=lambda one: str(one["metadata"].get("creationTimestamp", "")),
+        default=None,
+    )
 
 
 def pods_of(pods: Sequence[Object], replica: str) -> list[Object]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from elasticdl.job import names
 from elasticdl.runner.kubernetes.api import ApiServer
 from elasticdl.runner.kubernetes.config_map import JobConfigMap
 from elasticdl.runner.kubernetes.publishing import StatusPublisher
@@ -34,6 +35,7 @@ class Cluster:
         namespace: str,
         job: str,
         priority_classes: Mapping[str, str],
+        run: int,
     ) -> None:
         """Put the parts together; use `connect`."""
         self._api = api
@@ -46,7 +48,11 @@ class Cluster:
             priority_classes=priority_classes,
         )
         self.publisher = StatusPublisher(
-            api, namespace=namespace, job=job, config=config
+            api,
+            namespace=namespace,
+            job=job,
+            config=config,
+            master_job=names.master_job_name(job, run),
         )
 
     @staticmethod
@@ -57,10 +63,12 @@ class Cluster:
         config_map: str,
         job: str,
         priority_classes: Mapping[str, str] | None = None,
+        run: int = 1,
     ) -> Cluster:
         """Read the job's ConfigMap; waits while the API server is away.
 
         `priority_classes`: what a priority of a replica (`high`) is called there.
+        `run`: which one of the job this is; by that its master's Job is named.
 
         Raises PlatformError if it is not there, lacks a key or may not be read.
         """
@@ -71,6 +79,7 @@ class Cluster:
             namespace=namespace,
             job=job,
             priority_classes=priority_classes or {},
+            run=run,
         )
 
     async def follow(

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 from elasticdl.errors import PlatformError
 from elasticdl.job import names
 from elasticdl.job.names import Role
-from elasticdl.runner.kubernetes.api import ApiServer
+from elasticdl.runner.kubernetes.api import MERGE_PATCH, ApiServer
 from elasticdl.runner.kubernetes.api_error import ApiError
 from elasticdl.runner.kubernetes.reflecting import Listing, reflect
 
@@ -89,6 +89,23 @@ class JobConfigMap:
                 f"charts/elasticdl -n {namespace})"
             ) from error
         return JobConfigMap(api, namespace, JobConfig.from_object(item))
+
+    async def forget_stop(self) -> None:
+        """Take the wish to stop out. Raises PlatformError if that is refused."""
+        if not self.current.stop:
+            return
+        await self._api.insist(
+            "PATCH",
+            f"/api/v1/namespaces/{self._namespace}/configmaps/{self.current.name}",
+            body={
+                "metadata": {
+                    "uid": self.current.uid,
+                    "annotations": {names.ANNOTATION_STOP: None},
+                }
+            },
+            content_type=MERGE_PATCH,
+        )
+        self.current = replace(self.current, stop="")
 
     async def follow(
         self,

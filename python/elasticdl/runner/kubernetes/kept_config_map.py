@@ -39,9 +39,14 @@ class KeptConfigMap:
         self.written.set()
 
     def show(
-        self, texts: Mapping[str, str], binaries: Mapping[str, bytes] | None = None
+        self,
+        texts: Mapping[str, str | None],
+        binaries: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Have these documents written, by key, in place of those before."""
+        """Have these documents written, by key, in place of those before.
+
+        None removes one.
+        """
         for key, text in texts.items():
             self._documents[key] = ("data", text)
         for key, binary in (binaries or {}).items():
@@ -85,8 +90,13 @@ class KeptConfigMap:
         except ApiError as error:
             if error.status != 404:
                 raise
-            body |= self._head()
-            await self._api.request("POST", self._path, query=query, body=body)
+            there = {
+                place: {key: text for key, text in texts.items() if text is not None}
+                for place, texts in body.items()
+            }
+            await self._api.request(
+                "POST", self._path, query=query, body=there | self._head()
+            )
 
     def _head(self) -> Json:
         owner = self._config.current.owner

@@ -1,4 +1,4 @@
-"""The job's status and history as ConfigMaps, and what happens to it as Events.
+"""The job's status and history as ConfigMaps, a headline, and what happens as Events.
 
 Owns how often they are written, and the Events. Used by the master as its
 `runner.publisher.Publisher`; wired by `kubernetes.cluster`. Must never disturb the job:
@@ -12,7 +12,7 @@ import collections
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from elasticdl.job import names
@@ -20,6 +20,7 @@ from elasticdl.job.names import Role
 from elasticdl.runner.kubernetes.api import FIELD_MANAGER, ApiServer
 from elasticdl.runner.kubernetes.api_error import ApiError, Json
 from elasticdl.runner.kubernetes.config_map import JobConfigMap
+from elasticdl.runner.kubernetes.headline import Headline
 from elasticdl.runner.kubernetes.kept_config_map import KeptConfigMap
 from elasticdl.runner.publisher import Notice
 
@@ -67,9 +68,13 @@ class StatusPublisher:
         namespace: str,
         job: str,
         config: JobConfigMap,
+        master_job: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Write beside the job's ConfigMap, which owns what is written."""
+        """Write beside the job's ConfigMap, which owns what is written.
+
+        The headline goes to the master's batch Job, `master_job`.
+        """
         self._api = api
         self._namespace = namespace
         self._path = f"/api/v1/namespaces/{namespace}"
@@ -79,9 +84,12 @@ class StatusPublisher:
         self._status = KeptConfigMap(
             api, names.status_config_map_name(job), self._path, config, job
         )
+        # Of an earlier run of the job; it goes with the first status of this one.
+        self._stale: dict[str, str | None] = {names.KEY_REPORT: None}
         self._history = KeptConfigMap(
             api, names.history_config_map_name(job), self._path, config, job
         )
+        self._headline = Headline(api, namespace=namespace, master_job=master_job)
         self._events: collections.deque[Json] = collections.deque(maxlen=_QUEUED_EVENTS)
         self._noticed = asyncio.Event()
         self._allowance = Allowance(_BURST_EVENTS, _SECONDS_PER_EVENT)
@@ -97,7 +105,7 @@ class StatusPublisher:
     def status(self, document: str) -> None:
         """Show this status (JSON of JobStatus) in place of the one before."""
         self.period_seconds = max(_PERIOD_SECONDS, len(document) / _BYTES_PER_SECOND)
-        self._status.show({names.KEY_STATUS: document})
+        self._show({names.KEY_STATUS: document})
 
     def history(self, document: bytes) -> None:
         """Show this history in place of the one before."""
@@ -105,6 +113,10 @@ class StatusPublisher:
             _HISTORY_PERIOD_SECONDS, len(document) / _BYTES_PER_SECOND
         )
         self._history.show({}, {names.KEY_HISTORY: document})
+
+    def headline(self, state: str, message: str) -> None:
+        """Show these on the master's Job."""
+        self._headline.show(state, message)
 
     def notice(self, notice: Notice) -> None:
         """Make an Event of it, unless there were too many lately."""
@@ -130,11 +142,12 @@ class StatusPublisher:
     async def close(self, *, status: str, report: str) -> None:
         """Show the last status and the report; wait for it, but not for ever."""
         documents = {names.KEY_STATUS: status, names.KEY_REPORT: report}
-        self._status.show({key: text for key, text in documents.items() if text})
+        self._show({key: text for key, text in documents.items() if text})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._status.written.wait()
                 await self._history.written.wait()
+                await self._headline.written.wait()
                 while self._events:
                     await asyncio.sleep(0.05)
         await self.stop()
@@ -144,6 +157,11 @@ class StatusPublisher:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._headline.stop()
+
+    def _show(self, documents: Mapping[str, str]) -> None:
+        stale, self._stale = self._stale, {}
+        self._status.show({**stale, **documents})
 
     # -- events -------------------------------------------------------------------
 

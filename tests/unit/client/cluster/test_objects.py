@@ -10,6 +10,7 @@ from elasticdl.client.cluster.objects import (
     Observed,
     history_of,
     last_words,
+    newest,
     pods_of,
     replica_of,
     view_of,
@@ -230,6 +231,15 @@ def test_pods_of_a_replica_come_newest_first_and_others_never():
 def test_an_evicted_pod_tells_its_own_reason():
     evicted = pod(phase="Failed", reason="Evicted", message="low on memory")
     assert last_words([evicted]) == "Evicted: low on memory"
+
+
+def test_of_the_jobs_of_several_runs_the_last_one_counts():
+    def made(name, at):
+        return {"metadata": {"name": name, "creationTimestamp": f"2026-11-21T{at}Z"}}
+
+    first, second = made("master", "10:00:00"), made("master-2", "11:00:00")
+    assert newest([second, first]) == second
+    assert newest([]) is None
 
 
 def history_map(packed, uid="u1"):

@@ -1,0 +1,267 @@
+"""Jobs that are added, changed, mended and removed by commits alone, with Argo CD."""
+
+import time
+
+import pytest
+from elasticdl.job.status import JobState
+
+from tests.e2e import figures
+from tests.e2e.kube import wait_until
+from tests.e2e.releases import merged, values_file
+
+SMALL = {"cpu": 1, "memory": "1536Mi"}
+MASTER = "elasticdl-digits-master"
+ENDLESS = {
+    "training": {"epochs": 10_000},
+    "worker": {"replicas": 2, "resources": SMALL},
+}
+
+
+@pytest.fixture(scope="module")
+def digits(deployment):
+    """The main job, added by a commit; it trains until its file is removed."""
+    begun = time.monotonic()
+    values = merged(values_file("digits.yaml"), {"job": ENDLESS})
+    job, revision = deployment.add(values)
+    deployment.argo.wait_application("digits")
+    figures.record("gitops_commit_to_application_seconds", time.monotonic() - begun)
+    job.wait_status("a first step", lambda s: s.progress.steps > 0, seconds=300)
+    figures.record("gitops_commit_to_first_step_seconds", time.monotonic() - begun)
+    deployment.argo.wait_synced("digits", revision)
+    yield job
+    if "digits" in deployment.values:
+        deployment.remove("digits")
+        deployment.argo.wait_gone("digits")
+
+
+def test_a_job_is_progressing_until_the_health_check_is_there_and_healthy_then(
+    deployment, digits
+):
+    argo = deployment.argo
+    argo.wait_health("digits", "Progressing")  # what the built-in check says
+    argo.kube.run(
+        "patch", "configmap", "argocd-cm", "--patch-file",
+        str(deployment.repository.root / "gitops" / "argocd-cm.yaml"),
+    )  # fmt: skip
+    argo.wait_health("digits", "Healthy")
+    assert "running" in argo.message("digits", f"Job/{MASTER}")
+    # Below the job is all that its master made, and none of it is out of sync.
+    shown = argo.tree("digits")
+    assert {"Pod/elasticdl-digits-ps-0", "Pod/elasticdl-digits-worker-0"} <= set(shown)
+    assert "ConfigMap/elasticdl-digits-status" in shown
+    assert argo.sync_status("digits") == "Synced"
+
+
+def test_a_commit_changes_the_size_and_nobody_who_stays_is_restarted(
+    deployment, digits
+):
+    digits.wait_running("worker", 2)
+    before = digits.uids()
+    token = deployment.kube.get("secret", "elasticdl-digits-token")["data"]
+    begun = time.monotonic()
+    revision = deployment.commit("digits", job={"worker": {"replicas": 4}})
+    digits.wait_status(
+        "four workers wanted", lambda s: s.workers_wanted == 4, seconds=120
+    )
+    figures.record("gitops_commit_to_wanted_size_seconds", time.monotonic() - begun)
+    digits.wait_running("worker", 4)
+    figures.record("gitops_commit_to_running_size_seconds", time.monotonic() - begun)
+    deployment.argo.wait_synced("digits", revision)
+    assert before.items() <= digits.uids().items()
+    # Rendered anew with another one, which would lock the new workers out.
+    assert deployment.kube.get("secret", "elasticdl-digits-token")["data"] == token
+    digits.wait_steps(20)
+
+    deployment.sync("digits", job={"worker": {"replicas": 2}})
+    digits.wait_running("worker", 2)
+    deployment.argo.wait_health("digits", "Healthy")
+
+
+def test_drift_made_by_hand_is_healed_and_the_masters_work_is_left_alone(
+    deployment, digits, elasticdl
+):
+    digits.wait_running("worker", 2)
+    kube, before = deployment.kube, digits.uids()
+    said = elasticdl("scale", "digits", "--workers=3")
+    assert "Argo CD keeps this job" in said
+
+    def healed() -> bool:
+        text = kube.get("configmap", "elasticdl-digits")["data"]["job.yaml"]
+        return "replicas: 2" in text and len(digits.in_phase("worker")) == 2
+
+    wait_until("what Git says", healed, seconds=120)
+    kube.delete("service", MASTER)
+    wait_until("the Service", lambda: kube.get("service", MASTER), seconds=120)
+    assert before["ps-0"] == digits.uids()["ps-0"]
+    assert {n: u for n, u in before.items() if n.startswith("master")}.items() <= (
+        digits.uids().items()
+    )
+    digits.wait_steps(20)
+    # Argo CD goes through it every 10 s: what it took for foreign would be gone by now.
+    deployment.argo.refresh("digits")
+    wait_until(
+        "it is in sync",
+        lambda: deployment.argo.sync_status("digits") == "Synced",
+        seconds=60,
+    )
+    assert kube.get("configmap", "elasticdl-digits-status")
+
+
+def test_a_wrong_file_is_told_in_the_schemas_words_and_changes_nothing(
+    deployment, digits
+):
+    argo, before = deployment.argo, digits.uids()
+    right = deployment.values["digits"]
+    deployment.commit("digits", job={"workers": {"replicas": 9}})
+    wait_until(
+        "the error", lambda: "ComparisonError" in argo.conditions("digits"), seconds=60
+    )
+    said = argo.conditions("digits")["ComparisonError"]
+    assert "at '/job': additional properties 'workers' not allowed" in said
+    digits.wait_steps(20)
+    assert digits.uids() == before
+
+    deployment.values["digits"] = right
+    revision = deployment.commit("digits")
+    argo.wait_synced("digits", revision)
+    argo.wait_health("digits", "Healthy")
+    assert digits.uids() == before
+
+
+def test_a_change_of_the_masters_pod_replaces_the_master_and_nothing_else(
+    deployment, digits
+):
+    digits.wait_running("worker", 2)
+    before = digits.uids()
+    old = deployment.uid("job", MASTER)
+    deployment.sync("digits", pods={"master": {"labels": {"team": "b"}}})
+    assert deployment.uid("job", MASTER) != old
+    digits.wait_status("the next master", lambda s: s.master_generation > 1)
+    digits.wait_steps(20)
+    after = digits.uids()
+    stay = {n: u for n, u in before.items() if not n.startswith("master")}
+    assert stay.items() <= after.items()
+    deployment.argo.wait_health("digits", "Healthy")
+
+    # A size after it touches the master no more.
+    old = deployment.uid("job", MASTER)
+    deployment.sync("digits", job={"worker": {"replicas": 3}})
+    digits.wait_running("worker", 3)
+    assert deployment.uid("job", MASTER) == old
+
+
+def test_a_new_run_of_a_running_job_rolls_out_to_all_roles_by_one_commit(
+    deployment, digits
+):
+    before = running(digits)
+    # As another image would: pods of all roles are other ones.
+    deployment.sync("digits", run=2, pods={"common": {"labels": {"image": "next"}}})
+    wait_until(
+        "only the new run's Job",
+        lambda: set(jobs(deployment, "digits")) == {f"{MASTER}-2"},
+        seconds=120,
+    )
+    wait_until(
+        "no pod of the old run",
+        lambda: not set(before.values()) & set(running(digits).values()),
+        seconds=240,
+    )
+    digits.wait_running("worker", digits.status().workers_wanted)
+    digits.wait_steps(20)
+    pods = digits.pods()
+    for name in running(digits):
+        assert pods[name]["metadata"]["labels"].get("image") == "next"
+    deployment.argo.wait_health("digits", "Healthy")
+
+
+def test_a_job_that_was_stopped_by_hand_stays_stopped_until_it_is_run_again(
+    deployment, digits, elasticdl
+):
+    elasticdl("stop", "digits")
+    deployment.argo.wait_health("digits", "Suspended")
+    deployment.argo.refresh("digits")
+    assert deployment.argo.sync_status("digits") == "Synced"
+    steps = digits.status().progress.steps
+    deployment.sync("digits", run=3)
+    digits.wait_status(
+        "it goes on",
+        lambda s: s.state is JobState.RUNNING and s.progress.steps > steps,
+        seconds=300,
+    )
+    deployment.argo.wait_health("digits", "Healthy")
+
+
+def test_a_failed_job_is_degraded_with_its_last_message_and_run_again_by_one_line(
+    deployment, digits
+):
+    argo = deployment.argo
+    tree = {
+        "name": "late",
+        "data": {"prepare": None, "training": "data/late/train", "validation": ""},
+        "training": {"epochs": 2},
+        "worker": {"replicas": 1, "resources": SMALL},
+        "ps": {"replicas": 1},
+    }
+    values = merged(values_file("digits.yaml"), {"job": tree})
+    del values["job"]["export"]
+    late, _ = deployment.add(values)
+    argo.wait_application("late")
+    argo.wait_health("late", "Degraded", seconds=300)
+    report = late.wait_ended()
+    assert report.status is JobState.FAILED
+    assert argo.message("late", "Job/elasticdl-late-master") == report.message
+    assert "data/late/train" in report.message
+
+    # Somebody brings the data; the values file was right.
+    command = ["cp", "-r", "/data/data/digits", "/data/data/late"]
+    deployment.kube.run("exec", "elasticdl-digits-ps-0", "--", *command)
+    deployment.sync("late", run=2)
+    argo.wait_health("late", "Healthy", seconds=300)
+    late.wait_status("success", lambda s: s.state is JobState.SUCCEEDED, seconds=600)
+    wait_until(
+        "only the second run's Job is there",
+        lambda: set(jobs(deployment, "late")) == {"elasticdl-late-master-2"},
+        seconds=60,
+    )
+    argo.wait_health("late", "Healthy")
+    assert argo.sync_status("late") == "Synced"
+    deployment.remove("late")
+    argo.wait_gone("late")
+
+
+def test_the_other_examples_are_what_argo_cd_takes(deployment):
+    for name in ("root.yaml", "two-repositories.yaml"):
+        file = str(deployment.repository.root / "gitops" / name)
+        strict = ["--dry-run=server", "--validate=strict"]
+        deployment.argo.kube.run("apply", *strict, "--filename", file)
+
+
+def test_a_file_that_is_removed_removes_its_job(deployment, digits):
+    kube = deployment.kube
+    begun = time.monotonic()
+    deployment.remove("digits")
+    deployment.argo.wait_gone("digits")
+    selector = "elasticdl-job-name=digits"
+
+    def left() -> list[str]:
+        kinds = "pods,jobs,configmaps,secrets,services,pdb,networkpolicies"
+        return kube.run("get", kinds, "-l", selector, "--output=name").split()
+
+    wait_until("nothing is left", lambda: not left(), seconds=120)
+    figures.record("gitops_commit_to_gone_seconds", time.monotonic() - begun)
+    # The platform and the data stay.
+    assert kube.get("pvc", "fileserver-claim")
+    assert deployment.argo.health("elasticdl-platform") == "Healthy"
+
+
+def jobs(deployment, name):
+    selector = f"elasticdl-job-name={name}"
+    return {
+        one["metadata"]["name"]: one for one in deployment.kube.list("jobs", selector)
+    }
+
+
+def running(digits):
+    """Return the running pods of all roles, with their uids."""
+    names = {n for role in ("master", "ps", "worker") for n in digits.in_phase(role)}
+    return {name: uid for name, uid in digits.uids().items() if name in names}
