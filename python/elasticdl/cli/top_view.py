@@ -244,7 +244,7 @@ def _change(shown: Top) -> Text:
         content.append(f", {change.cost}", "yellow" if change.open else "")
     content.append(f": {change.text}")
     if shown.lost:
-        content.append(f"; {', '.join(shown.lost)} in all", "yellow")
+        content.append(f"; {', '.join(shown.lost)}", "yellow")
     return content
 
 
