@@ -15,7 +15,7 @@ from tests.prometheus.tools import program
 TESTS = ROOT / "tests" / "chart" / "rules" / "alerts.yaml"
 PAGE = (ROOT / "docs" / "monitoring.md").read_text()
 TEXT = RULES.read_text()
-SET_UP = ("metrics.md", "monitoring.md")
+SET_UP = ("metrics.md", "monitoring.md", "report.md")
 MARK = re.compile(r" # threshold: \w+")
 GROUPS = yaml.safe_load(MARK.sub("", TEXT))["groups"]
 ALERTS = [rule for group in GROUPS for rule in group["rules"] if "alert" in rule]

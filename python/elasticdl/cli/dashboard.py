@@ -59,11 +59,13 @@ def add_parser(verbs: Verbs) -> None:
 
 def dashboard(args: argparse.Namespace) -> int:
     from elasticdl.cli import pages
+
+    pages.plotly_script()  # told now if it is missing
+
     from elasticdl.cli.viewer.boards import Boards
     from elasticdl.cli.viewer.prometheus import Prometheus
     from elasticdl.cli.viewer.server import Viewer, make_server
 
-    pages.plotly_script()  # told now if it is missing
     prometheus = Prometheus(args.prometheus)
     viewer = Viewer(prometheus, Boards.committed(), time.time)
     server = make_server(viewer, bind=args.bind, port=args.port)

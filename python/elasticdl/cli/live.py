@@ -136,18 +136,20 @@ def live_lines(status: JobStatus) -> RenderableType:
     progress = status.progress
     total = progress.records_per_epoch * progress.epochs
     bar = Table.grid(padding=(0, 1))
+    for is_bar in (False, False, True, False, False):
+        # On a narrow terminal the bar alone is shorter.
+        bar.add_column(no_wrap=not is_bar, max_width=_BAR_WIDTH if is_bar else None)
     bar.add_row(
         Text(status.name, style="bold"),
         Text(_where(status)),
         ProgressBar(
             total=max(1.0, float(total)),
             completed=min(progress.records_done, total),
-            width=_BAR_WIDTH,
             pulse=not total,
             animation_time=status.time,
         ),
         Text(text.percent(progress.records_done, total) if total else ""),
-        Text(eta(status), style="cyan"),
+        Text(eta(status).partition(" (")[0], style="cyan"),
     )
     validation = status.last_evaluation
     lines = [
@@ -183,6 +185,13 @@ def progress_line(status: JobStatus, *, short: bool = False) -> str:
         parts.append(f"validation {text.metrics(status.last_evaluation.metrics)}")
     parts += [eta(status)] if eta(status) else []
     return ", ".join([*parts, *roles(status)])
+
+
+def brief_line(status: JobStatus) -> str:
+    """Return where it is, how much is done, and what is left."""
+    total = status.progress.records_per_epoch * status.progress.epochs
+    done = text.percent(status.progress.records_done, total) if total else ""
+    return ", ".join(part for part in (_where(status), done, eta(status)) if part)
 
 
 def figures(status: JobStatus) -> list[str]:

@@ -48,6 +48,10 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def report(args: argparse.Namespace) -> int:
+    from elasticdl.cli import pages
+
+    pages.plotly_script()  # told now if it is missing
+
     from elasticdl.cli.figures.job import MOST_SAMPLES
     from elasticdl.cli.report_page import Subject, report_page
 

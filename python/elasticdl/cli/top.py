@@ -42,7 +42,7 @@ def add_parser(verbs: Verbs) -> None:
         "pressed: progress\nand ETA, loss, tasks, workers and why they wait, where the "
         "workers' time goes, the\nlast change of who is there and what it cost, "
         "checkpoints, how full machine or\ncluster is, step times with stragglers "
-        "(steps over 1.5 times the median), PS with\ntheir load (hot: busy over 1.5 "
+        "(steps over 1.5 times the median), PS with\ntheir load (hot: bytes over 1.5 "
         "times the mean). Without JOB: all jobs in a table.",
         examples=(
             "elasticdl top digits",

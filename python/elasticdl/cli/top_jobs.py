@@ -15,6 +15,7 @@ from elasticdl.cli.bars import bar
 from elasticdl.cli.columns import Column, columns_table
 from elasticdl.cli.fitting import Section, fit, line
 from elasticdl.cli.live import eta, where_words
+from elasticdl.cli.top_model import goodput
 from elasticdl.cli.top_view import Screen
 from elasticdl.cli.usage_view import usage_label, usage_line
 from elasticdl.cli.views import last_words, state_text
@@ -30,7 +31,8 @@ _COLUMNS = (
     Column("WORKERS", 3),
     Column("LEFT", 5),
     Column("RECORDS/S", 6),
-    Column("LOSS", 7),
+    Column("GOODPUT", 7),
+    Column("LOSS", 9),
     Column("CHECKPOINT", 8),
     Column("PROGRESS", 2, least=18),
 )
@@ -115,7 +117,7 @@ def _cells(view: JobView, *, now: float) -> list[str | Text]:
             said = last_words(report).removeprefix(report.status).lstrip(" :")
         elif view.submitted:
             said = f"{said}, for {text.duration(now - view.submitted)}"
-        return [*head, state, *[""] * 5, said]
+        return [*head, state, *[""] * 6, said]
     age = status.checkpoint_age_seconds
     speed = status.progress.records_per_second
     return [
@@ -124,10 +126,17 @@ def _cells(view: JobView, *, now: float) -> list[str | Text]:
         _counts(status),
         Text(eta(status).partition(" (")[0], "cyan"),
         text.rate(speed) if speed else "",
+        _goodput(status),
         "" if status.last_loss is None else text.metric(status.last_loss),
         "" if age is None else f"{text.duration(age)} ago",
         _drawn(status),
     ]
+
+
+def _goodput(status: JobStatus) -> str:
+    """Return the share of the seconds of all workers that trained."""
+    trained = [one.share for one in goodput(status.goodput_seconds) if one.good]
+    return f"{100 * trained[0]:.0f}%" if trained else ""
 
 
 def _drawn(status: JobStatus) -> Text:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from elasticdl.job.history import PsSample, Sample
 from elasticdl.job.status import ReplicaStatus
 
-# A PS is hot that is busy for longer than so many times the mean of all PS ...
+# A PS is hot, as for the alert, that moves more than so many times the mean of all PS,
 HOT = 1.5
-# ... and for more than this share of the time: of idle PS none is hot.
-HOT_BUSY = 0.05
+# and more than so many bytes a second.
+HOT_BYTES = 100_000.0
 # PS figures are means over so long: samples are seconds apart.
 _PS_SECONDS = 15.0
 
@@ -23,7 +23,7 @@ _PS_SECONDS = 15.0
 class PsLoad:
     """What a PS did in the last while; None is not known."""
 
-    busy: float  # share of the time in calls, of all its threads together
+    bytes_per_second: float  # of tensors, pushed and pulled
     latency_seconds: float | None  # of one call
     staleness: float | None  # versions between a gradient and what it is applied to
 
@@ -41,7 +41,7 @@ class Ps:
     parameter_bytes: int  # 0: not known
     rows: int  # of embedding tables
     load: PsLoad | None
-    share: float | None  # of the load of all PS, 0 to 1
+    share: float | None  # of the traffic of all PS, 0 to 1
     hot: bool
 
 
@@ -49,8 +49,8 @@ def ps_rows(replicas: Sequence[ReplicaStatus], samples: Sequence[Sample]) -> lis
     """Return what is known of PS, with the figures of the newest samples."""
     told = _told(samples)
     loads = {index: _load(ones) for index, ones in told.items()}
-    busy = {index: load.busy for index, load in loads.items() if load is not None}
-    total, hot = sum(busy.values()), hot_shards(busy)
+    traffic = {i: load.bytes_per_second for i, load in loads.items() if load}
+    total, hot = sum(traffic.values()), hot_shards(traffic)
     rows = []
     for replica in replicas:
         index = str(replica.index)
@@ -67,19 +67,19 @@ def ps_rows(replicas: Sequence[ReplicaStatus], samples: Sequence[Sample]) -> lis
                 parameter_bytes=one.parameter_bytes,
                 rows=one.embedding_rows,
                 load=loads.get(index),
-                share=busy[index] / total if total and index in busy else None,
+                share=traffic[index] / total if total and index in traffic else None,
                 hot=index in hot,
             )
         )
     return rows
 
 
-def hot_shards(busy: Mapping[str, float]) -> frozenset[str]:
-    """Return the PS that are busy for over 1.5 times the mean, if any is busy."""
-    if len(busy) < 2:
+def hot_shards(traffic: Mapping[str, float]) -> frozenset[str]:
+    """Return the PS with over 1.5 times the mean traffic (bytes a second), if much."""
+    if len(traffic) < 2:
         return frozenset()
-    bound = max(HOT_BUSY, HOT * sum(busy.values()) / len(busy))
-    return frozenset(index for index, share in busy.items() if share > bound)
+    bound = max(HOT_BYTES, HOT * sum(traffic.values()) / len(traffic))
+    return frozenset(index for index, rate in traffic.items() if rate > bound)
 
 
 def _told(samples: Sequence[Sample]) -> dict[str, list[tuple[float, PsSample]]]:
@@ -106,7 +106,11 @@ def _load(told: Sequence[tuple[float, PsSample]]) -> PsLoad | None:
     pushes = after.pushes - before.pushes
     stale = after.staleness_sum - before.staleness_sum
     return PsLoad(
-        busy=spent / (now - since),
+        bytes_per_second=(_moved(after) - _moved(before)) / (now - since),
         latency_seconds=spent / calls if calls > 0 else None,
         staleness=stale / pushes if pushes > 0 else None,
     )
+
+
+def _moved(one: PsSample) -> int:
+    return one.received_bytes + one.sent_bytes

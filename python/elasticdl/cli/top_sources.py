@@ -73,10 +73,11 @@ class OneShown:
         if self.over:
             return self.ending(now)
         status = self.last.status
-        notes = [Text(self.view.note, "yellow")] if self.view.note else []
-        notes += [Text(text.first_line(trouble), "red")] if trouble else []
+        wrong = [Text(text.first_line(trouble), "red")] if trouble else []
         if status is None:
-            return Group(status_view(self.view, now=now), *notes[1:])
+            return Group(status_view(self.view, now=now), *wrong)
+        notes = [Text(self.view.note, "yellow")] if self.view.note else []
+        notes += wrong
         if notes:
             age = text.duration(max(0.0, now - self.seen))
             notes.append(Text(f"all figures are {age} old", "yellow"))

@@ -26,6 +26,8 @@ from elasticdl.client.usage import Usage
 from elasticdl.job.history import Decision
 
 _LABEL = 10
+_LEAST_BAR, _MOST_BAR = 8, 60
+_MOST_TREND = 24
 _LEAST_SHARE = 0.005  # of the worker seconds, to be named
 _MOST_EVENTS = 12
 _LEAST_ROWS = 3  # of a table, before what is less important gets its place
@@ -49,7 +51,7 @@ def top_view(
         *(line(1, note) for note in [*message, *notes]),
         _row(2, "progress", _progress(shown, screen)),
         _row(9, "speed", _speed(shown, screen)),
-        _row(10, "evaluation", _evaluation(shown)),
+        _row(10, "evaluation", _evaluation(shown, screen)),
         _row(7, "tasks", _tasks(shown)),
         _row(3, "workers", _workers(shown)),
         _row(3, "pending", _pending(shown)),
@@ -63,7 +65,7 @@ def top_view(
             _row(
                 11,
                 usage_label(usage),
-                usage_line(usage, screen.width - _LABEL - 1),
+                usage_line(usage, _room(screen)),
             )
         )
     workers, ps = shown.worker_rows, shown.ps_rows
@@ -116,6 +118,11 @@ def _row(rank: int, label: str, content: Text) -> Section | None:
     return line(rank, Text.assemble((f"{label:{_LABEL + 1}}", "dim"), content))
 
 
+def _room(screen: Screen) -> int:
+    """Return the cells beside a label."""
+    return screen.width - _LABEL - 1
+
+
 def _head(shown: Top) -> Text:
     place = f", {shown.place}" if shown.place else ""
     return Text.assemble(
@@ -134,15 +141,15 @@ def _progress(shown: Top, screen: Screen) -> Text:
     done = progress.records_done
     if not progress.records_per_epoch:
         return Text()
-    content = Text(where_words(shown.type, progress))
-    if total:
-        width = max(10, min(60, screen.width - 58))
-        content.append("  ")
-        content.append(bar(done / total, width), "green")
-        content.append(f" {text.percent(done, total)}")
+    where = where_words(shown.type, progress)
     left = eta_words(progress) if shown.state == "running" else ""
-    content.append(f"  {left}", "cyan")
-    return content
+    if not total:
+        return Text.assemble(where, (f"  {left}", "cyan"))
+    percent = text.percent(done, total)
+    used = Text(f"{where}   {percent}  {left}").cell_len
+    width = max(_LEAST_BAR, min(_MOST_BAR, _room(screen) - used))
+    drawn = bar(done / total, width)
+    return Text.assemble(where, "  ", (drawn, "green"), f" {percent}  ", (left, "cyan"))
 
 
 def _speed(shown: Top, screen: Screen) -> Text:
@@ -155,27 +162,31 @@ def _speed(shown: Top, screen: Screen) -> Text:
     if shown.loss is not None:
         parts.append(f"loss {text.metric(shown.loss)}")
     content = Text(", ".join(parts))
-    if shown.loss is not None:
-        drawn = spark(shown.losses, max(0, screen.width - 56))
-        content.append(f" {drawn}", "cyan")
-    return content
+    return _with_spark(content, shown.losses, screen, _MOST_BAR)
 
 
-def _evaluation(shown: Top) -> Text:
+def _evaluation(shown: Top, screen: Screen) -> Text:
     last = shown.evaluation
     if last is None:
         return Text()
     content = Text(
         f"{text.metrics(last.metrics)} at version {text.count(last.version)}"
     )
-    content.append(f" {spark(shown.trend, 24)}", "cyan")
-    return content
+    return _with_spark(content, shown.trend, screen, _MOST_TREND)
+
+
+def _with_spark(
+    content: Text, values: Sequence[float], screen: Screen, most: int
+) -> Text:
+    width = min(most, _room(screen) - content.cell_len - 1)
+    drawn = spark(values, width)
+    return content.append(f" {drawn}", "cyan") if drawn else content
 
 
 def _tasks(shown: Top) -> Text:
     progress = shown.progress
-    if not progress.records_per_epoch:
-        return Text()
+    if not (progress.tasks_total or progress.tasks_done or progress.tasks_leased):
+        return Text()  # an evaluation counts records alone
     of = f" of {text.count(progress.tasks_total)}" if progress.tasks_total else ""
     content = Text(
         f"{text.count(progress.tasks_done)}{of} done, "
@@ -220,7 +231,7 @@ def _goodput(causes: Sequence[Cause], screen: Screen) -> Text:
         return Text()
     named = [one for one in causes if one.share >= _LEAST_SHARE]
     parts = [(f"{one.name} {100 * one.share:.0f}%", one.share) for one in named]
-    room = screen.width - _LABEL - 1
+    room = _room(screen)
     return shaded(parts, max(10, min(50, room - 58)), room, "other")
 
 
@@ -228,9 +239,10 @@ def _change(shown: Top) -> Text:
     change = shown.change
     if change is None:
         return Text("nobody came or went since the job began", "dim")
-    content = Text(f"{text.duration(change.ago_seconds)} ago: {change.text}")
+    content = Text(f"{text.duration(change.ago_seconds)} ago")
     if change.cost:
         content.append(f", {change.cost}", "yellow" if change.open else "")
+    content.append(f": {change.text}")
     if shown.lost:
         content.append(f"; {', '.join(shown.lost)} in all", "yellow")
     return content

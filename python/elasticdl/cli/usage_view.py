@@ -10,10 +10,13 @@ from rich.text import Text
 from elasticdl.cli import format as text
 from elasticdl.cli.bars import bar
 from elasticdl.cli.shading import shaded
-from elasticdl.client.usage import CLASSES, ClusterUsage, Machine, Usage
+from elasticdl.client.usage import ClusterUsage, Machine, Usage
+from elasticdl.exporter.amounts import Amounts
+from elasticdl.exporter.objects import OTHER, SERVING, TRAINING
 
-_BAR = 10
+_BAR = 8
 _BUSY = 0.95
+_CLASSES = (SERVING, TRAINING, OTHER)
 
 
 def usage_label(usage: Usage) -> str:
@@ -48,19 +51,17 @@ def _machine(usage: Machine) -> Text:
 
 def _cluster(usage: ClusterUsage, room: int) -> Text:
     there = usage.there
-    if not there.cpus:
+    if not there.cpu:
         return Text("no node is ready", "red")
-    by_class = {name: usage.held(name) for name in CLASSES}
-    asked = sum(amount.cpus for amount in by_class.values())
-    whole = max(there.cpus, asked)
+    held = {kind: usage.held.get(kind, Amounts()) for kind in _CLASSES}
+    asked = sum(held.values(), Amounts())
+    whole = max(there.cpu, asked.cpu)
     parts = [
-        (f"{name} {amount.cpus:.3g}", amount.cpus / whole)
-        for name, amount in by_class.items()
+        (f"{kind} {amount.cpu:.3g}", amount.cpu / whole)
+        for kind, amount in held.items()
     ]
-    free = f"free {max(0.0, there.cpus - asked):.3g}"
-    tail = f" of {there.cpus:.4g} CPUs"
+    free = f"free {max(0.0, there.cpu - asked.cpu):.3g}"
+    tail = f" of {there.cpu:.4g} CPUs"
     if there.gpus:
-        gpus = sum(amount.gpus for amount in by_class.values())
-        tail += f", {gpus} of {there.gpus} GPUs"
-    content = shaded(parts, _BAR, room - len(tail), free)
-    return content.append(tail)
+        tail += f", {asked.gpus:g} of {there.gpus:g} GPUs"
+    return shaded(parts, _BAR, room - len(tail), free).append(tail)

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from elasticdl.cli import format as text
 from elasticdl.cli.events import evaluation_line
-from elasticdl.cli.live import ENDED, figures, progress_line, roles
+from elasticdl.cli.live import ENDED, brief_line, figures, progress_line, roles
 from elasticdl.client import JobView
 from elasticdl.job.status import JobReport, JobStatus, Relaunch, ReplicaStatus
 
@@ -58,7 +58,7 @@ def jobs_table(views: Sequence[JobView], *, now: float) -> RenderableType:
         )
         age = f"{text.duration(now - started)} ago" if started else ""
         if status:
-            progress = progress_line(status, short=True)
+            progress = brief_line(status)
         elif report:
             progress = last_words(report).removeprefix(report.status).lstrip(" :")
         else:

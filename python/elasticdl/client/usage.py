@@ -6,10 +6,12 @@ cluster. Called by the CLI. Must not print.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import psutil
+
+from elasticdl.exporter.amounts import Amounts
 
 _LOOK_SECONDS = 0.1
 
@@ -34,50 +36,16 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Amount:
-    """CPUs, memory and GPUs, asked for or there."""
-
-    cpus: float = 0.0
-    memory_bytes: int = 0
-    gpus: int = 0
-
-    def __add__(self, other: Amount) -> Amount:
-        """Return both together."""
-        return Amount(
-            self.cpus + other.cpus,
-            self.memory_bytes + other.memory_bytes,
-            self.gpus + other.gpus,
-        )
-
-
-SERVING, TRAINING, OTHER = CLASSES = ("serving", "training", "other")
-
-
-@dataclass(frozen=True)
-class Holder:
-    """Who has asked for a part of a cluster: a class of pods, of training each job."""
-
-    name: str  # one of CLASSES
-    amount: Amount
-    job: str = ""
-    namespace: str = ""  # of the job
-
-
-@dataclass(frozen=True)
 class ClusterUsage:
     """A cluster: what its nodes have for pods, and what pods on them asked for.
 
     `unknown` says why nothing is known of it; then the rest is empty.
     """
 
-    nodes: int = 0
-    there: Amount = Amount()
-    holders: Sequence[Holder] = ()
+    nodes: int = 0  # that are ready
+    there: Amounts = field(default_factory=Amounts)
+    held: Mapping[str, Amounts] = field(default_factory=dict)  # by class of pods
     unknown: str = ""
-
-    def held(self, name: str) -> Amount:
-        """Return what a class has asked for."""
-        return sum((one.amount for one in self.holders if one.name == name), Amount())
 
 
 Usage = Machine | ClusterUsage

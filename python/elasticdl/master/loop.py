@@ -170,7 +170,9 @@ class Loop:
             self._job.pace.take(
                 queue.done_records,
                 leased=queue.leased_records,
-                workers=sum(m.at_work for m in parts.table.workers()),
+                workers=0
+                if spec.paused
+                else sum(m.at_work for m in parts.table.workers()),
                 now=now,
             )
         if self._job.can_snapshot:

@@ -20,7 +20,7 @@ _WAITING_PHASES = ("", "idle", "wait")
 _LONG_PHASES = ("start", "export", "prepare")
 _OTHERS_FAULT = "waitPs"
 # A worker in any other phase brings the job on, or is kept from it for a moment.
-_NOT_AT_WORK = ("", "start", "prepare", "idle")
+_NOT_AT_WORK = ("", "start", "prepare")
 
 
 class MemberState(enum.StrEnum):
@@ -95,7 +95,7 @@ class Member:
 
     @property
     def at_work(self) -> bool:
-        """Whether it is a worker that trains, evaluates or predicts."""
+        """Whether it is a worker that trains, evaluates, predicts, or could."""
         return self.alive and self.phase not in _NOT_AT_WORK
 
     @property

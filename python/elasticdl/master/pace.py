@@ -57,6 +57,7 @@ class Pace:
         self._changed = 0.0  # worker seconds when the number of workers changed
         # Records per worker second, by the number of workers, as last measured.
         self._known: dict[int, float] = {}
+        self._known_at = 0.0  # worker seconds when it was measured last
 
     def take(self, records: int, *, leased: int, workers: int, now: float) -> None:
         """Note the records done, those leased, and the workers at work now."""
@@ -92,10 +93,11 @@ class Pace:
             points[-1] = point
         else:
             points.append(point)
-        del points[: max(0, self._first(self._window_worked, since=0.0))]
+        del points[: self._window_first()]
         settled = self._settled_first()
         if settled >= 0 and self._workers:
             self._known[self._workers] = self._rate(points[settled])
+            self._known_at = self._worked
 
     @property
     def _window_worked(self) -> float:
@@ -115,6 +117,10 @@ class Pace:
                 return number
         return -1
 
+    def _window_first(self) -> int:
+        """Return where the window begins, or the oldest point."""
+        return max(0, self._first(self._window_worked, since=0.0))
+
     def _settled_first(self) -> int:
         """Return where the time since the last change begins, -1 if it is too short."""
         return self._first(self._settled * self._workers, since=self._changed)
@@ -124,11 +130,13 @@ class Pace:
         if begun is None:
             return None
         first = self._settled_first()
-        if first < 0 and self._known:
+        # Where the number changes all the time none is ever measured: the mean is.
+        recent = self._worked - self._known_at <= self._window_worked
+        if first < 0 and self._known and recent:
             nearest = min(self._known, key=lambda n: (abs(n - self._workers), n))
             rate = self._known[nearest]
         elif points and self._last.records - points[0].records >= self._leased:
-            rate = self._rate(points[max(first, 0)])
+            rate = self._rate(points[first if first >= 0 else self._window_first()])
         elif self._worked - begun.worked >= self._settled * self._workers:
             rate = self._rate(begun)
         else:
@@ -143,7 +151,10 @@ class Pace:
     def _unstuck(self) -> float:
         """Return the rate if all that is leased were done this moment.
 
-        What workers bring in cannot be more: it would have come by now.
+        What workers bring in cannot be more, it would have come by now. Of a stop of
+        seconds, as at the loss of a PS, nothing is to be seen.
         """
         idle = self._worked - self._last.worked
-        return self._leased / idle if self._leased and idle > 0 else math.inf
+        if not self._leased or idle <= self._window * self._workers:
+            return math.inf
+        return self._leased / idle

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!elasticdl/proto/tensorboard.proto\x12\x15\x65lasticdl.tensorboard\"\xb5\x01\n\x05\x45vent\x12\x11\n\twall_time\x18\x01 \x01(\x01\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x16\n\x0c\x66ile_version\x18\x03 \x01(\tH\x00\x12\x31\n\x07summary\x18\x05 \x01(\x0b\x32\x1e.elasticdl.tensorboard.SummaryH\x00\x12\x38\n\x0bsession_log\x18\x07 \x01(\x0b\x32!.elasticdl.tensorboard.SessionLogH\x00\x42\x06\n\x04what\"j\n\x07Summary\x12\x33\n\x05value\x18\x01 \x03(\x0b\x32$.elasticdl.tensorboard.Summary.Value\x1a*\n\x05Value\x12\x0b\n\x03tag\x18\x01 \x01(\t\x12\x14\n\x0csimple_value\x18\x02 \x01(\x02\"s\n\nSessionLog\x12\x38\n\x06status\x18\x01 \x01(\x0e\x32(.elasticdl.tensorboard.SessionLog.Status\"+\n\x06Status\x12\x16\n\x12STATUS_UNSPECIFIED\x10\x00\x12\t\n\x05START\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!elasticdl/proto/tensorboard.proto\x12\x15\x65lasticdl.tensorboard\"\xb5\x01\n\x05\x45vent\x12\x11\n\twall_time\x18\x01 \x01(\x01\x12\x0c\n\x04step\x18\x02 \x01(\x03\x12\x16\n\x0c\x66ile_version\x18\x03 \x01(\tH\x00\x12\x31\n\x07summary\x18\x05 \x01(\x0b\x32\x1e.elasticdl.tensorboard.SummaryH\x00\x12\x38\n\x0bsession_log\x18\x07 \x01(\x0b\x32!.elasticdl.tensorboard.SessionLogH\x00\x42\x06\n\x04what\"u\n\x07Summary\x12\x33\n\x05value\x18\x01 \x03(\x0b\x32$.elasticdl.tensorboard.Summary.Value\x1a\x35\n\x05Value\x12\x0b\n\x03tag\x18\x01 \x01(\t\x12\x16\n\x0csimple_value\x18\x02 \x01(\x02H\x00\x42\x07\n\x05value\"s\n\nSessionLog\x12\x38\n\x06status\x18\x01 \x01(\x0e\x32(.elasticdl.tensorboard.SessionLog.Status\"+\n\x06Status\x12\x16\n\x12STATUS_UNSPECIFIED\x10\x00\x12\t\n\x05START\x10\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,11 +34,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EVENT']._serialized_start=61
   _globals['_EVENT']._serialized_end=242
   _globals['_SUMMARY']._serialized_start=244
-  _globals['_SUMMARY']._serialized_end=350
+  _globals['_SUMMARY']._serialized_end=361
   _globals['_SUMMARY_VALUE']._serialized_start=308
-  _globals['_SUMMARY_VALUE']._serialized_end=350
-  _globals['_SESSIONLOG']._serialized_start=352
-  _globals['_SESSIONLOG']._serialized_end=467
-  _globals['_SESSIONLOG_STATUS']._serialized_start=424
-  _globals['_SESSIONLOG_STATUS']._serialized_end=467
+  _globals['_SUMMARY_VALUE']._serialized_end=361
+  _globals['_SESSIONLOG']._serialized_start=363
+  _globals['_SESSIONLOG']._serialized_end=478
+  _globals['_SESSIONLOG_STATUS']._serialized_start=435
+  _globals['_SESSIONLOG_STATUS']._serialized_end=478
 # @@protoc_insertion_point(module_scope)

@@ -77,11 +77,13 @@ class Summary(_message.Message):
             tag: _builtins.str = ...,
             simple_value: _builtins.float = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["simple_value", b"simple_value", "value", b"value"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["simple_value", b"simple_value", "tag", b"tag"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["simple_value", b"simple_value", "tag", b"tag", "value", b"value"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["simple_value"]  # noqa: Y015
+        _WhichOneofArgType_value: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def WhichOneof(self, oneof_group: _WhichOneofArgType_value) -> _WhichOneofReturnType_value | None: ...
 
     VALUE_FIELD_NUMBER: _builtins.int
     @_builtins.property

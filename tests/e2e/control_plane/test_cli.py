@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -288,6 +289,71 @@ def test_a_running_job_shows_what_its_master_wrote(user):
     )
     assert document["status"]["progress"]["records_done"] == 500
     assert document["place"] == f"namespace {user.namespace}"
+
+
+@pytest.fixture
+def node(control_plane):
+    """A node with 8 CPUs that takes no pod but those that name it."""
+    name = f"top{next(_numbers)}"
+    taint = {"key": "test", "effect": "NoSchedule"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    text = json.dumps({**node, "spec": {"taints": [taint]}})
+    control_plane.kubectl("apply", "-f-", text=text)
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now}
+    status = {"conditions": [ready], "allocatable": {"cpu": "8", "memory": "16Gi"}}
+    patch = json.dumps({"status": status})
+    control_plane.kubectl("patch", "node", name, "--subresource=status", f"-p={patch}")
+    yield name
+    control_plane.kubectl("delete", "node", name)
+
+
+def serving_pod(node: str) -> dict[str, Any]:
+    resources = {"requests": {"cpu": "3"}}
+    container = {"name": "main", "image": "serving", "resources": resources}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "serving"},
+        "spec": {
+            "nodeName": node,
+            "priorityClassName": "high",
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+        },
+    }
+
+
+def test_top_shows_a_job_and_with_what_the_cluster_is_full(user, node):
+    user.submit()
+    user.write_as_master("test-mnist", status=STATUS)
+    user.apply(serving_pod(node))
+    said = user.elasticdl("top", "test-mnist", "-n", user.namespace)
+    head = f"test-mnist  train, parameterServer, namespace {user.namespace}  running"
+    assert said.startswith(head)
+    assert "workers    1 running of 4 wanted\n" in said
+    assert "serving 3 ▓ training 0 ▒ other 0 · free 5 of 8 CPUs" in said
+    said = user.elasticdl("top", "-A", "--once")
+    assert "serving 3" in said
+    assert f"{user.namespace} " in said
+    user.kubectl("delete", "pod", "serving", "--now")
+
+
+def test_who_may_see_a_namespace_alone_sees_its_jobs_in_top(user, tmp_path):
+    user.submit()
+    user.write_as_master("test-mnist", status=STATUS)
+    account = f"--serviceaccount={user.namespace}:default"
+    user.kubectl("create", "rolebinding", "seer", "--clusterrole=view", account)
+    token = user.kubectl("create", "token", "default").strip()
+    config = json.loads(user.kubectl("config", "view", "--raw", "-ojson"))
+    config["users"][0]["user"] = {"token": token}
+    mine = tmp_path / "kubeconfig"
+    mine.write_text(json.dumps(config))
+    user.env["KUBECONFIG"] = str(mine)
+    for words in (("test-mnist",), ()):
+        said = user.elasticdl("top", *words, "-n", user.namespace)
+        assert "1 of 4 wanted" in said or "1/4" in said
+        assert "cluster    not known: it takes the right to list nodes and all" in said
 
 
 def test_an_ended_job_shows_its_report_and_makes_room_for_the_next(user):

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from elasticdl.client.cluster.objects import history_of
 from elasticdl.job.status import JobState, JobStatus
 
 from tests.e2e import figures
@@ -243,6 +244,14 @@ def test_an_edit_and_a_stop_through_the_config_map(master) -> None:
         data = master.rig.get("configmaps/elasticdl-digits-status")["data"]
         assert json.loads(data["report.json"])["message"] == "enough"
         assert master.told("JobStopped") == ["job digits stopped: enough"]
+        told = history_of(
+            master.rig.get("configmaps/elasticdl-digits"),
+            master.rig.get("configmaps/elasticdl-digits-history"),
+        )
+        changes = [d.cause for d in told.decisions if d.kind in ("grown", "shrunk")]
+        assert changes == ["worker.replicas: 2 -> 5", "worker.replicas: 5 -> 1"]
+        assert told.decisions[-1].text == "job digits stopped: enough"
+        assert told.samples[-1].state == "stopped"
 
 
 def test_a_job_that_is_refused_fails_at_once_and_says_why(master) -> None:

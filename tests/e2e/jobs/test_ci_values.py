@@ -31,6 +31,7 @@ def ct(platform, repository):
     """Runs chart-testing there; returns what it prints."""
     if platform.own is None:
         pytest.skip("helm and ct are built with the own cluster")
+    platform.own.script("build-helm")
     programs = Path(platform.kubectl).parent
 
     def run(*words: str) -> str:

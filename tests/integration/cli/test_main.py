@@ -94,6 +94,7 @@ def test_help_names_every_verb_and_exit_code(
         "predict",
         "list",
         "status",
+        "top",
         "logs",
         "stop",
         "scale",

@@ -156,6 +156,19 @@ def test_a_master_that_never_comes_up_is_given_up_with_its_last_words(
     assert "ImportError: no module named x" in outcome.message
 
 
+def test_the_end_of_a_job_whose_master_never_comes_up_is_told(
+    launch: Launch, tmp_path: Path
+) -> None:
+    def broken(role: Role) -> tuple[str, ...]:
+        return (sys.executable, "-S", "-c", "raise ImportError('no module named x')")
+
+    said = tmp_path / "said"
+    script = 'echo "$ELASTICDL_JOB $ELASTICDL_STATE: $ELASTICDL_MESSAGE" >> "$0"'
+    on_end = {"command": ["sh", "-c", script, str(said)]}
+    end_of(launch(values(onEnd=on_end), command=broken))
+    assert said.read_text().startswith("digits failed: the master ended 3 times")
+
+
 def test_a_killed_master_is_started_again(launch: Launch) -> None:
     launcher = launch(values())
     until_running(launcher)

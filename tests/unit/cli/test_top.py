@@ -11,7 +11,8 @@ from elasticdl.cli.top_change import last_change
 from elasticdl.cli.top_jobs import jobs_view
 from elasticdl.cli.top_view import Screen, top_view
 from elasticdl.client import Condition, JobView
-from elasticdl.client.usage import Amount, ClusterUsage, Holder, Machine
+from elasticdl.client.usage import ClusterUsage, Machine
+from elasticdl.exporter.amounts import Amounts
 from elasticdl.job.history import Decision, History, PsSample, Sample
 from elasticdl.job.status import (
     EvaluationResult,
@@ -36,13 +37,8 @@ PREEMPTED = Relaunch(
 MACHINE = Machine(cpus=2, busy=0.87, memory_bytes=24 << 30, used_bytes=11 << 30)
 CLUSTER = ClusterUsage(
     nodes=3,
-    there=Amount(24.0, 96 << 30, 0),
-    holders=[
-        Holder("serving", Amount(8.0)),
-        Holder("training", Amount(4.0), "digits", "ml"),
-        Holder("training", Amount(2.0), "mnist", "ml"),
-        Holder("other", Amount(2.5)),
-    ],
+    there=Amounts(cpu=24.0),
+    held={"serving": Amounts(8.0), "training": Amounts(6.0), "other": Amounts(2.5)},
 )
 
 
@@ -129,6 +125,8 @@ def ps_sample(seconds: float, *, busy: float) -> PsSample:
         embedding_rows=10_000,
         calls=round(50 * seconds),
         call_seconds=busy * seconds,
+        received_bytes=round(1e6 * busy * seconds),
+        sent_bytes=round(3e6 * busy * seconds),
         pushes=round(20 * seconds),
         staleness_sum=30 * seconds,
     )
@@ -186,11 +184,11 @@ def test_who_does_not_train_is_no_straggler() -> None:
     assert not top_model.stragglers([*others, worker(2, 9.0, state="draining")])
 
 
-def test_a_hot_ps_is_busy_for_over_half_as_long_again_as_the_mean() -> None:
-    assert top_ps.hot_shards({"0": 0.1, "1": 0.5}) == {"1"}
-    assert not top_ps.hot_shards({"0": 0.4, "1": 0.5})
-    assert not top_ps.hot_shards({"0": 0.001, "1": 0.04}), "idle ones are not hot"
-    assert not top_ps.hot_shards({"0": 0.9})
+def test_a_hot_ps_moves_over_half_as_much_again_as_the_mean() -> None:
+    assert top_ps.hot_shards({"0": 1e6, "1": 5e6}) == {"1"}
+    assert not top_ps.hot_shards({"0": 4e6, "1": 5e6})
+    assert not top_ps.hot_shards({"0": 1e3, "1": 9e4}), "idle ones are not hot"
+    assert not top_ps.hot_shards({"0": 9e9})
 
 
 def test_what_a_ps_does_is_a_mean_over_the_last_samples() -> None:
@@ -199,7 +197,7 @@ def test_what_a_ps_does_is_a_mean_over_the_last_samples() -> None:
     assert first.load is not None
     assert second.load is not None
     assert first.load.latency_seconds == pytest.approx(0.1 / 50)
-    assert second.load.busy == pytest.approx(0.5)
+    assert second.load.bytes_per_second == pytest.approx(2e6)
     assert second.load.staleness == pytest.approx(1.5)
     assert second.share == pytest.approx(5 / 6)
     assert (first.hot, second.hot) == (False, True)
@@ -210,7 +208,7 @@ def test_a_ps_that_was_started_again_counts_from_its_start() -> None:
     begun = sample(110.0, ps={"0": ps_sample(110.0, busy=0.5)})
     row, other = top_model.top(status(), History([begun, again]), now=NOW).ps_rows
     assert row.load is not None
-    assert row.load.busy == pytest.approx(2.0 / 20)
+    assert row.load.bytes_per_second == pytest.approx(4e6 * 2.0 / 20)
     assert row.load.latency_seconds == pytest.approx(0.01)
     assert other.load is None, "nothing is known of one that no sample has"
 
@@ -221,7 +219,7 @@ def test_a_restarted_master_knows_nothing_of_the_ps_at_first() -> None:
     rows = top_model.top(status(), History(samples), now=NOW).ps_rows
     assert [row.parameter_bytes for row in rows] == [12 << 20, 12 << 20]
     assert rows[1].load is not None
-    assert rows[1].load.busy == pytest.approx(0.5)
+    assert rows[1].load.bytes_per_second == pytest.approx(2e6)
 
 
 def test_without_a_history_the_rest_is_known() -> None:
@@ -311,17 +309,17 @@ def drawn(
 
 SMALL = """\
 digits  train, parameterServer  running for 12 min 05 s
-progress   epoch 3/10  ██████················ 28 %  12 min left (epoch 41 s)
-speed      412 records/s, step 131, loss 0.4321 ██▇▇▇▆▆▆▅▅▅▅▄▄▄▃▃▃▂▂▂▁▁▁
+progress   epoch 3/10  ███████··················· 28 %  12 min left (epoch 41 s)
+speed      412 records/s, step 131, loss 0.4321 ███▇▇▇▇▆▆▆▆▅▅▅▅▅▄▄▄▄▃▃▃▃▂▂▂▂▁▁▁▂
 evaluation accuracy 0.9, loss 0.1 at version 360 ▁▂▃▃▄▅▆▆▇█
 tasks      33 of 120 done, 3 leased, 1 waiting; 256 records replayed
 workers    3 running of 4 wanted (min 1, max 8), 1 pending, 1 straggler
 pending    Unschedulable: 0/3 nodes are available: 3 Insufficient cpu
 goodput    ████████▓▒· █ training 70% ▓ waiting for PS 12% ▒ starting 9%
-change     2 min 05 s ago: worker-1 preempted, worker-3 in its place, cost 12 s
+change     2 min 05 s ago, cost 12 s: worker-1 preempted, worker-3 in its place
 preempted  2 times, last 2 min 05 s ago; 41 s of worker time lost to it
 checkpoint version 390, 31 s ago, took 1.2 s
-cluster    ███▓▓▓▒··· █ serving 8 ▓ training 6 ▒ other 2.5 · free 7.5 of 24 CPUs
+cluster    ██▓▓▒··· █ serving 8 ▓ training 6 ▒ other 2.5 · free 7.5 of 24 CPUs
 
 WORKER    STATE      STEP TIME       LOSS  MEMORY   DOING
 worker-0  running    ███····· 31 ms  0.43  612 MiB  training
@@ -335,7 +333,7 @@ ps-1  hot      ██████·· 83%  10 ms   1.5    12 MiB  10 000  460 Mi
 """
 ALL = """\
 1 of 3 jobs running, 1 pending · workers 3 of 4, 1 pending · 412 records/s · me…
-cluster    ███▓▓▓▒··· █ serving 8 ▓ training 6 ▒ other 2.5 · free 7.5 of 24 CPUs
+cluster    ██▓▓▒··· █ serving 8 ▓ training 6 ▒ other 2.5 · free 7.5 of 24 CPUs
 
 NAMESPACE  JOB     STATE        WORKERS       LEFT         PROGRESS
            late    pending                                 no node, for 1 min 0…
@@ -397,7 +395,7 @@ def test_a_job_that_has_just_begun_has_little_to_show() -> None:
         "change     nobody came or went since the job began",
         "preempted  never",
         "checkpoint none yet",
-        "machine    ████████·· 87% of 2 CPUs; memory 11.0 of 24.0 GiB",
+        "machine    ██████·· 87% of 2 CPUs; memory 11.0 of 24.0 GiB",
         "",
         "WORKER    STATE     DOING",
         "worker-0  launched  for 5 min 00 s",

@@ -12,6 +12,7 @@ from elasticdl.cli.live import (
     LiveView,
     choose_view,
     eta,
+    live_lines,
     progress_line,
 )
 from elasticdl.cli.train import greeting
@@ -404,6 +405,23 @@ def test_a_terminal_gets_a_bar() -> None:
     assert "539 records/s · step 67 · loss 0.4321" in text
     assert "\n  validation accuracy 0.9781" in text
     assert "workers 1 of 3: 1 training, 1 pending · PS 1 of 2" in text
+
+
+def test_on_a_narrow_terminal_the_bar_is_shorter_and_the_rest_whole() -> None:
+    left = Progress(
+        epochs=9, records_per_epoch=100, records_done=90, eta_seconds=7250.0
+    )
+    console = Console(width=60, force_terminal=False)
+    with console.capture() as capture:
+        console.print(live_lines(status(name="a-long-name-of-a-job", progress=left)))
+    first = capture.get().splitlines()[0].rstrip()
+    assert first.startswith("a-long-name-of-a-job epoch 1/9 ")
+    assert first.endswith(" 10 % 2 h 01 min left")
+
+
+def test_the_list_tells_what_is_left_before_it_is_cut() -> None:
+    view = JobView("digits", Condition.RUNNING, status=status(), place="namespace ml")
+    assert "epoch 2/3, 49 %, 4 s left" in shown(jobs_table([view], now=1060.0))
 
 
 def test_a_pipe_gets_lines() -> None:

@@ -135,6 +135,7 @@ def test_scalars_are_in_an_event_file_of_tensorboards_form(rig) -> None:
         tags = {}
         for event in rest:
             for value in event.summary.value:
+                assert value.WhichOneof("value") == "simple_value"  # 0 as well
                 tags[value.tag] = (event.step, value.simple_value)
         assert set(tags) == {
             "loss",

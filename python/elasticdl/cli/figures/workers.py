@@ -16,6 +16,7 @@ from elasticdl.cli import format as text
 from elasticdl.cli.figures import look, series
 from elasticdl.cli.figures.look import Chart
 from elasticdl.job.history import Decision, History, Sample
+from elasticdl.job.status import JobState
 
 # What is marked in the chart of workers: label, symbol, colour. Without a cause of its
 # own a replica that ended is `lost`.
@@ -36,6 +37,7 @@ _MARK_OF_KIND = {
     "master": "job",
     "edited": "job",
 }
+_ENDED = frozenset(state for state in JobState if state.ended)
 _MOST_LINES = 10
 _MOST_BARS = 15
 
@@ -149,8 +151,11 @@ def preemptions(history: History, zone: tzinfo) -> Chart:
     if not samples:
         return Chart(key, title, "No sample was recorded.")
     x = [look.at(sample.time, zone) for sample in samples]
+    # When a job ends its workers leave; none is missing then.
     missing = [
         float(max(0, sample.workers_wanted - sample.workers_running))
+        if sample.state not in _ENDED
+        else 0.0
         for sample in samples
     ]
     lost = [float(sample.preemptions) for sample in samples]
@@ -180,7 +185,8 @@ def preemptions(history: History, zone: tzinfo) -> Chart:
 def step_times(history: History, zone: tzinfo) -> Chart:
     """Step time of each worker; of many the median and the slowest."""
     key, title = "steps", "Step time by worker"
-    samples = history.samples
+    # Of many workers not every sample tells what each of them does.
+    samples = [s for s in history.samples if s.workers or not s.workers_running]
     by_worker = _step_seconds(samples)
     if not by_worker:
         return Chart(key, title, "No worker reported a step.")

@@ -221,7 +221,7 @@ async function load() {
     showControls();
     trouble(variables.some(({ options }) => !options.length)
       ? `Prometheus at ${start.prometheus} answers, but knows no job in this time: expected `
-        + "figures of elasticdl_job_info; does it scrape the jobs (docs/report.md), and does "
+        + "figures of elasticdl_job_info; does it scrape the jobs (docs/metrics.md), and does "
         + "one run?" : "");
     await Promise.all([...boxes.values()].map((one) => showPanel(one, turn)));
     if (turn === loading) find("state").textContent = `as of ${new Date().toLocaleTimeString()}`;

@@ -117,7 +117,8 @@ class Prometheus:
         except urllib.error.HTTPError as error:
             raise self._refused(error) from None
         except (OSError, ValueError) as error:
-            why = getattr(error, "reason", error)
+            reason = getattr(error, "reason", error)
+            why = getattr(reason, "strerror", None) or reason
             raise PlatformError(
                 f"Prometheus at {self.url} does not answer: got {why}, expected its "
                 "HTTP API; is it running, and is the URL right? In a cluster: "

@@ -142,6 +142,13 @@ def test_of_many_workers_the_slowest_are_drawn_beside_the_median() -> None:
     assert {"median of all", "worker-199 (straggler)"} <= set(found)
 
 
+def test_samples_that_leave_workers_out_do_not_cut_the_lines() -> None:
+    one = {"0": {"state": "running", "step_seconds": 0.1}}
+    history = History([sample(n, workers=one if n % 2 else {}) for n in range(6)])
+    found = traces(workers.step_times(history, UTC))
+    assert list(found["worker-0"].y) == [100.0, 100.0, 100.0]
+
+
 def test_the_hot_shard_is_named(history: History) -> None:
     charts = {chart.key: chart for chart in ps.charts(history, UTC)}
     assert "Hot: ps-0." in charts["ps-hot"].text
