@@ -18,7 +18,7 @@ ENDLESS = {
 
 
 @pytest.fixture(scope="module")
-def digits(deployment):
+def added(deployment):
     """The main job, added by a commit; it trains until its file is removed."""
     begun = time.monotonic()
     values = merged(values_file("digits.yaml"), {"job": ENDLESS})
@@ -34,15 +34,24 @@ def digits(deployment):
         deployment.argo.wait_gone("digits")
 
 
+@pytest.fixture(scope="module")
+def digits(deployment, added):
+    """The same, with the health check."""
+    bring_health_check(deployment)
+    return added
+
+
+def bring_health_check(deployment):
+    file = str(deployment.repository.root / "gitops" / "argocd-cm.yaml")
+    deployment.argo.kube.run("patch", "configmap", "argocd-cm", "--patch-file", file)
+
+
 def test_a_job_is_progressing_until_the_health_check_is_there_and_healthy_then(
-    deployment, digits
+    deployment, added
 ):
     argo = deployment.argo
     argo.wait_health("digits", "Progressing")  # what the built-in check says
-    argo.kube.run(
-        "patch", "configmap", "argocd-cm", "--patch-file",
-        str(deployment.repository.root / "gitops" / "argocd-cm.yaml"),
-    )  # fmt: skip
+    bring_health_check(deployment)
     argo.wait_health("digits", "Healthy")
     assert "running" in argo.message("digits", f"Job/{MASTER}")
     # Below the job is all that its master made, and none of it is out of sync.
@@ -209,7 +218,8 @@ def test_a_failed_job_is_degraded_with_its_last_message_and_run_again_by_one_lin
     argo.wait_health("late", "Degraded", seconds=300)
     report = late.wait_ended()
     assert report.status is JobState.FAILED
-    assert argo.message("late", "Job/elasticdl-late-master") == report.message
+    said = argo.message("late", "Job/elasticdl-late-master")
+    assert said == report.message
     assert "data/late/train" in report.message
 
     # Somebody brings the data; the values file was right.
