@@ -94,6 +94,11 @@ class Member:
         return self.state is MemberState.RUNNING and not self.cause
 
     @property
+    def unsettled(self) -> bool:
+        """Whether an earlier master had it, and nobody said yet that it still runs."""
+        return self.seen and self.state is MemberState.LAUNCHED
+
+    @property
     def at_work(self) -> bool:
         """Whether it is a worker that trains, evaluates, predicts, or could."""
         return self.alive and self.phase not in _NOT_AT_WORK

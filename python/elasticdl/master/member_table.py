@@ -85,6 +85,11 @@ class MemberTable:
                 seen=True,
             )
 
+    @property
+    def settling(self) -> bool:
+        """Whether this master does not know yet who of the earlier one's is there."""
+        return any(member.unsettled for member in self.members.values())
+
     def note(self, member: Member, *, now: float) -> None:
         """Journal what a restarted master must know of a member."""
         self._ledger.note(

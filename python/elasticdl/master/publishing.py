@@ -45,6 +45,8 @@ class Publishing:
 
     def update(self, *, now: float) -> None:
         """Show what changed, as often as the publisher wants it; note it anyway."""
+        if self._job.parts.table.settling:
+            return  # that nobody runs would be no news, but a mistake
         news = self._mark() != self._looked
         if now < (self._earliest_look if news else self._next_look):
             return

@@ -88,6 +88,8 @@ def _message(job: Job) -> str:
 
 
 def _below_minimum(job: Job) -> str:
+    if job.parts.table.settling:
+        return ""
     running = sum(m.alive for m in job.parts.table.workers())
     least = job.spec.worker.min
     if running >= least or job.state is JobState.PAUSED or job.state.ended:

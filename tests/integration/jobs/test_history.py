@@ -141,6 +141,12 @@ def test_a_job_explains_its_losses_its_sizes_and_its_end(
     )
     kinds = {d.kind for d in told.decisions}
     assert {"grown", "master", "checkpoint", "joined", "left"} <= kinds
+    # The next master took over who was there: nobody was missed, nobody came twice.
+    joined = [d.replica for d in told.decisions if d.kind == "joined"]
+    assert len(joined) == len(set(joined))
+    assert not [d for d in told.decisions if "fewer than worker.min" in d.text]
+    trained = [s for s in told.samples if s.state == "running"][1:-1]
+    assert all(s.workers_running for s in trained)
     assert told.samples[-1].records_done == report.records
     last_ps = next(s.ps["0"] for s in reversed(told.samples) if "0" in s.ps)
     assert last_ps.calls > 0
