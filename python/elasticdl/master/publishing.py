@@ -65,6 +65,8 @@ class Publishing:
         return (
             job.state,
             len(parts.relaunches.records),
+            # ... and those whose replacement works by now.
+            sum(one.seconds is not None for one in parts.relaunches.records),
             parts.ledger.rewinds,
             parts.keeper.failures,
             newest.manifest.version if newest else None,

@@ -16,6 +16,8 @@ def assert_looks_good(page: Page, *, width: int, dark: bool) -> None:
     assert_fits(page)
     assert_readable(page)
     page.size(width, 900, dark=not dark)
+    scheme = "light" if dark else "dark"
+    page.wait(f"document.documentElement.dataset.scheme === '{scheme}'")
     assert ground(page) != first
     assert_readable(page)
 

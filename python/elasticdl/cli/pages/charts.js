@@ -99,9 +99,12 @@ const charts = (() => {
     return new Set([...off].map((button) => button.dataset.name));
   }
 
-  function retheme() {
-    for (const plot of document.querySelectorAll(".plot.js-plotly-plot"))
-      Plotly.relayout(plot, { template: theme(plot) });
+  // `data-scheme` says in which scheme all charts are drawn since it changed.
+  async function retheme(change) {
+    const plots = [...document.querySelectorAll(".plot.js-plotly-plot")];
+    await Promise.all(plots.map((plot) =>
+      Plotly.relayout(plot, { template: theme(plot) })));
+    document.documentElement.dataset.scheme = change.matches ? "dark" : "light";
   }
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", retheme);
