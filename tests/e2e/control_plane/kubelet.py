@@ -51,6 +51,7 @@ class Kubelet:
         for path in (self.config_dir, folder / "logs"):
             path.mkdir(parents=True)
         self.running: dict[str, Running] = {}
+        self.leaving: list[Running] = []  # told to go; their pods are no more
         self.seen: list[str] = []  # names of pods, as they came
         self.masters: list[subprocess.Popen[bytes]] = []
         self.problem: Exception | None = None
@@ -153,7 +154,7 @@ class Kubelet:
         for uid, one in list(self.running.items()):
             if uid not in shown:  # never bound to a node, it is deleted at once
                 one.process.send_signal(signal.SIGTERM)
-                del self.running[uid]
+                self.leaving.append(self.running.pop(uid))
             elif one.process.poll() is not None and not one.told:
                 one.told = True
                 self._tell_end(one)
@@ -194,7 +195,8 @@ class Kubelet:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
-        for process in [*self.masters, *(r.process for r in self.running.values())]:
+        pods = [*self.running.values(), *self.leaving]
+        for process in [*self.masters, *(pod.process for pod in pods)]:
             process.kill()
             process.wait()
         assert self.problem is None, self.problem
