@@ -33,12 +33,29 @@ def at_once(text):
 
 
 class Prometheus:
-    """Scrapes the jobs of a folder each second; a context manager."""
+    """Scrapes the jobs of a folder, or what it is told; a context manager."""
 
-    def __init__(self, folder, target_files, *, rules=None):
-        """`rules`: their text; every `for:` that is left in it is as it stands."""
+    def __init__(
+        self, folder, target_files=(), *, rules=None, scrapes=None, every_seconds=1
+    ):
+        """`rules`: their text; every `for:` that is left in it is as it stands.
+
+        `scrapes`: whole scrape_configs, in the place of `target_files`.
+        """
         self.folder = Path(folder)
-        self.target_files = [str(file) for file in target_files]
+        self.every_seconds = every_seconds
+        self.scrapes = scrapes or [
+            {
+                "job_name": "elasticdl",
+                "honor_labels": True,
+                "file_sd_configs": [
+                    {
+                        "files": [str(file) for file in target_files],
+                        "refresh_interval": "1s",
+                    }
+                ],
+            }
+        ]
         self.rules = RULES.read_text() if rules is None else rules
         self.process = None
 
@@ -47,20 +64,12 @@ class Prometheus:
         (self.folder / "rules.yaml").write_text(self.rules)
         settings = {
             "global": {
-                "scrape_interval": "1s",
-                "scrape_timeout": "1s",
-                "evaluation_interval": "1s",
+                "scrape_interval": f"{self.every_seconds}s",
+                "scrape_timeout": f"{self.every_seconds}s",
+                "evaluation_interval": f"{self.every_seconds}s",
             },
             "rule_files": ["rules.yaml"],
-            "scrape_configs": [
-                {
-                    "job_name": "elasticdl",
-                    "honor_labels": True,
-                    "file_sd_configs": [
-                        {"files": self.target_files, "refresh_interval": "1s"}
-                    ],
-                }
-            ],
+            "scrape_configs": self.scrapes,
         }
         file = self.folder / "prometheus.yaml"
         file.write_text(yaml.safe_dump(settings))

@@ -26,6 +26,7 @@ from elasticdl.metrics.registry import ClusterMetrics
 from elasticdl.testing.job import JobUnderTest
 from prometheus_client import generate_latest
 
+from tests.prometheus.boards import Seen
 from tests.prometheus.server import Prometheus
 
 NAME = "watched"
@@ -33,12 +34,9 @@ SERVING = Serving(1_000_000)
 
 
 @dataclass
-class Watched:
-    """What is left of the job, and the Prometheus that has it all."""
+class Watched(Seen):
+    """What is left of the job that was at rest in the end."""
 
-    prometheus: Prometheus
-    started: float
-    ended: float  # of what is looked at: the job was at rest
     at_rest: JobStatus
     report: JobReport
     shown: dict[str, str]  # text of /metrics by role
@@ -243,7 +241,9 @@ def watched(digits, digits_values, exporter, tmp_path_factory):
             ended = time.time()
             job.handle.stop()
             report = job.finish(expected=130)
-        yield Watched(prometheus, started, ended, at_rest, report, shown, fired)
+        yield Watched(
+            prometheus, "local", NAME, started, ended, at_rest, report, shown, fired
+        )
 
 
 def fetch(port):
