@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC
-from html.parser import HTMLParser
 
 import pytest
 from elasticdl.cli.report_page import Subject, report_page
@@ -11,33 +10,10 @@ from elasticdl.client import Condition, JobView
 from elasticdl.job.history import Decision, History
 from elasticdl.job.status import JobState
 
+from tests.reading import Reading
 from tests.recorded import STARTED, ended_view, recorded_history, running_view
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
-
-
-class Reading(HTMLParser):
-    """What a browser would find: elements, attributes, text outside of scripts."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.elements: list[str] = []
-        self.attributes: list[tuple[str, str]] = []
-        self.text = ""
-        self._in_code = False
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-        self._in_code = tag in ("script", "style")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._in_code = False
-
-    def handle_data(self, data: str) -> None:
-        if not self._in_code:
-            self.text += data
 
 
 def read(view: JobView, history: History) -> Reading:
