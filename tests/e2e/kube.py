@@ -45,11 +45,8 @@ class Kube:
 
     def run(self, *words: str, stdin: str | None = None, seconds: float = 60) -> str:
         """Return what kubectl prints."""
-        command = [self.program, f"--namespace={self.namespace}"]
-        command += [f"--context={self.context}"] if self.context else []
-        command += [f"--kubeconfig={self.kubeconfig}"] if self.kubeconfig else []
         done = subprocess.run(
-            [*command, *words],
+            self.command(*words),
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
@@ -60,6 +57,13 @@ class Kube:
         if done.returncode:
             raise KubectlError(f"kubectl {' '.join(words)}: {done.stderr.strip()}")
         return done.stdout
+
+    def command(self, *words: str) -> list[str]:
+        """Return the whole command line."""
+        command = [self.program, f"--namespace={self.namespace}"]
+        command += [f"--context={self.context}"] if self.context else []
+        command += [f"--kubeconfig={self.kubeconfig}"] if self.kubeconfig else []
+        return [*command, *words]
 
     def apply(self, manifest: Json) -> None:
         self.run("apply", "--filename=-", stdin=json.dumps(manifest))
