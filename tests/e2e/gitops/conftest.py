@@ -77,7 +77,7 @@ class Deployment:
         return revision
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def argo(cluster: ClusterUnderTest, tmp_path_factory) -> Iterator[ArgoCD]:
     if cluster.own is None:
         pytest.skip("Argo CD is installed into the cluster of tests/e2e/cluster alone")
@@ -99,7 +99,7 @@ def argo(cluster: ClusterUnderTest, tmp_path_factory) -> Iterator[ArgoCD]:
         made.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def deployment(
     cluster: ClusterUnderTest,
     argo: ArgoCD,
