@@ -49,7 +49,8 @@ check: setup  ## lint, types, layers, spelling, generated files (under a minute)
 	@tests/check
 
 fmt: setup  ## format the code
-	@ruff format python tests && ruff check --fix -q python tests
+	@ruff format --config python/pyproject.toml python tests bench model_zoo
+	@ruff check --config python/pyproject.toml --fix -q python tests bench model_zoo
 
 proto: setup  ## regenerate the protobuf modules
 	@cd python && python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. \

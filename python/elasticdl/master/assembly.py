@@ -174,7 +174,7 @@ def _make_job(
     now = clock()
     signals = Signals(ledger.generation)
     side = SideTasks(ledger.generation)
-    goodput = Goodput((latest(ledger, "goodput") or {}).get("seconds"))
+    goodput = Goodput(latest(ledger, "goodput"))
     table = MemberTable(spec, ledger, num_ps=num_ps(spec))
     table.adopt(now=now, after=after)
     relaunches = Relaunches(ledger, after=after)

@@ -8,20 +8,34 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import Any
 
 PENDING = "pending"
 PREEMPTED = "preempted"
 TRAIN = "train"
+# The journal keeps each note: of many workers they are long, and so fewer.
+_NOTE_SECONDS = 30.0
+_NOTE_SECONDS_PER_WORKER = 0.5
 
 
 class Goodput:
     """Seconds by cause, of workers that live and of those that ended."""
 
-    def __init__(self, ended: Mapping[str, float] | None = None) -> None:
-        """`ended`: sums that a restarted master read back."""
-        self._ended: defaultdict[str, float] = defaultdict(float, ended or {})
-        self._live: dict[int, Mapping[str, float]] = {}
+    def __init__(self, noted: Mapping[str, Any] | None = None) -> None:
+        """`noted`: what a restarted master read back of `to_note`.
+
+        A worker that ended while there was no master keeps the seconds it had then.
+        """
+        noted = noted or {}
+        self._ended: defaultdict[str, float] = defaultdict(
+            float, noted.get("seconds", {})
+        )
+        self._live: dict[int, Mapping[str, float]] = {
+            int(generation): seconds
+            for generation, seconds in noted.get("live", {}).items()
+        }
         self._absent: dict[int, tuple[str, float]] = {}
+        self._noted = 0.0
 
     def heard(self, generation: int, seconds: Mapping[str, float]) -> None:
         """Take a worker's own ledger, which counts from its start."""
@@ -43,9 +57,18 @@ class Goodput:
         for cause, seconds in self._live.pop(generation, {}).items():
             self._ended[cause] += seconds
 
-    def closed(self) -> dict[str, float]:
-        """Return the sums of ended workers, for the journal."""
-        return {cause: round(value, 3) for cause, value in self._ended.items()}
+    def is_due(self, *, now: float) -> bool:
+        """Say whether the last note is old, and what a master forgets by it much."""
+        period = max(_NOTE_SECONDS, _NOTE_SECONDS_PER_WORKER * len(self._live))
+        return now >= self._noted + period
+
+    def to_note(self, *, now: float) -> dict[str, Any]:
+        """Return what the journal keeps, of workers that ended and that live."""
+        self._noted = now
+        return {
+            "seconds": _rounded(self._ended),
+            "live": {str(g): _rounded(seconds) for g, seconds in self._live.items()},
+        }
 
     def seconds(self, *, now: float) -> dict[str, float]:
         """Return the sums by cause."""
@@ -56,6 +79,10 @@ class Goodput:
         for cause, since in self._absent.values():
             total[cause] += now - since
         return {cause: round(value, 3) for cause, value in sorted(total.items())}
+
+
+def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
+    return {cause: round(value, 3) for cause, value in seconds.items() if value}
 
 
 def share(seconds: Mapping[str, float]) -> float:

@@ -110,7 +110,7 @@ class Heartbeats:
             # The phase counts from its last step.
             self._job.last_step_time = now - worker.phase_seconds
         member.heard_worker(worker, now=now)
-        self._parts.goodput.heard(member.generation, worker.seconds)
+        self._parts.membership.heard(member, worker.seconds, now=now)
         if self._job.local and worker.model_version:
             self._job.version = worker.model_version
             if not self._parts.ps.begun:

@@ -11,6 +11,7 @@ what still runs; whatever the platform then does not show is gone.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elasticdl.job.names import Role
@@ -165,6 +166,17 @@ class Membership:
         ended = (self.ended(m, ExitReason.DELETED, now=now) for m in gone)
         return [departure for departure in ended if departure]
 
+    def heard(
+        self, member: Member, seconds: Mapping[str, float], *, now: float
+    ) -> None:
+        """Take where a worker says that its seconds went."""
+        self._goodput.heard(member.generation, seconds)
+        if self._goodput.is_due(now=now):
+            self._note_goodput(now=now)
+
+    def _note_goodput(self, *, now: float) -> None:
+        self._ledger.note("state", name="goodput", **self._goodput.to_note(now=now))
+
     # -- ending -------------------------------------------------------------------
 
     def give_up_on(self, member: Member, cause: str, *, now: float) -> Departure:
@@ -203,7 +215,7 @@ class Membership:
         self.table.remove(member)
         if member.is_worker:
             self._goodput.ended(member.generation, now=now)
-            self._ledger.note("state", name="goodput", seconds=self._goodput.closed())
+            self._note_goodput(now=now)
         self.table.note(member, now=now)
         if self.leaving or member.drain:
             member.reason = member.cause or in_words(reason)
