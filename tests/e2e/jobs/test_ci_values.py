@@ -66,7 +66,8 @@ def test_ct_lint_and_ct_install_take_every_ci_values_file(ct, kube, repository):
     shown = ct(
         "install",
         f"--namespace={kube.namespace}",
-        "--helm-extra-args=--timeout=5m --wait-for-jobs",
+        # Those for values go to `helm install` alone; others to `helm uninstall` too.
+        "--helm-extra-set-args=--wait-for-jobs",
     )
     assert "All charts installed successfully" in shown
     assert all(name in shown for name in files)
