@@ -41,10 +41,11 @@ class OwnCluster:
 
     def up(self) -> bool:
         """Return whether it was brought up now."""
-        was_up = self.kubeconfig.exists()
-        self.script("up", CLUSTER_CPUS=os.environ.get("CLUSTER_CPUS") or CPUS)
+        cpus = os.environ.get("CLUSTER_CPUS") or CPUS
+        # A kubeconfig alone says little: a machine that was restarted has it too.
+        told = self.script("up", CLUSTER_CPUS=cpus)
         self.script("registry")
-        return not was_up
+        return "already up" not in told
 
     def down(self) -> None:
         self.script("down")
