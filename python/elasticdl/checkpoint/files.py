@@ -7,6 +7,9 @@ of what the bytes mean.
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
+import mmap
 import os
 import shutil
 import tempfile
@@ -14,6 +17,8 @@ import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from elasticdl.errors import CheckpointError
 
@@ -72,16 +77,52 @@ def write_whole(
 
 
 def _write(handle: int, buffers: Iterable[Buffer]) -> Written:
-    size = crc = 0
+    """Write by whole blocks, past the page cache where the file system can.
+
+    A copy into the cache costs more than all else here, and training waits for it.
+    """
+    size = crc = filled = 0
+    block = memoryview(mmap.mmap(-1, _BLOCK))  # aligned to a page, as that needs it
+    room = np.frombuffer(block, np.uint8)
+    _past_cache(handle, wanted=True)
     for buffer in buffers:
-        view = memoryview(buffer).cast("B")
-        for start in range(0, len(view), _BLOCK):
-            block = view[start : start + _BLOCK]
-            crc = zlib.crc32(block, crc)
-            while block:
-                block = block[os.write(handle, block) :]
-        size += len(view)
+        data = np.frombuffer(memoryview(buffer).cast("B"), np.uint8)
+        size += data.size
+        while data.size:
+            part, data = np.split(data, [_BLOCK - filled])
+            np.copyto(room[filled : filled + part.size], part)
+            crc = zlib.crc32(part.data, crc)
+            filled += part.size
+            if filled == _BLOCK:
+                _write_all(handle, block)
+                filled = 0
+    _past_cache(handle, wanted=False)
+    _write_all(handle, block[:filled])
     return Written(size, crc)
+
+
+def _write_all(handle: int, block: memoryview) -> None:
+    while block:
+        try:
+            block = block[os.write(handle, block) :]
+        except OSError as error:
+            # Not on this file system, or what is left is no whole block any more.
+            if error.errno != errno.EINVAL or not _past_cache(handle, wanted=False):
+                raise
+
+
+def _past_cache(handle: int, *, wanted: bool) -> bool:
+    """Have writes go past the page cache or not; return whether that changed."""
+    if not hasattr(os, "O_DIRECT"):
+        return False
+    before = fcntl.fcntl(handle, fcntl.F_GETFL)
+    after = before | os.O_DIRECT if wanted else before & ~os.O_DIRECT
+    if after != before:
+        try:
+            fcntl.fcntl(handle, fcntl.F_SETFL, after)
+        except OSError:
+            return False  # the file system has no such writes
+    return after != before
 
 
 def checksum(view: memoryview) -> int:

@@ -155,7 +155,7 @@ class Live:
         parameters = self.parameters
         slots = {}
         if snapshot.startswith(CHECKPOINT_PREFIX):
-            slots = {name: slot.copy() for name, slot in parameters.shard.slots.items()}
+            slots = parameters.frozen_slots()
         cut = Cut(
             shard=replace(parameters.shard, values=parameters.frozen(), slots=slots),
             optimizer_json=parameters.optimizer.text,

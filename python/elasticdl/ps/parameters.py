@@ -27,6 +27,7 @@ from elasticdl.ps.apply import (
     mean_gradient,
 )
 from elasticdl.ps.optimizer import Optimizer
+from elasticdl.ps.recycling import Recycler
 
 # A retry comes within seconds; so many pushes are remembered to know it again.
 RECENT_PUSHES = 4096
@@ -89,6 +90,7 @@ class Parameters:
         self.applied: OrderedDict[int, int] = OrderedDict()
         self._compute = compute
         self._frozen: Floats | None = None
+        self._copies = Recycler()
         self.embedding_rows = shard.embedding_rows()
 
     @property
@@ -149,9 +151,15 @@ class Parameters:
         a pull that is still being sent cannot see half an update.
         """
         if self._frozen is None:
-            self._frozen = self.shard.values.copy()
+            self._frozen = self._copies.copy(self.shard.values)
             self._frozen.flags.writeable = False
         return self._frozen
+
+    def frozen_slots(self) -> dict[str, Floats]:
+        """Return copies of the slots as of this version."""
+        return {
+            name: self._copies.copy(slot) for name, slot in self.shard.slots.items()
+        }
 
     def _remember(self, push: Push) -> None:
         self.recent[push.push_id] = self.version
