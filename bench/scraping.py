@@ -257,6 +257,6 @@ def metrics_port(folder: Path) -> int:
 
 
 BENCHMARKS = {
-    "metrics_price": Benchmark(metrics_price, 180, short=False),
+    "metrics_price": Benchmark(metrics_price, 290, short=False),
     "scrape_500": Benchmark(scrape_500, 40),
 }
