@@ -173,6 +173,17 @@ def figure(
     )
 
 
+def right_axis(title: str) -> dict[str, Any]:
+    """Return a second axis of values, on the right, from zero."""
+    return {
+        "title": {"text": plain(title)},
+        "overlaying": "y",
+        "side": "right",
+        "rangemode": "tozero",
+        "showgrid": False,
+    }
+
+
 def bar_figure(trace: Any, *, x_title: str) -> Any:
     """Return bars as a figure."""
     return go.Figure(

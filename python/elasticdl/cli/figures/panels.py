@@ -86,7 +86,7 @@ def over_time(
     first, last = look.at(axis.start, axis.zone), look.at(axis.end, axis.zone)
     figure.update_layout(xaxis={"range": [first, last]})
     if True in titles:
-        figure.update_layout(yaxis2=_right_axis(titles[True]))
+        figure.update_layout(yaxis2=look.right_axis(titles[True]))
     if moments:
         _mark(figure, moments, axis)
     return figure
@@ -96,16 +96,6 @@ def _scale(lines: Sequence[NamedSeries]) -> tuple[float, str]:
     values = [abs(v) for one in lines for _, v in one.points if math.isfinite(v)]
     unit = next((one.unit for one in lines if one.points), "none")
     return units.scale(unit, max(values, default=0.0))
-
-
-def _right_axis(title: str) -> dict[str, Any]:
-    return {
-        "title": {"text": look.plain(title)},
-        "overlaying": "y",
-        "side": "right",
-        "rangemode": "tozero",
-        "showgrid": False,
-    }
 
 
 def _trace(

@@ -148,15 +148,7 @@ def leases(history: History, zone: tzinfo) -> Chart:
                 yaxis="y2",
             )
         )
-        figure.update_layout(
-            yaxis2={
-                "title": {"text": "records"},
-                "overlaying": "y",
-                "side": "right",
-                "rangemode": "tozero",
-                "showgrid": False,
-            }
-        )
+        figure.update_layout(yaxis2=look.right_axis("records"))
     return Chart(
         key,
         title,
@@ -198,15 +190,7 @@ def checkpoints(history: History, zone: tzinfo) -> Chart:
     ]
     figure = look.figure(traces, y_title=f"age ({unit})")
     if len(traces) > 1:
-        figure.update_layout(
-            yaxis2={
-                "title": {"text": "time to write (s)"},
-                "overlaying": "y",
-                "side": "right",
-                "rangemode": "tozero",
-                "showgrid": False,
-            }
-        )
+        figure.update_layout(yaxis2=look.right_axis("time to write (s)"))
     return Chart(
         key,
         title,
