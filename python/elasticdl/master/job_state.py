@@ -120,6 +120,14 @@ class Job:
         """Whether this is a training job."""
         return self._spec.type is JobType.TRAIN
 
+    def records(self) -> tuple[int, int]:
+        """Return how many records are done, and how many more are leased."""
+        queue = self.parts.ledger.queue
+        if queue is not None:
+            return queue.done_records, queue.leased_records
+        done, _ = self.parts.rounds.records()
+        return done, self.parts.side.leased_records
+
     @property
     def local(self) -> bool:
         """Whether one worker holds all of a training job's state."""

@@ -22,7 +22,7 @@ from elasticdl.errors import (
 )
 from elasticdl.job import folder
 from elasticdl.job.context import set_log_level
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec import JobSpec, JobType
 from elasticdl.job.status import JobState
 from elasticdl.master import data_plan, decisions, spec_watch
 from elasticdl.master.job_state import Ending, Job
@@ -164,12 +164,12 @@ class Loop:
         for member in parts.table.never_seen(now=now):
             member.state = MemberState.SCHEDULED
         self._leasing.expire(now=now)
-        queue = parts.ledger.queue
-        if queue is not None:
-            self._job.speed.take(queue.done_records, now=now)
+        if parts.ledger.queue is not None or spec.type is JobType.EVALUATE:
+            done, leased = self._job.records()
+            self._job.speed.take(done, now=now)
             self._job.pace.take(
-                queue.done_records,
-                leased=queue.leased_records,
+                done,
+                leased=leased,
                 workers=0
                 if spec.paused
                 else sum(m.at_work for m in parts.table.workers()),

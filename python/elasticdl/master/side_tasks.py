@@ -129,6 +129,13 @@ class SideTasks:
         if master_pb2.EVALUATION in types:
             self._lazy = iter(())
 
+    @property
+    def leased_records(self) -> int:
+        """Records of the tasks that workers hold."""
+        return sum(
+            leased.task.end - leased.task.start for leased in self._leased.values()
+        )
+
     def leases_of(self, worker: int) -> list[int]:
         """Return the leases that a worker holds."""
         return [i for i, leased in self._leased.items() if leased.worker == worker]

@@ -106,7 +106,12 @@ def progress(job: Job, *, now: float) -> Progress:
             return Progress(version=job.version)
         done, total = job.parts.rounds.records()
         return Progress(
-            epochs=1, records_per_epoch=total, records_done=done, version=job.version
+            epochs=1,
+            records_per_epoch=total,
+            records_done=done,
+            version=job.version,
+            records_per_second=round(job.speed.per_second(done, now=now), 1),
+            eta_seconds=_seconds(total - done, job.pace),
         )
     speed = job.speed.per_second(queue.done_records, now=now)
     epoch_left, left = _left(queue)

@@ -16,6 +16,7 @@ from elasticdl.job.status import JobReport, JobState, JobStatus
 from elasticdl.job.values import edit_values
 from elasticdl.master import leasing, status
 from elasticdl.master.audit import audit
+from elasticdl.master.pace import Pace
 from elasticdl.proto import master_pb2
 from elasticdl.runner.base import ExitReason, ReplicaKey
 
@@ -811,6 +812,39 @@ def test_an_evaluate_job_shows_its_checkpoints_version_and_that_it_runs(rig) -> 
             report = await rig.ended()
         assert [e.version for e in report.evaluations] == [400]
         assert report.version == 400
+
+    rig.run(
+        story,
+        type="evaluate",
+        data__validation="test.csv",
+        checkpoint__init_from=old_checkpoint(rig),
+    )
+
+
+def test_an_evaluate_job_says_how_long_it_will_take(rig) -> None:
+    async def slowly(task) -> None:
+        if task.type == master_pb2.EVALUATION:
+            await asyncio.sleep(0.1)
+
+    async def story(rig) -> None:
+        rig.world.before = slowly
+        async with rig.serving() as master:
+            job = master.job
+            job.pace = Pace(0.2, settled_seconds=0.1, warm_seconds=0.0)
+
+            def told():
+                progress = status.build(job, now=job.clock()).progress
+                return progress if progress.eta_seconds else None
+
+            await rig.until(told)
+            shown = told()
+            left = shown.records_per_epoch - shown.records_done
+            assert 0 < left < shown.records_per_epoch
+            assert shown.eta_seconds == pytest.approx(
+                left / job.pace.per_second(), abs=0.1
+            )
+            assert shown.records_per_second > 0
+            await rig.ended()
 
     rig.run(
         story,
