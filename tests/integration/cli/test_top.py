@@ -34,8 +34,10 @@ job:
   master: {env: {SCRIPT_SECONDS: "1000"}}
 """
 PROGRAM = """
-import os
+import os, signal
 os.login_tty(0)  # so that Ctrl-C means this program
+# What a script runs in the background ignores it, and so do all below.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from elasticdl.cli.main import run
 run()
 """
