@@ -34,7 +34,7 @@ def test_workers_that_cannot_start_wait_and_everybody_hears_why(
     wait_until("an Event", lambda: any(said in n for n in digits.notices()), seconds=60)
     wait_until("the log", lambda: said in digits.master_log(), seconds=60)
     # Nothing needs to be done anew once what lacked is there.
-    assert digits.in_phase("ps") == {"ps-0", "ps-1"}
+    assert digits.wait_running("ps", 2) == {"ps-0", "ps-1"}
 
 
 @pytest.mark.parametrize(

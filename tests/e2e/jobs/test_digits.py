@@ -8,7 +8,7 @@ from tests.e2e.releases import values_file
 def test_the_digits_job_of_the_quick_start_completes_in_a_cluster(job):
     digits = job(values_file("digits.yaml"))
     assert digits.wait_running("worker", 3) == {"worker-0", "worker-1", "worker-2"}
-    assert digits.in_phase("ps") == {"ps-0", "ps-1"}
+    assert digits.wait_running("ps", 2) == {"ps-0", "ps-1"}
     report = digits.wait_succeeded()
     assert report.metrics["accuracy"] > 0.95
     assert report.records == 40 * 1438
