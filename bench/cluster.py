@@ -23,9 +23,9 @@ _SECONDS = (
      "CPUs free: until each preempted worker's process starts", 15.0),
     ("submit_to_first_step_seconds", "submit_to_first_step",
      "job submitted, images on the node: until its first step", 60.0),
-    ("gitops_first_step_seconds", "gitops_first_step",
+    ("gitops_commit_to_first_step_seconds", "gitops_first_step",
      "commit of a values file: until the job's first step", 90.0),
-    ("gitops_resize_seconds", "gitops_resize",
+    ("gitops_commit_to_running_size_seconds", "gitops_resize",
      "commit of another size: until that many workers run", 60.0),
 )  # fmt: skip
 _MEGABYTES = (
