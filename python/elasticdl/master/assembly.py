@@ -174,9 +174,15 @@ def _make_job(
     now = clock()
     signals = Signals(ledger.generation)
     side = SideTasks(ledger.generation)
-    goodput = Goodput(latest(ledger, "goodput"))
     table = MemberTable(spec, ledger, num_ps=num_ps(spec))
     table.adopt(now=now, after=after)
+    # Those that ended since they were noted are in the sums already.
+    adopted = {member.generation for member in table.workers()}
+    noted = (latest(ledger, "goodputLive") or {}).get("workers", {})
+    goodput = Goodput(
+        (latest(ledger, "goodput") or {}).get("seconds"),
+        {int(g): seconds for g, seconds in noted.items() if int(g) in adopted},
+    )
     relaunches = Relaunches(ledger, after=after)
     directory = Path(spec.checkpoint.dir) if spec.checkpoint.dir else None
     keeper = Keeper(

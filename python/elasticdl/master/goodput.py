@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
 
 PENDING = "pending"
 PREEMPTED = "preempted"
@@ -21,19 +20,17 @@ _NOTE_SECONDS_PER_WORKER = 0.5
 class Goodput:
     """Seconds by cause, of workers that live and of those that ended."""
 
-    def __init__(self, noted: Mapping[str, Any] | None = None) -> None:
-        """`noted`: what a restarted master read back of `to_note`.
+    def __init__(
+        self,
+        ended: Mapping[str, float] | None = None,
+        live: Mapping[int, Mapping[str, float]] | None = None,
+    ) -> None:
+        """What a restarted master read back: sums, and workers that had not ended.
 
-        A worker that ended while there was no master keeps the seconds it had then.
+        One of them that ended meanwhile keeps the seconds it had when it was noted.
         """
-        noted = noted or {}
-        self._ended: defaultdict[str, float] = defaultdict(
-            float, noted.get("seconds", {})
-        )
-        self._live: dict[int, Mapping[str, float]] = {
-            int(generation): seconds
-            for generation, seconds in noted.get("live", {}).items()
-        }
+        self._ended: defaultdict[str, float] = defaultdict(float, ended or {})
+        self._live: dict[int, Mapping[str, float]] = dict(live or {})
         self._absent: dict[int, tuple[str, float]] = {}
         self._noted = 0.0
 
@@ -57,18 +54,19 @@ class Goodput:
         for cause, seconds in self._live.pop(generation, {}).items():
             self._ended[cause] += seconds
 
+    def closed(self) -> dict[str, float]:
+        """Return the sums of ended workers, for the journal."""
+        return _rounded(self._ended)
+
     def is_due(self, *, now: float) -> bool:
-        """Say whether the last note is old, and what a master forgets by it much."""
+        """Say whether it is time to note the workers that live."""
         period = max(_NOTE_SECONDS, _NOTE_SECONDS_PER_WORKER * len(self._live))
         return now >= self._noted + period
 
-    def to_note(self, *, now: float) -> dict[str, Any]:
-        """Return what the journal keeps, of workers that ended and that live."""
+    def live(self, *, now: float) -> dict[str, dict[str, float]]:
+        """Return the seconds of each that lives, by generation, for the journal."""
         self._noted = now
-        return {
-            "seconds": _rounded(self._ended),
-            "live": {str(g): _rounded(seconds) for g, seconds in self._live.items()},
-        }
+        return {str(g): _rounded(seconds) for g, seconds in self._live.items()}
 
     def seconds(self, *, now: float) -> dict[str, float]:
         """Return the sums by cause."""

@@ -172,10 +172,8 @@ class Membership:
         """Take where a worker says that its seconds went."""
         self._goodput.heard(member.generation, seconds)
         if self._goodput.is_due(now=now):
-            self._note_goodput(now=now)
-
-    def _note_goodput(self, *, now: float) -> None:
-        self._ledger.note("state", name="goodput", **self._goodput.to_note(now=now))
+            live = self._goodput.live(now=now)
+            self._ledger.note("state", name="goodputLive", workers=live)
 
     # -- ending -------------------------------------------------------------------
 
@@ -215,7 +213,7 @@ class Membership:
         self.table.remove(member)
         if member.is_worker:
             self._goodput.ended(member.generation, now=now)
-            self._note_goodput(now=now)
+            self._ledger.note("state", name="goodput", seconds=self._goodput.closed())
         self.table.note(member, now=now)
         if self.leaving or member.drain:
             member.reason = member.cause or in_words(reason)

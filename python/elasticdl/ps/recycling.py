@@ -23,7 +23,7 @@ _Memory = NDArray[Any]
 
 # Smaller ones the allocator hands out again by itself.
 _LEAST_BYTES = 1 << 20
-# So that checkpoints that come often find it; it is returned then.
+# So that checkpoints that come often find it; the next copy after that returns it.
 _KEPT_SECONDS = 60.0
 
 

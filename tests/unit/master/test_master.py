@@ -14,7 +14,7 @@ from elasticdl.job.folder import in_force
 from elasticdl.job.names import Role
 from elasticdl.job.status import JobReport, JobState, JobStatus
 from elasticdl.job.values import edit_values
-from elasticdl.master import leasing, status
+from elasticdl.master import goodput, leasing, status
 from elasticdl.master.audit import audit
 from elasticdl.master.pace import Pace
 from elasticdl.proto import master_pb2
@@ -459,6 +459,34 @@ def test_a_restarted_master_adopts_replicas_and_keeps_their_leases(rig) -> None:
         assert not report.relaunches
         assert len(rig.runner.launches) == 4
         assert audit(rig.job_dir.journal_dir).ok
+
+    rig.run(story)
+
+
+def test_a_worker_that_ends_while_there_is_no_master_keeps_its_goodput(
+    rig, monkeypatch
+) -> None:
+    """Each worker says 2 s of training; none are lost, or counted twice."""
+    monkeypatch.setattr(goodput, "_NOTE_SECONDS", 0.0)
+    monkeypatch.setattr(goodput, "_NOTE_SECONDS_PER_WORKER", 0.0)
+
+    def trained(master) -> float:
+        return master.job.parts.goodput.seconds(now=master.job.clock())["train"]
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: two_leases(master))
+            rig.kill("worker-0")
+            await rig.until(lambda: live_workers(rig) == [1, 2])
+            await rig.until(lambda: trained(master) == 6.0)
+        rig.kill("worker-1")
+        async with rig.serving() as master:
+            await rig.until(lambda: live_workers(rig) == [2, 3])
+            await rig.until(lambda: trained(master) == 8.0)
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.goodput_seconds["train"] == 8.0
 
     rig.run(story)
 

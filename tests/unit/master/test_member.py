@@ -1,7 +1,5 @@
 """Silent or hung: the judgement about one replica."""
 
-import json
-
 import pytest
 from elasticdl.job.names import Role
 from elasticdl.job.quantity import format_bytes, parse_bytes
@@ -95,7 +93,7 @@ def test_patience_grows_up_to_the_bound_of_starting() -> None:
 
 
 def test_goodput_adds_workers_that_live_and_that_ended() -> None:
-    total = Goodput({"seconds": {"train": 1.0}})
+    total = Goodput({"train": 1.0})
     total.absent(1, preempted=False, now=0.0)
     total.present(1, now=2.0)
     total.heard(1, {"train": 6.0, "idle": 1.0})
@@ -105,7 +103,7 @@ def test_goodput_adds_workers_that_live_and_that_ended() -> None:
     }  # fmt: skip
     total.ended(1, now=10.0)
     total.ended(2, now=11.0)
-    ended = total.to_note(now=11.0)["seconds"]
+    ended = total.closed()
     assert ended == {
         "train": 7.0, "idle": 1.0, "pending": 2.0, "preempted": 6.0,
     }  # fmt: skip
@@ -113,26 +111,12 @@ def test_goodput_adds_workers_that_live_and_that_ended() -> None:
     assert share({}) == 0.0
 
 
-def test_a_worker_that_ended_while_there_was_no_master_keeps_its_seconds() -> None:
-    before = Goodput()
-    before.heard(1, {"train": 6.0})
-    before.heard(2, {"train": 5.0})
-    note = json.loads(json.dumps(before.to_note(now=100.0)))
-    after = Goodput(note)
-    after.heard(2, {"train": 9.0, "idle": 1.0})
-    after.ended(1, now=120.0)
-    assert after.seconds(now=120.0) == {"train": 15.0, "idle": 1.0}
-    assert Goodput(after.to_note(now=120.0)).seconds(now=120.0) == {
-        "train": 15.0, "idle": 1.0,
-    }  # fmt: skip
-
-
 def test_the_seconds_of_workers_that_live_are_noted_now_and_then() -> None:
     total = Goodput()
     for generation in range(500):
         total.heard(generation, {"train": 1.0})
     assert total.is_due(now=1e9)
-    total.to_note(now=1e9)
+    total.live(now=1e9)
     assert not total.is_due(now=1e9 + 249.0)
     assert total.is_due(now=1e9 + 250.0)
 
