@@ -87,9 +87,13 @@ REFUSED_BY_THE_SCHEMA = {
         GOOD + "  worker: {replicas: 0}\n",
         "at '/job/worker/replicas': minimum: got 0, want 1",
     ),
-    "a priority without quotes": (
-        GOOD + "  worker: {priority: 0.5}\n",
-        "at '/job/worker/priority': got number, want null or string",
+    "a priority that is true": (
+        GOOD + "  worker: {priority: true}\n",
+        "at '/job/worker/priority': got boolean, want null or number or string",
+    ),
+    "a share of PS with high priority": (
+        GOOD + "  ps: {priority: 0.5}\n",
+        "at '/job/ps/priority': got number, want null or string",
     ),
     "memory in a unit that is none": (
         GOOD + "  worker: {resources: {memory: 4GB}}\n",

@@ -291,12 +291,12 @@ def test_one_priority_class_is_in_the_template(priority):
         assert of(role, changes)["spec"]["priorityClassName"] == priority
 
 
-@pytest.mark.parametrize("share", ["0", "0.5", "1.0", ".5"])
+@pytest.mark.parametrize("share", ["0", "0.5", "1.0", ".5", 0, 0.5, 1])
 def test_a_share_of_high_workers_is_left_to_the_master(share):
     assert (
         "priorityClassName" not in of("worker", {"worker": {"priority": share}})["spec"]
     )
-    assert set(scale.split_priorities(share, 2)) <= {"high", "low"}
+    assert set(scale.split_priorities(str(share), 2)) <= {"high", "low"}
 
 
 def test_high_and_low_are_words_for_the_clusters_own_classes():

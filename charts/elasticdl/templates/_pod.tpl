@@ -188,7 +188,8 @@ httpGet:
 {{- define "elasticdl.podSpec" -}}
 {{- $pods := include "elasticdl.podValues" . | fromYaml -}}
 {{- $storage := include "elasticdl.storage" . | fromYaml -}}
-{{- $priority := (get .job .role).priority | default "" -}}
+{{- /* A share may be written as a number. */}}
+{{- $priority := (get .job .role).priority | default "" | toString -}}
 restartPolicy: Never
 serviceAccountName: {{ eq .role "master" | ternary .root.Values.serviceAccounts.master .root.Values.serviceAccounts.job }}
 {{- /* Only the master talks to the API server. */}}

@@ -7,9 +7,15 @@ Imported through `job.spec`. Must not know where replicas run.
 from __future__ import annotations
 
 import re
-from typing import Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from elasticdl.job.problems import Problem, ProblemsError
 from elasticdl.job.spec_base import (
@@ -23,6 +29,19 @@ from elasticdl.job.spec_base import (
     SpecModel,
     UpdateMode,
 )
+
+
+def _number_as_text(value: Any) -> Any:
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(value) if plain else value
+
+
+# People write a share without quotes, which is a number in YAML.
+NameOrShare = Annotated[
+    str,
+    BeforeValidator(_number_as_text),
+    WithJsonSchema({"type": ["string", "number"]}),
+]
 
 
 class ResourcesSpec(SpecModel):
@@ -163,7 +182,7 @@ class WorkerSpec(ReplicaSpec):
         0, description="Fewer than this are reported as below minimum; 0 is no minimum."
     )
     max: CountOrZero = Field(0, description="`scale` goes no higher; 0 is no maximum.")
-    priority: str = Field(
+    priority: NameOrShare = Field(
         "low",
         description="PriorityClass, or a share as `0.5`: that share of the workers is "
         "`high`, the rest `low`.",
@@ -208,7 +227,7 @@ class WorkerSpec(ReplicaSpec):
         "and their CPUs are free; they come back when it goes on. With `strategy: "
         "local` the worker stays: it holds the model.",
     )
-    max_memory: str = Field(
+    memory_limit_max: str = Field(
         "",
         description="An OOM-killed worker comes back with half as much again, up to "
         "this; empty gives up after `maxRestarts`.",
@@ -227,7 +246,7 @@ class WorkerSpec(ReplicaSpec):
             raise ProblemsError(Problem("", repr(value), expected, "write it as `0.5`"))
         return value
 
-    @field_validator("max_memory")
+    @field_validator("memory_limit_max")
     @classmethod
     def _quantity(cls, value: str) -> str:
         if value and not re.fullmatch(QUANTITY_PATTERN, value):

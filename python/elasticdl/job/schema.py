@@ -72,8 +72,9 @@ def _section(definition: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
 def _allow_null(field: dict[str, Any]) -> None:
     if "anyOf" in field or "$ref" in field:  # the definition itself allows it
         return
-    if isinstance(field.get("type"), str):
-        field["type"] = [field["type"], "null"]
+    kinds = field.get("type", [])
+    if kinds:
+        field["type"] = [*([kinds] if isinstance(kinds, str) else kinds), "null"]
     if "enum" in field:
         field["enum"] = [*field["enum"], None]
 

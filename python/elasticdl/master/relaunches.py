@@ -52,7 +52,7 @@ class Relaunches:
         history = History(self._counted, self._quick.get(series, 0))
         limits = Limits(
             spec.worker.max_restarts,
-            parse_bytes(spec.worker.max_memory) if member.is_worker else 0,
+            parse_bytes(spec.worker.memory_limit_max) if member.is_worker else 0,
         )
         decision = replica_state.decide(ending, history, limits, name=member.name)
         quick = replica_state.is_quick(ending)

@@ -23,8 +23,8 @@ Options = list[tuple[str, int]]
 def client_options() -> Options:
     """Return the options of every client channel.
 
-    A peer that was relaunched under its old address has to be found within a second,
-    so back-off is capped; a peer that hangs (SIGSTOP) is found by keepalive.
+    A peer that was relaunched under its old address has to be found within half a
+    second, so back-off is capped; a peer that hangs (SIGSTOP) is found by keepalive.
     """
     return [
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -33,7 +33,7 @@ def client_options() -> Options:
         # Not a pause: what one attempt to connect may take. A busy machine needs a
         # second where an idle one needs a millisecond.
         ("grpc.min_reconnect_backoff_ms", 3_000),
-        ("grpc.max_reconnect_backoff_ms", 1_000),
+        ("grpc.max_reconnect_backoff_ms", 500),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
         ("grpc.http2.max_pings_without_data", 0),

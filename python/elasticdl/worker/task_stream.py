@@ -41,8 +41,10 @@ Lease = Callable[[master_pb2.LeaseRequest], master_pb2.LeaseReply]
 # A lease call is held by the master for so long; short, because a worker that leaves
 # waits for the end of the call so that no task is leased to nobody.
 POLL_SECONDS = 1.0
+# While the master is away a call fails in the channel, which connects at its own pace
+# (rpc.channel): tried often, because a worker may have nothing left to train.
 FIRST_RETRY_SECONDS = 0.05
-MOST_RETRY_SECONDS = 1.0
+MOST_RETRY_SECONDS = 0.25
 
 
 class TaskStream:

@@ -232,10 +232,12 @@ def test_a_wrong_value_says_got_expected_and_next_step(line, part):
         ("    max: 2", "job.worker.replicas: got 3, expected at most worker.max, 2"),
         ("    min: 4", "job.worker.min: got 4, expected at most worker.replicas, 3"),
         ("    deadSeconds: 1", "expected more than worker.heartbeatSeconds, 1"),
+        ("    priority: 1.5", "a share of `high` workers from 0 to 1"),
+        ("    priority: true", "expected text"),
         ("    priority: '1.5'", "a share of `high` workers from 0 to 1"),
         ("    priority: '1.5.2'", "a share of `high` workers from 0 to 1"),
         ("    priority: high=0.5", "write `0.5` for `high=0.5`"),
-        ("    maxMemory: lots", "expected a quantity"),
+        ("    memoryLimitMax: lots", "expected a quantity"),
     ],
 )
 def test_rules_between_fields_are_reported_with_their_place(line, part):
