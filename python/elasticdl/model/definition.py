@@ -179,8 +179,13 @@ class ModelDefinition:
         return self._known().optimizer
 
     def optimizer_json(self) -> str:
-        """Return the optimizer's class and configuration as JSON, for the PS."""
-        return optimizer_json(self.optimizer, trainable_variables(self.model))
+        """Return the optimizer's class and configuration as JSON, for the PS.
+
+        Raises UserCodeError where Keras cannot say it, as of an own schedule of
+        learning rates without `get_config`.
+        """
+        with self.code.running("get_config() of the optimizer"):
+            return optimizer_json(self.optimizer, trainable_variables(self.model))
 
     @property
     def input_signature(self) -> Any | None:

@@ -27,6 +27,13 @@ def test_the_classic_form_gives_model_loss_optimizer_and_metrics(built):
     assert json.loads(definition.optimizer_json())["class_name"] == "SGD"
 
 
+def test_a_schedule_that_keras_cannot_serialize_is_the_models_mistake(built):
+    schedule = "keras.optimizers.schedules.LearningRateSchedule()"
+    definition = built(CLASSIC.replace("SGD(lr)", f"SGD({schedule})"))
+    with pytest.raises(UserCodeError, match=r"optimizer raised .*get_config"):
+        definition.optimizer_json()
+
+
 def test_the_short_form_takes_everything_from_the_compiled_model(built, records):
     definition = built(COMPILED, "net.model", sample=records[:2])
     assert isinstance(definition.optimizer, keras.optimizers.Adam)
