@@ -74,6 +74,9 @@ class Relaunches:
         if replacement is not None:
             self._since[replacement.name] = (len(self.records), now)
         name = replacement.name if replacement else ""
+        if name and isinstance(decision, Relaunch) and decision.memory_bytes:
+            mebibytes = decision.memory_bytes / 2**20
+            detail = f"{name} may use {mebibytes:.0f} MiB of memory\n{detail}"
         record = status.Relaunch(
             replica=member.name,
             reason=decision.reason,
