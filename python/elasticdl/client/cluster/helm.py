@@ -7,6 +7,7 @@ what a chart renders.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -18,6 +19,9 @@ from elasticdl.client.cluster.api import Where
 from elasticdl.errors import PlatformError, SpecError
 
 Values = dict[str, Any]
+_KUBE_VERSION = re.compile(
+    r"^kubeVersion:[^0-9\n]*([0-9]+\.[0-9]+\.[0-9]+)", re.MULTILINE
+)
 _SCHEMA_MARK = "values don't meet the specifications of the schema"
 
 
@@ -69,7 +73,7 @@ class HelmProgram:
     def render(self, chart: Path, release: str, where: Where, values: Values) -> str:
         """Run `helm template`."""
         words = ["template", release, str(chart), *_options(where), "--values", "-"]
-        return self._run(words, values)
+        return self._run([*words, *self._version(chart)], values)
 
     def install(
         self,
@@ -89,6 +93,15 @@ class HelmProgram:
     def uninstall(self, release: str, where: Where) -> None:
         """Run `helm uninstall`."""
         self._run(["uninstall", release, *_options(where), "--ignore-not-found"], None)
+
+    def _version(self, chart: Path) -> list[str]:
+        """Return the option for a Kubernetes that the chart takes.
+
+        Without a cluster to ask, an older Helm takes one of its own time, for which
+        the chart may be too new.
+        """
+        found = _KUBE_VERSION.search(self._run(["show", "chart", str(chart)], None))
+        return ["--kube-version", found[1]] if found else []
 
     def _run(self, words: Sequence[str], values: Values | None) -> str:
         done = subprocess.run(  # the program was found by name, on the user's PATH

@@ -20,7 +20,9 @@ def helm(tmp_path):
         program.write_text(
             "#!/bin/sh\n"
             f'echo "$@" >> {tmp_path}/calls\n'
-            f'[ "$1" = uninstall ] || cat > {tmp_path}/values\n'
+            f'[ "$1" = uninstall ] || [ "$1" = show ] || cat > {tmp_path}/values\n'
+            "[ $1 = show ] && printf 'name: elasticdl\\nkubeVersion: \">=1.29.0-0\"\\n'"
+            " && exit\n"
             f'[ "$1" = "{fails}" ] && echo "Error: INSTALLATION FAILED: no" >&2'
             " && exit 1\n"
             "echo rendered\n"
@@ -44,7 +46,9 @@ def test_the_program_hears_namespace_context_and_values(helm, tmp_path):
     assert helm().render(tmp_path, "digits", WHERE, VALUES) == "rendered\n"
     helm().install(tmp_path, "digits", Where("", "ml"), VALUES, create_namespace=True)
     assert calls(tmp_path) == [
-        f"template digits {tmp_path} --namespace ml --kube-context kind --values -",
+        f"show chart {tmp_path}",
+        f"template digits {tmp_path} --namespace ml --kube-context kind --values -"
+        " --kube-version 1.29.0",
         f"install digits {tmp_path} --namespace ml --values - --create-namespace",
     ]
     assert json.loads((tmp_path / "values").read_text()) == VALUES
