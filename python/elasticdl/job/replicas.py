@@ -173,6 +173,15 @@ class PsSpec(ReplicaSpec):
     )
     threads: PositiveInt = Field(4, description="Threads that serve requests.")
 
+    @model_validator(mode="after")
+    def _waits_in_sync_mode_alone(self) -> PsSpec:
+        # The classic flag's 1 says the same as async mode does.
+        if self.mode is UpdateMode.ASYNC and self.grads_to_wait > 1:
+            got, expected = str(self.grads_to_wait), "0 with ps.mode async"
+            help_ = "set ps.mode: sync, or leave it out"
+            raise ProblemsError(Problem("gradsToWait", got, expected, help_))
+        return self
+
 
 class WorkerSpec(ReplicaSpec):
     """The workers."""

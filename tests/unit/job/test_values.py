@@ -216,6 +216,10 @@ def test_an_enumeration_gets_a_did_you_mean():
         ("  evaluation: {everySeconds: -1}", "0 or more"),
         ("  master: {port: 70000}", "65535 or less"),
         ("  strategy: local", "job.worker.replicas: got 3, expected 1"),
+        (
+            "  ps: {gradsToWait: 3}",
+            "job.ps.gradsToWait: got 3, expected 0 with ps.mode async; set",
+        ),
         ("  type: evaluate", "data.validation"),
         ("  volumes: a", "got 'a', expected a list of mappings; write a list: [a]"),
     ],
