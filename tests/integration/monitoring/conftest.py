@@ -197,14 +197,19 @@ def go_through_it(job, prometheus):
     )
     # Twice: the scrape after the one that saw it has what all others have seen, too.
     for _ in range(2):
-        seen = time.time()
-        prometheus.wait_until(
-            lambda after=seen: any(
-                at > after
-                for _, at in prometheus.series("timestamp(elasticdl_job_records_done)")
-            ),
-            "a scrape of the job at rest",
-        )
+        wait_for_scrape(prometheus)
+
+
+def wait_for_scrape(prometheus):
+    """Wait until the master was scraped after now."""
+    now = time.time()
+    prometheus.wait_until(
+        lambda: any(
+            at > now
+            for _, at in prometheus.series("timestamp(elasticdl_job_records_done)")
+        ),
+        "a scrape of the job at rest",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -232,6 +237,7 @@ def watched(digits, digits_values, exporter, tmp_path_factory):
         with JobUnderTest(values, folder / "jobs", digits) as job:
             go_through_it(job, prometheus)
             at_rest = job.status_now()
+            wait_for_scrape(prometheus)
             alive = [r for r in at_rest.replicas if r.state == "running"]
             ports = {r.role: r.metrics_port for r in alive}
             ports["master"] = at_rest.master_metrics_port
