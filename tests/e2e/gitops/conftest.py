@@ -123,6 +123,11 @@ def deployment(
 
 
 @pytest.fixture
+def images(cluster: ClusterUnderTest):
+    return cluster.images
+
+
+@pytest.fixture
 def elasticdl(deployment: Deployment, cluster: ClusterUnderTest, tmp_path):
     """Runs a command of the CLI on the jobs; returns what it prints."""
 

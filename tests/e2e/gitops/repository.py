@@ -1,4 +1,4 @@
-"""A local Git repository with chart, values and gitops/, as a user's fork is."""
+"""Local Git repositories: a user's fork with chart and gitops/, and a team's own."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import yaml
 from tests.e2e.own_cluster import ROOT
 
 UPSTREAM = "https://github.com/elasticdl/elasticdl.git"
+TEAM = "https://git.example/team/training.git"  # of two-repositories.yaml
 _AUTHOR = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@example.org"}
 _COMMITTER = {"GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@example.org"}
 
@@ -28,15 +29,21 @@ class Repository:
         return f"file://{self.root}"
 
     @staticmethod
-    def make(root: Path, common: dict[str, Any]) -> Repository:
-        """Make one with no job, and with those images."""
+    def empty(root: Path) -> Repository:
+        """Make one without a commit."""
         one = Repository(root)
         root.mkdir()
+        one._git("init", "--quiet", "--initial-branch=main")
+        return one
+
+    @staticmethod
+    def make(root: Path, common: dict[str, Any]) -> Repository:
+        """Make one with no job, and with those images."""
+        one = Repository.empty(root)
         shutil.copytree(ROOT / "charts", root / "charts")
         shutil.copytree(ROOT / "gitops", root / "gitops")
         for file in (root / "gitops").rglob("*.yaml"):
             file.write_text(file.read_text().replace(UPSTREAM, one.url))
-        one._git("init", "--quiet", "--initial-branch=main")
         one.commit("gitops/common.yaml", common)
         return one
 
@@ -46,7 +53,7 @@ class Repository:
         if content is None:
             file.unlink()
         else:
-            file.parent.mkdir(exist_ok=True)
+            file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(yaml.safe_dump(content, sort_keys=False))
         self._git("add", "--all")
         self._git("commit", "--quiet", "--message", f"Change {path}")

@@ -1,11 +1,14 @@
 """Jobs that are added, changed, mended and removed by commits alone, with Argo CD."""
 
+import json
 import time
 
 import pytest
 from elasticdl.job.status import JobState
 
 from tests.e2e import figures
+from tests.e2e.gitops.repository import TEAM, Repository
+from tests.e2e.jobs.job import JobInCluster
 from tests.e2e.kube import wait_until
 from tests.e2e.releases import merged, values_file
 
@@ -239,11 +242,49 @@ def test_a_failed_job_is_degraded_with_its_last_message_and_run_again_by_one_lin
     argo.wait_gone("late")
 
 
-def test_the_other_examples_are_what_argo_cd_takes(deployment):
-    for name in ("root.yaml", "two-repositories.yaml"):
-        file = str(deployment.repository.root / "gitops" / name)
-        strict = ["--dry-run=server", "--validate=strict"]
-        deployment.argo.kube.run("apply", *strict, "--filename", file)
+@pytest.fixture
+def team(deployment, tmp_path):
+    """A team's own repository, with the set of two-repositories.yaml on it."""
+    argo, own = deployment.argo, Repository.empty(tmp_path / "team")
+    own.commit("README.yaml", {"jobs": "jobs/NAMESPACE/JOB.yaml"})
+    text = (deployment.repository.root / "gitops/two-repositories.yaml").read_text()
+    file = tmp_path / "two-repositories.yaml"
+    file.write_text(text.replace(TEAM, own.url))
+    allow = [{"op": "add", "path": "/spec/sourceRepos/-", "value": own.url}]
+    project = ["appprojects.argoproj.io", "elasticdl-jobs"]
+    argo.kube.run("patch", *project, "--type=json", "--patch", json.dumps(allow))
+    argo.kube.run("apply", "--filename", str(file))
+    yield own
+    argo.kube.run("delete", "--filename", str(file), seconds=240)
+
+
+def test_a_team_has_its_jobs_in_a_repository_of_its_own(deployment, team, images):
+    bring_health_check(deployment)
+    tree = {
+        "name": "theirs",
+        "training": {"epochs": 2},
+        "export": None,
+        "worker": {"replicas": 1, "resources": SMALL},
+        "ps": {"replicas": 1},
+    }
+    values = merged(values_file("digits.yaml"), {"job": tree, "images": images.values})
+    argo, path = deployment.argo, "jobs/ml/theirs.yaml"
+    team.commit(path, values)
+    argo.refresh()
+    argo.wait_application("ml-theirs")
+    theirs = JobInCluster(deployment.kube, deployment.helm, values)
+    assert theirs.wait_succeeded().records == 2 * 1438
+    argo.wait_health("ml-theirs", "Healthy")
+    assert argo.sync_status("ml-theirs") == "Synced"
+    team.commit(path, None)
+    argo.refresh()
+    argo.wait_gone("ml-theirs")
+
+
+def test_the_root_application_is_what_argo_cd_takes(deployment):
+    file = str(deployment.repository.root / "gitops" / "root.yaml")
+    strict = ["--dry-run=server", "--validate=strict"]
+    deployment.argo.kube.run("apply", *strict, "--filename", file)
 
 
 def test_a_file_that_is_removed_removes_its_job(deployment, digits):
