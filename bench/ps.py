@@ -286,7 +286,7 @@ def wire_socket() -> list[Row]:
             while position < len(buffer):
                 position += connection.recv_into(buffer[position:])
 
-        times = interleaved({"ours": timed(ours), "socket": timed(by_socket)}, 25)
+        times = interleaved({"ours": timed(ours), "socket": timed(by_socket)}, 151)
     what = "pull of 16 MB, seconds: plain socket / over the product's wire"
     return [row("wire_socket", what, ratios(times["socket"], times["ours"]), 0.35)]
 
