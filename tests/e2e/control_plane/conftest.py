@@ -311,6 +311,9 @@ _numbers = count(1)
 def rig(control_plane: ControlPlane) -> Iterator[Rig]:
     namespace = f"t{next(_numbers)}"
     control_plane.kubectl("create", "namespace", namespace)
+    # No pod is taken before a controller has made it, a moment later.
+    account = ["--for=create", "serviceaccount/default", f"--timeout={BOUND_SECONDS}s"]
+    control_plane.kubectl("-n", namespace, "wait", *account)
     one = Rig(control_plane, namespace, "digits")
     one.make_config_map()
     yield one
