@@ -186,7 +186,6 @@ def trainer_of(
         link,
         state=non_trainable(made.model),
         options=PsTrainerOptions(
-            worker="0-1",
             pipeline=True,
             pull_steps=1,
             skip_nan=False,

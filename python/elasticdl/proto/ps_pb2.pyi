@@ -206,7 +206,8 @@ class PushRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     HEADER_FIELD_NUMBER: _builtins.int
-    PUSH_ID_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     TASK_ID_FIELD_NUMBER: _builtins.int
     RECORDS_DONE_FIELD_NUMBER: _builtins.int
@@ -214,8 +215,12 @@ class PushRequest(_message.Message):
     HAS_LEARNING_RATE_FIELD_NUMBER: _builtins.int
     BATCH_RECORDS_FIELD_NUMBER: _builtins.int
     PULL_FIELD_NUMBER: _builtins.int
-    push_id: _builtins.str
-    """same in a retry: applied once"""
+    source: _builtins.str
+    """Together they name a push; the same in a retry, which is applied once.
+    one life of one worker: unique over jobs and runs
+    """
+    number: _builtins.int
+    """1, 2, ... of that source, in order"""
     version: _builtins.int
     """that the gradients were computed at"""
     task_id: _builtins.int
@@ -233,7 +238,8 @@ class PushRequest(_message.Message):
         self,
         *,
         header: Global___RequestHeader | None = ...,
-        push_id: _builtins.str = ...,
+        source: _builtins.str = ...,
+        number: _builtins.int = ...,
         version: _builtins.int = ...,
         task_id: _builtins.int = ...,
         records_done: _builtins.int = ...,
@@ -244,7 +250,7 @@ class PushRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_records", b"batch_records", "has_learning_rate", b"has_learning_rate", "header", b"header", "learning_rate", b"learning_rate", "pull", b"pull", "push_id", b"push_id", "records_done", b"records_done", "task_id", b"task_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_records", b"batch_records", "has_learning_rate", b"has_learning_rate", "header", b"header", "learning_rate", b"learning_rate", "number", b"number", "pull", b"pull", "records_done", b"records_done", "source", b"source", "task_id", b"task_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

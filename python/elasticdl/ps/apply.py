@@ -7,6 +7,7 @@ nothing of formulas, versions or RPC.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,8 @@ from elasticdl.tensor.placement import Kind, Layout, Piece, Variable
 
 # Below this a thread costs more than it saves.
 _LEAST_PART = 1 << 16
+# Floats that are added up at a time: 256 KiB.
+_SUM_BLOCK = 1 << 16
 Rows = tuple[Ids, Floats]  # row numbers within the piece, and rows [n, row size]
 
 
@@ -154,36 +157,66 @@ def apply_gradient(
 
 
 def mean_gradient(
-    gradients: Sequence[Gradient], records: Sequence[int] | None = None
+    gradients: Sequence[Gradient],
+    records: Sequence[int] | None = None,
+    *,
+    threads: Executor | None = None,
+    parts: int = 1,
 ) -> Gradient:
     """Return the mean of gradients of one PS (sync mode), in new arrays.
 
     `records` are the batch sizes that they are means of: weighted by them, N gradients
     are the one of the N-fold batch also when a batch is short. A gradient counts as
-    zero where it has no rows. The order decides the rounding.
+    zero where it has no rows. The order decides the rounding, `parts` does not.
     """
     records = records or [1] * len(gradients)
     equal = len(set(records)) == 1
     weights = [np.float32(1 if equal else n / sum(records)) for n in records]
     scale = np.float32(1 / len(gradients) if equal else 1)
-    dense = np.zeros(max(one.dense.size for one in gradients), np.float32)
-    for one, weight in zip(gradients, weights, strict=True):
-        if one.dense.size:
-            kernels.add_scaled(dense, one.dense, weight)
-    dense *= scale
+    dense = np.empty(max(one.dense.size for one in gradients), np.float32)
+    weighted = [
+        (one.dense, weight)
+        for one, weight in zip(gradients, weights, strict=True)
+        if one.dense.size
+    ]
+    whole = Span(0, dense.size, decay=False)
+    _run(
+        [
+            functools.partial(_add_up, dense, part, weighted, scale)
+            for part in split(whole, parts)
+        ],
+        threads,
+    )
     rows: dict[int, Rows] = {}
     for index in sorted({index for one in gradients for index in one.rows}):
-        parts = [
+        tables = [
             (one.rows[index][0], one.rows[index][1] * weight)
             for one, weight in zip(gradients, weights, strict=True)
             if index in one.rows
         ]
         ids, sums = kernels.sum_rows(
-            np.concatenate([part[0] for part in parts]),
-            np.concatenate([part[1] for part in parts]),
+            np.concatenate([table[0] for table in tables]),
+            np.concatenate([table[1] for table in tables]),
         )
         rows[index] = (ids, sums * scale)
     return Gradient(dense, rows)
+
+
+def _add_up(
+    total: Floats,
+    span: Span,
+    weighted: Sequence[tuple[Floats, np.float32]],
+    scale: np.float32,
+) -> None:
+    # Block by block: the sum stays in the processor's cache, so that each gradient is
+    # read once and nothing else of the memory is touched but the result.
+    for start in range(span.start, span.stop, _SUM_BLOCK):
+        cut = slice(start, min(start + _SUM_BLOCK, span.stop))
+        block = total[cut]
+        block.fill(0)
+        for gradient, weight in weighted:
+            kernels.add_scaled(block, gradient[cut], weight)
+        block *= scale
 
 
 def dense_spans(optimizer: Optimizer, layout: Layout, ps: int) -> tuple[Span, ...]:

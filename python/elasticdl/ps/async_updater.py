@@ -41,7 +41,7 @@ class AsyncUpdater:
 
     def push(self, push: Push) -> Answer:
         parameters = self._parameters
-        if push.push_id in parameters.recent:
+        if push.push_id in parameters.pushed:
             return Answer(True, parameters.version, duplicate=True)
         parameters.check(push)
         # A worker may be ahead of a PS that went back to its newest shard.

@@ -161,7 +161,7 @@ class Live:
             optimizer_json=parameters.optimizer.text,
             version=parameters.version,
             state=dict(self._state),
-            recent=tuple(parameters.recent),
+            last_pushes=parameters.pushed.by_source(),
         )
         self._snapshots.take(
             snapshot,

@@ -27,10 +27,10 @@ from elasticdl.ps.apply import (
     mean_gradient,
 )
 from elasticdl.ps.optimizer import Optimizer
+from elasticdl.ps.pushes import LastPushes
 from elasticdl.ps.recycling import Recycler
+from elasticdl.rpc.ps_tensors import PushId
 
-# A retry comes within seconds; so many pushes are remembered to know it again.
-RECENT_PUSHES = 4096
 # Tasks whose prefixes are remembered; only those that are being trained matter.
 RECENT_TASKS = 4096
 
@@ -41,13 +41,18 @@ Floats = NDArray[np.float32]
 class Push:
     """A worker's gradient for this PS and what it covers."""
 
-    push_id: str
+    push_id: PushId
     version: int  # that it was computed at
     gradient: Gradient
     task_id: int = 0
     records_done: int = 0  # leading records of the task covered now; 0 unknown
     learning_rate: float | None = None  # None: the PS's own schedule
     records: int = 1  # batch size: the gradient's weight in a mean
+
+    @property
+    def place(self) -> tuple[int, int, PushId]:
+        """Where the batch is in the data: orders gradients alike in each run."""
+        return self.task_id, self.records_done, self.push_id
 
 
 def _ignore(_seconds: float) -> None:
@@ -68,7 +73,7 @@ class Origin:
     """Where parameters come from when they do not start at version 0."""
 
     version: int = 0
-    recent: Sequence[str] = ()
+    last_pushes: Mapping[str, int] = field(default_factory=dict)  # by source
     slots: Mapping[str, Floats] = field(default_factory=dict)
 
 
@@ -82,10 +87,7 @@ class Parameters:
         self.shard = shard
         self.optimizer = optimizer
         self.version = origin.version
-        # Push id -> version it went into, oldest first.
-        self.recent: OrderedDict[str, int] = OrderedDict(
-            (push_id, origin.version) for push_id in origin.recent
-        )
+        self.pushed = LastPushes(origin.last_pushes)
         # Task id -> leading records applied since this process took the parameters.
         self.applied: OrderedDict[int, int] = OrderedDict()
         self._compute = compute
@@ -116,7 +118,7 @@ class Parameters:
             ) from error
 
     def apply(self, pushes: Sequence[Push], *, rate_factor: float) -> None:
-        """Make the next version of the mean of checked gradients.
+        """Make the next version of the mean of checked gradients, in this order.
 
         The learning rate is that of the first push, or the optimizer's own at this
         step, times `rate_factor`.
@@ -127,16 +129,22 @@ class Parameters:
         if rate is None:
             rate = self.optimizer.learning_rate_at(self.version)
         gradients = [push.gradient for push in pushes]
+        threads, parts = self._compute.threads, self._compute.parts
         apply_gradient(
             self.optimizer,
             self.shard,
             gradients[0]
             if len(gradients) == 1
-            else mean_gradient(gradients, [push.records for push in pushes]),
+            else mean_gradient(
+                gradients,
+                [push.records for push in pushes],
+                threads=threads,
+                parts=parts,
+            ),
             step=self.version,
             learning_rate=rate * rate_factor,
-            threads=self._compute.threads,
-            parts=self._compute.parts,
+            threads=threads,
+            parts=parts,
         )
         self._frozen = None
         self.version += 1
@@ -162,9 +170,7 @@ class Parameters:
         }
 
     def _remember(self, push: Push) -> None:
-        self.recent[push.push_id] = self.version
-        while len(self.recent) > RECENT_PUSHES:
-            self.recent.popitem(last=False)
+        self.pushed.add(push.push_id)
         if push.records_done > 0:
             before = self.applied.get(push.task_id, 0)
             self.applied[push.task_id] = max(before, push.records_done)

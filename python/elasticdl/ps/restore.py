@@ -8,7 +8,7 @@ Knows nothing of locks or calls; the format is `checkpoint`'s.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,9 +19,6 @@ from elasticdl.checkpoint import reshard, store
 from elasticdl.checkpoint.layout import ShardFile
 from elasticdl.ps.snapshots import Cut, State
 from elasticdl.tensor.placement import Layout, place
-
-# Enough to know the retries that were under way when the cut was made.
-_RECENT = 256
 
 Floats = NDArray[np.float32]
 Observe = Callable[[float, bool], None]
@@ -48,7 +45,7 @@ class Loaded:
     values: Floats
     version: int
     slots: Mapping[str, Floats] | None = None
-    recent: Sequence[str] = ()
+    last_pushes: Mapping[str, int] = field(default_factory=dict)  # by source
     state: State = field(default_factory=dict)
 
 
@@ -95,7 +92,7 @@ class ShardStore:
             "layout_digest": layout.digest,
             "layout": layout.to_json(),
             "optimizer": cut.optimizer_json,
-            "recent": list(cut.recent[-_RECENT:]),
+            "last_pushes": dict(cut.last_pushes),
         }
         return store.write_shard(directory, mine.index, mine.num_ps, tensors, meta)
 
@@ -124,11 +121,11 @@ class ShardStore:
     def _load(self, path: Path, layout: Layout, optimizer_json: str) -> Loaded:
         pieces = reshard.load_pieces(path, layout, self._place.index)
         manifest = store.read_manifest(path)
-        recent: Sequence[str] = ()
+        last_pushes: Mapping[str, int] = {}
         if len(manifest.shards) == self._place.num_ps:
             entry = manifest.shards[self._place.index]
             meta = store.read_shard(path, entry, verify=False).meta
-            recent = [str(push_id) for push_id in meta.get("recent", ())]
+            last_pushes = meta.get("last_pushes") or {}  # older ones have none
         first = self._place.index == 0
         return Loaded(
             layout=layout,
@@ -136,7 +133,7 @@ class ShardStore:
             values=pieces.values,
             version=manifest.version if self._common_version else pieces.version,
             slots=pieces.slots,
-            recent=recent,
+            last_pushes=last_pushes,
             # The mapped file may be deleted while the job runs on.
             state={n: np.array(a) for n, a in pieces.states.items()} if first else {},
         )

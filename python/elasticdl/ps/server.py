@@ -164,7 +164,7 @@ class ParameterServer:
             if loaded.slots is not None
             else optimizer.slots(size, loaded.values),
         )
-        origin = Origin(max(loaded.version, self._min_version), loaded.recent)
+        origin = Origin(max(loaded.version, self._min_version), loaded.last_pushes)
         return Parameters(shard, optimizer, origin=origin, compute=self._compute)
 
     def _install(

@@ -21,7 +21,14 @@ from elasticdl.ps.parameters import Push
 from elasticdl.ps.server import Initial, ParameterServer
 from elasticdl.ps.traffic import Traffic
 from elasticdl.ps.updater import Answer, Ticket
-from elasticdl.rpc.ps_tensors import DENSE, STALE, STATE_PREFIX, VALUES, gradient_rows
+from elasticdl.rpc.ps_tensors import (
+    DENSE,
+    STALE,
+    STATE_PREFIX,
+    VALUES,
+    PushId,
+    gradient_rows,
+)
 from elasticdl.rpc.ps_wire import Tensors
 from elasticdl.tensor.placement import Layout
 
@@ -79,7 +86,7 @@ class PsServicer:
         self._metrics.received.inc(received)
         self.traffic.add(received_bytes=received)
         push = Push(
-            push_id=request.push_id,
+            push_id=PushId(request.source, request.number),
             version=request.version,
             gradient=Gradient(
                 np.asarray(tensors[DENSE], np.float32), gradient_rows(tensors)

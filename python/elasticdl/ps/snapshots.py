@@ -45,7 +45,7 @@ class Cut:
     optimizer_json: str
     version: int
     state: State
-    recent: tuple[str, ...]
+    last_pushes: Mapping[str, int]  # by source
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,11 @@ A worker gives its gradient to every follower, which only stages it, and then to
 which admits or refuses it. Whoever pulls the new version brings PS 0's ticket to the
 followers: the ids of the gradients that made it. A gradient that PS 0 never admitted
 (its worker died in between, or was late) is never applied anywhere.
+
+A version's gradients are added up in the order of their places in the data, not in that
+of arrival, which is another one in each run: rounding would differ with it. So all of
+them are kept until the set is known: on each PS at most one share of a gradient for
+each worker under way, let go once the version is made.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ import threading
 from elasticdl.errors import RpcError
 from elasticdl.ps.parameters import Parameters, Push
 from elasticdl.ps.updater import Answer, Control, Pin, Ticket
-from elasticdl.rpc.ps_tensors import STALE, SYNC_WAIT_SECONDS, WAITING
+from elasticdl.rpc.ps_tensors import STALE, SYNC_WAIT_SECONDS, WAITING, PushId
 
 
 class SyncUpdater:
@@ -35,7 +40,7 @@ class SyncUpdater:
         self._changed = changed
         self._control = control
         self._wait_seconds = wait_seconds
-        self._admitted: dict[str, Push] = {}
+        self._admitted: dict[PushId, Push] = {}
         self._ticket = Ticket(parameters.version)
         self._announced: list[str] = []
         self._error: Exception | None = None
@@ -55,7 +60,7 @@ class SyncUpdater:
 
     def push(self, push: Push) -> Answer:
         parameters = self._parameters
-        if push.push_id in parameters.recent:
+        if push.push_id in parameters.pushed:
             return Answer(True, parameters.version, ticket=self._ticket, duplicate=True)
         if push.version != parameters.version:
             return Answer(False, parameters.version, STALE)
@@ -67,7 +72,7 @@ class SyncUpdater:
             lambda: self._error or push.push_id not in self._admitted,
             self._wait_seconds,
         )
-        if push.push_id in parameters.recent:
+        if push.push_id in parameters.pushed:
             return Answer(True, parameters.version, ticket=self._ticket)
         if self._error:
             raise self._error
@@ -76,13 +81,13 @@ class SyncUpdater:
     def _make_version(self) -> None:
         if not 0 < self._control.quorum <= len(self._admitted):
             return
-        pushes = list(self._admitted.values())
+        pushes = sorted(self._admitted.values(), key=lambda push: push.place)
         parameters = self._parameters
         parameters.apply(pushes, rate_factor=self._control.learning_rate_scale)
         self._admitted = {}
         self._ticket = Ticket(
             parameters.version,
-            tuple(push.push_id for push in pushes),
+            tuple(str(push.push_id) for push in pushes),
             tuple(self._announced),
             self._control.learning_rate_scale,
         )
@@ -133,9 +138,9 @@ class SyncFollower:
         """
         parameters = self._parameters
         fresh = push.version >= parameters.version
-        if fresh and push.push_id not in parameters.recent:
+        if fresh and push.push_id not in parameters.pushed:
             parameters.check(push)
-            self._staged[push.push_id] = push
+            self._staged[str(push.push_id)] = push
         return Answer(True, parameters.version)
 
     def advance(self, ticket: Ticket) -> None:

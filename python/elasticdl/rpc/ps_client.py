@@ -28,8 +28,11 @@ from elasticdl.rpc.ps_tensors import (
     Gradients,
     Pulled,
     Pushed,
+    PushId,
+    PushIds,
     PushOrder,
     gradient_tensors,
+    new_source,
     pulled_from_replies,
 )
 from elasticdl.rpc.ps_view import PsCallView
@@ -64,13 +67,16 @@ class PsClient:
         token: str,
         first_admits: bool = False,
         delay_seconds: float = 0.0,
+        source: str = "",
     ) -> None:
         """Take who calls, the job's token and how the PS work.
 
         `first_admits`: in async mode with a bound on staleness, ask PS 0 first, so
         that a refused gradient is refused by all. `delay_seconds` is added to each
-        call, to measure what a slow network costs.
+        call, to measure what a slow network costs. `source` names this worker's life
+        in the ids of its pushes; "" makes a name that nobody else has.
         """
+        self._push_ids = PushIds(source or new_source(worker, generation))
         self._worker = worker
         self._generation = generation
         self._sync = sync
@@ -257,6 +263,10 @@ class PsClient:
 
     # Gradients
 
+    def next_push_id(self) -> PushId:
+        """Return the id of the next push; a push is repeated under its id."""
+        return self._push_ids.next()
+
     def push(self, gradients: Gradients, order: PushOrder) -> Pushed:
         """Push the gradients of a batch; in sync mode return when a version is made.
 
@@ -269,7 +279,8 @@ class PsClient:
         def one(ps: int) -> _PushAnswer:
             request = ps_pb2.PushRequest(
                 header=self._header(view),
-                push_id=order.push_id,
+                source=order.push_id.source,
+                number=order.push_id.number,
                 version=order.versions[ps],
                 task_id=order.task_id,
                 records_done=order.records_done,

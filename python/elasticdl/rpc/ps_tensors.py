@@ -6,6 +6,8 @@ Owns the names of tensors and the reasons for a refusal that both sides use. Cal
 
 from __future__ import annotations
 
+import itertools
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -27,6 +29,44 @@ SYNC_WAIT_SECONDS = 20.0
 
 Floats = NDArray[np.float32]
 Rows = Mapping[int, tuple[NDArray[np.int64], Floats]]
+
+
+@dataclass(frozen=True, order=True)
+class PushId:
+    """Names a push: the same in a retry, so that it is applied once.
+
+    A PS remembers the last number of each source, not all of them: a source sends its
+    pushes one after another, so that whatever is not newer than the last is a repeat.
+    """
+
+    source: str  # one life of one worker
+    number: int  # 1, 2, ... in the order of sending
+
+    def __str__(self) -> str:
+        return f"{self.source}/{self.number}"
+
+
+class PushIds:
+    """The ids of one worker's pushes, for as long as its process lives."""
+
+    def __init__(self, source: str) -> None:
+        """`source` comes from `new_source`, or is as unique."""
+        self._source = source
+        self._numbers = itertools.count(1)
+
+    def next(self) -> PushId:
+        """Return the id of the next push."""
+        return PushId(self._source, next(self._numbers))
+
+
+def new_source(worker: int, generation: int) -> str:
+    """Return a name for this life of a worker that no other one has or had.
+
+    Worker and generation tell only the lives of one job apart. A checkpoint brings the
+    sources of an earlier job along (`checkpoint.initFrom`), whose worker 0 has
+    generation 1 as well; the random part tells those apart.
+    """
+    return f"{worker}-{generation}-{secrets.token_hex(8)}"
 
 
 @dataclass(frozen=True)
@@ -61,7 +101,7 @@ class Gradients:
 class PushOrder:
     """What goes with the gradients of a batch."""
 
-    push_id: str  # the same in a retry: applied once
+    push_id: PushId  # the same in a retry: applied once
     versions: Sequence[int]  # Pulled.versions that they were computed at
     task_id: int
     records_done: int  # leading records of the task covered with it; 0 unknown

@@ -40,7 +40,6 @@ logger = logging.getLogger(__name__)
 class PsTrainerOptions:
     """How a worker trains."""
 
-    worker: str  # unique in the job's life: makes push ids unique
     pipeline: bool
     pull_steps: int
     skip_nan: bool
@@ -92,7 +91,6 @@ class PsTrainer:
         self._metrics = metrics
         self._sent: _Sent | None = None
         self._trained = 0
-        self._pushes = 0
         self._since_pull = 0
         self._arena: Arena | None = None  # what the step has loaded
         self._begin()
@@ -215,7 +213,6 @@ class PsTrainer:
     def _send(self, sent: _Sent, result: StepResult) -> None:
         arena = self._current()
         at = sent.at
-        self._pushes += 1
         self._since_pull += 1
         shared = self._state.shared if at.last else []
         self._sent = sent
@@ -223,7 +220,7 @@ class PsTrainer:
             Exchange(
                 gradients=result.gradients,
                 order=PushOrder(
-                    push_id=f"{self._options.worker}-{self._pushes}",
+                    push_id=self._link.client.next_push_id(),
                     versions=arena.versions,
                     task_id=at.task_id,
                     records_done=at.records_done,

@@ -135,7 +135,6 @@ class TrainerMaker:
             link,
             state=self._state,
             options=PsTrainerOptions(
-                worker=f"{life.context.index}-{life.context.generation}",
                 pipeline=spec.worker.pipeline and not sync,
                 pull_steps=pull_steps,
                 skip_nan=spec.training.on_nan_loss is OnNanLoss.SKIP,

@@ -80,6 +80,17 @@ def test_a_checkpoint_starts_jobs_with_other_ps_and_the_other_strategy_or_is_ref
     check_refused(job, origin, path)
 
 
+def test_a_job_that_goes_on_from_a_checkpoint_applies_each_of_its_gradients(job):
+    # Workers of both jobs have the same indices and generations.
+    steps = {"training": {"maxSteps": 16}, "worker": {"replicas": 1}}
+    origin = job("origin", **steps)
+    before = load_all(origin.finish().checkpoint)
+    path = origin.job_dir.checkpoints_dir
+    later = job("later", checkpoint={"initFrom": str(path)}, **steps)
+    after = load_all(later.finish().checkpoint)
+    assert after.version == before.version + 16
+
+
 def check_refused(job, origin, path):
     """A checkpoint of another model is refused by name."""
     other = origin.values.job.model.files["net.py"].replace("Dense(64", "Dense(32")

@@ -323,7 +323,6 @@ def rig(ps_group, definition):
             link,
             state=non_trainable(module.model),
             options=PsTrainerOptions(
-                worker=f"{worker}-1",
                 pipeline=pipeline and not group.sync,
                 pull_steps=pull_steps,
                 skip_nan=skip_nan,

@@ -17,7 +17,7 @@ from elasticdl.ps.sync_updater import SyncFollower, SyncUpdater
 from elasticdl.ps.updater import Control, NewUpdater
 from elasticdl.rpc import ps_wire
 from elasticdl.rpc.ps_client import PsClient
-from elasticdl.rpc.ps_tensors import Gradients, Pushed, PushOrder
+from elasticdl.rpc.ps_tensors import Gradients, Pushed, PushId, PushOrder
 from elasticdl.rpc.server import ThreadedServer, serve
 from elasticdl.tensor.placement import Kind, Layout, Variable, place
 from elasticdl.testing.scripted import TOKEN
@@ -185,7 +185,7 @@ class Group:
         self,
         client: PsClient,
         gradients: Gradients,
-        push_id: str,
+        push_id: PushId | str,
         versions: Sequence[int],
         *,
         task: int = 1,
@@ -193,6 +193,9 @@ class Group:
         rate: float | None = None,
         pull: bool = False,
     ) -> Pushed:
+        """Push under an id; a bare name is a source that pushes once."""
+        if isinstance(push_id, str):
+            push_id = PushId(push_id, 1)
         order = PushOrder(push_id, versions, task, records, rate, 8, pull)
         return client.push(gradients, order)
 

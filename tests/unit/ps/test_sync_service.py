@@ -10,7 +10,7 @@ from elasticdl.ps.optimizer import optimizer_from_json
 from elasticdl.ps.parameters import Compute, Origin, Parameters, Push
 from elasticdl.ps.sync_updater import SyncFollower
 from elasticdl.ps.updater import Control, Ticket
-from elasticdl.rpc.ps_tensors import STALE
+from elasticdl.rpc.ps_tensors import STALE, PushId
 from elasticdl.tensor.placement import Variable, place
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -41,7 +41,7 @@ def test_a_version_is_the_mean_of_its_gradients(group, threads, num_ps, quorum):
     assert all(job.result().accepted for job in jobs)
     pulled = client.pull()
     assert pulled.versions == [1] * num_ps
-    assert sorted(pulled.ticket.push_ids) == [f"w{n}" for n in range(quorum)]
+    assert sorted(pulled.ticket.push_ids) == [f"w{n}/1" for n in range(quorum)]
     values = ps.whole(pulled.buffers)
     mean = sum(range(quorum)) / quorum
     np.testing.assert_allclose(values["dense/kernel"], -0.5 * mean)
@@ -106,10 +106,10 @@ def test_all_ps_apply_the_same_set_whatever_the_order(group, sgd, threads, num_p
     accepted = [push for job in jobs for push in job.result()]
     assert len(set(accepted)) == len(accepted)
     final = ps.client(9).pull()
-    applied = set(ps.servers[0]._live.parameters.recent)
+    applied = set(ps.servers[0]._live.parameters.pushed.by_source())
     assert applied == set(accepted)
     for server in ps.servers:
-        assert set(server._live.parameters.recent) == applied
+        assert set(server._live.parameters.pushed.by_source()) == applied
         assert server._live.parameters.version == final.version
 
 
@@ -234,7 +234,7 @@ def follower(sgd) -> tuple[SyncFollower, Parameters, list[str]]:
 
 def staged(push_id: str, version: int, value: float) -> Push:
     gradient = Gradient(np.full(2, value, np.float32), {})
-    return Push(push_id, version, gradient)
+    return Push(PushId(push_id, 1), version, gradient)
 
 
 @settings(max_examples=40)
@@ -248,7 +248,7 @@ def test_a_follower_applies_exactly_what_tickets_name(sgd, data):
         for worker in workers:
             updater.push(staged(f"{version}-{worker}", version, float(2**worker)))
         admitted = data.draw(st.permutations(workers))[:quorum]
-        ticket = Ticket(version + 1, tuple(f"{version}-{w}" for w in admitted))
+        ticket = Ticket(version + 1, tuple(f"{version}-{w}/1" for w in admitted))
         for _ in range(data.draw(st.integers(1, 3))):
             updater.advance(ticket)
         # Late ones are not held.
@@ -262,7 +262,7 @@ def test_a_follower_applies_exactly_what_tickets_name(sgd, data):
 def test_a_follower_takes_announced_snapshots_before_applying(sgd):
     updater, parameters, pinned = follower(sgd)
     updater.push(staged("a", 0, 1.0))
-    updater.advance(Ticket(1, ("a",), ("ckpt-1",)))
+    updater.advance(Ticket(1, ("a/1",), ("ckpt-1",)))
     assert pinned == ["ckpt-1"]
     assert parameters.version == 1
     # Nothing else of a follower does anything.

@@ -114,7 +114,7 @@ class Keeper(Echo):
 
     def push(self, request, tensors):
         self.kept.append(tensors["dense"])
-        if request.push_id == "stale":
+        if request.source == "stale":
             raise FencedError("rewound")
         return ps_pb2.PushReply(accepted=True), {"values": self.values}
 
@@ -136,7 +136,7 @@ def test_frames_in_lent_memory_say_the_same_as_messages(keeps):
             np.testing.assert_array_equal(back["values"], keeper.values)
             with pytest.raises(FencedError, match="rewound"):
                 stub.push(
-                    ps_pb2.PushRequest(push_id="stale"), gradient, size=0, timeout=10
+                    ps_pb2.PushRequest(source="stale"), gradient, size=0, timeout=10
                 )
             # More than was thought comes as a message.
             _, back = stub.pull(ps_pb2.PullRequest(), size=600_000, timeout=10)
