@@ -1,7 +1,7 @@
 """CSV files: ranges of lines through a side-car index, quoted newlines respected.
 
-Owns the format. Called by the reader of many files, by conversion and `data info`.
-Must not know what the columns mean.
+Owns the format; where records begin is found by `csv_scan`. Called by the reader of
+many files, by conversion and `data info`. Must not know what the columns mean.
 
 A record is a line's text without its end. Blank lines are no records, a byte order
 mark and the header line are none either. A line with another number of columns than
@@ -12,24 +12,22 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from elasticdl.data import index
+from elasticdl.data.csv_scan import LONGEST_RECORD, scan
 from elasticdl.data.files import FilePool
 from elasticdl.data.records import BadRecords, Metadata
 from elasticdl.errors import DataError
 
-_UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-_BLOCK_BYTES = 16 * 1024 * 1024
-_NEWLINE, _RETURN = 10, 13
 _ENDS = b"\r\n"
+# The csv module's own limit for one field is 128 KiB, for the whole process.
+csv.field_size_limit(max(csv.field_size_limit(), LONGEST_RECORD))
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ class CsvOptions:
     @property
     def index_kind(self) -> str:
         """Every option that changes where records begin."""
-        return f"csv {self.header} {self.quote}"
+        return f"csv 2 {self.header} {self.quote} {self.delimiter}"
 
 
 PARAMS = ("delimiter", "header", "columns", "quote")
@@ -138,7 +136,9 @@ class CsvReader:
         self._options = options
         _refuse_other_encodings(path, pool)
         lines = index.load_or_build(
-            path, options.index_kind, lambda path: scan(path, quote=options.quote)
+            path,
+            options.index_kind,
+            lambda path: scan(path, quote=options.quote, delimiter=options.delimiter),
         )
         has_header = options.header and len(lines) > 1
         self._offsets = lines[1:] if has_header else lines
@@ -149,6 +149,8 @@ class CsvReader:
         if not options.header or len(lines) < 2:
             return options.columns
         start, end = int(lines[0]), int(lines[1])
+        if end - start > LONGEST_RECORD:
+            raise DataError(f"{self._path}: the header is {_too_long(end - start)}")
         text = self._pool.pread(self._path, start, end - start).rstrip(_ENDS)
         try:
             names = tuple(name.strip() for name in options.split(text.decode("utf-8")))
@@ -157,6 +159,17 @@ class CsvReader:
                 f"{self._path}: the header is not UTF-8 text ({error.reason} at byte "
                 f"{error.start}); convert the file to UTF-8"
             ) from error
+        except csv.Error as error:
+            raise DataError(
+                f"{self._path}: the header is {_not_csv(error)}; mend the first line, "
+                "or set readerParams.header to false if there is no header"
+            ) from error
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise DataError(
+                f"{self._path}: the header names {twice!r} {names.count(twice)} times; "
+                "each column needs a name of its own"
+            )
         if options.columns and options.columns != names:
             raise DataError(
                 f"{self._path}: the header names {list(names)}, readerParams.columns "
@@ -180,23 +193,45 @@ class CsvReader:
         if self._columns:
             return len(self._columns)
         start, end = int(self._offsets[0]), int(self._offsets[1])
-        first = self._pool.pread(self._path, start, end - start).rstrip(_ENDS)
-        return len(self._options.split(first.decode("utf-8", "replace")))
+        length = min(end - start, LONGEST_RECORD)
+        first = self._pool.pread(self._path, start, length).rstrip(_ENDS)
+        try:
+            return len(self._options.split(first.decode("utf-8", "replace")))
+        except csv.Error as error:
+            raise DataError(
+                f"{self._path}: the first line is {_not_csv(error)}, and there is no "
+                "header that tells the number of columns; mend it, or name the columns "
+                "with readerParams.columns"
+            ) from error
 
     def read(self, start: int, end: int, bad: BadRecords) -> list[bytes]:
         """Return the good records of [start, end); tell `bad` of the others."""
         offsets = self._offsets[start : end + 1].tolist()
         if len(offsets) < 2:
             return []
-        base = offsets[0]
-        data = self._pool.pread(self._path, base, offsets[-1] - base)
         expected = self._num_columns()
+        values: list[bytes] = []
+        number = start
+        for run in _runs(offsets):
+            values += self._read_run(number, run, expected, bad)
+            number += len(run) - 1
+        return values
+
+    def _read_run(
+        self, number: int, offsets: list[int], expected: int, bad: BadRecords
+    ) -> list[bytes]:
+        """Return the good records between some offsets, the first being `number`."""
+        base, end = offsets[0], offsets[-1]
+        if len(offsets) == 2 and end - base > LONGEST_RECORD:
+            bad.add(number, f"{_too_long(end - base)} (at byte {base})")
+            return []
+        data = self._pool.pread(self._path, base, end - base)
         values = []
-        for i in range(len(offsets) - 1):
-            line = data[offsets[i] - base : offsets[i + 1] - base].rstrip(_ENDS)
+        for i, (begin, stop) in enumerate(pairwise(offsets)):
+            line = data[begin - base : stop - base].rstrip(_ENDS)
             reason = self._what_is_wrong(line, expected)
             if reason:
-                bad.add(start + i, f"{reason} (at byte {offsets[i]})")
+                bad.add(number + i, f"{reason} (at byte {begin})")
             else:
                 values.append(line)
         return values
@@ -209,7 +244,7 @@ class CsvReader:
         try:
             got = len(self._options.split(text))
         except csv.Error as error:
-            got, problem = 0, f"not CSV: {error}"
+            got, problem = 0, _not_csv(error)
         else:
             problem = f"got {got} columns, expected {expected}"
         if got == expected:
@@ -220,51 +255,33 @@ class CsvReader:
         return problem
 
 
+def _runs(offsets: list[int]) -> Iterator[list[int]]:
+    """Cut a range of records so that one that is too long stands alone."""
+    begin = 0
+    for i, (start, end) in enumerate(pairwise(offsets)):
+        if end - start > LONGEST_RECORD:
+            if begin < i:
+                yield offsets[begin : i + 1]
+            yield offsets[i : i + 2]
+            begin = i + 1
+    if begin < len(offsets) - 1:
+        yield offsets[begin:]
+
+
+def _too_long(num_bytes: int) -> str:
+    return f"a line of {num_bytes} bytes, expected at most {LONGEST_RECORD}"
+
+
+def _not_csv(error: csv.Error) -> str:
+    reason = str(error)
+    if reason == "unexpected end of data":
+        reason = "a quote is not closed"
+    return f"not CSV: {reason}"
+
+
 def _refuse_other_encodings(path: Path, pool: FilePool) -> None:
     if pool.pread(path, 0, 2) in _UTF16_MARKS:
         raise DataError(
             f"{path}: got UTF-16 text, expected UTF-8; convert it, as with `iconv -f "
             f"UTF-16 -t UTF-8 {path.name}`"
         )
-
-
-def scan(path: Path, *, quote: str) -> index.Offsets:
-    """Return where each line that is not blank begins, and the end of the file.
-
-    A newline inside quotes ends no line: those with an odd number of quotes before
-    them. Doubled quotes keep that number's parity, so they need no care.
-    """
-    parts: list[NDArray[np.int64]] = []
-    at = line_start = num_quotes = 0
-    last_byte = 0
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            if at == 0 and block.startswith(_UTF8_MARK):
-                line_start = len(_UTF8_MARK)
-            data = np.frombuffer(block, np.uint8)
-            newlines = np.flatnonzero(data == _NEWLINE)
-            if quote:
-                quotes = np.flatnonzero(data == ord(quote))
-                before = np.searchsorted(quotes, newlines) + num_quotes
-                newlines = newlines[before % 2 == 0]
-                num_quotes += len(quotes)
-            if len(newlines):
-                ends = newlines + (at + 1)
-                starts = np.concatenate([[line_start], ends[:-1]])
-                sizes = ends - starts
-                blank = sizes == 1
-                # A line of two bytes is blank if the first is a carriage return, which
-                # for the first newline of a block may lie in the block before.
-                first_bytes = data[newlines - 1]
-                if newlines[0] == 0:
-                    first_bytes[0] = last_byte
-                blank |= (sizes == 2) & (first_bytes == _RETURN)
-                parts.append(starts[~blank])
-                line_start = int(ends[-1])
-            last_byte = block[-1]
-            at += len(block)
-    only_return = at - line_start == 1 and last_byte == _RETURN
-    if line_start < at and not only_return:
-        parts.append(np.asarray([line_start], np.int64))
-    parts.append(np.asarray([at], np.int64))
-    return np.concatenate(parts).astype(np.int64, copy=False)

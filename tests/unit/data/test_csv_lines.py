@@ -1,10 +1,11 @@
 import csv
 import io
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from elasticdl.data import csv_lines
+from elasticdl.data import csv_lines, csv_scan
 from elasticdl.data.csv_lines import CsvOptions, CsvReader
 from elasticdl.data.files import FilePool
 from elasticdl.data.records import BadRecords
@@ -77,16 +78,16 @@ cells = st.text(alphabet='ab,"\n\r 1é', max_size=6)
 def test_what_the_csv_module_writes_comes_back(rows, line_end, block_bytes):
     text = io.StringIO()
     csv.writer(text, lineterminator=line_end, quoting=csv.QUOTE_ALL).writerows(rows)
-    usual = csv_lines._BLOCK_BYTES
+    usual = csv_scan._BLOCK_BYTES
     try:
         # Blocks end anywhere: inside quotes, between \r and \n, inside a character.
-        csv_lines._BLOCK_BYTES = block_bytes
+        csv_scan._BLOCK_BYTES = block_bytes
         with tempfile.TemporaryDirectory() as folder:
             content = text.getvalue().encode()
             reader = reader_of(folder, content, FilePool(), header=False)
             records = all_of(reader, BadRecords("file", skip=False))
     finally:
-        csv_lines._BLOCK_BYTES = usual
+        csv_scan._BLOCK_BYTES = usual
     assert [CsvOptions().split(record.decode()) for record in records] == rows
 
 
@@ -115,10 +116,97 @@ def test_without_names_the_first_line_tells_the_number_of_columns(
         all_of(reader, strict)
 
 
-def test_a_quote_that_is_not_closed_is_told(tmp_path, pool, lenient):
-    reader = reader_of(tmp_path, b'a,b\n1,2\n5,"6\n7,8\n9,9\n', pool)
-    assert all_of(reader, lenient) == [b"1,2"]
-    assert "spans 3 lines" in lenient.found[0].reason
+def test_a_quote_that_is_not_closed_loses_its_own_line_alone(tmp_path, pool, lenient):
+    content = b'a,b\n1,2\n5,"6\n7,"8, 9"\n9,"x\ny"\n1,"2\n3,4\n'
+    reader = reader_of(tmp_path, content, pool)
+    assert all_of(reader, lenient) == [b"1,2", b'7,"8, 9"', b'9,"x\ny"', b"3,4"]
+    assert [bad.record for bad in lenient.found] == [1, 4]
+    assert "a quote is not closed" in lenient.found[0].reason
+
+
+def test_a_quote_inside_an_unquoted_field_is_a_character(tmp_path, pool, strict):
+    lines = [b'1,5" pipe', b'2,"two\nlines"', b'3,6"" pipe"', b"4,x"]
+    reader = reader_of(tmp_path, b"a,b\n" + b"\n".join(lines) + b"\n", pool)
+    assert all_of(reader, strict) == lines
+
+
+def lines_with_one_byte_changed():
+    lines = [b'%d,"text %d, ""said""",%d' % (n, n, n) for n in range(200)]
+    content = b"\n".join(lines) + b"\n"
+    for place in range(0, len(content), 7):
+        for byte in b'",\n\x00x':
+            if content[place] != byte:
+                yield lines, content[:place] + bytes([byte]) + content[place + 1 :]
+
+
+def test_one_changed_byte_loses_no_more_than_the_records_it_touches(tmp_path):
+    # A newline that is no more joins two records: these both are gone.
+    path = tmp_path / "table.csv"
+    for lines, content in lines_with_one_byte_changed():
+        path.write_bytes(content)
+        offsets = csv_scan.scan(path, quote='"', delimiter=",").tolist()
+        found = {content[a:b].rstrip(b"\n") for a, b in pairwise(offsets)}
+        assert len(set(lines) - found) <= 2
+        assert len(offsets) - 1 in (199, 200, 201)
+
+
+@given(
+    content=st.text(alphabet='a,"\n\r', max_size=60),
+    block_bytes=st.integers(1, 20),
+)
+def test_where_blocks_end_does_not_matter(content, block_bytes):
+    usual = csv_scan._BLOCK_BYTES
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table.csv"
+        path.write_bytes(b"x,y\n" + content.encode())
+        whole = csv_scan.scan(path, quote='"', delimiter=",")
+        try:
+            csv_scan._BLOCK_BYTES = block_bytes
+            in_blocks = csv_scan.scan(path, quote='"', delimiter=",")
+        finally:
+            csv_scan._BLOCK_BYTES = usual
+    assert in_blocks.tolist() == whole.tolist()
+
+
+def test_a_record_that_is_too_long_is_bad_and_is_never_read(
+    tmp_path, pool, lenient, monkeypatch
+):
+    monkeypatch.setattr(csv_scan, "LONGEST_RECORD", 1000)
+    monkeypatch.setattr(csv_lines, "LONGEST_RECORD", 1000)
+    monkeypatch.setattr(csv_scan, "_BLOCK_BYTES", 300)
+    long = b'2,"' + b"x\n" * 2000
+    reader = reader_of(tmp_path, b"a,b\n1,2\n3," + bytes(5000) + b"\n" + long, pool)
+    values = all_of(reader, lenient)
+    assert values == [b"1,2"]
+    assert "a line of 5003 bytes, expected at most 1000" in lenient.found[0].reason
+    assert max(length for _, length in pool.reads) <= 4000 + 3
+    # The unclosed quote is given up, so each line behind it is a record of its own.
+    assert reader.num_records == 2 + 2000
+
+
+def test_a_long_quoted_field_is_a_record(tmp_path, pool, strict):
+    record = b'1,"' + b"long \n" * 100_000 + b'"'
+    reader = reader_of(tmp_path, b"a,b\n" + record + b"\n2,3\n", pool)
+    assert all_of(reader, strict) == [record, b"2,3"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'a,"b\n1,2\n3,4\n', "the header is not CSV: a quote is not closed"),
+        (b"a,b,a\n1,2,3\n", "the header names 'a' 2 times"),
+        (b"a,b\r1,2\r3,4\r", r"carriage returns alone.*tr "),
+    ],
+)
+def test_a_file_that_cannot_be_read_right_is_refused(content, message, tmp_path, pool):
+    with pytest.raises(DataError, match=message):
+        reader_of(tmp_path, content, pool)
+
+
+def test_a_first_line_that_is_no_csv_is_refused_where_it_counts(tmp_path, pool, strict):
+    reader = reader_of(tmp_path, b'1,"2\n3,4\n', pool, header=False)
+    with pytest.raises(DataError, match=r"not CSV.*readerParams.columns"):
+        all_of(reader, strict)
 
 
 def test_without_a_quote_character_quotes_are_text(tmp_path, pool, strict):
