@@ -31,6 +31,8 @@ BATCH = 64
 FEED_RECORDS = 64 * BATCH
 STEP_RECORDS = 16 * BATCH
 ROW_GROUP = 10_000
+TEXTS = 1000  # different values of a column of text
+TEXT_RECORDS = 16 * RANGE
 MIDDLE = NUM_RECORDS // 2
 
 
@@ -137,6 +139,39 @@ def range_read_flat() -> list[Row]:
     each = ", ".join(f"{n.split('.')[1]} {m:.2f}" for n, m in medians.items())
     what = f"time of the last range of 300 k records / the first, worst of {each}"
     return [row("range_read_flat", what, found[worst], 1.5, "lower")]
+
+
+def text_columns() -> list[Row]:
+    """Compare reading columns of text with reading columns of floats."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    random = np.random.default_rng(0)
+    words = np.asarray([f"value {n} of a column" for n in range(TEXTS)])
+    names = [f"c{n}" for n in range(8)]
+    tables = {
+        "text": {n: words[random.integers(0, TEXTS, NUM_RECORDS)] for n in names},
+        "float": {n: random.random(NUM_RECORDS, np.float32) for n in names},
+    }
+    with folder() as place:
+        variants: dict[str, Callable[[], float]] = {}
+        for kind, rows in tables.items():
+            path = place / f"{kind}.parquet"
+            pq.write_table(pa.table(rows), path, row_group_size=ROW_GROUP)
+            variants[kind] = _all_ranges(place, path.name)
+        seconds = interleaved(variants, ROUNDS)
+    what = "records/s of 8 text columns with 1,000 values / of 8 float columns, Parquet"
+    return [row("text_columns", what, ratios(seconds["float"], seconds["text"]), 0.25)]
+
+
+def _all_ranges(place: Path, name: str) -> Callable[[], float]:
+    reader = opened(place, name)
+
+    def run() -> None:
+        for start in range(0, TEXT_RECORDS, RANGE):
+            read_range(reader, start)
+
+    return timed(run)
 
 
 def _cold_read(place: Path, name: str, start: int) -> Callable[[], float]:
@@ -264,6 +299,7 @@ def feed_share() -> list[Row]:
 BENCHMARKS: dict[str, Benchmark] = {
     "range_read": Benchmark(range_read, 15),
     "range_read_flat": Benchmark(range_read_flat, 25),
+    "text_columns": Benchmark(text_columns, 20),
     "feed": Benchmark(feed, 25),
     "feed_share": Benchmark(feed_share, 20),
 }

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elasticdl.data.example_rows import Column
+from elasticdl.data.example_rows import Column, Distinct, Texts
 
 _INT, _FLOAT, _BYTES = "int64", "float32", "bytes"
 # In the units of their type; days for dates.
@@ -90,14 +90,48 @@ def row_shape(pa: Any, kind: Any) -> tuple[int, ...] | None:
     return None if is_list(pa, kind) else ()
 
 
-def convert(pa: Any, array: Any) -> Converted:
-    """Return an array (no chunked one) of a type that `feature_type` names."""
+def is_text(pa: Any, kind: Any) -> bool:
+    """Say whether a row of the type is one value of text or bytes."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return _is_bytes(pa, kind)
+
+
+def distinct_of(pa: Any, array: Any) -> Distinct:
+    """Return the different values of a dictionary array of text or bytes."""
+    found = array.dictionary
+    if pa.types.is_string(found.type):
+        found = found.cast(pa.binary())
+    elif pa.types.is_large_string(found.type):
+        found = found.cast(pa.large_binary())
+    # All rows may be null, and then there is no value to point at.
+    return Distinct(found.to_pylist() or [b""])
+
+
+def as_dictionary(pa: Any, array: Any) -> Any:
+    """Return an array of text or bytes as a dictionary array without null entries."""
+    array = _without_null_entries(pa, array)
+    return array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+
+
+def convert(pa: Any, array: Any, distinct: Distinct | None = None) -> Converted:
+    """Return an array (no chunked one) of a type that `feature_type` names.
+
+    Args:
+        pa: pyarrow.
+        array: The column.
+        distinct: Its values, if it is a slice of an array from `as_dictionary`.
+    """
+    if distinct is not None:
+        codes = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        return Converted(Texts(distinct, codes), _null_places(array))
     num_rows = len(array)
     bounds = np.arange(num_rows + 1)
+    array = _without_null_entries(pa, array)
     nulls = [_null_places(array)]
     while is_list(pa, array.type):
         inner = _bounds(pa, array)
-        array, bounds = array.flatten(), inner[bounds]
+        array, bounds = _without_null_entries(pa, array.flatten()), inner[bounds]
         # The row of an inner null is the last that begins before it or there.
         nulls.append(np.searchsorted(bounds, _null_places(array), side="right") - 1)
     null_rows = np.unique(np.concatenate(nulls))
@@ -107,8 +141,17 @@ def convert(pa: Any, array: Any) -> Converted:
     sizes = np.diff(bounds)
     if isinstance(values, np.ndarray) and num_rows and (sizes == sizes[0]).all():
         return Converted(values.reshape(num_rows, int(sizes[0])), null_rows)
+    if isinstance(values, Texts):
+        values = values.tolist()
     edges = bounds.tolist()
     return Converted([values[a:b] for a, b in pairwise(edges)], null_rows)
+
+
+def _without_null_entries(pa: Any, array: Any) -> Any:
+    """Return an array that marks each null, instead of pointing at a null entry."""
+    if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+        return array.dictionary_decode()
+    return array
 
 
 def _null_places(array: Any) -> NDArray[np.int64]:
@@ -132,14 +175,12 @@ def _bounds(pa: Any, array: Any) -> NDArray[np.int64]:
 def _values(pa: Any, array: Any) -> Column:
     """Return the values of an array that is no list; nulls as anything."""
     kind = array.type
+    if is_text(pa, kind):
+        array = as_dictionary(pa, array)
+        codes = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        return Texts(distinct_of(pa, array), codes)
     if pa.types.is_dictionary(kind):
         return _values(pa, array.dictionary_decode())
-    if _is_bytes(pa, kind):
-        if pa.types.is_string(kind):
-            array = array.cast(pa.binary())
-        elif pa.types.is_large_string(kind):
-            array = array.cast(pa.large_binary())
-        return [b"" if value is None else value for value in array.to_pylist()]
     if pa.types.is_decimal(kind):
         array = array.cast(pa.float64())
     elif _is_time(pa, kind):

@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 
 from elasticdl.data import arrow_columns, index
 from elasticdl.data.chunk_cache import ChunkCache
-from elasticdl.data.example_rows import Column, encode_rows
+from elasticdl.data.example_rows import Column, Distinct, encode_rows
 from elasticdl.data.records import BadRecords, Metadata
 from elasticdl.errors import DataError
 from elasticdl.job.kinds import DataFormat
 
 PARAMS = ("columns",)
 INDEX_KIND = "arrow"
+_OBJECT_BYTES = 60  # of a bytes object and its place in a list, beside its bytes
 
 
 class _Chunks(Protocol):
@@ -120,10 +121,9 @@ class ArrowReader:
         self, chunk: int, start: int, stop: int, bad: BadRecords
     ) -> list[bytes]:
         try:
-            table = self._table(chunk)
+            decoded = self._decoded(chunk)
             first = int(self._chunks.starts[chunk])
-            rows = table.slice(start - first, stop - start)
-            columns, nulls = self._convert(rows)
+            columns, nulls = decoded.slice(start - first, stop - start)
         except (OSError, self._pa.ArrowException) as error:
             for row in range(start, stop):
                 bad.add(row, f"row group {chunk} cannot be read: {_one_line(error)}")
@@ -135,19 +135,43 @@ class ArrowReader:
             bad.add(start + row, f"column {nulls[row]!r} is null")
         return [record for row, record in enumerate(records) if row not in nulls]
 
-    def _table(self, chunk: int) -> Any:
-        table = self._cache.get(self._path, chunk)
-        if table is None:
-            table = self._chunks.read(chunk, self._columns)
-            self._cache.put(self._path, chunk, table, table.nbytes)
-        return table
+    def _decoded(self, chunk: int) -> _Decoded:
+        decoded: _Decoded | None = self._cache.get(self._path, chunk)
+        if decoded is None:
+            decoded = _Decoded(
+                self._pa, self._chunks.read(chunk, self._columns), self._columns
+            )
+            self._cache.put(self._path, chunk, decoded, decoded.num_bytes)
+        return decoded
 
-    def _convert(self, rows: Any) -> tuple[dict[str, Column], dict[int, str]]:
-        """Return the columns, and the first null column of each row that has one."""
+
+class _Decoded:
+    """A chunk of rows in memory. A value of text that repeats is encoded once in it."""
+
+    def __init__(self, pa: Any, table: Any, names: Sequence[str]) -> None:
+        """Take the chunk; text becomes dictionaries."""
+        self._pa = pa
+        self._arrays = {name: _whole(pa, table, name) for name in names}
+        self._distinct: dict[str, Distinct] = {}
+        self.num_bytes: int = table.nbytes
+        for name, array in self._arrays.items():
+            if arrow_columns.is_text(pa, array.type):
+                found = arrow_columns.as_dictionary(pa, array)
+                distinct = arrow_columns.distinct_of(pa, found)
+                self._arrays[name], self._distinct[name] = found, distinct
+                # As values and as entries, each an object of Python.
+                sizes = sum(map(len, distinct.values))
+                self.num_bytes += 2 * (sizes + _OBJECT_BYTES * len(distinct.values))
+
+    def slice(
+        self, start: int, num_rows: int
+    ) -> tuple[dict[str, Column], dict[int, str]]:
+        """Return some rows, and the first null column of each that has one."""
         columns: dict[str, Column] = {}
         nulls: dict[int, str] = {}
-        for name in self._columns:
-            found = arrow_columns.convert(self._pa, _whole(self._pa, rows, name))
+        for name, array in self._arrays.items():
+            rows = array.slice(start, num_rows)
+            found = arrow_columns.convert(self._pa, rows, self._distinct.get(name))
             columns[name] = found.values
             for row in found.null_rows.tolist():
                 nulls.setdefault(row, name)

@@ -240,12 +240,6 @@ class _Files:
                 "the CSV source has no header, so its columns have no names; name them "
                 "with --columns, or keep the lines as text with --keep-lines"
             )
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise DataError(
-                f"the CSV source has more than one column {twice[0]!r}; give each its "
-                "own name, as with `--no-header --columns`"
-            )
         return names
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -123,6 +123,12 @@ def _names(params: Mapping[str, Any]) -> tuple[str, ...]:
         raise DataError(
             f"readerParams.columns: got {value!r}, expected names, as [age, label]"
         )
+    twice = next((name for name in value if value.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(
+            f"readerParams.columns: got {twice!r} {value.count(twice)} times, expected "
+            "a name of its own for each column"
+        )
     return tuple(value)
 
 
@@ -212,7 +218,7 @@ class CsvReader:
         expected = self._num_columns()
         values: list[bytes] = []
         number = start
-        for run in _runs(offsets):
+        for run in index.runs(offsets, longest=LONGEST_RECORD):
             values += self._read_run(number, run, expected, bad)
             number += len(run) - 1
         return values
@@ -253,19 +259,6 @@ class CsvReader:
             lines = line.count(b"\n") + 1
             problem += f"; perhaps a quote that is not closed: it spans {lines} lines"
         return problem
-
-
-def _runs(offsets: list[int]) -> Iterator[list[int]]:
-    """Cut a range of records so that one that is too long stands alone."""
-    begin = 0
-    for i, (start, end) in enumerate(pairwise(offsets)):
-        if end - start > LONGEST_RECORD:
-            if begin < i:
-                yield offsets[begin : i + 1]
-            yield offsets[i : i + 2]
-            begin = i + 1
-    if begin < len(offsets) - 1:
-        yield offsets[begin:]
 
 
 def _too_long(num_bytes: int) -> str:

@@ -87,7 +87,11 @@ class _Block:
 
         The halves of a doubled quote are a closing and an opening one side by side.
         """
-        if not self._last and quotes[-1] == len(self._data) - 1 and len(quotes) % 2 == 0:
+        if (
+            not self._last
+            and quotes[-1] == len(self._data) - 1
+            and len(quotes) % 2 == 0
+        ):
             # What follows decides whether it closes.
             quotes = quotes[:-1]
         opens, closes = quotes[0::2], quotes[1::2]

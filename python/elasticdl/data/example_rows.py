@@ -26,8 +26,43 @@ from elasticdl.data.example import (
     varint,
 )
 
+
+class Distinct:
+    """The different values of a column of bytes, and the entries that they become."""
+
+    def __init__(self, values: list[bytes]) -> None:
+        """Take the values; they are encoded when they are first needed."""
+        self.values = values
+        self._entries: dict[str, list[bytes]] = {}
+
+    def entries(self, name: str) -> list[bytes]:
+        """Return each value as an entry of an Example, made once."""
+        made = self._entries.get(name)
+        if made is None:
+            # Two threads may make them at once; both get the same.
+            made = self._entries[name] = _text_entries(name, self.values)
+        return made
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A value of bytes for each row.
+
+    Attributes:
+        distinct: The values, each different one once.
+        codes: int[rows]: which of them a row has.
+    """
+
+    distinct: Distinct
+    codes: NDArray[np.integer[Any]]
+
+    def tolist(self) -> list[bytes]:
+        """Return the value of each row."""
+        return [self.distinct.values[code] for code in self.codes.tolist()]
+
+
 # Rows along the first axis, or one value (as encode_example takes it) for each row.
-Column = NDArray[np.generic] | Sequence[Any]
+Column = NDArray[np.generic] | Sequence[Any] | Texts
 
 _ROWS_AT_ONCE = 1024  # their tables stay in the cache of a core
 
@@ -46,13 +81,47 @@ def encode_rows(columns: Mapping[str, Column], num_rows: int) -> list[bytes]:
     Raises TypeError for a column that is neither numbers, bytes nor text.
     """
     rows: list[bytes] = []
+    ready = {name: _ready(name, columns[name]) for name in sorted(columns)}
     for start in range(0, num_rows, _ROWS_AT_ONCE):
         end = min(start + _ROWS_AT_ONCE, num_rows)
-        rows += _encode({name: columns[name][start:end] for name in sorted(columns)})
+        rows += _encode({name: column[start:end] for name, column in ready.items()})
     return rows if columns else [field(1, b"")] * num_rows
 
 
-def _encode(columns: Mapping[str, Column]) -> list[bytes]:
+@dataclass(frozen=True)
+class _Entries:
+    """The entry of each row in the Example, where these are made for whole columns."""
+
+    of_rows: list[bytes]
+
+    def __getitem__(self, rows: slice) -> _Entries:
+        return _Entries(self.of_rows[rows])
+
+
+def _ready(name: str, column: Column) -> NDArray[np.generic] | Sequence[Any] | _Entries:
+    """Return a column that can be cut: texts as the entries that they become."""
+    if not isinstance(column, Texts):
+        return column
+    entries = column.distinct.entries(name)
+    return _Entries(list(map(entries.__getitem__, column.codes.tolist())))
+
+
+def _text_entries(name: str, values: Sequence[bytes]) -> list[bytes]:
+    """Return the entry of each value; what comes before it goes by its length alone."""
+    heads: dict[int, bytes] = {}
+    entries = []
+    for value in values:
+        head = heads.get(len(value))
+        if head is None:
+            whole = _entry(name, encode_feature(value))
+            head = heads[len(value)] = whole[: len(whole) - len(value)]
+        entries.append(head + value)
+    return entries
+
+
+def _encode(
+    columns: Mapping[str, NDArray[np.generic] | Sequence[Any] | _Entries],
+) -> list[bytes]:
     """Encode some rows of columns, which are in the order of the features."""
     parts: list[list[bytes]] = []
     for kind, group in groupby(columns.items(), lambda item: _kind(item[1])):
@@ -61,22 +130,29 @@ def _encode(columns: Mapping[str, Column]) -> list[bytes]:
         elif kind == KIND_INTS:
             parts.append(_int_entries(group))
         else:
-            parts += [
-                [_entry(name, encode_feature(value)) for value in column]
-                for name, column in group
-            ]
-    heads: dict[int, bytes] = {}
-    rows = []
-    for entries in zip(*parts, strict=True):
-        body = entries[0] if len(entries) == 1 else b"".join(entries)
-        head = heads.get(len(body))
-        if head is None:
-            head = heads[len(body)] = b"\x0a" + varint(len(body))
-        rows.append(head + body)
-    return rows
+            parts += [_other_entries(name, column) for name, column in group]
+    bodies = (
+        parts[0] if len(parts) == 1 else list(map(b"".join, zip(*parts, strict=True)))
+    )
+    heads = _Heads()
+    return [heads[len(body)] + body for body in bodies]
 
 
-def _kind(column: Column) -> int:
+class _Heads(dict[int, bytes]):
+    """What comes before a body, by the body's length."""
+
+    def __missing__(self, length: int) -> bytes:
+        head = self[length] = b"\x0a" + varint(length)
+        return head
+
+
+def _other_entries(name: str, column: Any) -> list[bytes]:
+    if isinstance(column, _Entries):
+        return column.of_rows
+    return [_entry(name, encode_feature(value)) for value in column]
+
+
+def _kind(column: Any) -> int:
     """Return how a column is encoded: as floats, as integers, or value by value."""
     if not isinstance(column, np.ndarray) or column.dtype.kind not in "fiub":
         return 0

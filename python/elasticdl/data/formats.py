@@ -12,7 +12,7 @@ from pathlib import Path
 
 from elasticdl.data import index
 from elasticdl.data.crc32c import masked_crc32c
-from elasticdl.data.recordio import MAGIC_BYTES
+from elasticdl.data.recordio_chunks import MAGIC_BYTES
 from elasticdl.errors import DataError
 from elasticdl.job.spec import DataFormat
 

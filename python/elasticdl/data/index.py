@@ -15,7 +15,8 @@ import os
 import struct
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,23 @@ def load_or_build(path: Path, kind: str, scan: Callable[[Path], Offsets]) -> Off
             "is there and that this user may read it"
         ) from error
     return offsets
+
+
+def runs(offsets: list[int], *, longest: int) -> Iterator[list[int]]:
+    """Cut a range of records so that each one of over `longest` bytes stands alone.
+
+    Gives the offsets of each part, its end included, so that a reader can read a part
+    at once and look at the head of what is too long before it reads that.
+    """
+    begin = 0
+    for i, (start, end) in enumerate(pairwise(offsets)):
+        if end - start > longest:
+            if begin < i:
+                yield offsets[begin : i + 1]
+            yield offsets[i : i + 2]
+            begin = i + 1
+    if begin < len(offsets) - 1:
+        yield offsets[begin:]
 
 
 def _header(kind: str, stat: os.stat_result, offsets: Offsets) -> bytes:

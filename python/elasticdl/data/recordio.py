@@ -12,49 +12,30 @@ a record reads headers alone, and a range reads only the chunks it touches.
 
 from __future__ import annotations
 
-import enum
 import gzip
-import struct
 import zlib
 from bisect import bisect_right
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from elasticdl.data import snappy
 from elasticdl.data.chunk_cache import ChunkCache
 from elasticdl.data.files import FilePool
+from elasticdl.data.recordio_chunks import (
+    HEADER,
+    LENGTH,
+    MAGIC,
+    Chunk,
+    Compressor,
+    decompress,
+    scan,
+    split,
+)
 from elasticdl.data.records import BadRecords, Metadata
-from elasticdl.errors import DataError
 
 _OBJECT_BYTES = 40  # of a bytes object beside its bytes
-MAGIC = 0x01020304
-MAGIC_BYTES = MAGIC.to_bytes(4, "little")
-_HEADER = struct.Struct("<5I")
-_LENGTH = struct.Struct("<I")
-
 # pyrecordio fills 32 MiB, so that a task decodes 32 MiB to read its first record.
 DEFAULT_CHUNK_BYTES = 256 * 1024
-PYRECORDIO_CHUNK_BYTES = 32 * 1024 * 1024
-
-
-class Compressor(enum.IntEnum):
-    """How a chunk's body is stored; the number is what the header holds."""
-
-    NONE = 0
-    SNAPPY = 1
-    GZIP = 2
-
-
-@dataclass(frozen=True)
-class _Chunk:
-    offset: int
-    first: int  # number of its first record in the file
-    crc: int
-    compressor: int
-    size: int
-    num_records: int
-    problem: str = ""
 
 
 class RecordIOWriter:
@@ -106,7 +87,7 @@ class RecordIOWriter:
             return
         pieces: list[bytes] = []
         for record in self._records:
-            pieces += (_LENGTH.pack(len(record)), record)
+            pieces += (LENGTH.pack(len(record)), record)
         if self._compressor is Compressor.SNAPPY:
             body = snappy.compress(pieces)
         elif self._compressor is Compressor.GZIP:
@@ -114,7 +95,7 @@ class RecordIOWriter:
         else:
             body = b"".join(pieces)
         self._file.write(
-            _HEADER.pack(
+            HEADER.pack(
                 MAGIC,
                 zlib.crc32(body),
                 self._compressor,
@@ -131,8 +112,10 @@ class RecordIOReader:
     """Reads ranges of one RecordIO file. Thread-safe.
 
     A chunk whose body is corrupt loses all its records, each of which is then a bad
-    record. A header that is cut or corrupt hides everything behind it, of which not
-    even the number is known: that counts as one bad record at the end of the file.
+    record: the format has one checksum for a chunk, and none for a record. A header is
+    under no checksum at all. Where it contradicts itself or leads nowhere, the chunk is
+    taken if its body's checksum holds; else all up to the next chunk that can be found,
+    of which not even the number of records is known, counts as one bad record.
     """
 
     def __init__(self, path: Path, pool: FilePool, cache: ChunkCache) -> None:
@@ -140,7 +123,7 @@ class RecordIOReader:
         self._path = path
         self._pool = pool
         self._cache = cache
-        self._chunks = _scan(path, pool)
+        self._chunks = scan(path, pool)
         self._firsts = [chunk.first for chunk in self._chunks]
 
     @property
@@ -169,7 +152,7 @@ class RecordIOReader:
             stop = min(end, chunk.first + chunk.num_records)
             try:
                 records = self._records_of(chunk)
-                values += records[start - chunk.first : stop - chunk.first]
+                values += _counted(chunk, records, start, stop, bad)
             except ValueError as error:
                 for record in range(start, stop):
                     bad.add(record, str(error))
@@ -177,7 +160,7 @@ class RecordIOReader:
             number += 1
         return values
 
-    def _records_of(self, chunk: _Chunk) -> list[bytes]:
+    def _records_of(self, chunk: Chunk) -> list[bytes]:
         kept: list[bytes] | None = self._cache.get(self._path, chunk.offset)
         if kept is not None:
             return kept
@@ -188,96 +171,36 @@ class RecordIOReader:
         return records
 
 
-def _scan(path: Path, pool: FilePool) -> list[_Chunk]:
-    try:
-        file_size = path.stat().st_size
-    except OSError as error:
-        raise DataError(
-            f"{path}: cannot be read: {error.strerror}; check that the file is there "
-            "and that this user may read it"
-        ) from error
-    chunks: list[_Chunk] = []
-    offset = first = 0
-    while offset < file_size:
-        header = pool.pread(path, offset, _HEADER.size)
-        chunk = _parse_header(header, offset, first, file_size)
-        if chunk.num_records:
-            chunks.append(chunk)
-        if len(header) < _HEADER.size or header[:4] != MAGIC_BYTES:
-            break
-        offset += _HEADER.size + chunk.size
-        first += chunk.num_records
-    return chunks
+def _counted(
+    chunk: Chunk, records: list[bytes], start: int, stop: int, bad: BadRecords
+) -> list[bytes]:
+    """Return records [start, stop) of the file; tell `bad` of a wrong count.
+
+    The count of a header is under no checksum, the body is.
+    """
+    end = chunk.first + chunk.num_records
+    found = records[start - chunk.first : stop - chunk.first]
+    wrong = f"{len(records)} records, of which its header counts {chunk.num_records}"
+    if len(records) < chunk.num_records:
+        for record in range(max(start, chunk.first + len(records)), stop):
+            bad.add(record, f"the chunk at byte {chunk.offset} holds only {wrong}")
+    elif len(records) > chunk.num_records and stop == end:
+        # The others were not planned, so one that was has to tell of them.
+        bad.add(stop - 1, f"the chunk at byte {chunk.offset} holds {wrong}")
+        found.pop()
+    return found
 
 
-def _parse_header(header: bytes, offset: int, first: int, file_size: int) -> _Chunk:
-    rest = file_size - offset
-    if len(header) < _HEADER.size:
-        reason = f"the file is cut: {rest} bytes of a chunk header at byte {offset}"
-        return _Chunk(offset, first, 0, 0, 0, 1, reason)
-    magic, crc, compressor, size, num_records = _HEADER.unpack(header)
-    if magic != MAGIC:
-        reason = (
-            f"no chunk header at byte {offset} (got magic {magic:#010x}, expected "
-            f"{MAGIC:#010x}); the records in the last {rest} bytes cannot be found"
-        )
-        return _Chunk(offset, first, 0, 0, 0, 1, reason)
-    problem = ""
-    if _HEADER.size + size > rest:
-        problem = (
-            f"the file is cut: the chunk at byte {offset} has {rest - _HEADER.size} of "
-            f"{size} bytes"
-        )
-    return _Chunk(offset, first, crc, compressor, size, num_records, problem)
-
-
-def _decode(path: Path, chunk: _Chunk, pool: FilePool) -> list[bytes]:
+def _decode(path: Path, chunk: Chunk, pool: FilePool) -> list[bytes]:
     """Return a chunk's records. Raises ValueError, saying why it is corrupt."""
     if chunk.problem:
         raise ValueError(chunk.problem)
-    body = pool.pread(path, chunk.offset + _HEADER.size, chunk.size)
+    body = pool.pread(path, chunk.offset + HEADER.size, chunk.size)
     where = f"the chunk at byte {chunk.offset}"
     crc = zlib.crc32(body)
-    if crc != chunk.crc:
-        raise ValueError(
-            f"{where} is corrupt: CRC {crc:#010x}, its header says {chunk.crc:#010x}"
-        )
     try:
-        return _split(_decompress(body, chunk.compressor), chunk.num_records)
+        if crc != chunk.crc:
+            raise ValueError(f"CRC {crc:#010x}, its header says {chunk.crc:#010x}")
+        return split(decompress(body, chunk.compressor))
     except ValueError as error:
         raise ValueError(f"{where} is corrupt: {error}") from error
-
-
-def _decompress(body: bytes, compressor: int) -> bytes:
-    if compressor == Compressor.NONE:
-        return body
-    if compressor == Compressor.SNAPPY:
-        return snappy.decompress(body)
-    if compressor == Compressor.GZIP:
-        try:
-            return gzip.decompress(body)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"gzip: {error}") from error
-    raise ValueError(
-        f"compressor {compressor} is not known (0 none, 1 snappy, 2 gzip are)"
-    )
-
-
-def _split(data: bytes, num_records: int) -> list[bytes]:
-    records = []
-    at = 0
-    unpack_from = _LENGTH.unpack_from
-    try:
-        for _ in range(num_records):
-            begin = at + 4
-            at = begin + unpack_from(data, at)[0]
-            records.append(data[begin:at])
-    except struct.error as error:
-        raise ValueError(
-            f"it ends after {len(records)} of {num_records} records"
-        ) from error
-    if at != len(data):
-        raise ValueError(
-            f"{num_records} records take {at} bytes, but it holds {len(data)}"
-        )
-    return records

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 
@@ -22,10 +23,13 @@ from elasticdl.data import index
 from elasticdl.data.crc32c import masked_crc32c
 from elasticdl.data.files import FilePool
 from elasticdl.data.records import BadRecords, Metadata
+from elasticdl.data.tfrecord_search import find_head
 
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 _HEAD = 12  # length and its CRC
+# What is longer is read only if its head says that it is a record.
+_LONGEST_UNSEEN = 16 * 1024 * 1024
 FRAME_BYTES = 16  # a record's bytes beside its own
 INDEX_KIND = "tfrecord"
 _RUN = 8  # equal lengths in a row that make more of them likely
@@ -70,8 +74,9 @@ class TFRecordWriter:
 class TFRecordReader:
     """Reads ranges of one TFRecord file, each by a single read. Thread-safe.
 
-    A record whose bytes are corrupt is a bad record. A corrupt length, or the end of
-    the file inside a record, hides what follows: the rest is one bad record.
+    A record whose bytes are corrupt is a bad record. A corrupt length hides where its
+    record ends: all up to the next record that can be found is one bad record, which is
+    not read. So is the rest of a file that ends inside a record.
     """
 
     def __init__(self, path: Path, pool: FilePool) -> None:
@@ -95,11 +100,27 @@ class TFRecordReader:
         offsets = self._offsets[start : end + 1].tolist()
         if len(offsets) < 2:
             return []
-        base = offsets[0]
-        data = self._pool.pread(self._path, base, offsets[-1] - base)
+        values: list[bytes] = []
+        number = start
+        for run in index.runs(offsets, longest=_LONGEST_UNSEEN):
+            values += self._read_run(number, run, bad)
+            number += len(run) - 1
+        return values
+
+    def _read_run(
+        self, number: int, offsets: list[int], bad: BadRecords
+    ) -> list[bytes]:
+        """Return the good records between some offsets, the first being `number`."""
+        base, end = offsets[0], offsets[-1]
+        if len(offsets) == 2 and end - base > _LONGEST_UNSEEN:
+            head = self._pool.pread(self._path, base, _HEAD)
+            if _step(head) != end - base:
+                bad.add(number, _what_is_wrong(head, end - base, base))
+                return []
+        data = self._pool.pread(self._path, base, end - base)
         values = []
-        for i in range(len(offsets) - 1):
-            frame = data[offsets[i] - base : offsets[i + 1] - base]
+        for i, (begin, stop) in enumerate(pairwise(offsets)):
+            frame = data[begin - base : stop - base]
             record = frame[_HEAD:-4]
             # The length's own CRC was checked when the index was made, and the frame
             # fits the index; so the record's CRC says all.
@@ -109,22 +130,24 @@ class TFRecordReader:
             ):
                 values.append(record)
             else:
-                bad.add(start + i, _what_is_wrong(frame, offsets[i]))
+                reason = _what_is_wrong(frame[:_HEAD], len(frame), begin)
+                bad.add(number + i, reason)
         return values
 
 
-def _what_is_wrong(frame: bytes, offset: int) -> str:
+def _what_is_wrong(head: bytes, num_bytes: int, offset: int) -> str:
+    """Say why the `num_bytes` from an offset, which begin with `head`, are bad."""
     where = f"at byte {offset}"
-    if len(frame) < _HEAD:
-        return f"the file is cut: {len(frame)} bytes of a record {where}"
-    if _CRC.pack(masked_crc32c(frame[:8])) != frame[8:_HEAD]:
+    if len(head) < _HEAD:
+        return f"the file is cut: {num_bytes} bytes of a record {where}"
+    expected = _step(head)
+    if not expected:
         return (
-            f"its length {where} is corrupt (wrong CRC); the records in the "
-            f"{len(frame)} bytes from here cannot be found"
+            f"its length {where} is corrupt (wrong CRC); the next record that can be "
+            f"found is {num_bytes} bytes further"
         )
-    expected = _LENGTH.unpack(frame[:8])[0] + FRAME_BYTES
-    if len(frame) < expected:
-        return f"the file is cut: {len(frame)} of {expected} bytes of a record {where}"
+    if num_bytes < expected:
+        return f"the file is cut: {num_bytes} of {expected} bytes of a record {where}"
     return f"its bytes {where} are corrupt (wrong CRC)"
 
 
@@ -132,8 +155,9 @@ def scan(path: Path) -> index.Offsets:
     """Return where each record begins, and the end of the file.
 
     Walks the lengths; where several in a row are equal, further ones are compared by
-    the thousand. Stops at a length that is corrupt or leads beyond the end of the file:
-    the rest of the file is then the last record, which reading finds to be bad.
+    the thousand. Behind a length that is corrupt the next record is looked for; what
+    lies between is one record, which reading finds to be bad, and so is the rest of a
+    file whose last length leads beyond its end.
     """
     if path.stat().st_size == 0:
         return np.zeros(1, np.int64)
@@ -157,7 +181,9 @@ def _scan(data: mmap.mmap, size: int) -> index.Offsets:
         if not step:
             step = _step(head)
             if not step:
-                break
+                at = find_head(data, at + 1)
+                run, last = 0, b""
+                continue
             if len(good_heads) < _MOST_AT_ONCE:
                 good_heads[head] = step
         if at + step > size:

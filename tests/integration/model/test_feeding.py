@@ -231,6 +231,20 @@ def test_the_default_feed_takes_features_by_the_inputs_names(built, feeder, reco
     assert feed.order_preserved
 
 
+def test_an_input_of_unsigned_ids_gets_all_64_bits(built, feeder, tmp_path):
+    ids = np.asarray([1, 1 << 63, (1 << 64) - 1], np.uint64)
+    pq.write_table(pa.table({"id": ids, "label": [0, 1, 2]}), tmp_path / "a.parquet")
+    reader = open_reader("a.parquet", data_root=tmp_path)
+    records = reader.read("a.parquet", 0, 3, skip_bad=False).values
+    model = built(
+        COMPILED.replace("keras.Input((4,)", "keras.Input((1,), dtype='uint64'"),
+        "net.model",
+    )
+    batches = list(feeder(model, metadata=reader.metadata).batches(records))
+    found = np.concatenate([np.asarray(b.features) for b in batches])
+    assert np.array_equal(found.ravel(), ids)
+
+
 def test_the_default_feed_takes_the_only_feature(built, feeder):
     rows = [example(pixels=np.full(4, i / 2), label=np.int64(0)) for i in range(5)]
     feed = feeder(built(COMPILED, "net.model"))

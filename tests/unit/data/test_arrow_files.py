@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from elasticdl.data import example_rows
 from elasticdl.data.arrow_files import ArrowReader
 from elasticdl.data.chunk_cache import ChunkCache
 from elasticdl.data.example import decode_example, encode_example
@@ -262,3 +263,62 @@ def test_a_column_that_one_file_lacks_is_told_with_the_file(tmp_path):
     reader = open_reader(".", data_root=tmp_path, params={"columns": ["label"]})
     with pytest.raises(DataError, match=r"b\.parquet: has no column 'label'"):
         reader.shards()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_text_that_repeats_comes_back_whatever_its_type(format, tmp_path, lenient):
+    texts = ["red", "", None, "green", "red", "grün"] * 5
+    strings = pa.array(texts)
+    table = pa.table(
+        {
+            "plain": strings,
+            "large": strings.cast(pa.large_string()),
+            "bytes": strings.cast(pa.binary()),
+            "coded": strings.dictionary_encode(),
+        }
+    )
+    reader = open_one(write(tmp_path / "data", table, format, rows=7), format)
+    records = reader.read(2, 29, lenient)
+    bad = {row for row in range(2, 29) if texts[row] is None}
+    assert {found.record for found in lenient.found} == bad
+    good = [row for row in range(2, 29) if row not in bad]
+    assert len(records) == len(good)
+    for row, record in zip(good, records, strict=True):
+        text = [(texts[row] or "").encode()]
+        names = ("plain", "large", "bytes", "coded")
+        assert decode_example(record) == dict.fromkeys(names, text)
+
+
+def test_a_null_that_is_an_entry_of_a_dictionary_is_a_null(tmp_path, lenient):
+    codes, entries = pa.array([0, 1, 2, 0]), pa.array(["a", "b", None])
+    table = pa.table({"word": pa.DictionaryArray.from_arrays(codes, entries)})
+    path = write(tmp_path / "data", table, DataFormat.ARROW, rows=4)
+    records = open_one(path, DataFormat.ARROW).read(0, 4, lenient)
+    assert [decode_example(r)["word"] for r in records] == [[b"a"], [b"b"], [b"a"]]
+    assert [bad.record for bad in lenient.found] == [2]
+
+
+def test_a_value_of_text_is_encoded_once_for_its_row_group(
+    tmp_path, strict, monkeypatch
+):
+    table = pa.table({"word": ["a", "b", "c"] * 100})
+    reader = open_one(write(tmp_path / "data", table, rows=150))
+    encoded = []
+    plain = example_rows._text_entries
+
+    def counting(name, values):
+        encoded.extend(values)
+        return plain(name, values)
+
+    monkeypatch.setattr(example_rows, "_text_entries", counting)
+    for start in range(0, 150, 10):
+        reader.read(start, start + 10, strict)
+    assert sorted(encoded) == [b"a", b"b", b"c"]
+
+
+def test_ids_of_64_bits_without_a_sign_keep_their_bits(tmp_path, strict):
+    ids = np.asarray([0, 1 << 63, (1 << 64) - 1, (1 << 63) + 12345], np.uint64)
+    reader = open_one(write(tmp_path / "data", pa.table({"id": ids}), rows=4))
+    records = reader.read(0, 4, strict)
+    stored = np.concatenate([decode_example(record)["id"] for record in records])
+    assert np.array_equal(stored.view(np.uint64), ids)

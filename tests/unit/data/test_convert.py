@@ -140,7 +140,7 @@ def test_csv_lines_may_stay_text(tmp_path):
 def test_csv_needs_one_name_for_each_column(tmp_path):
     source = tmp_path / "table.csv"
     source.write_text("a,a\n1,2\n")
-    with pytest.raises(DataError, match="more than one column 'a'"):
+    with pytest.raises(DataError, match="names 'a' 2 times"):
         convert(str(source), tmp_path / "out", ConvertOptions())
     options = ConvertOptions(params={"header": False})
     with pytest.raises(DataError, match="--columns"):

@@ -265,6 +265,7 @@ def test_params_are_read_in_the_forms_that_flags_give():
         ({"delimiter": "é"}, "delimiter"),
         ({"header": "maybe"}, "header: got 'maybe', expected true or false"),
         ({"columns": [1, 2]}, "columns"),
+        ({"columns": ["a", "b", "a"]}, "got 'a' 2 times"),
         ({"delimiter": '"'}, "both"),
     ],
 )

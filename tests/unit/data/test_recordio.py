@@ -7,17 +7,14 @@ import pytest
 from elasticdl.data import snappy
 from elasticdl.data.chunk_cache import ChunkCache
 from elasticdl.data.files import FilePool
-from elasticdl.data.recordio import (
-    PYRECORDIO_CHUNK_BYTES,
-    Compressor,
-    RecordIOReader,
-    RecordIOWriter,
-)
+from elasticdl.data.recordio import RecordIOReader, RecordIOWriter
+from elasticdl.data.recordio_chunks import Compressor
 from elasticdl.data.records import BadRecords
 from elasticdl.errors import BadRecordError, DataError
 from hypothesis import given
 from hypothesis import strategies as st
 
+PYRECORDIO_CHUNK_BYTES = 32 * 1024 * 1024
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "recordio"
 
 
@@ -189,15 +186,13 @@ def test_bytes_that_are_no_chunk_are_one_bad_record(tmp_path, open_recordio, len
 @pytest.mark.parametrize(
     ("compressor", "body", "reason"),
     [
-        (1, b"not snappy", "snappy"),
-        (2, b"not gzip", "gzip"),
-        (7, b"", "compressor 7 is not known"),
-        (0, b"\x09\x00\x00\x00abc", "ends after 1 of 3"),
-        (0, b"\x03\x00\x00\x00abc", "ends after 1 of 3"),
-        (0, b"\x00\x00\x00\x00" * 4, "holds 16"),
+        (1, b"not snappy, though long enough", "snappy"),
+        (2, b"not gzip, though long enough", "gzip"),
+        (0, b"\x09\x00\x00\x00abcabcabc\x09", "ends inside record 1"),
+        (0, b"\x0d\x00\x00\x00abcabcabc\x09", "1 records take 17 bytes, it holds 14"),
     ],
 )
-def test_a_body_that_does_not_fit_its_header_is_corrupt(
+def test_a_body_that_is_none_is_corrupt(
     compressor, body, reason, tmp_path, open_recordio, lenient
 ):
     header = struct.pack("<5I", 0x01020304, zlib.crc32(body), compressor, len(body), 3)
@@ -206,6 +201,63 @@ def test_a_body_that_does_not_fit_its_header_is_corrupt(
     assert open_recordio(path).read(0, 3, lenient) == []
     assert len(lenient.found) == 3
     assert reason in lenient.found[0].reason
+
+
+def damaged(path, field, value):
+    """Change a field of the second chunk's header."""
+    data = bytearray(path.read_bytes())
+    at = 20 + struct.unpack_from("<5I", data)[3]
+    struct.pack_into("<I", data, at + 4 * field, value)
+    path.write_bytes(bytes(data))
+    return struct.unpack_from("<5I", path.read_bytes(), at)[4]
+
+
+MAGIC, CRC, COMPRESSOR, SIZE, COUNT = range(5)
+
+
+@pytest.mark.parametrize("compressor", Compressor)
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        (MAGIC, 0x01020305), (COMPRESSOR, 7), (SIZE, 0), (SIZE, 3), (SIZE, 1 << 31),
+        (COUNT, 0), (COUNT, 1 << 31),
+    ],
+)  # fmt: skip
+def test_a_damaged_chunk_header_loses_no_record(
+    field, value, compressor, tmp_path, open_recordio, strict
+):
+    path = write(tmp_path / "file", numbered(300), compressor, 100)
+    damaged(path, field, value)
+    reader = open_recordio(path)
+    assert reader.num_records == 300
+    assert reader.read(0, 300, strict) == numbered(300)
+
+
+def test_a_wrong_count_that_could_be_true_is_told(tmp_path, open_recordio, lenient):
+    path = write(tmp_path / "file", numbered(30), Compressor.NONE, 100)
+    count = damaged(path, MAGIC, 0x01020304)
+    damaged(path, COUNT, count + 1)
+    reader = open_recordio(path)
+    assert reader.num_records == 31
+    assert reader.read(0, 31, lenient) == numbered(30)
+    assert "holds only" in lenient.found[0].reason
+    damaged(path, COUNT, count - 1)
+    reader = open_recordio(path)
+    assert reader.num_records == 29
+    # The record that its header does not count is gone, and one tells of it.
+    assert len(reader.read(0, 29, lenient)) == 28
+    assert f"holds {count} records, of which" in lenient.found[1].reason
+
+
+def test_records_behind_garbage_are_found(tmp_path, open_recordio, lenient):
+    path = write(tmp_path / "file", numbered(300), Compressor.SNAPPY, 100)
+    data = path.read_bytes()
+    path.write_bytes(data[:40] + bytes(1000) + data[60:])
+    reader = open_recordio(path)
+    values = reader.read(0, reader.num_records, lenient)
+    assert values == numbered(300)[-len(values) :]
+    assert len(values) > 280
+    assert len(lenient.found) == 1
 
 
 def test_an_empty_file_has_no_records(tmp_path, open_recordio):

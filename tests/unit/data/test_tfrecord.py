@@ -3,7 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from elasticdl.data import index, tfrecord
+from elasticdl.data import index, tfrecord, tfrecord_search
 from elasticdl.data.files import FilePool
 from elasticdl.data.records import BadRecords
 from elasticdl.data.tfrecord import TFRecordReader, TFRecordWriter
@@ -142,14 +142,57 @@ def test_a_bad_record_is_an_error_that_names_it(tmp_path, pool, strict):
     assert raised.value.record == 2
 
 
-def test_a_corrupt_length_hides_the_rest_of_the_file(tmp_path, pool, lenient):
+def test_a_corrupt_length_loses_its_own_record_alone(tmp_path, pool, lenient):
     path = write(tmp_path / "file", [bytes(10)] * 50)
     flip(path, 30 * 26)
     reader = TFRecordReader(path, pool)
-    assert reader.num_records == 31
-    assert len(reader.read(0, 31, lenient)) == 30
+    assert reader.num_records == 50
+    assert len(reader.read(0, 50, lenient)) == 49
+    assert [bad.record for bad in lenient.found] == [30]
     assert "length" in lenient.found[0].reason
-    assert "520 bytes" in lenient.found[0].reason
+    assert "26 bytes further" in lenient.found[0].reason
+
+
+@given(data=st.data(), damage=st.binary(min_size=1, max_size=30))
+def test_any_damage_loses_only_the_records_that_it_touches(data, damage):
+    sizes = st.lists(st.integers(1, 300), min_size=1, max_size=30)
+    records = [bytes([n % 256]) * size for n, size in enumerate(data.draw(sizes))]
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(Path(folder) / "file", records)
+        content = path.read_bytes()
+        start = data.draw(st.integers(0, len(content) - 1))
+        damage = damage[: len(content) - start]
+        end = start + len(damage)
+        path.write_bytes(content[:start] + damage + content[end:])
+        reader = TFRecordReader(path, FilePool())
+        lenient = BadRecords("file", skip=True)
+        found = reader.read(0, reader.num_records, lenient)
+    offsets = np.cumsum([0] + [len(record) + 16 for record in records])
+    untouched = [
+        record
+        for record, a, b in zip(records, offsets, offsets[1:], strict=False)
+        if b <= start or a >= end
+    ]
+    # Damage may by chance leave the bytes as they were.
+    assert [record for record in found if record in untouched] == untouched
+
+
+def test_a_corrupt_length_is_not_read_to_say_so(tmp_path, pool, lenient, monkeypatch):
+    monkeypatch.setattr(tfrecord, "_LONGEST_UNSEEN", 1000)
+    path = write(tmp_path / "file", [b"small", bytes(50_000), b"small", bytes(5000)])
+    flip(path, 21)
+    reader = TFRecordReader(path, pool)
+    pool.reads.clear()
+    assert reader.read(0, 4, lenient) == [b"small", b"small", bytes(5000)]
+    assert pool.num_bytes < 6000
+
+
+def test_the_next_record_is_found_over_the_borders_of_blocks(monkeypatch):
+    monkeypatch.setattr(tfrecord_search, "_BLOCK_BYTES", 7)
+    record = b"".join(tfrecord.framed(b"x" * 30))
+    for before in range(20):
+        assert tfrecord_search.find_head(bytes(before) + record, 0) == before
+    assert tfrecord_search.find_head(bytes(40), 0) == 40
 
 
 @pytest.mark.parametrize("cut", [1, 20, 25])
