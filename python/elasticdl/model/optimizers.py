@@ -7,7 +7,7 @@ are told of it. Called by `definition` and the worker. Applies nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -88,7 +88,8 @@ def optimizer_json(
     if inner.weight_decay:
         # What Keras itself asks at each step; there is no public name for it.
         decays = inner._use_weight_decay  # noqa: SLF001
-        excluded = [v.name for v in variables if not decays(v.variable)]
+        # Keras asks with TensorFlow's variable, whose name has the layers in it.
+        excluded = [v.name for v in variables if not decays(v.variable.value)]
         if excluded:
             tree["exclude_from_weight_decay"] = excluded
     return json.dumps(tree)
@@ -101,3 +102,33 @@ def base_learning_rate(optimizer: Any) -> float | None:
     if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
         return None
     return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+
+
+def own_rate(
+    optimizer: keras.optimizers.Optimizer, code: ModelCode
+) -> Callable[[int], float] | None:
+    """Return the learning rate of a step, from 0, where only the user's code knows it.
+
+    None where it is a number or one of Keras's schedules: PS know those.
+    """
+    inner = inner_optimizer(optimizer)
+    rate = inner._learning_rate  # noqa: SLF001 - the property has computed it already
+    schedules = keras.optimizers.schedules
+    if isinstance(rate, schedules.LearningRateSchedule):
+        if type(rate) is getattr(schedules, type(rate).__name__, None):
+            return None
+        dtype = keras.backend.standardize_dtype(inner.iterations.dtype)
+
+        def at(step: int) -> float:
+            with code.running(f"{type(rate).__name__}, the learning rate's schedule,"):
+                return float(rate(keras.ops.convert_to_tensor(step, dtype)))
+
+        return at
+    if isinstance(rate, keras.Variable) or not callable(rate):
+        return None
+
+    def now(_step: int) -> float:
+        with code.running("the optimizer's learning rate"):
+            return float(rate())
+
+    return now

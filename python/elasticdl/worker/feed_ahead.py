@@ -61,6 +61,7 @@ class FeedAhead:
         # A daemon: a worker that leaves does not wait for what the feed is at.
         threading.Thread(target=self._run, name="feed", daemon=True).start()
         self._ahead: _Feeding | None = None
+        self._current: _Feeding | None = None  # whose batches are being taken
         self.bad: list[BadInput] = []  # of the task whose batches came last
 
     def begin(self, loaded: LoadedTask) -> None:
@@ -74,7 +75,11 @@ class FeedAhead:
         if feeding is not None and feeding.lease_id != loaded.task.lease_id:
             feeding.unwanted.set()  # it was handed back
             feeding = None
-        feeding = feeding or self._start(loaded)
+        if self._current is not None:
+            # One task at a time, also where somebody still holds the iterator of the
+            # one before: the thread would wait for room in it for ever.
+            self._current.unwanted.set()
+        feeding = self._current = feeding or self._start(loaded)
         try:
             while not isinstance(item := feeding.made.get(), _End):
                 yield item

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +55,7 @@ class _Sent:
     features: Any
     labels: Any
     at: BatchPosition
+    number: int  # PsTrainer.trained with it
 
 
 class PsTrainer:
@@ -91,6 +92,7 @@ class PsTrainer:
         self._metrics = metrics
         self._sent: _Sent | None = None
         self._trained = 0
+        self._acknowledged = 0
         self._since_pull = 0
         self._arena: Arena | None = None  # what the step has loaded
         self._begin()
@@ -105,21 +107,23 @@ class PsTrainer:
     @property
     def acknowledged(self) -> int:
         """See Trainer."""
-        return self._trained - (1 if self._sent else 0)
+        return self._acknowledged
 
     def train_batch(self, features: Any, labels: Any, at: BatchPosition) -> BatchDone:
         """See Trainer."""
-        version = self._current().version
+        version, versions = self._current().version, self._current().versions
         with self._metrics.compute_seconds.time():
             result = self._step.run(features, labels)
         done = BatchDone(result.loss, version, skipped=self._is_skipped(result))
         # Only now is there anything to wait for: the exchange ran beside the step.
         self._settle()
         self._trained += 1
-        if not done.skipped:
-            self._send(_Sent(features, labels, at), result)
-            if not self._options.pipeline:
-                self._settle()
+        if done.skipped:
+            self._acknowledged = self._trained
+            return done
+        self._send(_Sent(features, labels, at, self._trained), result, versions)
+        if not self._options.pipeline:
+            self._settle()
         return done
 
     def flush(self) -> None:
@@ -210,8 +214,8 @@ class PsTrainer:
             raise NanLossError(f"loss is {result.loss}")
         return True
 
-    def _send(self, sent: _Sent, result: StepResult) -> None:
-        arena = self._current()
+    def _send(self, sent: _Sent, result: StepResult, versions: Sequence[int]) -> None:
+        """Push what was computed at `versions`; pipelined, newer ones are known now."""
         at = sent.at
         self._since_pull += 1
         shared = self._state.shared if at.last else []
@@ -221,11 +225,12 @@ class PsTrainer:
                 gradients=result.gradients,
                 order=PushOrder(
                     push_id=self._link.client.next_push_id(),
-                    versions=arena.versions,
+                    versions=versions,
                     task_id=at.task_id,
                     records_done=at.records_done,
+                    # Of the step that it will be, as in Keras: the newest known.
                     learning_rate=self._options.learning_rate_of(
-                        arena.version, at.epoch
+                        self._current().version, at.epoch
                     ),
                     batch_records=at.num_records,
                     pull=self._since_pull >= self._options.pull_steps,
@@ -238,6 +243,9 @@ class PsTrainer:
     def _settle(self) -> None:
         """Wait for the exchange under way; compute refused batches again."""
         while (sent := self._sent) is not None:
+            # Whatever is raised below, nothing is under way then; what was sent counts
+            # as never acknowledged, and its task is given back or fails.
+            self._sent = None
             with self._ledger.cause("waitPs"):
                 came = self._transfer.finish()
             if came.state:
@@ -245,15 +253,15 @@ class PsTrainer:
             if came.arena is not None:
                 self._load(came.arena)
             if came.pushed.accepted:
-                self._sent = None
+                self._acknowledged = sent.number
                 return
             logger.debug("gradient refused (%s), computed again", came.pushed.reason)
             self._metrics.refused.inc()
             result = self._step.run(sent.features, sent.labels)
             if self._is_skipped(result):
-                self._sent = None
+                self._acknowledged = sent.number
                 return
-            self._send(sent, result)
+            self._send(sent, result, self._current().versions)
 
     def _merge_state(self, arrays: Any) -> None:
         if arrays:

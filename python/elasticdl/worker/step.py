@@ -107,7 +107,9 @@ def as_gradient(gradient: Any) -> Gradient:
     if isinstance(gradient, tf.IndexedSlices):
         rows = np.asarray(gradient.indices).astype(np.int64, copy=False)
         values = np.asarray(gradient.values)
-        return RowGradient(rows, values.reshape(len(rows), -1))
+        # Not -1: a batch without a single id has no rows to divide by.
+        row_size = math.prod(values.shape[1:])
+        return RowGradient(rows, values.reshape(len(rows), row_size))
     return np.asarray(gradient)
 
 

@@ -5,12 +5,13 @@ Owns the one place where strategies differ. Called once by worker.assemble.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from elasticdl.job.spec import JobSpec, JobType, OnNanLoss, Strategy, UpdateMode
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Batch
-from elasticdl.model.optimizers import without_loss_scale
+from elasticdl.model.optimizers import own_rate, without_loss_scale
 from elasticdl.model.state import ModelState
 from elasticdl.model.variables import (
     layout_variables,
@@ -138,9 +139,22 @@ class TrainerMaker:
                 pipeline=spec.worker.pipeline and not sync,
                 pull_steps=pull_steps,
                 skip_nan=spec.training.on_nan_loss is OnNanLoss.SKIP,
-                learning_rate_of=definition.learning_rate_of,
+                learning_rate_of=_rate_of(definition),
                 active_workers=lambda: life.heartbeat.latest.active_workers,
             ),
             ledger=life.ledger,
             metrics=life.metrics,
         )
+
+
+def _rate_of(definition: ModelDefinition) -> Callable[[int, int], float | None]:
+    """Return (version, epoch) -> the rate that goes with a push, None for the PS's."""
+    own = own_rate(definition.optimizer, definition.code)
+    if own is None:
+        return definition.learning_rate_of
+
+    def rate(version: int, epoch: int) -> float | None:
+        set_by_callback = definition.learning_rate_of(version, epoch)
+        return own(version) if set_by_callback is None else set_by_callback
+
+    return rate

@@ -121,13 +121,18 @@ class Transfer:
         pending, self._pending = self._pending, None
         if pending is None:
             raise RuntimeError("no exchange was started")
-        while True:
-            try:
-                return pending.result(timeout=ALIVE_SECONDS)
-            except FutureTimeoutError:
-                if pending.done():
-                    raise  # a time-out of its own
-                self._on_wait()
+        try:
+            while True:
+                try:
+                    return pending.result(timeout=ALIVE_SECONDS)
+                except FutureTimeoutError:
+                    if pending.done():
+                        raise  # a time-out of its own
+                    self._on_wait()
+        finally:
+            # What it raised keeps this frame, which would keep what was raised: a
+            # cycle that holds all callers' frames until a garbage collection.
+            del pending
 
     def close(self) -> None:
         """End the thread after what it is doing."""
