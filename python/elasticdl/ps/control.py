@@ -2,12 +2,17 @@
 
 Owns that loop. Started by ps/main.py. Knows nothing of parameters: it hands orders to
 ParameterServer and figures to the master.
+
+The loop's thread never waits for the PS's lock: orders are carried out by a thread of
+their own, since a snapshot of a large shard takes longer than the master lets a silent
+PS live.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +41,45 @@ class Life:
 
     stop: threading.Event = field(default_factory=threading.Event)
     registered: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True)
+class _Order:
+    """What the master said in one answer: the whole of it, so that the last counts."""
+
+    control: Control
+    requests: list[Request]
+    rewind: int
+
+
+class _Orders:
+    """The newest order that is not carried out yet. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._newest: _Order | None = None
+        self._at_work = False
+
+    @property
+    def under_way(self) -> bool:
+        """Whether one is being carried out or waits for that."""
+        return self._at_work or self._newest is not None
+
+    def put(self, order: _Order) -> None:
+        with self._changed:
+            self._newest = order
+            self._changed.notify_all()
+
+    def serve(self, carry_out: Callable[[_Order], None]) -> None:
+        """Carry out one after another, for ever."""
+        while True:
+            with self._changed:
+                self._at_work = False
+                self._changed.wait_for(lambda: self._newest is not None)
+                order, self._newest = self._newest, None
+                self._at_work = True
+            if order is not None:
+                carry_out(order)
 
 
 class ControlLoop:
@@ -68,6 +112,7 @@ class ControlLoop:
         self._registered = life.registered
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
+        self._orders = _Orders()
 
     def run(self) -> None:
         """Go on until the master or `stop` ends it.
@@ -77,6 +122,7 @@ class ControlLoop:
         talk to its master must not go on.
         """
         self._thread.start()
+        threading.Thread(target=self._carry_out, name="orders", daemon=True).start()
         # The loop may be in a call that a hung master does not answer.
         self._stop.wait()
         if self._error is not None:
@@ -93,6 +139,17 @@ class ControlLoop:
         except Exception as error:  # noqa: BLE001 - top of the thread; `run` raises it
             self._error = error
         finally:
+            self._stop.set()
+
+    def _carry_out(self) -> None:
+        try:
+            self._orders.serve(
+                lambda order: self._server.control(
+                    order.control, order.requests, rewind=order.rewind
+                )
+            )
+        except Exception as error:  # noqa: BLE001 - top of the thread; `run` raises it
+            self._error = error
             self._stop.set()
 
     def _register(self) -> None:
@@ -134,7 +191,7 @@ class ControlLoop:
             status=status_to_wire(figures, self._usage),
             seen_revision=self._revision,
             hold_seconds=_PENDING_SECONDS
-            if figures.pending
+            if figures.pending or self._orders.under_way
             else self._heartbeat_seconds,
         )
         try:
@@ -161,19 +218,18 @@ class ControlLoop:
         if reply.rewind > figures.rewind:
             self._begin(reply.rewind, reply.restore_dir)
             return
-        self._server.control(
-            Control(reply.quorum, reply.learning_rate_scale or 1.0),
-            [
-                Request(
-                    request.id,
-                    request.dir,
-                    ticket_from_wire(request.ticket)
-                    if request.HasField("ticket")
-                    else None,
-                )
-                for request in reply.snapshots
-            ],
-        )
+        requests = [
+            Request(
+                request.id,
+                request.dir,
+                ticket_from_wire(request.ticket)
+                if request.HasField("ticket")
+                else None,
+            )
+            for request in reply.snapshots
+        ]
+        control = Control(reply.quorum, reply.learning_rate_scale or 1.0)
+        self._orders.put(_Order(control, requests, reply.rewind))
 
 
 def status_to_wire(figures: Figures, usage: Usage) -> master_pb2.PsStatus:

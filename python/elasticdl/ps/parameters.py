@@ -93,13 +93,9 @@ class Parameters:
         self._compute = compute
         self._frozen: Floats | None = None
         self._copies = Recycler()
+        # Of values and slots.
+        self.nbytes = shard.values.nbytes + sum(s.nbytes for s in shard.slots.values())
         self.embedding_rows = shard.embedding_rows()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of values and slots."""
-        slots = sum(slot.nbytes for slot in self.shard.slots.values())
-        return self.shard.values.nbytes + slots
 
     def check(self, push: Push) -> None:
         """Raise RefusedError unless the gradient fits what is held."""

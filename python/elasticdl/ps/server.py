@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,7 +76,7 @@ class Figures:
 
 
 class ParameterServer:
-    """One PS. Thread-safe: every public method takes the lock itself."""
+    """One PS. Thread-safe: every public method but `figures` takes the lock itself."""
 
     def __init__(
         self,
@@ -92,7 +93,6 @@ class ParameterServer:
         self._compute = compute or Compute()
         self._changed = threading.Condition()
         self._live: Live | None = None
-        self._snapshots = Snapshots(store.write, self._changed)
         self._control = Control()
         self._loading = True
         self._closed = False
@@ -104,6 +104,8 @@ class ParameterServer:
         self._rejected = 0
         self._staleness_sum = 0.0
         self._error = ""
+        self._snapshots = Snapshots(store.write, self._changed, tell=self._tell)
+        self._tell()
 
     # Life
 
@@ -116,7 +118,7 @@ class ParameterServer:
         cannot be loaded is told in `figures().error`. May take long; an older rewind
         than the present one is ignored.
         """
-        with self._changed:
+        with self._locked():
             if rewind <= self._target:
                 return
             self._target = rewind
@@ -133,7 +135,7 @@ class ParameterServer:
         except (OSError, CheckpointError, SpecError) as error:
             parameters, problem = None, f"cannot restore from {restore_dir}: {error}"
             logger.error("PS %d %s", self._place.index, problem)
-        with self._changed:
+        with self._locked():
             if rewind != self._target or self._closed:
                 return  # a newer rewind came meanwhile
             self._error = problem
@@ -188,7 +190,7 @@ class ParameterServer:
 
     def close(self) -> None:
         """End: whoever waits gets RpcError, as does every later call."""
-        with self._changed:
+        with self._locked():
             self._closed = True
             if self._live is not None:
                 self._live.updater.close(RpcError("this PS is shutting down"))
@@ -201,7 +203,7 @@ class ParameterServer:
 
         Raises RefusedError if there are, of another layout than `digest`.
         """
-        with self._changed:
+        with self._locked():
             self._enter(rewind)
             if self._live is None or not self._live.fits(digest):
                 return False, -1
@@ -212,7 +214,7 @@ class ParameterServer:
 
         With a checkpoint to load, values and slots come from there.
         """
-        with self._changed:
+        with self._locked():
             self._enter(rewind)
             if self._live is not None and self._live.fits(initial.layout.digest):
                 return False, self._live.parameters.version
@@ -222,13 +224,13 @@ class ParameterServer:
         except (CheckpointError, SpecError, OSError) as error:
             raise RefusedError(f"the PS cannot start: {error}") from error
         else:
-            with self._changed:
+            with self._locked():
                 if self._target != rewind:
                     raise FencedError(f"the PS are rewound (rewind {self._target})")
                 self._install(parameters, state)
                 return True, parameters.version
         finally:
-            with self._changed:
+            with self._locked():
                 if self._target == rewind:
                     self._loading = False
                 self._changed.notify_all()
@@ -267,7 +269,7 @@ class ParameterServer:
 
         Raises NotInitializedError if there are none, or no such snapshot.
         """
-        with self._changed:
+        with self._locked():
             live = self._require_live(rewind)
             if snapshot:
                 return live.pull_snapshot(snapshot, ticket)
@@ -281,7 +283,7 @@ class ParameterServer:
         With `pull` also return the values of `Answer.version`, taken in one with the
         update; None while that version waits for more gradients.
         """
-        with self._changed:
+        with self._locked():
             live = self._require_live(rewind)
             answer = live.updater.push(push)
             if answer.accepted and not answer.duplicate:
@@ -300,7 +302,7 @@ class ParameterServer:
         What is not known yet is taken as it is. With a snapshot, or weight 0, only
         reads. None when there is no state.
         """
-        with self._changed:
+        with self._locked():
             live = self._require_live(rewind)
             if snapshot:
                 return live.state_of(snapshot)
@@ -308,32 +310,61 @@ class ParameterServer:
 
     # Calls of the master, by the control loop
 
-    def control(self, control: Control, requests: Sequence[Request]) -> None:
-        """Take the master's figures and its whole list of snapshots."""
-        with self._changed:
+    def control(
+        self,
+        control: Control,
+        requests: Sequence[Request],
+        *,
+        rewind: int | None = None,
+    ) -> None:
+        """Take the master's figures and its whole list of snapshots.
+
+        What was said at another `rewind` than the present one is passed over: the
+        master repeats it all in each answer. May take long: snapshots are copied.
+        """
+        with self._locked():
+            if rewind not in (None, self._target):
+                return
             self._control = control
             if self._live is not None:
                 self._live.obey(control, requests)
 
     def figures(self) -> Figures:
-        """Return what the master and the metrics are told."""
-        with self._changed:
-            live = self._live
-            return Figures(
-                initialized=live is not None,
-                version=live.parameters.version if live else 0,
-                nbytes=live.parameters.nbytes if live else 0,
-                embedding_rows=live.parameters.embedding_rows if live else {},
-                pushes=self._pushes,
-                rejected=self._rejected,
-                staleness_sum=self._staleness_sum,
-                snapshots=self._snapshots.report,
-                pending=self._loading or live is None or self._snapshots.pending,
-                rewind=max(0, self._rewind),
-                error=self._error,
-            )
+        """Return what the master and the metrics are told.
+
+        Never waits: a PS that copies or updates a large buffer holds the lock for
+        seconds, and must not look dead meanwhile. What is returned is of the last
+        moment at which nobody held it.
+        """
+        return self._told
 
     # Parts
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock; tell afterwards what is different."""
+        with self._changed:
+            try:
+                yield
+            finally:
+                self._tell()
+
+    def _tell(self) -> None:
+        """Replace what `figures` returns, in one go. Called under the lock."""
+        live = self._live
+        self._told = Figures(
+            initialized=live is not None,
+            version=live.parameters.version if live else 0,
+            nbytes=live.parameters.nbytes if live else 0,
+            embedding_rows=live.parameters.embedding_rows if live else {},
+            pushes=self._pushes,
+            rejected=self._rejected,
+            staleness_sum=self._staleness_sum,
+            snapshots=self._snapshots.report,
+            pending=self._loading or live is None or self._snapshots.pending,
+            rewind=max(0, self._rewind),
+            error=self._error,
+        )
 
     def _enter(self, rewind: int) -> None:
         """Let a call in whose rewind is the present one; wait while this PS loads."""

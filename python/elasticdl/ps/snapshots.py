@@ -88,9 +88,20 @@ _WRITER_NICENESS = 10
 class Snapshots:
     """The cuts of one PS. Every method is called under `changed`'s lock."""
 
-    def __init__(self, write: Write, changed: threading.Condition) -> None:
-        """`write` stores a cut in a folder; it raises OSError or ElasticDLError."""
+    def __init__(
+        self,
+        write: Write,
+        changed: threading.Condition,
+        *,
+        tell: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`write` stores a cut in a folder; it raises OSError or ElasticDLError.
+
+        `tell` is called, under the lock, when the thread that writes has changed
+        what there is to report.
+        """
         self._write = write
+        self._tell = tell
         self._changed = changed
         self._held: dict[str, _Held] = {}
         self._jobs: queue.SimpleQueue[tuple[str, Cut, Path]] = queue.SimpleQueue()
@@ -182,6 +193,7 @@ class Snapshots:
                     held.done = replace(
                         held.done, file=file, error=problem, pinned_only=False
                     )
+                self._tell()
                 self._changed.notify_all()
             # Give the memory back before the next one is waited for.
             del cut, held
