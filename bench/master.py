@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from elasticdl.master.ledger import Ledger
 from elasticdl.master.task_queue import Plan
 from elasticdl.proto import master_pb2
 from frame import Benchmark, Row, interleaved, progress, ratios, row
+from master_crowd import crowd_of
 from master_role import SILENT, lease_rate, master, patiently, percentile_99
 from roles import CORES, parameter_server
 
@@ -140,6 +142,31 @@ def queue_rpc() -> list[Row]:
         f"task and leases the next (p99 {percentile_99(times):.2f} s)"
     )
     return [row("queue_rpc", what, rates, 1000.0)]
+
+
+def workers_1000() -> list[Row]:
+    """Let 1,000 workers live as they do by default, with tasks of a second each."""
+    cores, lost, late = [], [], []
+    for number in range(3):
+        progress(f"round {number + 1} of 3")
+        with (
+            tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+            master(Path(folder), workers=WORKERS, patient=False) as rig,
+        ):
+            rig.open_plan(MANY)
+            crowd = asyncio.run(crowd_of(rig, warm=5.0, seconds=15.0))
+        cores.append(crowd.cores)
+        lost.append(float(crowd.lost))
+        late.append(statistics.quantiles(crowd.lease_seconds, n=20)[18])
+    progress("")
+    what = "1,000 workers that beat, lease and report a task a second, default bounds"
+    return [
+        row("workers_1000", f"{what}: cores that the master uses", cores, 0.5, "lower"),
+        row("workers_1000_lost", f"{what}: workers given up", lost, 0.0, "lower"),
+        row(
+            "workers_1000_lease", f"{what}: a lease, seconds, p95", late, 0.2, "lower"
+        ),
+    ]  # fmt: skip
 
 
 def journal() -> list[Row]:
@@ -269,6 +296,7 @@ BENCHMARKS = {
     "queue_flat": Benchmark(queue_flat, 5),
     "queue_start": Benchmark(queue_start, 5),
     "queue_rpc": Benchmark(queue_rpc, 35),
+    "workers_1000": Benchmark(workers_1000, 90),
     "journal": Benchmark(journal, 80, short=False),
     "master_restart": Benchmark(master_restart, 90, short=False),
     "cold_start": Benchmark(cold_start, 30),

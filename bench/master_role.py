@@ -74,17 +74,20 @@ class EmptyPlatform(platform_pb2_grpc.LocalPlatformServicer):
         ]
 
 
-def job_values(workers: int) -> ValuesFile:
-    """Return a job whose replicas are never given up for silence."""
-    patient = 36_000.0
+def job_values(workers: int, *, patient: bool) -> ValuesFile:
+    """Return a job with the default bounds, or one that gives up nobody for silence."""
+    training = {"batchSize": 1, "batchesPerTask": 1}
+    if not patient:
+        return values_of(training=training, worker={"replicas": workers})
+    patience = 36_000.0
     return values_of(
-        training={"batchSize": 1, "batchesPerTask": 1},
-        tasks={"leaseSeconds": patient},
+        training=training,
+        tasks={"leaseSeconds": patience},
         worker={
             "replicas": workers,
-            "deadSeconds": patient,
-            "hangSeconds": patient,
-            "startSeconds": patient,
+            "deadSeconds": patience,
+            "hangSeconds": patience,
+            "startSeconds": patience,
         },
     )
 
@@ -98,12 +101,14 @@ class MasterRig:
         *,
         workers: int,
         kind: str,
+        patient: bool,
         platform: int,
         served: EmptyPlatform,
     ) -> None:
         self.folder = folder
         self.workers = workers
         self._kind = kind
+        self._patient = patient
         self._platform = platform
         self._served = served
         with socket.socket() as free:
@@ -116,7 +121,7 @@ class MasterRig:
         self.process = start_role(
             "master",
             self.folder / "job",
-            job_values(self.workers),
+            job_values(self.workers, patient=self._patient),
             master=self.address,
             platform=f"127.0.0.1:{self._platform}",
             log=self.folder / "master.log",
@@ -174,14 +179,26 @@ class MasterRig:
 
 
 @contextmanager
-def master(folder: Path, *, workers: int = 1, kind: str = "") -> Iterator[MasterRig]:
-    """Give a master that was executed just now."""
+def master(
+    folder: Path, *, workers: int = 1, kind: str = "", patient: bool = True
+) -> Iterator[MasterRig]:
+    """Give a master that was executed just now.
+
+    `patient`: it gives up nobody for silence, else the product's default bounds hold.
+    """
     platform = EmptyPlatform()
     server = grpc.server(ThreadPoolExecutor(8), options=server_options())
     platform_pb2_grpc.add_LocalPlatformServicer_to_server(platform, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    rig = MasterRig(folder, workers=workers, kind=kind, platform=port, served=platform)
+    rig = MasterRig(
+        folder,
+        workers=workers,
+        kind=kind,
+        patient=patient,
+        platform=port,
+        served=platform,
+    )
     rig.start()
     try:
         yield rig

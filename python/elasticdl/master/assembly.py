@@ -16,7 +16,7 @@ from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode, JournalError
 from elasticdl.job import folder
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec import JobSpec, JobType, Strategy
 from elasticdl.job.status import JobState
 from elasticdl.master import spec_watch
 from elasticdl.master.callbacks import Action, ScaleLearningRate, StopTraining
@@ -172,7 +172,8 @@ def _make_job(
     clock: Callable[[], float],
 ) -> Job:
     now = clock()
-    signals = Signals(ledger.generation)
+    local = spec.type is JobType.TRAIN and spec.strategy is Strategy.LOCAL
+    signals = Signals(ledger.generation, workers_hold=local)
     side = SideTasks(ledger.generation)
     table = MemberTable(spec, ledger, num_ps=num_ps(spec))
     table.adopt(now=now, after=after)

@@ -27,6 +27,9 @@ class Heartbeats:
         self._job = job
         self._parts = job.parts
         self._leasing = leasing
+        # What all workers are told alike, and what it was made of.
+        self._common: tuple[object, ...] = ()
+        self._reply = master_pb2.WorkerSyncReply()
 
     def register(
         self, request: master_pb2.RegisterRequest, *, now: float
@@ -43,7 +46,11 @@ class Heartbeats:
             log.info("%s is up (pid %d)", member.name, member.pid)
         restore = self._restore(member, now=now)
         self._parts.table.note(member, now=now)
-        self._parts.signals.bump()
+        self._parts.table.heard(member)
+        if member.is_worker:
+            self._parts.signals.wake()
+        else:
+            self._parts.signals.bump()  # workers learn where it is
         return master_pb2.RegisterReply(
             master_generation=self._parts.ledger.generation,
             ps=self._parts.ps.view(),
@@ -110,6 +117,7 @@ class Heartbeats:
             # The phase counts from its last step.
             self._job.last_step_time = now - worker.phase_seconds
         member.heard_worker(worker, now=now)
+        self._parts.table.heard(member)
         self._parts.membership.heard(member, worker.seconds, now=now)
         if self._job.local and worker.model_version:
             self._job.version = worker.model_version
@@ -119,9 +127,10 @@ class Heartbeats:
         for done in worker.snapshots:
             self._parts.keeper.take(0, done, now=now)
         patience = 2.0**self._parts.membership.hangs
-        if was != worker.phase or member.is_hung(
-            self._job.spec.worker, patience=patience
-        ):
+        hung = member.is_hung(self._job.spec.worker, patience=patience)
+        if hung:
+            self._parts.table.suspect(member)
+        if hung or was != worker.phase:
             self._parts.signals.wake()
         return self._leasing.renew(member, list(worker.lease_ids), now=now)
 
@@ -130,20 +139,34 @@ class Heartbeats:
     ) -> master_pb2.WorkerSyncReply:
         """Answer a worker's heartbeat. Raises FencedError if it ended meanwhile."""
         member = self._parts.table.require(request.replica)
-        workers = self._parts.table.workers()
-        return master_pb2.WorkerSyncReply(
-            revision=self._parts.signals.revision,
-            ps=self._parts.ps.view(),
-            drain=member.drain,
-            learning_rate_scale=self._job.learning_rate_scale,
-            log_level=str(self._job.spec.log.level),
-            lost_leases=lost,
-            local_snapshot=(
-                self._parts.keeper.local_request() if self._job.local else None
-            ),
-            active_workers=sum(w.ready and w.alive for w in workers),
-            epoch=self._job.epochs_done,
+        job, parts = self._job, self._parts
+        common = (
+            parts.signals.revision,
+            parts.table.num_active,
+            job.epochs_done,
+            job.learning_rate_scale,
+            str(job.spec.log.level),
         )
+        if common != self._common:
+            self._common = common
+            self._reply = master_pb2.WorkerSyncReply(
+                revision=parts.signals.revision,
+                ps=parts.ps.view(),
+                active_workers=parts.table.num_active,
+                epoch=job.epochs_done,
+                learning_rate_scale=job.learning_rate_scale,
+                log_level=str(job.spec.log.level),
+            )
+        if not (lost or member.drain or job.local):
+            return self._reply
+        reply = master_pb2.WorkerSyncReply()
+        reply.CopyFrom(self._reply)
+        reply.drain = member.drain
+        reply.lost_leases.extend(lost)
+        snapshot = parts.keeper.local_request() if job.local else None
+        if snapshot is not None:
+            reply.local_snapshot.CopyFrom(snapshot)
+        return reply
 
     def ps(self, request: master_pb2.PsSyncRequest, *, now: float) -> None:
         """Take a PS's heartbeat. Raises FencedError."""
@@ -151,7 +174,9 @@ class Heartbeats:
         status = request.status
         if status.error:
             self._job.end(JobState.FAILED, f"{member.name}: {status.error}")
-        if self._parts.ps.heard(member, status, now=now):
+        first = self._parts.ps.heard(member, status, now=now)
+        self._parts.table.heard(member)
+        if first:
             self._parts.table.note(member, now=now)
             self._parts.signals.wake()
         if status.pushes:  # of this process: its first gradient is applied
@@ -170,7 +195,7 @@ class Heartbeats:
         member = self._parts.table.require(request.replica)
         index = member.key.index
         return master_pb2.PsSyncReply(
-            revision=self._parts.signals.revision,
+            revision=self._parts.signals.ps_revision,
             quorum=self._parts.ps.quorum(),
             learning_rate_scale=self._job.learning_rate_scale,
             snapshots=[

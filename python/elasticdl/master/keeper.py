@@ -111,7 +111,7 @@ class Keeper:
             self.request.error = f"{self.request.dir}: {error.strerror}"
             self._settle(now)
             return
-        self._signals.bump()
+        self._signals.bump_holders()
 
     def ps_request(self, index: int, *, sync: bool) -> list[master_pb2.SnapshotRequest]:
         """Return what a PS is asked for."""
@@ -139,7 +139,7 @@ class Keeper:
         if request is None or done.id != request.id or self._writing is not None:
             return
         if request.take(shard, done):
-            self._signals.bump()
+            self._signals.bump_holders()
         self._settle(now)
 
     def _settle(self, now: float) -> None:
@@ -192,7 +192,7 @@ class Keeper:
         log.info(
             "checkpoint of version %d (%s): %s", manifest.version, request.why, target
         )
-        self._signals.bump()
+        self._signals.bump_holders()
         keep = self._spec.checkpoint.keep
         if keep:
             with contextlib.suppress(OSError):
@@ -210,7 +210,7 @@ class Keeper:
 
     def _drop(self, request: Request) -> None:
         self.request = None
-        self._signals.bump()
+        self._signals.bump_holders()
         loop = asyncio.get_running_loop()
         loop.run_in_executor(
             None, lambda: shutil.rmtree(request.dir, ignore_errors=True)

@@ -236,6 +236,16 @@ class Leasing:
 
     # -- leases that nobody answers for -----------------------------------------------
 
+    def take_over(self, *, now: float) -> None:
+        """Give all leases of an earlier master their whole time again.
+
+        Renewals are not journaled, and nobody could renew while there was no master.
+        Who is not there any more is found out as such.
+        """
+        queue = self._parts.ledger.queue
+        if queue is not None:
+            queue.renew_all(deadline=now + self._job.spec.tasks.lease_seconds)
+
     def renew(self, member: Member, named: list[int], *, now: float) -> list[int]:
         """Renew the leases that a heartbeat names; return those it does not hold.
 
@@ -258,8 +268,7 @@ class Leasing:
             *(queue.leases_of(index) if queue else []),
             *parts.side.leases_of(index),
         ]
-        known = set(named)
-        member.unnamed = {i: member.unnamed.get(i, now) for i in held if i not in known}
+        member.unnamed = {i: member.unnamed.get(i, now) for i in held if i not in named}
         for lease_id, since in list(member.unnamed.items()):
             if now - since >= UNNAMED_SECONDS:
                 log.info("%s does not know of lease %d: back", member.name, lease_id)

@@ -84,6 +84,7 @@ class Loop:
             asyncio.create_task(self._watch_spec(), name="spec"),
         ]
         job = self._job
+        self._leasing.take_over(now=job.clock())
         try:
             while not self._over:
                 await self._turn()
@@ -146,8 +147,7 @@ class Loop:
         late = now - self._woken_by
         if late > _LATE_SECONDS:
             log.warning("the master was held up for %.1f s", late)
-            for member in self._parts.table.members.values():
-                member.last_heard += late
+            self._parts.table.excuse(late, now=now)
 
     def _tick(self, now: float) -> None:
         """Do what time alone, or a heartbeat, has made due."""
@@ -155,12 +155,15 @@ class Loop:
         for member in parts.table.dead(now=now):
             self._dismiss(member, "silent", now=now)
         patience = 2.0**parts.membership.hangs
-        for member in parts.table.workers():
+        for member in parts.table.take_suspects():
             if member.is_hung(spec.worker, patience=patience):
                 self._dismiss(member, "hung", now=now)
         workers = self._resting.wanted(self._job, now=now)
         self._launching.stops += parts.membership.plan(workers=workers, now=now)
         self._launching.stops += parts.membership.overdue(now=now)
+        if parts.table.orders:
+            parts.table.orders = False
+            parts.signals.bump()
         for member in parts.table.never_seen(now=now):
             member.state = MemberState.SCHEDULED
         self._leasing.expire(now=now)
@@ -170,9 +173,7 @@ class Loop:
             self._job.pace.take(
                 done,
                 leased=leased,
-                workers=0
-                if spec.paused
-                else sum(m.at_work for m in parts.table.workers()),
+                workers=0 if spec.paused else parts.table.num_at_work,
                 now=now,
             )
         if self._job.can_snapshot:
@@ -191,7 +192,7 @@ class Loop:
                 self._leasing.recover(member, departure.reason, now=now)
                 if self._job.local:
                     parts.keeper.abort()
-                parts.signals.bump()
+                parts.signals.wake()
             elif not parts.membership.leaving:  # else it was told to go
                 parts.keeper.abort()
                 parts.rounds.abort()
@@ -220,9 +221,7 @@ class Loop:
             parts.keeper.schedule.next_time() if self._job.trains else None,
             parts.rounds.schedule.next_time(),
             parts.side.next_deadline(),
-            min((lease.deadline for lease in queue.leased.values()), default=None)
-            if queue
-            else None,
+            queue.next_deadline() if queue else None,
         ]
         due = [time - now for time in times if time is not None and time > now]
         sleep = min([*due, _LONGEST_SLEEP_SECONDS])

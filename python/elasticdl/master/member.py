@@ -7,7 +7,9 @@ Owns what is known of it, and the judgement whether it is silent or hung. Held b
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from elasticdl.job.names import Role, replica_name
 from elasticdl.job.spec import WorkerSpec
@@ -21,6 +23,8 @@ _LONG_PHASES = ("start", "export", "prepare")
 _OTHERS_FAULT = "waitPs"
 # A worker in any other phase brings the job on, or is kept from it for a moment.
 _NOT_AT_WORK = ("", "start", "prepare")
+# By these a member is found in its table, which is told when one of them changes.
+_FOUND_BY = frozenset({"state", "cause", "ready", "drain", "worker"})
 
 
 class MemberState(enum.StrEnum):
@@ -77,6 +81,15 @@ class Member:
     _step: tuple[str, int] = ("", -1)
     _waited_at_step: float = 0.0
     unnamed: dict[int, float] = field(default_factory=dict)  # see leasing.py
+    on_change: Callable[[Member, str], None] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set; the table must hear of it whoever does it, and never look for it."""
+        object.__setattr__(self, name, value)
+        if name in _FOUND_BY and (on_change := self.__dict__.get("on_change")):
+            on_change(self, name)
 
     @property
     def name(self) -> str:

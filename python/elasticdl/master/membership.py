@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elasticdl.job.names import Role
+from elasticdl.job.spec import JobSpec
 from elasticdl.master import changes, scale
 from elasticdl.master.changes import Changes
 from elasticdl.master.goodput import Goodput
@@ -76,6 +77,7 @@ class Membership:
         self.hangs = 0  # in a row, without a finished task between
         self.leaving = False  # nobody is replaced any more
         self.changes = Changes()
+        self._planned: tuple[int, int, JobSpec] | None = None
 
     # -- what the platform shows --------------------------------------------------
 
@@ -240,8 +242,10 @@ class Membership:
 
     def plan(self, *, workers: int, now: float) -> list[Stop]:
         """Schedule who is missing and drain who is too many; return whom to stop."""
-        if self.leaving:
+        planned = (self.table.version, workers, self.table.spec)
+        if self.leaving or planned == self._planned:
             return []
+        self._planned = planned
         for index, member in enumerate(self.table.ps()):
             if member is None:
                 self.table.schedule(
@@ -312,7 +316,7 @@ class Membership:
 
     def overdue(self, *, now: float) -> list[Stop]:
         """Return the workers that were told to leave and did not."""
-        late = [m for m in self.table.workers() if m.stop_at and m.stop_at <= now]
+        late = self.table.overdue(now=now)
         for member in late:
             member.stop_at = 0.0
         return [Stop(m.key, 1.0, m.cause) for m in late]

@@ -145,13 +145,13 @@ class PsGroup:
         spec = self._table.spec
         if spec.ps.mode is not UpdateMode.SYNC or not self._table.num_ps:
             return
-        leased = self._ledger.queue.leased if self._ledger.queue else {}
-        holders = len({lease.worker for lease in leased.values()} | self._between)
+        holding = self._ledger.queue.holders if self._ledger.queue else ()
+        holders = len(holding) + sum(w not in holding for w in self._between)
         wanted = spec.ps.grads_to_wait or spec.worker.replicas
         quorum = max(1, min(wanted, holders))
         if quorum != self._quorum:
             self._quorum = quorum
-            self._signals.bump()
+            self._signals.bump_ps()
 
     # -- what PS say --------------------------------------------------------------
 

@@ -138,7 +138,7 @@ class Rounds:
         self.current = Round(self._number, why, now, epochs_done, version)
         if self._num_ps:
             self.current.snapshot = f"eval-{self._number}"
-            self._signals.bump()
+            self._signals.bump_holders()
         else:
             self._start()
 
@@ -169,7 +169,7 @@ class Rounds:
         current.pinned[index] = done
         if index == 0:
             current.version = done.version
-            self._signals.bump()
+            self._signals.bump_holders()
         if len(current.pinned) == self._num_ps and not current.started:
             self._start()
 
@@ -268,7 +268,7 @@ class Rounds:
 
     def _close(self) -> None:
         self.current = None
-        self._signals.bump()
+        self._signals.bump_holders()
 
     def abort(self) -> None:
         """Give the round up (its snapshot is lost with a PS); it opens again later."""

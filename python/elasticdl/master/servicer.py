@@ -26,6 +26,11 @@ from elasticdl.rpc.errors import status_of
 log = logging.getLogger(__name__)
 
 _MOST_HOLD_SECONDS = 30.0
+# Of many workers each is heard of more rarely, so that all of them take no more of the
+# master than so many calls a second.
+_BEATS_PER_SECOND = 250.0
+# Who waits for longer than he asked for still gets his answer before he gives up.
+_MOST_EXTRA_SECONDS = 2.0
 
 Reply = TypeVar("Reply")
 ServicerContext = grpc.aio.ServicerContext[Any, Any]
@@ -94,7 +99,7 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
             self._leasing.report(member, report, now=clock())
             for report in request.reports
         ]
-        seconds = min(request.wait_seconds, _MOST_HOLD_SECONDS)
+        seconds = min(self._patient(request.wait_seconds), _MOST_HOLD_SECONDS)
         until = clock() + seconds
         tasks: list[master_pb2.Task] = []
         unwritten = bool(results)
@@ -124,8 +129,10 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
     ) -> master_pb2.WorkerSyncReply:
         """Heartbeat of a worker, held until there is news."""
         lost = self._heartbeats.worker(request, now=self.job.clock())
-        if not lost:
-            await self._hold(request.seen_revision, request.hold_seconds)
+        signals = self._parts.signals
+        if not lost and request.seen_revision == signals.revision:
+            seconds = self._patient(request.hold_seconds)
+            await signals.wait_for_revision(min(seconds, self._most_hold))
         return self._heartbeats.worker_reply(request, lost)
 
     @_answering
@@ -134,13 +141,22 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
     ) -> master_pb2.PsSyncReply:
         """Heartbeat of a PS, held until there is news."""
         self._heartbeats.ps(request, now=self.job.clock())
-        await self._hold(request.seen_revision, request.hold_seconds)
+        signals = self._parts.signals
+        if request.seen_revision == signals.ps_revision:
+            await signals.wait_for_ps_revision(
+                min(request.hold_seconds, self._most_hold)
+            )
         return self._heartbeats.ps_reply(request)
 
-    async def _hold(self, seen_revision: int, seconds: float) -> None:
-        if seen_revision == self._parts.signals.revision:
-            most = min(seconds, self.job.spec.worker.dead_seconds / 2)
-            await self._parts.signals.wait_for_revision(most)
+    @property
+    def _most_hold(self) -> float:
+        """Nobody may be silent for longer because the master holds his heartbeat."""
+        return self.job.spec.worker.dead_seconds / 2
+
+    def _patient(self, seconds: float) -> float:
+        """Return for how long a worker waits that asked for so many seconds."""
+        fair = self._parts.table.num_workers / _BEATS_PER_SECOND
+        return min(max(seconds, fair), seconds + _MOST_EXTRA_SECONDS)
 
     @_answering
     async def Status(  # noqa: N802 - the name is the RPC's

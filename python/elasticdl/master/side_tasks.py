@@ -11,18 +11,11 @@ the master's generation, so that none is used twice.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
+from elasticdl.master.leases import Leases
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Task
-
-
-@dataclass
-class _Leased:
-    task: Task
-    worker: int
-    deadline: float
 
 
 class SideTasks:
@@ -33,8 +26,9 @@ class SideTasks:
         self._next_id = -(master_generation << 32)
         self._waiting: deque[Task] = deque()
         self._lazy: Iterator[Task] = iter(())
-        self._leased: dict[int, _Leased] = {}
+        self._leased: Leases[Task] = Leases()
         self._failures: dict[int, int] = {}
+        self.leased_records = 0  # of the tasks that workers hold
 
     def _id(self) -> int:
         self._next_id -= 1
@@ -57,7 +51,8 @@ class SideTasks:
         if task is None:
             return None
         task.lease_id = self._id()
-        self._leased[task.lease_id] = _Leased(task, worker, deadline)
+        self._leased.add(task.lease_id, task, worker=worker, deadline=deadline)
+        self.leased_records += task.end - task.start
         return task
 
     def _take(self, types: frozenset[int] | None) -> Task | None:
@@ -74,18 +69,22 @@ class SideTasks:
 
     def finish(self, lease_id: int) -> Task | None:
         """Take a finished task off; None if its lease has moved on."""
-        leased = self._leased.pop(lease_id, None)
-        if leased is None:
-            return None
-        self._failures.pop(leased.task.task_id, None)
-        return leased.task
+        task = self._end(lease_id)
+        if task is not None:
+            self._failures.pop(task.task_id, None)
+        return task
+
+    def _end(self, lease_id: int) -> Task | None:
+        task = self._leased.pop(lease_id)
+        if task is not None:
+            self.leased_records -= task.end - task.start
+        return task
 
     def give_back(self, lease_id: int, *, failed: bool = False) -> int | None:
         """Put a task back; return how often it failed, None if the lease moved on."""
-        leased = self._leased.pop(lease_id, None)
-        if leased is None:
+        task = self._end(lease_id)
+        if task is None:
             return None
-        task = leased.task
         failures = self._failures.get(task.task_id, 0) + failed
         self._failures[task.task_id] = failures
         self._waiting.appendleft(task)
@@ -93,56 +92,39 @@ class SideTasks:
 
     def recover(self, worker: int) -> int:
         """Put back everything that a worker held; return how many."""
-        return self._give_back_where(lambda leased: leased.worker == worker)
+        return self._give_back(self._leased.of(worker))
 
     def expire(self, now: float) -> int:
         """Put back everything whose deadline has passed; return how many."""
-        return self._give_back_where(lambda leased: leased.deadline <= now)
+        return self._give_back(self._leased.expired(now))
 
-    def _give_back_where(self, test: Callable[[_Leased], bool]) -> int:
-        found = [lease_id for lease_id, leased in self._leased.items() if test(leased)]
-        for lease_id in found:
+    def _give_back(self, lease_ids: list[int]) -> int:
+        for lease_id in lease_ids:
             self.give_back(lease_id)
-        return len(found)
+        return len(lease_ids)
 
     def renew(
         self, worker: int, lease_ids: Iterable[int], *, deadline: float
     ) -> list[int]:
         """Move deadlines of a worker's leases; return those it does not hold."""
-        lost = []
-        for lease_id in lease_ids:
-            leased = self._leased.get(lease_id)
-            if leased is None or leased.worker != worker:
-                lost.append(lease_id)
-            else:
-                leased.deadline = deadline
-        return lost
+        return self._leased.renew(lease_ids, worker=worker, deadline=deadline)
 
     def drop(self, *types: int) -> None:
         """Forget all tasks of these types, leased ones too."""
         self._waiting = deque(t for t in self._waiting if t.type not in types)
-        self._leased = {
-            i: leased
-            for i, leased in self._leased.items()
-            if leased.task.type not in types
-        }
+        for lease_id, task in list(self._leased.all.items()):
+            if task.type in types:
+                self._end(lease_id)
         if master_pb2.EVALUATION in types:
             self._lazy = iter(())
 
-    @property
-    def leased_records(self) -> int:
-        """Records of the tasks that workers hold."""
-        return sum(
-            leased.task.end - leased.task.start for leased in self._leased.values()
-        )
-
     def leases_of(self, worker: int) -> list[int]:
         """Return the leases that a worker holds."""
-        return [i for i, leased in self._leased.items() if leased.worker == worker]
+        return self._leased.of(worker)
 
     def next_deadline(self) -> float | None:
-        """Return when the first lease ends."""
-        return min((leased.deadline for leased in self._leased.values()), default=None)
+        """Return a time before which no lease ends."""
+        return self._leased.next_deadline()
 
 
 def is_side(lease_id: int) -> bool:

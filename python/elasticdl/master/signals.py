@@ -1,8 +1,12 @@
 """What wakes whom inside the master: the loop, held heartbeats, parked leases.
 
-Owns the revision that heartbeats wait on. Used by every part of the master that
+Owns the revisions that heartbeats wait on. Used by every part of the master that
 changes something others wait for. Must not know what changed. Not thread-safe: it
 belongs to the master's event loop.
+
+A bell that all workers wait on costs as much as there are workers: it is for what all
+of them have to know at once (where the PS are, the learning rate, the end). What only
+the PS are asked for rings theirs.
 """
 
 from __future__ import annotations
@@ -16,28 +20,48 @@ class Broadcast:
 
     def __init__(self) -> None:
         """Nobody waits yet."""
-        self._event = asyncio.Event()
+        self._waiting: set[asyncio.Future[None]] = set()
 
     def notify(self) -> None:
         """Wake everybody."""
-        self._event.set()
-        self._event = asyncio.Event()
+        waiting, self._waiting = self._waiting, set()
+        for future in waiting:
+            _end(future)
 
     async def wait(self, seconds: float) -> None:
         """Return at the next `notify`, or after `seconds`."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, seconds)):
-                await self._event.wait()
+        # A thousand heartbeats are held at a time: a future each, and a timer, is
+        # half of what an event and `asyncio.timeout` cost.
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        timer = loop.call_later(max(0.0, seconds), _end, future)
+        self._waiting.add(future)
+        try:
+            await future
+        finally:
+            timer.cancel()
+            self._waiting.discard(future)
+
+
+def _end(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 class Signals:
     """The master's bells."""
 
-    def __init__(self, master_generation: int) -> None:
-        """Revisions of a later master are higher than any of an earlier one."""
+    def __init__(self, master_generation: int, *, workers_hold: bool = False) -> None:
+        """Revisions of a later master are higher than any of an earlier one.
+
+        `workers_hold`: the parameters are in the worker (strategy local), not in PS.
+        """
+        self._workers_hold = workers_hold
         self.revision = (master_generation << 32) + 1
+        self.ps_revision = self.revision
         self._loop = asyncio.Event()
         self._revisions = Broadcast()
+        self._ps_revisions = Broadcast()
         self._work = Broadcast()
 
     def wake(self) -> None:
@@ -48,7 +72,20 @@ class Signals:
         """Tell all replicas that what heartbeats answer has changed."""
         self.revision += 1
         self._revisions.notify()
+        self.bump_ps()
+
+    def bump_ps(self) -> None:
+        """Tell the PS alone that what their heartbeats answer has changed."""
+        self.ps_revision += 1
+        self._ps_revisions.notify()
         self._loop.set()
+
+    def bump_holders(self) -> None:
+        """Tell whoever has the parameters; snapshots are asked of them alone."""
+        if self._workers_hold:
+            self.bump()
+        else:
+            self.bump_ps()
 
     def work(self) -> None:
         """Tell parked leases that there may be something to do."""
@@ -64,6 +101,10 @@ class Signals:
     async def wait_for_revision(self, seconds: float) -> None:
         """Return at the next `bump`, or after `seconds`."""
         await self._revisions.wait(seconds)
+
+    async def wait_for_ps_revision(self, seconds: float) -> None:
+        """Return at the next `bump` or `bump_ps`, or after `seconds`."""
+        await self._ps_revisions.wait(seconds)
 
     async def wait_for_work(self, seconds: float) -> None:
         """Return when there may be work, or after `seconds`."""

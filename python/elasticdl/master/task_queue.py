@@ -6,20 +6,22 @@ of replicas, RPC or disks.
 
 The queue is lazy: a task is computed from its number when it is leased, so its state is
 O(tasks outstanding) however many there are. Everything before the cursor is done,
-except what is leased or waiting.
+except what is leased or waiting. What calls ask for is kept by what they ask with (a
+worker, a deadline, an epoch), so that no call looks at all that is outstanding.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from typing import Any
 
 from elasticdl.data.reader import Shard
 from elasticdl.errors import JournalError
+from elasticdl.master.leases import Leases, Outstanding
 from elasticdl.master.permutation import Permutation
 
 
@@ -80,12 +82,11 @@ class Task:
 
 @dataclass(frozen=True)
 class LeasedTask:
-    """A task in the hands of a worker until `deadline` (seconds of the clock)."""
+    """A task in the hands of a worker."""
 
     task: Task
     lease_id: int
     worker: int
-    deadline: float
 
     @property
     def task_id(self) -> int:
@@ -108,8 +109,10 @@ class TaskQueue:
         self._order: tuple[int, Permutation] | None = None
         self._cursor = 0
         self._issued_steps = 0
-        self._waiting: deque[Task] = deque()
-        self._leases: dict[int, LeasedTask] = {}
+        self._waiting: OrderedDict[int, Task] = OrderedDict()  # by number
+        self._waiting_by_lease: dict[int, int] = {}  # the number, by its last lease
+        self._leases: Leases[LeasedTask] = Leases()
+        self._outstanding = Outstanding()
         self._stopped = False
         self.done_tasks = 0
         self.done_records = 0
@@ -128,13 +131,27 @@ class TaskQueue:
         """Lease what came back, else the next of the order; None if nothing is left."""
         if self._stopped:
             return None
-        task = self._waiting.popleft() if self._waiting else self._next()
+        task = self._take_waiting() if self._waiting else self._next()
         if task is None:
             return None
         task = replace(task, last_lease=lease_id, workers=(*task.workers, worker)[-8:])
-        leased = LeasedTask(task, lease_id, worker, deadline)
-        self._leases[lease_id] = leased
+        leased = LeasedTask(task, lease_id, worker)
+        self._leases.add(lease_id, leased, worker=worker, deadline=deadline)
         return leased
+
+    def _take_waiting(self, number: int | None = None) -> Task:
+        """Take a task out of those that wait: the first one, or that of a number."""
+        if number is None:
+            number, task = self._waiting.popitem(last=False)
+        else:
+            task = self._waiting.pop(number)
+        self._waiting_by_lease.pop(task.last_lease, None)
+        return task
+
+    def _let_wait(self, task: Task) -> None:
+        self._waiting[task.task_id] = task
+        if task.last_lease >= 0:
+            self._waiting_by_lease[task.last_lease] = task.task_id
 
     def _next(self) -> Task | None:
         if not self._has_next():
@@ -146,6 +163,7 @@ class TaskQueue:
             end = min(end, start + left)
         task = Task(self._cursor, source, start, end, epoch)
         self._cursor += 1
+        self._outstanding.add(task.task_id)
         self._issued_steps += self._steps(task.records)
         return task
 
@@ -180,19 +198,18 @@ class TaskQueue:
         A task whose lease was lost but that nobody else has been given yet is taken
         as finished too: its records have been applied, and not twice.
         """
-        leased = self._leases.pop(lease_id, None)
+        leased = self._leases.pop(lease_id)
         if leased is None:
-            for place, task in enumerate(self._waiting):
-                if task.last_lease == lease_id:
-                    del self._waiting[place]
-                    leased = LeasedTask(task, lease_id, task.workers[-1], 0.0)
-                    break
-            else:
+            number = self._waiting_by_lease.get(lease_id)
+            if number is None:
                 return None
+            task = self._take_waiting(number)
+            leased = LeasedTask(task, lease_id, task.workers[-1])
         self._count(leased.task)
         return leased
 
     def _count(self, task: Task) -> None:
+        self._outstanding.discard(task.task_id)
         self.done_tasks += 1
         self.done_records += task.records + task.credit
         self.done_steps += self._steps(task.records + task.credit)
@@ -209,7 +226,7 @@ class TaskQueue:
 
         `untouched` says that no record of it was trained, so it is no replay.
         """
-        leased = self._leases.pop(lease_id, None)
+        leased = self._leases.pop(lease_id)
         if leased is None:
             return None
         task = leased.task
@@ -219,29 +236,35 @@ class TaskQueue:
             replay=task.replay or not untouched,
             cause=cause,
         )
-        self._waiting.append(task)
+        self._let_wait(task)
         return task
 
     def renew(
         self, lease_ids: Iterable[int], *, worker: int, deadline: float
     ) -> list[int]:
         """Move deadlines of a worker's leases; return those it does not hold."""
-        lost = []
-        for lease_id in lease_ids:
-            leased = self._leases.get(lease_id)
-            if leased is None or leased.worker != worker:
-                lost.append(lease_id)
-            else:
-                self._leases[lease_id] = replace(leased, deadline=deadline)
-        return lost
+        return self._leases.renew(lease_ids, worker=worker, deadline=deadline)
+
+    def renew_all(self, *, deadline: float) -> None:
+        """Move the deadlines of all leases."""
+        self._leases.renew_all(deadline)
 
     def expired(self, now: float) -> list[int]:
         """Return the leases whose deadline has passed."""
-        return [i for i, leased in self._leases.items() if leased.deadline <= now]
+        return self._leases.expired(now)
+
+    def next_deadline(self) -> float | None:
+        """Return a time before which no lease ends."""
+        return self._leases.next_deadline()
 
     def leases_of(self, worker: int) -> list[int]:
-        """Return the leases that a worker holds."""
-        return [i for i, leased in self._leases.items() if leased.worker == worker]
+        """Return the leases that a worker holds, the oldest first."""
+        return self._leases.of(worker)
+
+    @property
+    def holders(self) -> Collection[int]:
+        """The workers that hold a lease."""
+        return self._leases.holders
 
     def stop(self) -> None:
         """Give out nothing any more (early stopping); leased tasks may still finish."""
@@ -262,14 +285,13 @@ class TaskQueue:
     @property
     def finished(self) -> bool:
         """Whether all that will ever be trained has been."""
-        return self.exhausted and not self._leases
+        return self.exhausted and not self._leases.all
 
     @property
     def epoch(self) -> int:
         """The oldest epoch that is not done, counted from 0."""
-        outstanding = [t.task_id for t in self._waiting]
-        outstanding += [leased.task_id for leased in self._leases.values()]
-        return min([self._cursor, *outstanding]) // self.tasks_per_epoch
+        oldest = self._outstanding.oldest()
+        return (self._cursor if oldest is None else oldest) // self.tasks_per_epoch
 
     @property
     def cursor(self) -> int:
@@ -279,17 +301,17 @@ class TaskQueue:
     @property
     def leased(self) -> Mapping[int, LeasedTask]:
         """The leases by id."""
-        return self._leases
+        return self._leases.all
 
     @property
     def leased_records(self) -> int:
         """Records that workers hold now; a task at a source's end counts as whole."""
-        return len(self._leases) * self.plan.batch_size * self.plan.batches_per_task
+        return len(self._leases.all) * self.plan.batch_size * self.plan.batches_per_task
 
     @property
-    def waiting(self) -> Sequence[Task]:
+    def waiting(self) -> Collection[Task]:
         """Tasks that came back and wait for a worker, first come first."""
-        return self._waiting
+        return self._waiting.values()
 
     @property
     def total_tasks(self) -> int:
@@ -300,7 +322,8 @@ class TaskQueue:
 
     def position(self) -> dict[str, Any]:
         """Return where the data stand, without who holds what: what is done is done."""
-        waiting = [*(leased.task for leased in self._leases.values()), *self._waiting]
+        held = (leased.task for leased in self._leases.all.values())
+        waiting = [*held, *self._waiting.values()]
         return {
             "cursor": self._cursor,
             "issued_steps": self._issued_steps,
@@ -330,8 +353,10 @@ class TaskQueue:
         self._stopped = position["stopped"]
         self._leases.clear()
         self._waiting.clear()
+        self._waiting_by_lease.clear()
         applied = applied or {}
         tasks = [task_from_json(tree) for tree in position["waiting"]]
+        self._outstanding = Outstanding(task.task_id for task in tasks)
         while self._cursor <= max(applied, default=-1):
             task = self._next()
             if task is None:
@@ -352,7 +377,7 @@ class TaskQueue:
                 last_lease=-1,
             )
             if rest.records:
-                self._waiting.append(rest)
+                self._let_wait(rest)
             else:
                 self._count(rest)
         return credited
@@ -361,17 +386,29 @@ class TaskQueue:
         """Return everything, leases included, for a snapshot of the journal."""
         return {
             **self.position(),
-            "waiting": [asdict(task) for task in self._waiting],
-            "leases": [asdict(leased) for leased in self._leases.values()],
+            "waiting": [asdict(task) for task in self._waiting.values()],
+            "leases": [self._lease_tree(i) for i in self._leases.all],
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take up what `state` returned."""
         self.restore(state)
-        self._waiting = deque(task_from_json(tree) for tree in state["waiting"])
+        self._waiting.clear()
+        for tree in state["waiting"]:
+            self._let_wait(task_from_json(tree))
         for tree in state["leases"]:
-            leased = LeasedTask(**{**tree, "task": task_from_json(tree["task"])})
-            self._leases[leased.lease_id] = leased
+            task, worker = task_from_json(tree["task"]), tree["worker"]
+            self._outstanding.add(task.task_id)
+            self._leases.add(
+                tree["lease_id"],
+                LeasedTask(task, tree["lease_id"], worker),
+                worker=worker,
+                deadline=tree["deadline"],
+            )
+
+    def _lease_tree(self, lease_id: int) -> dict[str, Any]:
+        leased = self._leases.all[lease_id]
+        return {**asdict(leased), "deadline": self._leases.deadline_of(lease_id)}
 
 
 def task_from_json(tree: Mapping[str, Any]) -> Task:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import cast
 
 import grpc
 import grpc.aio
@@ -16,7 +17,7 @@ import grpc.aio
 from elasticdl.errors import PlatformError
 from elasticdl.job.context import join_address
 from elasticdl.rpc.channel import server_options
-from elasticdl.rpc.token import TokenCheck, TokenCheckAio
+from elasticdl.rpc.token import CheckedServer, TokenCheck, header_value
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,9 @@ def threaded_server(threads: int, token: str) -> grpc.Server:
 
 def aio_server(token: str) -> grpc.aio.Server:
     """Return a server of the running event loop; add services, then `bind`, `start`."""
-    return grpc.aio.server(
-        interceptors=(TokenCheckAio(token),), options=server_options()
-    )
+    header_value(token)  # an empty one is refused before anything is made
+    server = grpc.aio.server(options=server_options())
+    return cast("grpc.aio.Server", CheckedServer(server, token))
 
 
 def bind(server: grpc.Server | grpc.aio.Server, host: str, port: int) -> int:

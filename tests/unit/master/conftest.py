@@ -311,6 +311,7 @@ class Rig:
         self.everyone: list[Replica] = []
         self.master: Master
         self.address = ""
+        self.clock_ahead = 0.0  # seconds, of the next master
 
     @property
     def num_ps(self) -> int:
@@ -365,7 +366,11 @@ class Rig:
     @asynccontextmanager
     async def serving(self, *, launched: bool = False):
         """Run a master until the block ends; the replicas outlive it."""
-        clock = steady_clock()
+        steady, ahead = steady_clock(), self.clock_ahead
+
+        def clock() -> float:
+            return steady() + ahead
+
         server = aio_server(TOKEN)
         port = int(self.address.split(":")[1]) if self.address else 0
         port = bind(server, "127.0.0.1", port)

@@ -463,6 +463,22 @@ def test_a_restarted_master_adopts_replicas_and_keeps_their_leases(rig) -> None:
     rig.run(story)
 
 
+def test_leases_outlive_the_time_without_a_master_however_long_it_was(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving():
+            await rig.until(lambda: leases_known(rig) == 2)
+        rig.clock_ahead = 3600.0
+        async with rig.serving() as master:
+            await rig.until(lambda: not master.job.parts.table.settling)
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert report.replayed_records == 0
+
+    rig.run(story, tasks__lease_seconds=600.0)
+
+
 def test_a_worker_that_ends_while_there_is_no_master_keeps_its_goodput(
     rig, monkeypatch
 ) -> None:

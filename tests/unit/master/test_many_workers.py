@@ -1,0 +1,174 @@
+"""What a call costs the master does not depend on how many workers there are.
+
+Counted in bytecodes, not in time: a look at all of something shows in them at once.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from elasticdl.data.reader import Shard
+from elasticdl.job.names import JobDir
+from elasticdl.job.spec import ValuesFile
+from elasticdl.master.assembly import assemble
+from elasticdl.master.heartbeats import Heartbeats
+from elasticdl.master.leasing import Leasing
+from elasticdl.master.ledger import Ledger
+from elasticdl.master.task_queue import Plan
+from elasticdl.metrics.registry import MasterMetrics
+from elasticdl.proto import master_pb2
+from elasticdl.runner.publisher import Platform
+from elasticdl.testing.fakes import InMemoryPublisher, InMemoryRunner
+
+NOW = 1000.0
+FEW, MANY = 20, 300
+
+
+def bytecodes(act: Callable[[], object]) -> int:
+    """Return how many bytecodes it takes."""
+    count = 0
+
+    def trace(frame, event, _arg):
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        act()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+class Crowd:
+    """A master's parts with so many workers, each of which holds two tasks."""
+
+    def __init__(self, root: Path, workers: int, mode: str) -> None:
+        root.mkdir()
+        tree = {
+            "name": "crowd",
+            "model": {"definition": "m.f"},
+            "data": {"training": str(root / "none.csv")},
+            "ps": {"mode": mode},
+            "worker": {"replicas": workers},
+        }
+        values = ValuesFile.model_validate({"kind": "job", "job": tree})
+        job_dir = JobDir(root)
+        self.ledger = Ledger.open(job_dir.journal_dir, now=NOW)
+        self.ledger.open_plan(Plan((Shard("s", 0, 1_000_000),), 1, 1, epochs=0))
+        master = assemble(
+            values.job,
+            job_dir,
+            self.ledger,
+            lambda: Platform(InMemoryRunner(), InMemoryPublisher()),
+            clock=lambda: NOW,
+        )
+        self.job = master.job
+        self.leasing = Leasing(self.job, MasterMetrics())
+        self.heartbeats = Heartbeats(self.job, self.leasing)
+        self.membership = self.job.parts.membership
+        self.table = self.job.parts.table
+        self.membership.plan(workers=workers, now=NOW)
+        for member in self.table.workers():
+            self.membership.runs(member, now=NOW)
+            member.ready = member.registered = True
+            self.leasing.give(member, 2, now=NOW)
+        for index in range(workers):
+            self.beat(index)
+
+    def replica(self, index: int) -> master_pb2.Replica:
+        member = self.table.workers()[index]
+        return master_pb2.Replica(
+            role="worker", index=member.key.index, generation=member.generation
+        )
+
+    def beat(self, index: int) -> None:
+        queue = self.ledger.queue
+        assert queue is not None
+        request = master_pb2.WorkerSyncRequest(
+            replica=self.replica(index),
+            worker=master_pb2.Worker(
+                phase="train", step=3, lease_ids=queue.leases_of(index)
+            ),
+        )
+        self.answer(request)
+
+    def answer(self, request: master_pb2.WorkerSyncRequest) -> None:
+        lost = self.heartbeats.worker(request, now=NOW)
+        self.heartbeats.worker_reply(request, lost)
+
+    def cost_of_a_beat(self) -> int:
+        request = master_pb2.WorkerSyncRequest(
+            replica=self.replica(3),
+            worker=master_pb2.Worker(
+                phase="train", step=4, lease_ids=self.leases_of(3)
+            ),
+        )
+        return bytecodes(lambda: self.answer(request))
+
+    def leases_of(self, index: int) -> list[int]:
+        queue = self.ledger.queue
+        assert queue is not None
+        return queue.leases_of(index)
+
+    def cost_of_a_lease(self) -> int:
+        member = self.table.workers()[5]
+        report = master_pb2.TaskReport(
+            lease_id=self.leases_of(5)[0], outcome=master_pb2.DONE, records=1, steps=1
+        )
+
+        def call() -> None:
+            self.leasing.report(member, report, now=NOW)
+            self.leasing.give(member, 1, now=NOW)
+
+        return bytecodes(call)
+
+    def cost_of_a_late_report(self) -> int:
+        member = self.table.workers()[7]
+        report = master_pb2.TaskReport(
+            lease_id=self.leases_of(7)[0], outcome=master_pb2.DONE, records=1, steps=1
+        )
+        for one in reversed(self.table.workers()):
+            self.ledger.recover(one.key.index, cause="lost", now=NOW)
+        return bytecodes(lambda: self.leasing.report(member, report, now=NOW))
+
+    def cost_of_a_look(self) -> int:
+        table = self.table
+
+        def look() -> None:
+            table.dead(now=NOW)
+            table.take_suspects()
+            self.membership.plan(workers=self.job.spec.worker.replicas, now=NOW)
+            self.membership.overdue(now=NOW)
+            table.never_seen(now=NOW)
+            table.due(now=NOW)
+            self.leasing.expire(now=NOW)
+            table.next_time()
+
+        look()  # the first one after changes looks at all
+        return bytecodes(look)
+
+
+@pytest.mark.parametrize("mode", ["async", "sync"])
+@pytest.mark.parametrize(
+    "what",
+    ["cost_of_a_beat", "cost_of_a_lease", "cost_of_a_late_report", "cost_of_a_look"],
+)
+def test_no_call_costs_more_because_there_are_more_workers(
+    tmp_path: Path, mode: str, what: str
+) -> None:
+    async def measured(workers: int) -> int:
+        crowd = Crowd(tmp_path / f"{workers}", workers, mode)
+        cost: int = getattr(crowd, what)()
+        crowd.ledger.close()
+        return cost
+
+    few, many = asyncio.run(measured(FEW)), asyncio.run(measured(MANY))
+    # A heap of fifteen times as many is four levels deeper; a look at all would cost
+    # several times as much.
+    assert many <= 1.5 * few
