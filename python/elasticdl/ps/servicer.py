@@ -53,7 +53,7 @@ class PsServicer:
         initial = Initial(
             _layout(request.layout_json),
             request.optimizer_json,
-            np.asarray(tensors[VALUES], np.float32),
+            _floats(tensors, VALUES),
             request.version,
         )
         with self._timed("init"):
@@ -88,9 +88,7 @@ class PsServicer:
         push = Push(
             push_id=PushId(request.source, request.number),
             version=request.version,
-            gradient=Gradient(
-                np.asarray(tensors[DENSE], np.float32), gradient_rows(tensors)
-            ),
+            gradient=_gradient(tensors),
             task_id=request.task_id,
             records_done=request.records_done,
             learning_rate=request.learning_rate if request.has_learning_rate else None,
@@ -174,6 +172,25 @@ def ticket_to_wire(ticket: Ticket | None) -> ps_pb2.Ticket | None:
         snapshots=ticket.snapshots,
         rate_scale=ticket.rate_scale,
     )
+
+
+def _floats(tensors: Tensors, name: str) -> NDArray[np.float32]:
+    if name not in tensors:
+        raise RefusedError(
+            f"got a call with the tensors {sorted(tensors)}, expected {name!r} among "
+            "them; the caller runs another version of ElasticDL"
+        )
+    return np.asarray(tensors[name], np.float32)
+
+
+def _gradient(tensors: Tensors) -> Gradient:
+    try:
+        return Gradient(_floats(tensors, DENSE), gradient_rows(tensors))
+    except (ValueError, KeyError) as error:
+        raise RefusedError(
+            f"got rows that cannot be read ({error!r}), expected ids/N and rows/N of a "
+            "piece N; the caller runs another version of ElasticDL"
+        ) from error
 
 
 def _layout(text: str) -> Layout:

@@ -85,11 +85,12 @@ class PsClient:
         self._delay_seconds = delay_seconds
         self._lock = threading.Lock()
         self._view = PsCallView()
-        # Bytes of the last pulled buffer, by PS: picks one message or a stream.
+        # Bytes of the values of each PS: picks one message or a stream.
         self._pull_bytes: dict[int, int] = {}
         # (generation, rewind) of the PS that the last live pull came from: versions
         # of another life of that PS mean nothing.
         self._pulled_from: dict[int, tuple[int, int]] = {}
+        self._state_bytes = 0  # of the last answer
         self._pool: ThreadPoolExecutor | None = None
 
     # The view
@@ -159,11 +160,12 @@ class PsClient:
         )
 
         def one(ps: int) -> None:
+            self._pull_bytes.setdefault(ps, values[ps].nbytes)
             stub = self._stub(view, ps)
             if stub.probe(request, timeout=CALL_SECONDS).accepted:
                 return
             flat = np.ascontiguousarray(values[ps], np.float32)
-            stub.init(request, {VALUES: flat}, timeout=self._seconds(flat.nbytes))
+            stub.init(request, {VALUES: flat})
 
         self._each(range(len(view.stubs)), one)
 
@@ -384,10 +386,13 @@ class PsClient:
             header=self._header(view), weight=weight, snapshot=snapshot
         )
         sent = {STATE_PREFIX + name: array for name, array in arrays.items()}
-        self._delay()
         reply, tensors = self._stub(view, 0).state(
-            request, sent if weight else {}, timeout=CALL_SECONDS
+            request,
+            sent if weight else {},
+            size=self._state_bytes,
+            timeout=self._seconds(self._state_bytes),
         )
+        self._state_bytes = sum(array.nbytes for array in tensors.values())
         if not reply.known:
             return None
         return {

@@ -5,25 +5,27 @@ Owns method names, chunking and the buffers that frames are received into. Used 
 
 Each message is one frame (`tensor.codec`): protobuf meta of proto/ps.proto and raw
 tensors. A frame of up to SMALL_BYTES goes as one message; a larger one as a stream of
-chunks, which is faster and has no size limit. Frames are received into one buffer
-aligned to 64 bytes, so tensors in it may be lent to TensorFlow without a copy. Between
-processes of one machine large frames do not travel at all (`rpc.ps_lent`).
+chunks, which is faster and has no size limit. A message has a deadline; a stream may
+take any time as long as chunks come and go (`rpc.watch`). Frames are received into one
+buffer aligned to 64 bytes, so tensors in it may be lent to TensorFlow without a copy.
+Between processes of one machine large frames do not travel at all (`rpc.ps_lent`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import grpc
 import numpy as np
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from elasticdl.errors import ElasticDLError, RpcError
 from elasticdl.proto import ps_pb2
 from elasticdl.rpc import ps_lent
 from elasticdl.rpc.errors import raise_for, status_of
+from elasticdl.rpc.watch import Watch, Watched
 from elasticdl.tensor import codec
 from elasticdl.tensor.codec import Array, Frame, FrameError
 
@@ -35,8 +37,16 @@ LENT_BYTES = 64 << 10
 # Most that a frame takes beside its large tensors, in answers.
 _FRAME_BYTES = 64 << 10
 
+# A stream whose next chunk does not come, or is not taken, for so long is ended. The
+# first of an answer may take longer: a PS serves as many streams at a time as it has
+# threads, and the others wait for them.
+CHUNK_SECONDS = 20.0
+FIRST_CHUNK_SECONDS = 300.0
+
 Tensors = Mapping[str, Array]
 Answer = tuple[Message, Tensors]
+M = TypeVar("M", bound=Message)
+_watch = Watch()
 
 
 class PsCalls(Protocol):
@@ -78,7 +88,14 @@ def assemble(chunks: Iterable[bytes]) -> Frame:
     position = 0
     for chunk in chunks:
         if buffer is None:
-            buffer = aligned_buffer(codec.frame_bytes(chunk))
+            size = codec.frame_bytes(chunk)
+            try:
+                buffer = aligned_buffer(size)
+            except (MemoryError, ValueError) as error:
+                raise FrameError(
+                    f"a frame says that it has {size} bytes, which is more than there "
+                    "is memory for"
+                ) from error
         if position + len(chunk) > len(buffer):
             raise FrameError(
                 f"got more than the {len(buffer)} bytes that the frame's header says"
@@ -92,6 +109,14 @@ def assemble(chunks: Iterable[bytes]) -> Frame:
 
 def _encode(meta: Message, tensors: Tensors) -> list[codec.Buffer]:
     return codec.encode(meta.SerializeToString(), tensors)
+
+
+def _message(kind: type[M], frame: Frame) -> M:
+    """Return the frame's meta as a message. Raises FrameError."""
+    try:
+        return kind.FromString(frame.meta)
+    except DecodeError as error:
+        raise FrameError(f"the frame's meta is no {kind.__name__}: {error}") from error
 
 
 def _size(buffers: Iterable[codec.Buffer]) -> int:
@@ -108,21 +133,21 @@ def handlers(calls: PsCalls, *, keeps: bool = True) -> grpc.GenericRpcHandler:
     """
 
     def probe(frame: Frame) -> Answer:
-        return calls.probe(ps_pb2.InitRequest.FromString(frame.meta)), {}
+        return calls.probe(_message(ps_pb2.InitRequest, frame)), {}
 
     def init(frame: Frame) -> Answer:
-        request = ps_pb2.InitRequest.FromString(frame.meta)
+        request = _message(ps_pb2.InitRequest, frame)
         return calls.init(request, frame.tensors), {}
 
     def pull(frame: Frame) -> Answer:
-        return calls.pull(ps_pb2.PullRequest.FromString(frame.meta))
+        return calls.pull(_message(ps_pb2.PullRequest, frame))
 
     def push(frame: Frame) -> Answer:
-        request = ps_pb2.PushRequest.FromString(frame.meta)
+        request = _message(ps_pb2.PushRequest, frame)
         return calls.push(request, frame.tensors)
 
     def state(frame: Frame) -> Answer:
-        request = ps_pb2.StateRequest.FromString(frame.meta)
+        request = _message(ps_pb2.StateRequest, frame)
         return calls.state(request, frame.tensors)
 
     lent = ps_lent.handler(
@@ -133,13 +158,14 @@ def handlers(calls: PsCalls, *, keeps: bool = True) -> grpc.GenericRpcHandler:
         SERVICE,
         {
             "Probe": grpc.unary_unary_rpc_method_handler(_one_to_one(probe)),
-            "Init": grpc.stream_unary_rpc_method_handler(_many_to_one(init)),
+            "Init": grpc.stream_stream_rpc_method_handler(_many_to_many(init)),
             "Pull": grpc.unary_stream_rpc_method_handler(_one_to_many(pull)),
             "PullSmall": grpc.unary_unary_rpc_method_handler(_one_to_one(pull)),
             "Push": grpc.stream_stream_rpc_method_handler(_many_to_many(push)),
             "PushSmall": grpc.unary_unary_rpc_method_handler(_one_to_one(push)),
             ps_lent.METHOD: grpc.unary_unary_rpc_method_handler(lent),
-            "State": grpc.unary_unary_rpc_method_handler(_one_to_one(state)),
+            "State": grpc.stream_stream_rpc_method_handler(_many_to_many(state)),
+            "StateSmall": grpc.unary_unary_rpc_method_handler(_one_to_one(state)),
         },
     )
 
@@ -164,17 +190,11 @@ def _one_to_one(
     return lambda data, context: codec.join(_answer(call, (data,), context))
 
 
-def _many_to_one(
-    call: Callable[[Frame], Answer],
-) -> Callable[[Iterator[bytes], grpc.ServicerContext], bytes]:
-    return lambda data, context: codec.join(_answer(call, data, context))
-
-
 def _one_to_many(
     call: Callable[[Frame], Answer],
 ) -> Callable[[bytes, grpc.ServicerContext], Iterator[bytes]]:
     def serve(data: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
-        yield from codec.chunks(_answer(call, (data,), context), CHUNK_BYTES)
+        return _many_to_many(call)(iter((data,)), context)
 
     return serve
 
@@ -183,7 +203,10 @@ def _many_to_many(
     call: Callable[[Frame], Answer],
 ) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]]:
     def serve(data: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        yield from codec.chunks(_answer(call, data, context), CHUNK_BYTES)
+        # A caller that stands still must not hold a thread of the PS.
+        with _watch.over(context.cancel) as watched:
+            answer = _answer(call, watched.given(data, CHUNK_SECONDS), context)
+            yield from watched.taken(codec.chunks(answer, CHUNK_BYTES), CHUNK_SECONDS)
 
     return serve
 
@@ -191,10 +214,37 @@ def _many_to_many(
 # Client side
 
 
+class _Call(Protocol):
+    """A stream that answers, as gRPC gives it."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Give the answer's chunks."""
+
+    def cancel(self) -> object:
+        """End it."""
+
+
+def _sent(request: Iterable[bytes], watched: Watched) -> Iterator[bytes]:
+    """Yield a request's chunks; while the PS serves others, it takes none."""
+    for chunk in request:
+        watched.expect(FIRST_CHUNK_SECONDS)
+        yield chunk
+
+
+def _moving(answer: Iterable[bytes], watched: Watched) -> Iterator[bytes]:
+    """Yield an answer's chunks, of which the first may take longer."""
+    watched.expect(FIRST_CHUNK_SECONDS)
+    for chunk in answer:
+        watched.expect(CHUNK_SECONDS)
+        yield chunk
+    watched.rest()
+
+
 class PsStub:
     """One PS, called with messages and tensors. Thread-safe.
 
-    Calls raise ElasticDL's errors (`rpc.errors`); `timeout` is in seconds.
+    Calls raise ElasticDL's errors (`rpc.errors`). `timeout` is that of a message, in
+    seconds; streams have to move instead.
     """
 
     def __init__(self, channel: grpc.Channel, name: str, address: str = "") -> None:
@@ -207,8 +257,8 @@ class PsStub:
         self._probe: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
             f"/{SERVICE}/Probe"
         )
-        self._init: grpc.StreamUnaryMultiCallable[bytes, bytes] = channel.stream_unary(
-            f"/{SERVICE}/Init"
+        self._init: grpc.StreamStreamMultiCallable[bytes, bytes] = (
+            channel.stream_stream(f"/{SERVICE}/Init")
         )
         self._pull: grpc.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(
             f"/{SERVICE}/Pull"
@@ -225,26 +275,22 @@ class PsStub:
         self._lender = ps_lent.Lender(
             channel.unary_unary(f"/{SERVICE}/{ps_lent.METHOD}"), address
         )
-        self._state: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
-            f"/{SERVICE}/State"
+        self._state: grpc.StreamStreamMultiCallable[bytes, bytes] = (
+            channel.stream_stream(f"/{SERVICE}/State")
+        )
+        self._state_small: grpc.UnaryUnaryMultiCallable[bytes, bytes] = (
+            channel.unary_unary(f"/{SERVICE}/StateSmall")
         )
 
     def probe(self, request: ps_pb2.InitRequest, *, timeout: float) -> ps_pb2.InitReply:
         data = codec.join(_encode(request, {}))
         frame = self._one("probe", lambda: (self._probe(data, timeout=timeout),))
-        return ps_pb2.InitReply.FromString(frame.meta)
+        return _message(ps_pb2.InitReply, frame)
 
-    def init(
-        self, request: ps_pb2.InitRequest, tensors: Tensors, *, timeout: float
-    ) -> ps_pb2.InitReply:
+    def init(self, request: ps_pb2.InitRequest, tensors: Tensors) -> ps_pb2.InitReply:
         data = _encode(request, tensors)
-        frame = self._one(
-            "init",
-            lambda: (
-                self._init(iter(codec.chunks(data, CHUNK_BYTES)), timeout=timeout),
-            ),
-        )
-        return ps_pb2.InitReply.FromString(frame.meta)
+        frame = self._stream("init", self._init, codec.chunks(data, CHUNK_BYTES))
+        return _message(ps_pb2.InitReply, frame)
 
     def pull(
         self, request: ps_pb2.PullRequest, *, size: int, timeout: float
@@ -257,8 +303,8 @@ class PsStub:
                 "pull", lambda: (self._pull_small(data, timeout=timeout),)
             )
         elif frame is None:
-            frame = self._one("pull", lambda: self._pull(data, timeout=timeout))
-        return ps_pb2.PullReply.FromString(frame.meta), frame.tensors
+            frame = self._stream("pull", lambda _: self._pull(data), ())
+        return _message(ps_pb2.PullReply, frame), frame.tensors
 
     def push(
         self,
@@ -277,20 +323,47 @@ class PsStub:
                 "push", lambda: (self._push_small(joined, timeout=timeout),)
             )
         elif frame is None:
-            frame = self._one(
-                "push",
-                lambda: self._push(
-                    iter(codec.chunks(data, CHUNK_BYTES)), timeout=timeout
-                ),
-            )
-        return ps_pb2.PushReply.FromString(frame.meta), frame.tensors
+            frame = self._stream("push", self._push, codec.chunks(data, CHUNK_BYTES))
+        return _message(ps_pb2.PushReply, frame), frame.tensors
 
     def state(
-        self, request: ps_pb2.StateRequest, tensors: Tensors, *, timeout: float
+        self,
+        request: ps_pb2.StateRequest,
+        tensors: Tensors,
+        *,
+        size: int,
+        timeout: float,
     ) -> tuple[ps_pb2.StateReply, Tensors]:
-        data = codec.join(_encode(request, tensors))
-        frame = self._one("state", lambda: (self._state(data, timeout=timeout),))
-        return ps_pb2.StateReply.FromString(frame.meta), frame.tensors
+        """Exchange state; `size` is about what comes back, 0 if that is not known."""
+        data = _encode(request, tensors)
+        if size and max(size, _size(data)) <= SMALL_BYTES:
+            joined = codec.join(data)
+            frame = self._one(
+                "state", lambda: (self._state_small(joined, timeout=timeout),)
+            )
+        else:
+            frame = self._stream("state", self._state, codec.chunks(data, CHUNK_BYTES))
+        return _message(ps_pb2.StateReply, frame), frame.tensors
+
+    def _stream(
+        self,
+        what: str,
+        method: Callable[[Iterator[bytes]], _Call],
+        chunks: Iterable[bytes],
+    ) -> Frame:
+        """Call with chunks; they, and those of the answer, have to come and go."""
+        with self._errors(what), _watch.over() as watched:
+            call = method(_sent(chunks, watched))
+            watched.end = call.cancel
+            try:
+                return assemble(_moving(call, watched))
+            except grpc.RpcError as error:
+                if watched.stalled:
+                    raise RpcError(
+                        f"{what} at {self._name}: nothing moved for "
+                        f"{watched.seconds:g} s"
+                    ) from error
+                raise
 
     def _lent(
         self, method: str, data: Sequence[codec.Buffer], size: int, timeout: float

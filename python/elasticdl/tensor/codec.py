@@ -13,8 +13,9 @@ Reading gives NumPy views into the received buffer, so nothing is copied twice.
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,7 @@ CHUNK_BYTES = 4 << 20
 _MAGIC = b"EDLF"
 _FORMAT = 1
 _HEADER = struct.Struct("<4sHHQQQQ24x")  # magic, format, -, meta, count, table, total
+_ENTRY = struct.Struct("<BBHQ")  # dtype code, ndim, length of the name, offset
 _DTYPES = (
     "float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint64",
     "uint32", "uint16", "uint8", "bool", "bfloat16",
@@ -84,7 +86,7 @@ def encode(
                     f"one of {', '.join(_DTYPES)}"
                 )
             raw = name.encode()
-            table += struct.pack("<BBHQ", code, array.ndim, len(raw), offset)
+            table += _ENTRY.pack(code, array.ndim, len(raw), offset)
             table += struct.pack(f"<{array.ndim}Q", *array.shape)
             table += raw
             arrays.append((offset, array))
@@ -121,37 +123,60 @@ def frame_bytes(head: Buffer) -> int:
 
 
 def decode(data: Buffer) -> Frame:
-    """Return the frame whose tensors are views of `data`. Raises FrameError."""
-    if len(data) < _HEADER.size:
-        raise FrameError(f"got {len(data)} bytes, expected a frame of at least 64")
+    """Return the frame whose tensors are views of `data`.
+
+    Raises FrameError for whatever is not a whole frame of this format.
+    """
+    total = frame_bytes(data)
     view = memoryview(data)
-    magic, version, _, meta_size, count, table_size, total = _HEADER.unpack_from(view)
-    if magic != _MAGIC or version != _FORMAT:
+    _, _, _, meta_size, count, table_size, _ = _HEADER.unpack_from(view)
+    base = _HEADER.size + meta_size + table_size
+    if total > len(view) or base > total:
         raise FrameError(
-            f"got magic {magic!r} format {version}, expected {_MAGIC!r} {_FORMAT}; the "
-            "peer runs another version of ElasticDL"
+            f"the frame says {total} bytes, {base} of them before its tensors; got "
+            f"{len(view)}: it was cut"
         )
-    if total > len(view) or _HEADER.size + meta_size + table_size > len(view):
-        raise FrameError(f"frame says {total} bytes, got {len(view)}: it was cut")
-    position = _HEADER.size
-    meta = bytes(view[position : position + meta_size])
-    position += meta_size
+    meta = bytes(view[_HEADER.size : _HEADER.size + meta_size])
     tensors: dict[str, Array] = {}
-    for _ in range(count):
-        code, ndim, name_size, offset = struct.unpack_from("<BBHQ", view, position)
-        position += 12
-        shape = struct.unpack_from(f"<{ndim}Q", view, position)
-        position += 8 * ndim
-        name = bytes(view[position : position + name_size]).decode()
-        position += name_size
-        dtype = _numpy_dtype(_DTYPES[code])
-        size = int(np.prod(shape, dtype=np.int64))
-        if offset + size * dtype.itemsize > len(view):
-            raise FrameError(f"tensor {name!r} ends outside the frame: it was cut")
-        tensors[name] = np.frombuffer(
-            view, dtype=dtype, count=size, offset=offset
-        ).reshape(shape)
+    try:
+        entries = _entries(view[_HEADER.size + meta_size : base], count)
+        for name, dtype, shape, offset in entries:
+            size = math.prod(shape)
+            if (
+                offset % ALIGNMENT
+                or not base <= offset <= total - size * dtype.itemsize
+            ):
+                raise FrameError(f"tensor {name!r} is outside the frame: it was cut")
+            tensors[name] = np.frombuffer(
+                view, dtype=dtype, count=size, offset=offset
+            ).reshape(shape)
+    except FrameError:
+        raise
+    except (ValueError, OverflowError, IndexError, struct.error) as error:
+        raise FrameError(f"the frame's table cannot be read: {error}") from error
+    if len(tensors) != count:
+        raise FrameError(f"the frame says {count} tensors, but some have one name")
     return Frame(meta, tensors)
+
+
+_Entry = tuple[str, np.dtype[np.generic], tuple[int, ...], int]
+
+
+def _entries(table: memoryview, count: int) -> Iterator[_Entry]:
+    """Yield name, dtype, shape and offset of each tensor."""
+    position = 0
+    for _ in range(count):
+        code, ndim, name_size, offset = _ENTRY.unpack_from(table, position)
+        position += _ENTRY.size
+        shape = struct.unpack_from(f"<{ndim}Q", table, position)
+        position += 8 * ndim
+        if position + name_size > len(table):
+            raise FrameError("the frame's table ends within a name: it was cut")
+        name = bytes(table[position : position + name_size]).decode()
+        position += name_size
+        yield name, _numpy_dtype(_DTYPES[code]), shape, offset
+    if position != len(table):
+        raise FrameError(f"the frame's table has more than {count} tensors")
 
 
 def join(buffers: Sequence[Buffer]) -> bytes:

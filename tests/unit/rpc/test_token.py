@@ -97,7 +97,7 @@ def test_every_method_of_a_ps_asks_for_the_token() -> None:
     assert not asked
     with connect(server.address, TOKEN) as channel:
         stub = ps_wire.PsStub(channel, "ps-0", server.address)
-        assert stub.init(ps_pb2.InitRequest(version=3), {}, timeout=10).version == 3
+        assert stub.init(ps_pb2.InitRequest(version=3), {}).version == 3
     server.stop(0)
 
 

@@ -1,0 +1,109 @@
+"""Calls that have to move: ended when nothing of them came or went for too long.
+
+Owns the thread that looks at them. Used by `rpc.ps_wire`, on both sides of a call that
+carries chunks. Knows nothing of what they carry.
+
+A limit on a whole call would have to guess how fast the network is and how many others
+use it: a shard of any size may be pulled at any speed as long as something comes.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+_LOOK_SECONDS = 0.5
+
+
+class Watched:
+    """One call. `expect` and `rest` are called by those who move it."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Begin without a limit."""
+        self._clock = clock
+        self._due = math.inf
+        self.end: Callable[[], object] = lambda: None
+        self.stalled = False  # ended because nothing moved
+        self.seconds = math.inf  # the limit now
+
+    def expect(self, seconds: float) -> None:
+        """Let the next move take so long at most."""
+        self.seconds = seconds
+        self._due = self._clock() + seconds
+
+    def rest(self) -> None:
+        """Set no limit: what is under way now has nothing to do with the network."""
+        self.seconds = self._due = math.inf
+
+    def is_due(self, now: float) -> bool:
+        """Whether the next move was due before `now`."""
+        return now > self._due
+
+    def given(self, chunks: Iterable[T], seconds: float) -> Iterator[T]:
+        """Yield what `chunks` gives, each within `seconds`."""
+        self.expect(seconds)
+        for chunk in chunks:
+            self.rest()
+            yield chunk
+            self.expect(seconds)
+        self.rest()
+
+    def taken(self, chunks: Iterable[T], seconds: float) -> Iterator[T]:
+        """Yield `chunks`, each to be taken within `seconds`."""
+        for chunk in chunks:
+            self.expect(seconds)
+            yield chunk
+            self.rest()
+
+
+class Watch:
+    """All watched calls of a process. Thread-safe."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` is monotonic seconds. Its thread begins with the first call."""
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._calls: set[Watched] = set()
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def over(self, end: Callable[[], object] | None = None) -> Iterator[Watched]:
+        """Watch a call; `end` (or the `end` set later) is called when it stalls."""
+        call = Watched(self._clock)
+        if end is not None:
+            call.end = end
+        with self._changed:
+            self._calls.add(call)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="watch", daemon=True
+                )
+                self._thread.start()
+            self._changed.notify_all()
+        try:
+            yield call
+        finally:
+            with self._changed:
+                self._calls.discard(call)
+
+    def look(self) -> None:
+        """End the calls that are due."""
+        now = self._clock()
+        with self._changed:
+            stalled = [call for call in self._calls if call.is_due(now)]
+            self._calls.difference_update(stalled)
+        for call in stalled:
+            call.stalled = True
+            call.end()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: bool(self._calls))
+            self.look()
+            time.sleep(_LOOK_SECONDS)
