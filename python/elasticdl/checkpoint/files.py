@@ -24,7 +24,14 @@ from elasticdl.errors import CheckpointError
 
 # Written and added to the checksum at once, while it is in the cache.
 _BLOCK = 4 << 20
+# So much is given to the disk before its progress is told again: what the page cache
+# holds is no progress, and a last sync of everything would take as long as the writing.
+_SYNC_BYTES = 64 << 20
 Buffer = bytes | bytearray | memoryview
+
+
+def ignore(_written: int) -> None:
+    """Tell nobody how much is written."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +47,12 @@ def write_whole(
     buffers: Iterable[Buffer],
     *,
     before: Callable[[Written], None] = lambda _written: None,
+    progress: Callable[[int], None] = ignore,
 ) -> Written:
     """Write a file so that a reader sees all of it or none, even after a power cut.
 
-    `before` is called when all is written, right before the file gets its name.
+    `before` is called when all is written, right before the file gets its name;
+    `progress` again and again with the bytes that the disk has so far.
 
     Raises CheckpointError if it cannot be written (disk full, no permission); then
     nothing is left behind and a file that was there before stays.
@@ -55,7 +64,7 @@ def write_whole(
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         aside = Path(name)
         with os.fdopen(handle, "wb", buffering=0) as file:
-            written = _write(file.fileno(), buffers)
+            written = _write(file.fileno(), buffers, progress)
             os.fsync(file.fileno())
         # mkstemp makes files for the owner alone; other users read checkpoints too.
         aside.chmod(0o644)
@@ -76,12 +85,14 @@ def write_whole(
     return written
 
 
-def _write(handle: int, buffers: Iterable[Buffer]) -> Written:
+def _write(
+    handle: int, buffers: Iterable[Buffer], progress: Callable[[int], None]
+) -> Written:
     """Write by whole blocks, past the page cache where the file system can.
 
     A copy into the cache costs more than all else here, and training waits for it.
     """
-    size = crc = filled = 0
+    size = crc = filled = told = 0
     block = memoryview(mmap.mmap(-1, _BLOCK))  # aligned to a page, as that needs it
     room = np.frombuffer(block, np.uint8)
     _past_cache(handle, wanted=True)
@@ -95,10 +106,20 @@ def _write(handle: int, buffers: Iterable[Buffer]) -> Written:
             filled += part.size
             if filled == _BLOCK:
                 _write_all(handle, block)
-                filled = 0
+                filled, told = 0, told + _BLOCK
+                if told % _SYNC_BYTES == 0:
+                    _to_disk(handle)
+                    progress(told)
     _past_cache(handle, wanted=False)
     _write_all(handle, block[:filled])
     return Written(size, crc)
+
+
+def _to_disk(handle: int) -> None:
+    """Have the disk take what went through the page cache."""
+    direct = getattr(os, "O_DIRECT", 0)
+    if not fcntl.fcntl(handle, fcntl.F_GETFL) & direct:
+        getattr(os, "fdatasync", os.fsync)(handle)  # macOS has but one of them
 
 
 def _write_all(handle: int, block: memoryview) -> None:

@@ -3,9 +3,15 @@
 Owns the format. Written by the PS (shards) and the master (manifest), read by PS,
 workers and the CLI. Knows nothing of who decides when.
 
-    <dir>/version-<V>/
+    <dir>/version-<V>/         `version-<V>.<k>` where that name was taken
         shard-<i>-of-<N>.edl   one frame (tensor/codec.py), written aside and renamed
         manifest.json          written last: a folder without it is torn and is skipped
+    <dir>/pending-<run>-...    being written; its name becomes that of a version
+    <dir>/abandoned-...        of a course that a rewind has undone, or damaged
+
+A checkpoint's identity is in its manifest: the run that wrote it (the id of the job's
+journal), the rewind before it, and the size and checksum of each shard. A folder's name
+alone tells nothing.
 
 Tensors in a shard are named `<kind>|<variable>|<start row>|<end row>`; kind is
 `value`, `slot:<name>` (optimizer slot of the same shape), `state` (non-trainable), or
@@ -28,7 +34,11 @@ VALUE, SLOT, STATE, SCALAR = "value", "slot:", "state", "scalar:"
 # The slot of values averaged over steps (Keras's use_ema), and the name that they are
 # pulled by, like a snapshot.
 AVERAGE = "average"
-_VERSION = re.compile(r"version-(\d+)")
+_VERSION = re.compile(r"version-(\d+)(?:\.(\d+))?")
+PENDING = "pending-"
+ABANDONED = "abandoned-"
+# 2: with the run that wrote it. What older ones wrote has none, and can be read.
+FORMAT = 2
 
 
 class ShardFile(BaseModel):
@@ -45,27 +55,28 @@ class Manifest(BaseModel):
     """The whole checkpoint: complete when this exists and every shard fits it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    format: int = 1
+    format: int = FORMAT
     job: str
+    run: str = ""  # of the journal that it belongs to; "": an older ElasticDL wrote it
     strategy: str
     version: int  # of PS 0
     shards: list[ShardFile]
     # Where the data stood (master/task_queue.py: position), so that a resumed job goes
     # on in the middle of its epoch.
     position: dict[str, Any] = Field(default_factory=dict)
-    rewind: int = 0
+    rewind: int = 0  # the run's rewinds before it: of two, the one of more is the newer
     time: float = 0.0
 
 
-def version_dir(version: int) -> str:
-    """Return the folder's name for a version."""
-    return f"version-{version}"
+def version_dir(version: int, again: int = 0) -> str:
+    """Return the folder's name for a version; `again`: where that was taken."""
+    return f"version-{version}.{again}" if again else f"version-{version}"
 
 
-def parse_version_dir(name: str) -> int | None:
-    """Return the version of a folder's name, None if it is not one."""
+def parse_version_dir(name: str) -> tuple[int, int] | None:
+    """Return version and count of a folder's name, None if it is not one."""
     match = _VERSION.fullmatch(name)
-    return int(match[1]) if match else None
+    return (int(match[1]), int(match[2] or 0)) if match else None
 
 
 def shard_file(index: int, total: int) -> str:

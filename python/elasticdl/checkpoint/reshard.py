@@ -19,14 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elasticdl.checkpoint import store
+from elasticdl.checkpoint import shelf, store
 from elasticdl.checkpoint.layout import (
     SCALAR,
     SLOT,
     STATE,
     VALUE,
     Manifest,
-    ShardFile,
     parse_tensor_name,
     tensor_name,
 )
@@ -131,7 +130,30 @@ def shard_meta(layout: Layout, *, version: int, optimizer: str) -> dict[str, Any
     }
 
 
-def load_pieces(path: Path, layout: Layout, ps: int, *, verify: bool = True) -> Loaded:
+class Reader:
+    """A checkpoint that is being loaded: each shard is read and verified once.
+
+    What has not been verified is not believed, not even for its variables.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Take a checkpoint or a folder of them. Raises CheckpointError if torn."""
+        self.path, self.manifest = shelf.resolve(path)
+        self._shards: dict[int, store.Shard] = {}
+
+    def shard(self, index: int) -> store.Shard:
+        """Return a shard whose bytes are right. Raises CheckpointError."""
+        if index not in self._shards:
+            entry = self.manifest.shards[index]
+            self._shards[index] = store.read_shard(self.path, entry)
+        return self._shards[index]
+
+    def own_shard(self, ps: int) -> store.Shard:
+        """Return the one that tells PS `ps` of the layout: its own, else the first."""
+        return self.shard(ps if ps < len(self.manifest.shards) else 0)
+
+
+def load_pieces(reader: Reader, layout: Layout, ps: int) -> Loaded:
     """Return what PS `ps` of a layout holds at a checkpoint (of any number of shards).
 
     If the checkpoint was cut by this very layout, only the PS's own shard is read, and
@@ -141,35 +163,41 @@ def load_pieces(path: Path, layout: Layout, ps: int, *, verify: bool = True) -> 
     Raises CheckpointError if it is torn or damaged, or if a variable is missing or has
     another shape: all such variables are named, with got and expected.
     """
-    path, manifest = store.resolve(path)
-    first = store.read_shard(path, manifest.shards[0], verify=False).meta
-    same = first.get("layout_digest") == layout.digest
-    entries = [manifest.shards[ps]] if same else manifest.shards
-    catalog = _read(path, entries, verify=verify)
+    manifest = reader.manifest
+    mine = reader.own_shard(ps)
+    same = (
+        mine.meta.get("layout_digest") == layout.digest
+        and len(manifest.shards) == layout.num_ps
+    )
+    indexes = [ps] if same else range(len(manifest.shards))
+    catalog = _read(reader.path, (reader.shard(index) for index in indexes))
     if not same:
         _check_shapes(catalog, layout, ps)
     values = _fill(catalog, VALUE, layout, ps)
     if values is None:
-        raise CheckpointError(f"{path}: has no values for PS {ps}: it is damaged")
+        raise CheckpointError(
+            f"{reader.path}: has no values for PS {ps}: it is damaged"
+        )
     slots = {name: _fill(catalog, SLOT + name, layout, ps) for name in catalog.slots()}
     return Loaded(
         values=values,
         slots={name: slot for name, slot in slots.items() if slot is not None},
         scalars=catalog.scalars,
         states=catalog.states if ps == 0 else {},
-        version=entries[0].version if same else manifest.version,
-        optimizer=str(first.get("optimizer", "")),
+        version=manifest.shards[ps].version if same else manifest.version,
+        optimizer=str(mine.meta.get("optimizer", "")),
     )
 
 
-def load_all(path: Path, *, verify: bool = True) -> Whole:
+def load_all(path: Path) -> Whole:
     """Return a checkpoint put together, for one process that holds the whole model.
 
     Raises CheckpointError if it is torn or damaged or if rows are missing in it.
     """
-    path, manifest = store.resolve(path)
-    catalog = _read(path, manifest.shards, verify=verify)
-    meta = store.read_shard(path, manifest.shards[0], verify=False).meta
+    reader = Reader(path)
+    manifest = reader.manifest
+    shards = [reader.shard(index) for index in range(len(manifest.shards))]
+    catalog = _read(reader.path, shards)
     values = {name: _whole(catalog, VALUE, name) for name in catalog.variables()}
     slots: dict[str, dict[str, Array]] = {name: {} for name in catalog.slots()}
     for kind, name in catalog.parts:
@@ -181,24 +209,26 @@ def load_all(path: Path, *, verify: bool = True) -> Whole:
         scalars=catalog.scalars,
         states=catalog.states,
         version=manifest.version,
-        optimizer=str(meta.get("optimizer", "")),
+        optimizer=str(shards[0].meta.get("optimizer", "")),
         manifest=manifest,
     )
 
 
-def _read(path: Path, shards: Iterable[ShardFile], *, verify: bool) -> _Catalog:
+def _named(path: Path, text: str) -> tuple[str, str, int, int]:
+    try:
+        return parse_tensor_name(text)
+    except ValueError as error:
+        raise CheckpointError(
+            f"{path}: got tensor {text!r}, expected a name like "
+            "'value|<variable>|<start>|<end>': another version of ElasticDL wrote it"
+        ) from error
+
+
+def _read(path: Path, shards: Iterable[store.Shard]) -> _Catalog:
     catalog = _Catalog(path)
-    for entry in shards:
-        shard = store.read_shard(path, entry, verify=verify)
+    for shard in shards:
         for text, array in shard.tensors.items():
-            try:
-                kind, name, start, end = parse_tensor_name(text)
-            except ValueError as error:
-                raise CheckpointError(
-                    f"{path / entry.file}: got tensor {text!r}, expected a name like "
-                    "'value|<variable>|<start>|<end>': another version of ElasticDL "
-                    "wrote it"
-                ) from error
+            kind, name, start, end = _named(path, text)
             if kind == STATE:
                 catalog.states.setdefault(name, array)
             elif kind.startswith(SCALAR):

@@ -1,40 +1,39 @@
-"""Writes, finds, reads and deletes checkpoints on a file system.
+"""Writes, reads and publishes checkpoints on a file system.
 
 Owns the order of writes that makes a checkpoint complete or absent: shards first, each
-whole or not there, the manifest last. Called by the PS and by workers with strategy
-local (shards), the master (manifest, deletion) and everybody who loads one. Knows
-nothing of who decides when, and leaves the meaning of tensors to
-`checkpoint/reshard.py`.
+whole or not there, then the manifest, then the folder's name. Called by the PS and by
+workers with strategy local (shards), the master (manifest, name) and everybody who
+loads one. Knows nothing of who decides when, leaves the meaning of tensors to
+`checkpoint/reshard.py` and the choice among several to `checkpoint/shelf.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import json
-import logging
 import mmap
-import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pydantic
-
 from elasticdl.checkpoint import files
 from elasticdl.checkpoint.layout import (
+    ABANDONED,
+    FORMAT,
     MANIFEST,
     Manifest,
     ShardFile,
-    parse_version_dir,
     shard_file,
+    version_dir,
 )
 from elasticdl.errors import CheckpointError
-from elasticdl.job.names import JobDir
 from elasticdl.tensor.codec import Array, FrameError, decode, encode
 
-_log = logging.getLogger(__name__)
+# Names that are tried for one version before something else must be wrong.
+_MOST_NAMES = 10_000
 
 
 @dataclass(frozen=True)
@@ -51,12 +50,15 @@ def write_shard(
     total: int,
     tensors: Mapping[str, Array],
     meta: Mapping[str, Any],
+    *,
+    progress: Callable[[int], None] = files.ignore,
 ) -> ShardFile:
     """Write one shard of a checkpoint and return its entry for the manifest.
 
     `meta` needs "version"; `checkpoint/reshard.py` says what else readers expect. The
     tensors must not change meanwhile. A manifest in the folder that names another
-    content for this shard is removed: that checkpoint is being made anew.
+    content for this shard is removed: that checkpoint is being made anew. `progress`
+    is told the bytes that the disk has, again and again.
 
     Raises CheckpointError if it cannot be written (with the free bytes); then no part
     of it is left behind.
@@ -79,7 +81,7 @@ def write_shard(
             (path.parent / MANIFEST).unlink(missing_ok=True)
 
     frame = encode(json.dumps(dict(meta), sort_keys=True).encode(), tensors)
-    return entry(files.write_whole(path, frame, before=before))
+    return entry(files.write_whole(path, frame, before=before, progress=progress))
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> Path:
@@ -89,20 +91,51 @@ def write_manifest(directory: Path, manifest: Manifest) -> Path:
     return path
 
 
-def read_manifest(version_dir: Path, *, deep: bool = False) -> Manifest:
+def publish(aside: Path, directory: Path, version: int) -> Path:
+    """Give a complete checkpoint its name among the others; return the new path.
+
+    A name that is taken, or was before it was abandoned, is left to whoever has it:
+    the bytes there are of another moment, another course or another run. Raises
+    CheckpointError.
+    """
+    for again in itertools.count():
+        target = directory / version_dir(version, again)
+        abandoned = target.with_name(ABANDONED + target.name)
+        try:
+            if not target.exists() and not abandoned.exists():
+                aside.rename(target)
+                files.sync_directory(directory)
+                return target
+        except OSError as error:
+            taken = error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
+            if not taken or again > _MOST_NAMES:
+                raise CheckpointError(
+                    f"{target}: cannot be given its name: {error.strerror}"
+                ) from error
+    raise AssertionError("count() has no end")
+
+
+def read_manifest(version_dir: Path) -> Manifest:
     """Return the manifest of a complete checkpoint.
 
     Raises CheckpointError if it is missing or if a shard is missing or has another
-    size; with `deep` also if a shard's bytes do not fit its checksum.
+    size. Whether the bytes fit their checksums is seen where they are loaded.
     """
     path = Path(version_dir) / MANIFEST
     try:
-        manifest = Manifest.model_validate_json(path.read_bytes())
+        tree = json.loads(path.read_bytes())
+        form = tree.get("format") if isinstance(tree, dict) else None
+        if isinstance(form, int) and form > FORMAT:
+            raise CheckpointError(
+                f"{path}: got format {form}, expected {FORMAT} or less: a newer "
+                "ElasticDL wrote it; load it with that one"
+            )
+        manifest = Manifest.model_validate(tree)
     except FileNotFoundError:
         raise CheckpointError(
             f"{version_dir}: no {MANIFEST}: the checkpoint was never completed"
         ) from None
-    except (OSError, pydantic.ValidationError) as error:
+    except (OSError, ValueError) as error:  # ValueError: no JSON, or no manifest
         raise CheckpointError(f"{path}: cannot be read: {error}") from error
     if not manifest.shards:
         raise CheckpointError(f"{path}: names no shards, expected one or more")
@@ -117,9 +150,13 @@ def read_manifest(version_dir: Path, *, deep: bool = False) -> Manifest:
                 f"{file}: got {size} bytes, expected {shard.bytes}: it was cut or "
                 "belongs to another checkpoint"
             )
-        if deep:
-            read_shard(path.parent, shard)
     return manifest
+
+
+def verify(version_dir: Path) -> None:
+    """Read all of a checkpoint. Raises CheckpointError if a byte of it is wrong."""
+    for shard in read_manifest(version_dir).shards:
+        read_shard(version_dir, shard)
 
 
 def read_shard(version_dir: Path, shard: ShardFile, *, verify: bool = True) -> Shard:
@@ -148,92 +185,3 @@ def read_shard(version_dir: Path, shard: ShardFile, *, verify: bool = True) -> S
     except (FrameError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read: {error}") from error
     return Shard(meta, frame.tensors)
-
-
-def newest(directory: Path, *, deep: bool = False) -> tuple[Path, Manifest] | None:
-    """Return the complete checkpoint of the highest version in a folder of them.
-
-    Torn ones are skipped with a warning; `deep` also reads all bytes of each until one
-    fits. None if there is none.
-    """
-    return next(_complete(Path(directory), deep=deep), None)
-
-
-def _complete(directory: Path, *, deep: bool) -> Iterator[tuple[Path, Manifest]]:
-    for _, path in reversed(_versions(directory)):
-        try:
-            manifest = read_manifest(path, deep=deep)
-        except CheckpointError as error:
-            _log.warning("Skipped an incomplete checkpoint: %s", error)
-            continue
-        yield path, manifest
-
-
-def _versions(directory: Path) -> list[tuple[int, Path]]:
-    try:
-        paths = list(directory.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    numbered = [(parse_version_dir(path.name), path) for path in paths]
-    return sorted((number, path) for number, path in numbered if number is not None)
-
-
-def resolve(path: Path) -> tuple[Path, Manifest]:
-    """Return the checkpoint that a user's path means.
-
-    It is the path itself, or the newest in that folder or in that job's folder.
-
-    Raises CheckpointError, with what was found, if there is no complete one.
-    """
-    path = Path(path)
-    named = parse_version_dir(path.name) is not None and path.is_dir()
-    if (path / MANIFEST).exists() or named:
-        return path, read_manifest(path)
-    found = newest(path) or newest(JobDir(path).checkpoints_dir)
-    if found is not None:
-        return found
-    if not path.exists():
-        there = "no such folder"
-    elif not path.is_dir():
-        there = "a file"
-    else:
-        names = sorted(entry.name for entry in path.iterdir())
-        there = f"a folder with {', '.join(names[:8])}" if names else "an empty folder"
-        there += ", ..." if len(names) > 8 else ""
-    raise CheckpointError(
-        f"{path}: got {there}, expected a checkpoint (version-<N> with {MANIFEST}) or "
-        "a folder of them; give the folder that checkpoint.dir of the first job named"
-    )
-
-
-def delete_old(
-    directory: Path, keep: int, *, protect: Collection[Path] = ()
-) -> list[Path]:
-    """Delete all but the `keep` newest complete checkpoints; return what was deleted.
-
-    `keep` 0 keeps all. Never deleted: the newest complete one, anything newer (it may
-    be in the making), and `protect` (the one just written, one being loaded). Torn
-    ones older than the newest complete one go too.
-
-    Failures are logged, not raised: a folder that stays does no harm.
-    """
-    directory = Path(directory)
-    complete = _complete(directory, deep=False) if keep else iter(())
-    kept = [path for path, _ in itertools.islice(complete, keep)]
-    if not kept:
-        return []
-    limit = parse_version_dir(kept[0].name) or 0
-    safe = {path.resolve() for path in (*kept, *protect)}
-    old = [path for version, path in _versions(directory) if version < limit]
-    return [path for path in old if path.resolve() not in safe and _delete(path)]
-
-
-def _delete(version_dir: Path) -> bool:
-    try:
-        # Without its manifest nobody takes it for complete while it goes.
-        (version_dir / MANIFEST).unlink(missing_ok=True)
-        shutil.rmtree(version_dir)
-    except OSError as error:
-        _log.warning("Cannot delete the old checkpoint %s: %s", version_dir, error)
-        return False
-    return True

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from elasticdl.checkpoint import store
+from elasticdl.checkpoint import shelf
 from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode, JournalError
 from elasticdl.job import folder
@@ -20,6 +21,7 @@ from elasticdl.job.spec import JobSpec, JobType, Strategy
 from elasticdl.job.status import JobState
 from elasticdl.master import spec_watch
 from elasticdl.master.callbacks import Action, ScaleLearningRate, StopTraining
+from elasticdl.master.course import Course, course_of
 from elasticdl.master.data_plan import DataStage
 from elasticdl.master.gauges import Gauges
 from elasticdl.master.goodput import Goodput
@@ -133,6 +135,7 @@ def assemble(
     """
     now = clock()
     job_note = latest(ledger, "job")
+    course = course_of(ledger, spec.name, new_run=uuid.uuid4().hex[:16])
     fresh = launched or not ledger.notes("run")
     if launched:
         _take_back(ledger, now=now)
@@ -145,10 +148,19 @@ def assemble(
     ledger.note("state", name="spec", job=spec.document())
     _put_in_force(job_dir, spec)
     after = ledger.notes("run")[-1]["time"]
-    job = _make_job(spec, job_dir, ledger, after=after, clock=clock)
+    begins = fresh and ended is None and spec.type is JobType.TRAIN
+    job = _make_job(
+        spec,
+        job_dir,
+        ledger,
+        after=after,
+        clock=clock,
+        course=course,
+        begins=begins,
+    )
     if spec.checkpoint.init_from and not job.parts.ps.begun:
         # Looked at before anything starts; what evaluation and prediction run on.
-        _, manifest = store.resolve(Path(spec.checkpoint.init_from))
+        _, manifest = shelf.resolve(Path(spec.checkpoint.init_from))
         job.version = 0 if job.trains else manifest.version
     if ended is not None:
         job.state, job.ending = ended.state, ended
@@ -170,6 +182,8 @@ def _make_job(
     *,
     after: float,
     clock: Callable[[], float],
+    course: Course,
+    begins: bool,
 ) -> Job:
     now = clock()
     local = spec.type is JobType.TRAIN and spec.strategy is Strategy.LOCAL
@@ -192,12 +206,16 @@ def _make_job(
         ledger,
         signals,
         num_shards=max(1, num_ps(spec)),
+        course=course,
+        launched=begins,
     )
 
     def on_rewind(version: int) -> None:
         job.version = version
         keeper.rewound(version=version)
         rounds.rewound(version=version, epochs_done=job.epochs_done)
+        if keeper.newest is None and keeper.had_one:
+            job.end(JobState.FAILED, keeper.nothing_left, ExitCode.STORAGE)
 
     def on_action(action: Action) -> None:
         if isinstance(action, StopTraining):

@@ -20,6 +20,10 @@ from elasticdl.proto import master_pb2
 
 _LEAST_RETRY_SECONDS = 5.0
 _LONGEST_RETRY_SECONDS = 30.0
+# A part of which no byte more is written for so long will not come, however large.
+STILL_SECONDS = 120.0
+# A PS says nothing of a copy in memory before it is whole: 100 GB at 0.2 GB/s.
+COPY_SECONDS = 600.0
 
 
 class Outcome(enum.Enum):
@@ -52,6 +56,9 @@ class Request:
     rewind: int
     since: float
     num_shards: int
+    moved: float = 0.0  # when anything of it was heard last
+    ready: bool = False  # its folder is there
+    written: dict[int, int] = field(default_factory=dict)  # bytes by shard
     parts: dict[int, Part] = field(default_factory=dict)
     pinned: set[int] = field(default_factory=set)
     ticket: bytes | None = None  # of PS 0, sync mode; serialized Ticket
@@ -59,8 +66,9 @@ class Request:
 
     def take(self, shard: int, done: master_pb2.SnapshotDone) -> bool:
         """Take a replica's word about its part; whether anything was new."""
-        before = (len(self.parts), len(self.pinned), self.ticket, self.error)
+        before = self._heard
         self.pinned.add(shard)
+        self.written[shard] = max(self.written.get(shard, 0), done.written_bytes)
         if shard == 0 and done.HasField("ticket"):
             self.ticket = done.ticket.SerializeToString()
         if done.error:
@@ -69,7 +77,37 @@ class Request:
             self.parts[shard] = Part(
                 done.file, done.file_bytes, done.crc32, done.version, dict(done.applied)
             )
-        return before != (len(self.parts), len(self.pinned), self.ticket, self.error)
+        return before != self._heard
+
+    @property
+    def _heard(self) -> tuple[object, ...]:
+        return len(self.parts), len(self.pinned), self.ticket, self.error
+
+    @property
+    def written_bytes(self) -> int:
+        """What the disk has of all parts so far."""
+        return sum(self.written.values())
+
+    def stuck(self, *, now: float, local: bool) -> str:
+        """Return why it will not come, "" while it may.
+
+        The worker of strategy local copies between two of its steps, however long they
+        are; a copy that a PS was asked for takes as long as its memory is large.
+        """
+        copied = len(self.pinned) == self.num_shards
+        if self.ready and not copied and local:
+            return ""
+        bound = COPY_SECONDS if self.ready and not copied else STILL_SECONDS
+        still = now - max(self.moved, self.since)
+        if still <= bound:
+            return ""
+        if not self.ready:
+            return f"{self.dir}: no folder after {still:.0f} s: the disk is stuck"
+        if self.outcome is Outcome.COMPLETE:
+            return f"{self.dir}: no manifest after {still:.0f} s: the disk is stuck"
+        missing = sorted(set(range(self.num_shards)) - set(self.parts))
+        shards = ", ".join(map(str, missing))
+        return f"nothing more was written of shard {shards} for {still:.0f} s"
 
     @property
     def outcome(self) -> Outcome:
@@ -151,6 +189,10 @@ class CheckpointSchedule:
         self._retry_at = now + pause
         return pause
 
-    def rewound(self, *, version: int) -> None:
-        """Training went back to that checkpoint."""
+    def may_try(self, *, now: float) -> bool:
+        """Whether the pause after the last failure is over."""
+        return now >= self._retry_at
+
+    def rewound(self, *, version: int | None) -> None:
+        """Training went back to that checkpoint; None: to its beginning."""
         self.version = version

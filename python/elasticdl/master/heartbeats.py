@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from elasticdl.errors import UserCodeError
+from elasticdl.errors import ExitCode, UserCodeError
 from elasticdl.job.status import JobState
 from elasticdl.master import callbacks
 from elasticdl.master.job_state import Job
@@ -40,6 +40,10 @@ class Heartbeats:
         member.address = request.address
         member.metrics_port = request.metrics_port
         member.pid = request.pid or member.pid
+        if request.unloadable:
+            directory, reason = request.unloadable, request.unloadable_reason
+            if self._fall_back(member, directory, reason, now=now):
+                member.restore = Restore(dir=self._parts.ps.rewind_dir)
         self._parts.membership.runs(member, now=now)
         if not member.registered:
             member.registered = True
@@ -74,6 +78,27 @@ class Heartbeats:
             else:
                 member.restore = Restore(dir=self._job.spec.checkpoint.init_from)
         return member.restore
+
+    def _fall_back(
+        self, member: Member, directory: str, reason: str, *, now: float
+    ) -> bool:
+        """A replica cannot load what it was told to: all go back to an older one.
+
+        False if there is none to go back to, or they have gone already.
+        """
+        keeper = self._parts.keeper
+        if keeper.gave_up(directory):
+            return False  # it has not heard yet what to load instead
+        log.error("%s cannot load %s: %s", member.name, directory, reason)
+        if not keeper.give_up(directory):  # checkpoint.initFrom, most likely
+            self._job.end(
+                JobState.FAILED,
+                f"{member.name}: cannot restore from {directory}: {reason}",
+                ExitCode.STORAGE,
+            )
+            return False
+        self._parts.ps.go_back(f"{member.name} could not load {directory}", now=now)
+        return True
 
     def model_ready(self, request: master_pb2.ModelReadyRequest, *, now: float) -> None:
         """A worker has built the model. Raises FencedError."""
@@ -174,6 +199,10 @@ class Heartbeats:
         status = request.status
         if status.error:
             self._job.end(JobState.FAILED, f"{member.name}: {status.error}")
+        if status.unloadable:
+            self._fall_back(
+                member, status.unloadable, status.unloadable_reason, now=now
+            )
         first = self._parts.ps.heard(member, status, now=now)
         self._parts.table.heard(member)
         if first:

@@ -226,6 +226,11 @@ class Ledger:
             await self._journal.compact(self._state)
 
     @property
+    def last_lease(self) -> int:
+        """Number of the newest lease of a task; 0 if there was none."""
+        return self._lease_id
+
+    @property
     def journal_bytes(self) -> int:
         """Size of the journal's segment that is being written."""
         return self._journal.segment_bytes

@@ -118,10 +118,15 @@ class RegisterRequest(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     METRICS_PORT_FIELD_NUMBER: _builtins.int
     PID_FIELD_NUMBER: _builtins.int
+    UNLOADABLE_FIELD_NUMBER: _builtins.int
+    UNLOADABLE_REASON_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """PS: host:port it serves on"""
     metrics_port: _builtins.int
     pid: _builtins.int
+    unloadable: _builtins.str
+    """worker: a restore_dir that it cannot load; name another"""
+    unloadable_reason: _builtins.str
     @_builtins.property
     def replica(self) -> Global___Replica: ...
     def __init__(
@@ -131,10 +136,12 @@ class RegisterRequest(_message.Message):
         address: _builtins.str = ...,
         metrics_port: _builtins.int = ...,
         pid: _builtins.int = ...,
+        unloadable: _builtins.str = ...,
+        unloadable_reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "metrics_port", b"metrics_port", "pid", b"pid", "replica", b"replica"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "metrics_port", b"metrics_port", "pid", b"pid", "replica", b"replica", "unloadable", b"unloadable", "unloadable_reason", b"unloadable_reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -749,6 +756,8 @@ class PsStatus(_message.Message):
     CALLS_FIELD_NUMBER: _builtins.int
     CALL_SECONDS_FIELD_NUMBER: _builtins.int
     MEMORY_LIMIT_BYTES_FIELD_NUMBER: _builtins.int
+    UNLOADABLE_FIELD_NUMBER: _builtins.int
+    UNLOADABLE_REASON_FIELD_NUMBER: _builtins.int
     initialized: _builtins.bool
     version: _builtins.int
     bytes: _builtins.int
@@ -774,6 +783,9 @@ class PsStatus(_message.Message):
     """of all calls together, without transfer"""
     memory_limit_bytes: _builtins.int
     """0: not limited"""
+    unloadable: _builtins.str
+    """restore_dir that cannot be loaded: name another"""
+    unloadable_reason: _builtins.str
     @_builtins.property
     def snapshots(self) -> _containers.RepeatedCompositeFieldContainer[Global___SnapshotDone]:
         """repeated until the master drops the request"""
@@ -797,10 +809,12 @@ class PsStatus(_message.Message):
         calls: _builtins.int = ...,
         call_seconds: _builtins.float = ...,
         memory_limit_bytes: _builtins.int = ...,
+        unloadable: _builtins.str = ...,
+        unloadable_reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "call_seconds", b"call_seconds", "calls", b"calls", "embedding_rows", b"embedding_rows", "error", b"error", "initialized", b"initialized", "memory_bytes", b"memory_bytes", "memory_limit_bytes", b"memory_limit_bytes", "pushes", b"pushes", "received_bytes", b"received_bytes", "rejected", b"rejected", "rewind", b"rewind", "sent_bytes", b"sent_bytes", "snapshots", b"snapshots", "staleness_sum", b"staleness_sum", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "call_seconds", b"call_seconds", "calls", b"calls", "embedding_rows", b"embedding_rows", "error", b"error", "initialized", b"initialized", "memory_bytes", b"memory_bytes", "memory_limit_bytes", b"memory_limit_bytes", "pushes", b"pushes", "received_bytes", b"received_bytes", "rejected", b"rejected", "rewind", b"rewind", "sent_bytes", b"sent_bytes", "snapshots", b"snapshots", "staleness_sum", b"staleness_sum", "unloadable", b"unloadable", "unloadable_reason", b"unloadable_reason", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -839,6 +853,7 @@ class SnapshotDone(_message.Message):
     APPLIED_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     PINNED_ONLY_FIELD_NUMBER: _builtins.int
+    WRITTEN_BYTES_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     version: _builtins.int
     file: _builtins.str
@@ -849,6 +864,8 @@ class SnapshotDone(_message.Message):
     """checkpoint: could not be written (disk full ...)"""
     pinned_only: _builtins.bool
     """checkpoint: pinned, still being written"""
+    written_bytes: _builtins.int
+    """checkpoint: so many are written so far"""
     @_builtins.property
     def ticket(self) -> _ps_pb2.Ticket:
         """PS 0, sync: of that version"""
@@ -869,10 +886,11 @@ class SnapshotDone(_message.Message):
         applied: _abc.Mapping[_builtins.int, _builtins.int] | None = ...,
         error: _builtins.str = ...,
         pinned_only: _builtins.bool = ...,
+        written_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "crc32", b"crc32", "error", b"error", "file", b"file", "file_bytes", b"file_bytes", "id", b"id", "pinned_only", b"pinned_only", "ticket", b"ticket", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "crc32", b"crc32", "error", b"error", "file", b"file", "file_bytes", b"file_bytes", "id", b"id", "pinned_only", b"pinned_only", "ticket", b"ticket", "version", b"version", "written_bytes", b"written_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -245,7 +245,9 @@ def status_to_wire(figures: Figures, usage: Usage) -> master_pb2.PsStatus:
         memory_bytes=psutil.Process().memory_info().rss,
         snapshots=[_done_to_wire(done) for done in figures.snapshots],
         rewind=figures.rewind,
-        error=figures.error,
+        error="" if figures.unloadable else figures.error,
+        unloadable=figures.unloadable,
+        unloadable_reason=figures.error if figures.unloadable else "",
         embedding_rows=sum(figures.embedding_rows.values()),
         received_bytes=sums.received_bytes,
         sent_bytes=sums.sent_bytes,
@@ -266,4 +268,5 @@ def _done_to_wire(done: Done) -> master_pb2.SnapshotDone:
         applied=dict(done.applied),
         error=done.error,
         pinned_only=done.pinned_only,
+        written_bytes=done.written,
     )

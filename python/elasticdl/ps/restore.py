@@ -15,9 +15,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from elasticdl.checkpoint import reshard, store
+from elasticdl.checkpoint import files, reshard, store
 from elasticdl.checkpoint.layout import ShardFile
-from elasticdl.ps.snapshots import Cut, State
+from elasticdl.checkpoint.reshard import Reader
+from elasticdl.errors import CheckpointError
+from elasticdl.ps.snapshots import Cut, Progress, State
 from elasticdl.tensor.placement import Layout, place
 
 Floats = NDArray[np.float32]
@@ -67,17 +69,19 @@ class ShardStore:
         self._common_version = common_version
         self._observe = observe
 
-    def write(self, cut: Cut, directory: Path) -> ShardFile:
+    def write(
+        self, cut: Cut, directory: Path, progress: Progress = files.ignore
+    ) -> ShardFile:
         """Write a cut that has slots into a checkpoint's folder."""
         began, written = time.perf_counter(), False
         try:
-            file = self._write(cut, directory)
+            file = self._write(cut, directory, progress)
             written = True
         finally:
             self._observe(time.perf_counter() - began, written)
         return file
 
-    def _write(self, cut: Cut, directory: Path) -> ShardFile:
+    def _write(self, cut: Cut, directory: Path, progress: Progress) -> ShardFile:
         layout, mine = cut.shard.layout, self._place
         tensors = reshard.shard_tensors(
             layout,
@@ -94,7 +98,9 @@ class ShardStore:
             "optimizer": cut.optimizer_json,
             "last_pushes": dict(cut.last_pushes),
         }
-        return store.write_shard(directory, mine.index, mine.num_ps, tensors, meta)
+        return store.write_shard(
+            directory, mine.index, mine.num_ps, tensors, meta, progress=progress
+        )
 
     def own(self, directory: Path) -> Loaded | None:
         """Load without a worker: by the variables that the checkpoint names.
@@ -103,37 +109,40 @@ class ShardStore:
         the checkpoint does not say which gradients are row-wise. `directory` is a
         checkpoint or a folder of them.
         """
-        path, manifest = store.resolve(directory)
-        first = store.read_shard(path, manifest.shards[0], verify=False)
-        text = first.meta.get("layout")
+        reader = Reader(directory)
+        text = reader.own_shard(self._place.index).meta.get("layout")
         if not text:
             return None
-        layout = Layout.from_json(str(text))
+        try:
+            layout = Layout.from_json(str(text))
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(
+                f"{reader.path}: got a layout that cannot be read ({error}); another "
+                "version of ElasticDL wrote it"
+            ) from error
         if layout.num_ps != self._place.num_ps:
             layout = place(layout.variables, self._place.num_ps)
-        return self._load(path, layout, "")
+        return self._load(reader, layout, "")
 
     def fitted(self, directory: Path, layout: Layout, optimizer_json: str) -> Loaded:
         """Load values and slots by a worker's layout, for a worker's optimizer."""
-        path, _ = store.resolve(directory)
-        return self._load(path, layout, optimizer_json)
+        return self._load(Reader(directory), layout, optimizer_json)
 
-    def _load(self, path: Path, layout: Layout, optimizer_json: str) -> Loaded:
-        pieces = reshard.load_pieces(path, layout, self._place.index)
-        manifest = store.read_manifest(path)
+    def _load(self, reader: Reader, layout: Layout, optimizer_json: str) -> Loaded:
+        index = self._place.index
+        pieces = reshard.load_pieces(reader, layout, index)
         last_pushes: Mapping[str, int] = {}
-        if len(manifest.shards) == self._place.num_ps:
-            entry = manifest.shards[self._place.index]
-            meta = store.read_shard(path, entry, verify=False).meta
+        if len(reader.manifest.shards) == self._place.num_ps:
+            meta = reader.shard(index).meta
             last_pushes = meta.get("last_pushes") or {}  # older ones have none
-        first = self._place.index == 0
+        common = self._common_version
         return Loaded(
             layout=layout,
             optimizer_json=optimizer_json or pieces.optimizer,
             values=pieces.values,
-            version=manifest.version if self._common_version else pieces.version,
+            version=reader.manifest.version if common else pieces.version,
             slots=pieces.slots,
             last_pushes=last_pushes,
             # The mapped file may be deleted while the job runs on.
-            state={n: np.array(a) for n, a in pieces.states.items()} if first else {},
+            state={n: np.array(a) for n, a in pieces.states.items()},
         )

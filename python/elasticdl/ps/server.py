@@ -73,6 +73,7 @@ class Figures:
     pending: bool  # something is about to change
     rewind: int
     error: str
+    unloadable: str = ""  # the folder that could not be loaded; `error` says why
 
 
 class ParameterServer:
@@ -104,6 +105,7 @@ class ParameterServer:
         self._rejected = 0
         self._staleness_sum = 0.0
         self._error = ""
+        self._unloadable = ""
         self._snapshots = Snapshots(store.write, self._changed, tell=self._tell)
         self._tell()
 
@@ -115,8 +117,8 @@ class ParameterServer:
         """Start, or start again, at this rewind, from a checkpoint if one is named.
 
         Versions below `min_version` were used before and are not used again. What
-        cannot be loaded is told in `figures().error`. May take long; an older rewind
-        than the present one is ignored.
+        cannot be loaded is told in `figures().unloadable`: the master rewinds to
+        another one. May take long; an older rewind than the present one is ignored.
         """
         with self._locked():
             if rewind <= self._target:
@@ -127,22 +129,25 @@ class ParameterServer:
             self._restore_dir = restore_dir
             self._min_version = min_version
         loaded: Loaded | None = None
-        problem = ""
+        problem = unloadable = ""
         try:
             if restore_dir is not None:
                 loaded = self._store.own(restore_dir)
             parameters = None if loaded is None else self._load(loaded)
-        except (OSError, CheckpointError, SpecError) as error:
+        except (OSError, CheckpointError) as error:
+            parameters, problem, unloadable = None, str(error), str(restore_dir)
+            logger.error("Cannot load %s: %s", restore_dir, error)
+        except SpecError as error:  # an older checkpoint says the same
             parameters, problem = None, f"cannot restore from {restore_dir}: {error}"
-            logger.error("PS %d %s", self._place.index, problem)
+            logger.error("%s", problem)
         with self._locked():
             if rewind != self._target or self._closed:
                 return  # a newer rewind came meanwhile
-            self._error = problem
+            self._error, self._unloadable = problem, unloadable
             self._rewind = rewind
             if parameters is not None and loaded is not None:
                 self._install(parameters, loaded.state, restored=True)
-            # After an error there is nothing to serve; the master ends the job.
+            # After an error there is nothing to serve until the master says more.
             self._loading = bool(problem)
             self._changed.notify_all()
 
@@ -364,6 +369,7 @@ class ParameterServer:
             pending=self._loading or live is None or self._snapshots.pending,
             rewind=max(0, self._rewind),
             error=self._error,
+            unloadable=self._unloadable,
         )
 
     def _enter(self, rewind: int) -> None:

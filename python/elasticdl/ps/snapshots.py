@@ -68,6 +68,7 @@ class Done:
     file: ShardFile | None = None
     error: str = ""
     pinned_only: bool = False
+    written: int = 0  # bytes on the disk so far
 
 
 @dataclass
@@ -79,7 +80,8 @@ class _Held:
     replies: int = 0
 
 
-Write = Callable[[Cut, Path], ShardFile]
+Progress = Callable[[int], None]
+Write = Callable[[Cut, Path, Progress], ShardFile]
 
 # Of the calling thread: a step waits for no checkpoint.
 _WRITER_NICENESS = 10
@@ -95,10 +97,10 @@ class Snapshots:
         *,
         tell: Callable[[], None] = lambda: None,
     ) -> None:
-        """`write` stores a cut in a folder; it raises OSError or ElasticDLError.
+        """`write` stores a cut in a folder and tells the bytes that are on the disk.
 
-        `tell` is called, under the lock, when the thread that writes has changed
-        what there is to report.
+        It raises OSError or ElasticDLError. `tell` is called, under the lock, when the
+        thread that writes has changed what there is to report.
         """
         self._write = write
         self._tell = tell
@@ -174,6 +176,16 @@ class Snapshots:
         """Whether the report is about to change."""
         return any(held.done.pinned_only for held in self._held.values())
 
+    def _progress_of(self, snapshot: str, cut: Cut) -> Progress:
+        def progress(written: int) -> None:
+            with self._changed:
+                held = self._held.get(snapshot)
+                if held is not None and held.cut is cut:
+                    held.done = replace(held.done, written=written)
+                    self._tell()
+
+        return progress
+
     def _work(self) -> None:
         _let_others_first()
         while True:
@@ -181,7 +193,7 @@ class Snapshots:
             file: ShardFile | None = None
             problem = ""
             try:
-                file = self._write(cut, directory)
+                file = self._write(cut, directory, self._progress_of(snapshot, cut))
             except (OSError, ElasticDLError) as error:
                 problem = f"{directory}: {error}"
                 logger.warning("Checkpoint %s was not written: %s", snapshot, problem)

@@ -77,12 +77,20 @@ class Life:
         )
         self.heartbeat.start()
 
-    def register(self) -> master_pb2.RegisterReply:
-        """Say that this worker is up. Raises FencedError; RpcError when leaving."""
+    def register(
+        self, *, unloadable: str = "", reason: str = ""
+    ) -> master_pb2.RegisterReply:
+        """Say that this worker is up. Raises FencedError; RpcError when leaving.
+
+        `unloadable`: the checkpoint that it was told to load and cannot, and why.
+        """
         reply = retry(
             lambda: self.master.register(
                 master_pb2.RegisterRequest(
-                    metrics_port=self.monitor.port, pid=os.getpid()
+                    metrics_port=self.monitor.port,
+                    pid=os.getpid(),
+                    unloadable=unloadable,
+                    unloadable_reason=reason,
                 )
             ),
             stop=self.leaving,

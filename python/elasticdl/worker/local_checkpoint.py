@@ -31,6 +31,8 @@ from elasticdl.tensor.placement import place
 
 logger = logging.getLogger(__name__)
 
+Progress = Callable[[int], None]
+
 _ITERATIONS = "iterations"
 # Keras's name of a slot -> that of the PS, so that a checkpoint of one strategy starts
 # a job of the other. Only Adam and its kin differ.
@@ -55,7 +57,7 @@ class LocalState:
             optimizer, {v.variable.path: v.name for v in self._trainable}
         )
 
-    def write(self, version: int) -> Callable[[Path], Any]:
+    def write(self, version: int) -> Callable[[Path, Progress], Any]:
         """Copy everything now; return what writes it, for another thread."""
         values = to_buffers([v.numpy() for v in self._trainable], self._layout)[0]
         slots = {
@@ -80,7 +82,9 @@ class LocalState:
             states=read_state(self._state),
         )
         meta = reshard.shard_meta(self._layout, version=version, optimizer=self._config)
-        return lambda directory: store.write_shard(directory, 0, 1, tensors, meta)
+        return lambda directory, progress: store.write_shard(
+            directory, 0, 1, tensors, meta, progress=progress
+        )
 
     def restore(self, path: Path) -> int:
         """Load a checkpoint of any strategy; return its version.
@@ -204,12 +208,19 @@ class LocalCheckpoints:
 
     def _write(
         self,
-        write: Callable[[Path], Any],
+        write: Callable[[Path, Progress], Any],
         directory: Path,
         done: master_pb2.SnapshotDone,
     ) -> None:
+        def progress(written: int) -> None:
+            so_far = master_pb2.SnapshotDone()
+            so_far.CopyFrom(done)
+            so_far.pinned_only, so_far.written_bytes = True, written
+            self._tell(so_far)
+
+        progress(0)
         try:
-            entry = write(directory)
+            entry = write(directory, progress)
         except CheckpointError as error:
             done.error = str(error)
         else:

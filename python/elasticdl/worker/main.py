@@ -17,9 +17,11 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
+from elasticdl.checkpoint import shelf, store
 from elasticdl.data.prepare import prepare
 from elasticdl.data.reader import Reader
 from elasticdl.errors import (
+    CheckpointError,
     ElasticDLError,
     ExitCode,
     FencedError,
@@ -29,7 +31,7 @@ from elasticdl.errors import (
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
 from elasticdl.job.folder import in_force
 from elasticdl.job.names import Role
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec import JobSpec, JobType, Strategy
 from elasticdl.worker.early import EarlyTasks
 from elasticdl.worker.errands import Errands
 from elasticdl.worker.life import Life
@@ -83,7 +85,7 @@ def run() -> int:
 
 def work(life: Life, spec: JobSpec) -> None:
     """Do everything between the first heartbeat and the last report."""
-    reply = life.register()
+    restore_dir = _loadable(life, spec, life.register().restore_dir)
     module = _Module(life, spec)
     readers = Readers(spec.data, module.custom_reader)
     errands = Errands(lambda: _prepare(spec), readers.of)
@@ -109,7 +111,28 @@ def work(life: Life, spec: JobSpec) -> None:
         sample = _sample(life, spec, readers, early, patient=True)
     if sample is None or life.leaving.is_set():
         return
-    assembly.run(readers, errands, sample, restore_dir=reply.restore_dir)
+    assembly.run(readers, errands, sample, restore_dir=restore_dir)
+
+
+def _loadable(life: Life, spec: JobSpec, restore_dir: str) -> str:
+    """Return the checkpoint that strategy local goes on from, having read all of it.
+
+    For a damaged one the master names the next older one. Raises CheckpointError if
+    it names no other.
+    """
+    if spec.type is not JobType.TRAIN or spec.strategy is not Strategy.LOCAL:
+        return restore_dir
+    while restore_dir:
+        try:
+            store.verify(shelf.resolve(Path(restore_dir))[0])
+        except CheckpointError as error:
+            reply = life.register(unloadable=restore_dir, reason=str(error))
+            if reply.restore_dir in ("", restore_dir):
+                raise
+            restore_dir = reply.restore_dir
+        else:
+            break
+    return restore_dir
 
 
 class _Module:

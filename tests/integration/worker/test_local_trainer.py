@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from elasticdl.checkpoint import store
+from elasticdl.checkpoint import files, store
 from elasticdl.checkpoint.layout import AVERAGE, Manifest
 from elasticdl.proto import master_pb2
 from elasticdl.worker.fixed_trainer import FixedTrainer
@@ -87,7 +87,7 @@ def test_averages_are_in_the_model_once_it_is_exported_or_loaded(
             keep * mean + (1 - keep) * now
             for mean, now in zip(averages, weights(module), strict=True)
         ]
-    entry = state.write(6)(tmp_path)
+    entry = state.write(6)(tmp_path, files.ignore)
     manifest = Manifest(job="j", strategy="local", version=6, shards=[entry])
     store.write_manifest(tmp_path, manifest)
     loaded = definition(text)
@@ -114,7 +114,7 @@ def test_nadam_goes_on_from_a_checkpoint_that_has_no_product_of_it(
     trainer = local(module)
     state = LocalState(module.model, module.optimizer, module.optimizer_json())
     train(trainer, batches[:6])
-    entry = state.write(6)(tmp_path)
+    entry = state.write(6)(tmp_path, files.ignore)
     manifest = Manifest(job="j", strategy="local", version=6, shards=[entry])
     store.write_manifest(tmp_path, manifest)
     train(trainer, batches[6:])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import resource
 import signal
 from collections.abc import Iterator
@@ -74,58 +73,6 @@ def test_a_shard_leaves_no_other_file_and_may_be_read_by_others(tmp_path: Path) 
     assert (tmp_path / entry.file).stat().st_mode & 0o777 == 0o644
 
 
-def test_the_highest_version_counts_not_the_last_written(tmp_path: Path) -> None:
-    for version in (9, 100, 20):
-        write(tmp_path, version)
-    found = store.newest(tmp_path)
-    assert found is not None
-    assert found[0].name == "version-100"
-    assert found[1].version == 100
-
-
-def test_a_folder_without_manifest_is_torn_and_skipped_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    write(tmp_path, 1)
-    (write(tmp_path, 2) / MANIFEST).unlink()
-    with caplog.at_level(logging.WARNING):
-        found = store.newest(tmp_path)
-    assert found is not None
-    assert found[1].version == 1
-    assert "version-2" in caplog.text
-    assert "never completed" in caplog.text
-
-
-def test_a_lost_or_cut_shard_makes_the_checkpoint_torn(tmp_path: Path) -> None:
-    write(tmp_path, 1)
-    lost, cut = write(tmp_path, 2), write(tmp_path, 3)
-    (lost / "shard-1-of-2.edl").unlink()
-    with (cut / "shard-0-of-2.edl").open("r+b") as file:
-        file.truncate(700)
-    with pytest.raises(CheckpointError, match="No such file"):
-        store.read_manifest(lost)
-    with pytest.raises(CheckpointError, match=r"got 700 bytes, expected \d+"):
-        store.read_manifest(cut)
-    found = store.newest(tmp_path)
-    assert found is not None
-    assert found[1].version == 1
-
-
-def test_a_flipped_byte_is_found_by_the_checksum(tmp_path: Path) -> None:
-    write(tmp_path, 1)
-    path = write(tmp_path, 2) / "shard-1-of-2.edl"
-    data = bytearray(path.read_bytes())
-    data[600] ^= 1
-    path.write_bytes(data)
-    entry = store.read_manifest(path.parent).shards[1]
-    with pytest.raises(CheckpointError, match="damaged; use an older checkpoint"):
-        store.read_shard(path.parent, entry)
-    shallow, deep = store.newest(tmp_path), store.newest(tmp_path, deep=True)
-    assert shallow is not None
-    assert deep is not None
-    assert (shallow[1].version, deep[1].version) == (2, 1)
-
-
 def test_what_is_no_frame_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "shard-0-of-1.edl"
     path.write_bytes(b"x" * 100)
@@ -145,77 +92,6 @@ def test_a_manifest_that_is_no_manifest_is_refused(tmp_path: Path) -> None:
     store.write_manifest(target, manifest(1, []))
     with pytest.raises(CheckpointError, match="names no shards"):
         store.read_manifest(target)
-
-
-def test_an_absent_or_empty_folder_has_no_checkpoint(tmp_path: Path) -> None:
-    assert store.newest(tmp_path) is None
-    assert store.newest(tmp_path / "absent") is None
-
-
-def test_a_users_path_may_be_a_checkpoint_a_folder_of_them_or_a_job(
-    tmp_path: Path,
-) -> None:
-    target = write(tmp_path / "checkpoints", 5)
-    for path in (target, tmp_path / "checkpoints", tmp_path):
-        assert store.resolve(path)[0] == target
-
-
-def test_a_users_path_without_checkpoint_is_refused_with_what_is_there(
-    tmp_path: Path,
-) -> None:
-    with pytest.raises(CheckpointError, match="got no such folder"):
-        store.resolve(tmp_path / "absent")
-    with pytest.raises(CheckpointError, match="got an empty folder"):
-        store.resolve(tmp_path)
-    file = tmp_path / "file"
-    file.touch()
-    with pytest.raises(CheckpointError, match="got a file"):
-        store.resolve(file)
-    for number in range(9):
-        (tmp_path / f"x{number}").touch()
-    with pytest.raises(CheckpointError, match=r"a folder with file, x0.*, \.\.\."):
-        store.resolve(tmp_path)
-    (tmp_path / "version-3").mkdir()
-    with pytest.raises(CheckpointError, match="never completed"):
-        store.resolve(tmp_path / "version-3")
-
-
-def test_d7_keep_zero_keeps_every_checkpoint(tmp_path: Path) -> None:
-    for version in range(4):
-        write(tmp_path, version)
-    assert store.delete_old(tmp_path, 0) == []
-    assert len(list(tmp_path.iterdir())) == 4
-
-
-@pytest.mark.parametrize("keep", [1, 2, 5])
-def test_d7_the_newest_complete_checkpoint_is_never_deleted(
-    tmp_path: Path, keep: int
-) -> None:
-    for version in (3, 10, 20):
-        write(tmp_path, version)
-    deleted = store.delete_old(tmp_path, keep)
-    left = sorted(path.name for path in tmp_path.iterdir())
-    assert len(left) == min(3, keep)
-    assert "version-20" in left
-    assert len(deleted) == 3 - len(left)
-
-
-def test_d7_the_one_just_written_stays_even_if_others_are_newer(tmp_path: Path) -> None:
-    old = write(tmp_path, 3)
-    write(tmp_path, 10)
-    assert store.delete_old(tmp_path, 1, protect=[old]) == []
-    assert store.newest(old.parent) is not None
-
-
-def test_torn_folders_go_once_a_newer_one_is_complete_but_not_before(
-    tmp_path: Path,
-) -> None:
-    (write(tmp_path, 4) / MANIFEST).unlink()
-    assert store.delete_old(tmp_path, 1) == []
-    write(tmp_path, 5)
-    (write(tmp_path, 6) / MANIFEST).unlink()
-    assert [path.name for path in store.delete_old(tmp_path, 1)] == ["version-4"]
-    assert (tmp_path / "version-6").is_dir()
 
 
 def test_a_full_disk_is_named_with_the_room_left_and_leaves_nothing(
@@ -245,18 +121,38 @@ def test_a_path_that_cannot_be_a_folder_is_an_error_of_the_store(
         store.write_shard(tmp_path / "file" / "x", 0, 1, {}, {"version": 0})
 
 
-def test_writing_a_shard_anew_makes_the_checkpoint_incomplete(tmp_path: Path) -> None:
-    target = write(tmp_path, 1)
-    store.write_shard(target, 0, 2, {}, {"version": 1})
-    assert store.newest(tmp_path) is None
-
-
-def test_writing_the_same_shard_twice_leaves_the_checkpoint_complete(
-    tmp_path: Path,
-) -> None:
+def test_a_flipped_byte_is_found_by_the_checksum(tmp_path: Path) -> None:
     write(tmp_path, 1)
-    shard = store.read_shard(
-        tmp_path / "version-1", store.read_manifest(tmp_path / "version-1").shards[0]
+    path = write(tmp_path, 2) / "shard-1-of-2.edl"
+    data = bytearray(path.read_bytes())
+    data[600] ^= 1
+    path.write_bytes(data)
+    entry = store.read_manifest(path.parent).shards[1]
+    with pytest.raises(CheckpointError, match="damaged; use an older checkpoint"):
+        store.read_shard(path.parent, entry)
+    with pytest.raises(CheckpointError, match="damaged; use an older checkpoint"):
+        store.verify(path.parent)
+
+
+def test_a_checkpoint_of_a_newer_format_is_refused_with_a_word(tmp_path: Path) -> None:
+    target = write(tmp_path, 1)
+    (target / MANIFEST).write_text('{"format": 99, "future": 1}')
+    with pytest.raises(CheckpointError, match="a newer ElasticDL wrote it"):
+        store.read_manifest(target)
+
+
+def test_a_writer_tells_how_far_it_is_by_bytes(tmp_path: Path) -> None:
+    told: list[int] = []
+    rows = np.zeros((33 << 20, 1), np.float32)  # 132 MiB
+    store.write_shard(
+        tmp_path, 0, 1, {"value|w|0|1": rows}, {"version": 0}, progress=told.append
     )
-    store.write_shard(tmp_path / "version-1", 0, 2, shard.tensors, shard.meta)
-    assert store.newest(tmp_path) is not None
+    assert told == [64 << 20, 128 << 20]
+
+
+def test_a_name_that_is_taken_stays_with_who_has_it(tmp_path: Path) -> None:
+    first = write(tmp_path, 5)
+    aside = tmp_path / "pending-x"
+    aside.mkdir()
+    assert store.publish(aside, tmp_path, 5).name == "version-5.1"
+    assert store.read_manifest(first).version == 5

@@ -60,6 +60,7 @@ class World:
         self.rewinds: list[int] = []
         self.late: list[bool] = []
         self.disk_full = False
+        self.damaged: set[str] = set()  # checkpoints that no replica can load
         self.before: Callable[[master_pb2.Task], Awaitable[None]] | None = None
 
 
@@ -118,8 +119,7 @@ class Replica:
 
     async def ps(self, reply: master_pb2.RegisterReply) -> None:
         status = master_pb2.PsStatus(rewind=reply.ps.rewind, initialized=True)
-        if reply.restore_dir:
-            self.world.version = store.read_manifest(Path(reply.restore_dir)).version
+        self.load(status, reply.restore_dir)
         seen, pinned = 0, {}
         while True:
             status.version = self.world.version
@@ -143,12 +143,18 @@ class Replica:
             if answer.rewind > status.rewind:
                 status.rewind = answer.rewind
                 self.world.rewinds.append(answer.rewind)
-                manifest = store.read_manifest(Path(answer.restore_dir))
-                self.world.version = manifest.version
+                self.load(status, answer.restore_dir)
             pinned = {
                 wanted.id: pinned.get(wanted.id) or self.pin(wanted)
                 for wanted in answer.snapshots
             }
+
+    def load(self, status: master_pb2.PsStatus, directory: str) -> None:
+        broken = directory in self.world.damaged
+        status.initialized = not broken
+        status.unloadable = directory if broken else ""
+        if directory and not broken:
+            self.world.version = store.read_manifest(Path(directory)).version
 
     def pin(self, wanted: master_pb2.SnapshotRequest) -> master_pb2.SnapshotDone:
         done = master_pb2.SnapshotDone(id=wanted.id, version=self.world.version)

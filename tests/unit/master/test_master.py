@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from elasticdl.checkpoint import store
+from elasticdl.checkpoint import shelf, store
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import CheckpointError, ExitCode, FencedError
 from elasticdl.job.folder import in_force
@@ -77,7 +77,7 @@ def test_checkpoints_are_complete_and_belong_to_a_position(rig) -> None:
     async def story(rig) -> None:
         async with rig.serving():
             report = await rig.ended()
-        path, manifest = store.newest(rig.job_dir.checkpoints_dir, deep=True)
+        path, manifest = shelf.newest(rig.job_dir.checkpoints_dir)
         assert str(path) == report.checkpoint
         assert manifest.version == rig.world.version
         assert manifest.position["queue"]["done_records"] == 64
@@ -383,6 +383,75 @@ def test_when_all_ps_are_lost_training_goes_back_in_async_mode_too(rig) -> None:
         assert audit(rig.job_dir.journal_dir).ok
 
     rig.run(story, checkpoint__every_seconds=0)
+
+
+async def two_checkpoints(rig, master) -> tuple[str, str]:
+    """Let the job make a second checkpoint beyond the first; their folders."""
+    keeper = master.job.parts.keeper
+
+    async def stop_after_two(task) -> None:
+        if len(rig.world.trained) == 2:
+            rig.world.go.clear()
+
+    rig.world.before = stop_after_two
+    await rig.until(lambda: first_checkpoint(master))
+    first = keeper.newest.dir
+    await rig.until(lambda: not rig.world.go.is_set())
+    rig.world.before = None
+    keeper.ask("a test", now=master.job.clock())
+    await rig.until(lambda: keeper.newest.dir != first)
+    return first, keeper.newest.dir
+
+
+@pytest.mark.parametrize("mode", ["async", "sync"])
+def test_a_damaged_newest_checkpoint_falls_back_to_the_next_one_while_running(
+    rig, mode
+) -> None:
+    async def story(rig) -> None:
+        async with rig.serving() as master:
+            first, newest = await two_checkpoints(rig, master)
+            rig.world.damaged.add(newest)
+            rig.kill("ps-0")
+            await rig.until(lambda: master.job.parts.keeper.gave_up(newest))
+            await rig.until(lambda: not master.job.parts.ps.rewinding)
+            assert rig.world.rewinds
+            assert master.job.parts.ps.rewind_dir == first
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert report.rewinds == len(set(rig.world.rewinds))
+        assert report.records == 64
+        assert audit(rig.job_dir.journal_dir).ok
+        # Nobody takes the damaged one, or what else is left of the old course.
+        assert str(shelf.resolve(rig.job_dir.checkpoints_dir)[0]) == report.checkpoint
+
+    rig.run(story, ps__mode=mode, checkpoint__every_seconds=0)
+
+
+def test_when_no_checkpoint_can_be_loaded_the_job_fails_and_begins_no_new_course(
+    rig,
+) -> None:
+    async def story(rig) -> None:
+        async with rig.serving() as master:
+            rig.world.damaged |= set(await two_checkpoints(rig, master))
+            rig.kill("ps-0")
+            report = await rig.ended()
+            assert rig.running.result().exit_code is ExitCode.STORAGE
+        assert report.status is JobState.FAILED
+        assert "no checkpoint of this job can be loaded" in report.message
+        assert "--restart" in report.message
+
+    rig.run(story, ps__mode="sync", checkpoint__every_seconds=0)
+
+
+def test_a_job_refuses_to_begin_where_others_have_their_checkpoints(rig) -> None:
+    async def story(rig) -> None:
+        with pytest.raises(CheckpointError, match=r"checkpoint\.dir.*initFrom"):
+            async with rig.serving():
+                pass
+        assert not rig.runner.launches
+
+    rig.run(story, checkpoint__dir=str(Path(old_checkpoint(rig)).parent))
 
 
 def test_the_quorum_is_the_number_of_workers_that_hold_training_tasks(rig) -> None:
@@ -747,7 +816,7 @@ def test_stop_hands_tasks_back_and_writes_a_checkpoint(rig) -> None:
             assert not master.job.parts.ledger.queue.leased
         assert report.status is JobState.STOPPED
         assert report.message == "enough"
-        assert store.newest(rig.job_dir.checkpoints_dir)[1].version == rig.world.version
+        assert shelf.newest(rig.job_dir.checkpoints_dir)[1].version == rig.world.version
 
     rig.run(story)
 

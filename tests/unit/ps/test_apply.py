@@ -217,7 +217,7 @@ def test_d8_slots_survive_another_number_of_ps(
         tmp_path, Manifest(job="j", strategy="s", version=3, shards=entries)
     )
     for ps in range(num_ps):
-        loaded = reshard.load_pieces(tmp_path, after, ps)
+        loaded = reshard.load_pieces(reshard.Reader(tmp_path), after, ps)
         slots = optimizer.restore_slots(after.size(ps), loaded.slots)
         shard = Shard(after, ps, loaded.values, slots)
         train(shard, range(3, 6))
@@ -252,7 +252,7 @@ def test_d8_slots_survive_a_checkpoint_and_training_goes_on_bit_for_bit(
     )
     for shard in shards:
         train(shard, 3, 6)
-        loaded = reshard.load_pieces(tmp_path, layout, shard.ps)
+        loaded = reshard.load_pieces(reshard.Reader(tmp_path), layout, shard.ps)
         assert loaded.version == 3
         again = optimizer_from_json(loaded.optimizer)
         size = layout.size(shard.ps)

@@ -182,7 +182,7 @@ def test_a_rewind_begun_while_the_master_was_away_loads_its_checkpoint(start, tm
         reply = master_pb2.PsSyncReply(revision=9)
         if number > 2:
             reply.rewind, reply.restore_dir = 1, missing
-        reply.stop = "version-7" in request.status.error
+        reply.stop = request.status.unloadable == missing
         return reply
 
     master = Master(script)
@@ -256,7 +256,8 @@ def test_orders_of_the_master_are_carried_out(start, tmp_path, sgd, group):
 
 def test_what_cannot_be_restored_reaches_the_master(start, tmp_path):
     def script(number, request):
-        stop = bool(request.status.error)
+        told = request.status
+        stop = told.unloadable.endswith("version-9") and bool(told.unloadable_reason)
         return master_pb2.PsSyncReply(revision=1, stop=stop)
 
     master = Master(script)

@@ -60,6 +60,15 @@ def checkpoint(ps, tmp_path, snapshot="ckpt-1") -> Path:
     return directory
 
 
+@pytest.fixture
+def trained(group, tmp_path):
+    """A checkpoint of one PS, and what its values are."""
+    ps = group(1, sync=False)
+    client = ps.ready()
+    ps.push(client, ps.gradients(1.0), "a", [0])
+    return checkpoint(ps, tmp_path), ps.whole(client.pull().buffers)
+
+
 @pytest.mark.parametrize("sync", [False, True])
 def test_an_evaluation_snapshot_stays_while_training_goes_on(group, sync):
     ps = group(2, sync=sync)
@@ -255,8 +264,53 @@ def test_a_torn_checkpoint_is_an_error_that_the_master_hears(group, tmp_path):
     ps = group(1, sync=False)
     ps.begin(restore_dir=tmp_path / "version-3")
     figures = ps.servers[0].figures()
-    assert "cannot restore" in figures.error
+    assert figures.unloadable == str(tmp_path / "version-3")
+    assert "no such folder" in figures.error
     assert not figures.initialized
+
+
+@pytest.mark.parametrize("place", range(0, 256, 5))
+def test_a_byte_that_is_wrong_anywhere_in_a_shard_is_told_and_crashes_nothing(
+    trained, group, place
+):
+    directory, _ = trained
+    shard = directory / "shard-0-of-1.edl"
+    sound = shard.read_bytes()
+    shard.write_bytes(sound[:place] + bytes([sound[place] ^ 0xFF]) + sound[place + 1 :])
+    ps = group(1, sync=False)
+    ps.begin(restore_dir=directory)
+    shard.write_bytes(sound)
+    figures = ps.servers[0].figures()
+    assert figures.unloadable == str(directory)
+    assert "damaged" in figures.error
+    assert not figures.initialized
+
+
+def test_a_ps_that_could_not_load_one_loads_the_next_that_it_is_told(trained, group):
+    directory, expected = trained
+    ps = group(1, sync=False)
+    ps.begin(restore_dir=directory.with_name("version-99"))
+    assert ps.servers[0].figures().unloadable
+    ps.rewind = 1
+    ps.begin(restore_dir=directory)
+    figures = ps.servers[0].figures()
+    assert (figures.unloadable, figures.error, figures.initialized) == ("", "", True)
+    ps.tell_clients()
+    for name, values in ps.whole(ps.client().pull().buffers).items():
+        np.testing.assert_array_equal(values, expected[name])
+
+
+def test_a_writer_says_how_many_bytes_the_disk_has(group, tmp_path):
+    ps = group(1, sync=False, variables=[Variable("big", (40 << 20, 1))])
+    ps.ready(value=1.0)
+    told = []
+    with ps.servers[0]._changed:  # each is told under the lock, which this test holds
+        ask(ps, "ckpt-1", tmp_path / "version-0")
+        while not told or told[-1].pinned_only:
+            told += ps.servers[0].figures().snapshots
+            ps.servers[0]._changed.wait(0.01)
+    assert 64 << 20 in {done.written for done in told}
+    assert told[-1].file.bytes > 64 << 20
 
 
 def test_a_checkpoint_of_the_same_model_laid_out_otherwise_is_loaded_anew(

@@ -1,0 +1,204 @@
+"""Checkpoints side by side in a folder: which there are, the newest, the old ones.
+
+Owns the choice among several, by what their manifests say and not by their names alone.
+Called by the master (its own ones) and by whoever was given a folder by a user. Reads
+no shards: whether bytes are whole is seen where they are loaded.
+
+Of one run the order is (rewind, version): a rewind begins another course, whose
+checkpoints are newer than all before it, whatever their version.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+from elasticdl.checkpoint.layout import (
+    ABANDONED,
+    MANIFEST,
+    PENDING,
+    Manifest,
+    parse_version_dir,
+)
+from elasticdl.checkpoint.store import read_manifest
+from elasticdl.errors import CheckpointError
+from elasticdl.job.names import JobDir
+
+_log = logging.getLogger(__name__)
+
+Complete = tuple[Path, Manifest]
+
+
+def complete(directory: Path) -> Iterator[Complete]:
+    """Yield the complete checkpoints of a folder, those of higher versions first.
+
+    Torn ones are skipped with a warning. Raises CheckpointError if the folder cannot
+    be read; one that is not there has none.
+    """
+    for _, path in reversed(_versions(Path(directory))):
+        try:
+            manifest = read_manifest(path)
+        except CheckpointError as error:
+            _log.warning("Skipped an incomplete checkpoint: %s", error)
+            continue
+        yield path, manifest
+
+
+def newest(directory: Path) -> Complete | None:
+    """Return the newest checkpoint of the one run in a folder; None if there is none.
+
+    Raises CheckpointError if there are those of several runs: nobody can tell which
+    one is meant.
+    """
+    found = list(complete(directory))
+    if not found:
+        return None
+    runs: dict[str, Complete] = {}
+    for one in found:
+        runs.setdefault(_run(one[1], found), one)
+    if len(runs) > 1:
+        some = " and ".join(
+            f"{path.name} of job {manifest.job}" for path, manifest in runs.values()
+        )
+        raise CheckpointError(
+            f"{directory}: holds checkpoints of {len(runs)} runs ({some}), expected "
+            "one run's; name the checkpoint itself (.../version-<N>)"
+        )
+    return max(found, key=lambda one: age(*one))
+
+
+def _run(manifest: Manifest, others: Collection[Complete]) -> str:
+    """Return which run wrote it; what has no run belongs to its job's one with a run.
+
+    A job that was begun by an older ElasticDL and went on has both.
+    """
+    if manifest.run:
+        return manifest.run
+    later = {m.run for _, m in others if m.run and m.job == manifest.job}
+    return later.pop() if len(later) == 1 else f"job {manifest.job}"
+
+
+def age(path: Path, manifest: Manifest) -> tuple[int, int, int]:
+    """Return what orders the checkpoints of one run; the newest has the highest."""
+    _, again = parse_version_dir(path.name) or (0, 0)
+    return manifest.rewind, manifest.version, again
+
+
+def _versions(directory: Path) -> list[tuple[tuple[int, int], Path]]:
+    numbered = [(parse_version_dir(path.name), path) for path in _entries(directory)]
+    return sorted((number, path) for number, path in numbered if number is not None)
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return list(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise CheckpointError(
+            f"{directory}: cannot be read: {error.strerror}; make the folder readable "
+            "or name another one"
+        ) from error
+
+
+def resolve(path: Path) -> Complete:
+    """Return the checkpoint that a user's path means.
+
+    It is the path itself, or the newest in that folder or in that job's folder.
+
+    Raises CheckpointError, with what was found, if there is no complete one, or those
+    of several runs.
+    """
+    path = Path(path)
+    named = parse_version_dir(path.name) is not None and path.is_dir()
+    if (path / MANIFEST).exists() or named:
+        return path, read_manifest(path)
+    found = newest(path) or newest(JobDir(path).checkpoints_dir)
+    if found is not None:
+        return found
+    if not path.exists():
+        there = "no such folder"
+    elif not path.is_dir():
+        there = "a file"
+    else:
+        names = sorted(entry.name for entry in path.iterdir())
+        there = f"a folder with {', '.join(names[:8])}" if names else "an empty folder"
+        there += ", ..." if len(names) > 8 else ""
+    raise CheckpointError(
+        f"{path}: got {there}, expected a checkpoint (version-<N> with {MANIFEST}) or "
+        "a folder of them; give the folder that checkpoint.dir of the first job named"
+    )
+
+
+def delete_old(
+    directory: Path,
+    keep: int,
+    *,
+    mine: Callable[[Manifest], bool],
+    protect: Collection[Path] = (),
+) -> list[Path]:
+    """Delete all but the `keep` newest checkpoints of one's own; return the deleted.
+
+    `mine` tells them from those of others, which stay, as does all if `keep` is 0.
+    Never deleted: the newest, anything of a higher version (it may be in the making),
+    and `protect` (the one just written, one being loaded). Abandoned and torn ones
+    below the newest go too.
+
+    Failures are logged, not raised: a folder that stays does no harm.
+    """
+    directory = Path(directory)
+    own = [path for path, manifest in complete(directory) if mine(manifest)]
+    kept = own[:keep]
+    if not kept:
+        return []
+    limit = parse_version_dir(kept[0].name) or (0, 0)
+    safe = {path.resolve() for path in (*kept, *protect)}
+    old = [path for path in own if path.resolve() not in safe]
+    old += [
+        path
+        for number, path in _versions(directory)
+        if number < limit and not (path / MANIFEST).exists()
+    ]
+    for path in directory.glob(f"{ABANDONED}*"):
+        with contextlib.suppress(CheckpointError):
+            if mine(read_manifest(path)):
+                old.append(path)
+    return [path for path in old if _delete(path)]
+
+
+def abandon(version_dir: Path) -> Path | None:
+    """Take a checkpoint away from all who look for one; return where it is now.
+
+    It stays on the disk, for a look at it, until `delete_old` comes by. A failure is
+    logged: its manifest still tells of which course it is.
+    """
+    target = version_dir.with_name(ABANDONED + version_dir.name)
+    try:
+        if target.exists():
+            shutil.rmtree(target)
+        version_dir.rename(target)
+    except OSError as error:
+        _log.warning("%s cannot be set aside: %s", version_dir, error)
+        return None
+    return target
+
+
+def sweep(directory: Path, *, prefix: str, keep: Path | None = None) -> None:
+    """Delete what was begun under this prefix and not completed, but for `keep`."""
+    for path in directory.glob(f"{PENDING}{prefix}*"):
+        if path != keep:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _delete(version_dir: Path) -> bool:
+    try:
+        # Without its manifest nobody takes it for complete while it goes.
+        (version_dir / MANIFEST).unlink(missing_ok=True)
+        shutil.rmtree(version_dir)
+    except OSError as error:
+        _log.warning("Cannot delete the old checkpoint %s: %s", version_dir, error)
+        return False
+    return True
