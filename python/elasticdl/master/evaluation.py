@@ -90,7 +90,7 @@ class MetricSums:
         for name, value in tensors.items():
             known = self._sums.get(name)
             if known is None:
-                self._sums[name] = np.array(value)
+                self._sums[name] = value.astype(_wide(value.dtype))
             elif known.shape != value.shape:
                 raise UserCodeError(
                     f"metric state {name!r}: got shape {value.shape}, expected "
@@ -103,6 +103,15 @@ class MetricSums:
     def state(self) -> bytes:
         """Return the sums as one frame."""
         return codec.join(codec.encode(b"", self._sums))
+
+
+def _wide(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
+    """Return the type to add up in: float32 loses units of counters above 2^24."""
+    if np.issubdtype(dtype, np.floating):
+        return np.dtype(np.float64)
+    if np.issubdtype(dtype, np.signedinteger):
+        return np.dtype(np.int64)
+    return dtype
 
 
 def cut(shards: Sequence[Shard], records_per_task: int) -> Iterator[Shard]:

@@ -379,6 +379,7 @@ class LentCall(_message.Message):
     REQUEST_BYTES_FIELD_NUMBER: _builtins.int
     FRAME_FIELD_NUMBER: _builtins.int
     REPLY_FIELD_NUMBER: _builtins.int
+    DROPPED_FIELD_NUMBER: _builtins.int
     method: _builtins.str
     """Push, Pull"""
     request_bytes: _builtins.int
@@ -391,6 +392,10 @@ class LentCall(_message.Message):
     def reply(self) -> Global___Lent:
         """room for the answer's frame"""
 
+    @_builtins.property
+    def dropped(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """tokens of memory that is lent no longer"""
+
     def __init__(
         self,
         *,
@@ -399,10 +404,11 @@ class LentCall(_message.Message):
         request_bytes: _builtins.int = ...,
         frame: _builtins.bytes = ...,
         reply: Global___Lent | None = ...,
+        dropped: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["reply", b"reply", "request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["frame", b"frame", "method", b"method", "reply", b"reply", "request", b"request", "request_bytes", b"request_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped", b"dropped", "frame", b"frame", "method", b"method", "reply", b"reply", "request", b"request", "request_bytes", b"request_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

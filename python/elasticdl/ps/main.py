@@ -6,11 +6,14 @@ environment in `ps`. Decides nothing.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import functools
 import logging
 import os
 import shutil
 import signal
+import stat
 import sys
 import tempfile
 import threading
@@ -208,11 +211,43 @@ def _choose_kernel_cache() -> None:
     package = Path(__file__).parent
     if "NUMBA_CACHE_DIR" in os.environ or os.access(package, os.W_OK):
         return
-    folder = Path(tempfile.gettempdir()) / f"elasticdl-kernels-{os.getuid()}"
-    built = Path(sys.prefix) / "kernels"
-    if built.is_dir() and not folder.exists():
-        shutil.copytree(built, folder)
-    os.environ["NUMBA_CACHE_DIR"] = str(folder)
+    user = os.getuid()
+    folder = Path(tempfile.gettempdir()) / f"elasticdl-kernels-{user}"
+    os.environ["NUMBA_CACHE_DIR"] = str(
+        own_folder(folder, filled_from=Path(sys.prefix) / "kernels", user=user)
+    )
+
+
+def own_folder(folder: Path, *, filled_from: Path, user: int) -> Path:
+    """Return `folder`, made and filled if it is not there, or another one.
+
+    Whoever can write compiled kernels there can run code in this process. So a folder
+    that somebody else made, or can write, is left alone: a new one takes its place,
+    which is removed when this process ends.
+    """
+    if not (folder.exists() or folder.is_symlink()):
+        # Complete before it has its name: two PS may start at the same time.
+        made = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
+        if filled_from.is_dir():
+            shutil.copytree(filled_from, made, dirs_exist_ok=True)
+            made.chmod(stat.S_IRWXU)
+        with contextlib.suppress(OSError):
+            made.rename(folder)
+            return folder
+        shutil.rmtree(made)  # the other one was first
+    found = folder.lstat()
+    others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == user and not others:
+        return folder
+    mine = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
+    atexit.register(shutil.rmtree, mine, ignore_errors=True)
+    logger.warning(
+        "%s was made by somebody else, or others can write it; kernels are compiled "
+        "into %s instead. Remove it, or set NUMBA_CACHE_DIR",
+        folder,
+        mine,
+    )
+    return mine
 
 
 if __name__ == "__main__":

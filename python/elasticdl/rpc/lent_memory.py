@@ -18,7 +18,7 @@ import sys
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,7 @@ Bytes = NDArray[np.uint8]
 # Before the data; a multiple of 64 keeps tensors aligned.
 HEAD_BYTES = 64
 _TOKEN_BYTES = 16
+_LEAST_BYTES = 64 << 10
 _NAME = "elasticdl"
 # What one connection lends at most: a request, the values in use, the next ones, and
 # those kept for a PS that loses its own.
@@ -49,7 +50,12 @@ class Segment:
     """Some memory of this process that others may open."""
 
     def __init__(self, size: int) -> None:
-        """Make room for `size` bytes. Raises OSError without memory."""
+        """Make room for `size` bytes. Raises OSError without memory.
+
+        The size is rounded up, so that requests of varying sizes find one that fits;
+        memory that is never written is never taken from the system.
+        """
+        size = max(_LEAST_BYTES, 1 << (size - 1).bit_length()) if size else _LEAST_BYTES
         fd = os.memfd_create(_NAME)
         weakref.finalize(self, os.close, fd)
         total = HEAD_BYTES + size
@@ -73,6 +79,7 @@ class Pool:
         self._lock = threading.Lock()
         self._free: list[Segment] = []
         self._made = 0
+        self._dropped: list[bytes] = []
 
     def take(self, size: int) -> Segment | None:
         """Return a segment that nobody uses; None when all there may be are in use."""
@@ -82,7 +89,8 @@ class Pool:
                     self._free.remove(segment)
                     return segment
             if self._free:
-                self._free.pop()  # too small: a larger one takes its place
+                # Too small: a larger one takes its place.
+                self._dropped.append(self._free.pop().lent.token)
             elif self._made >= _MOST_LENT:
                 return None
             else:
@@ -98,10 +106,17 @@ class Pool:
         """Take it back when the last view of `data` is gone."""
         weakref.finalize(data, self.give_back, segment)
 
-    def abandon(self) -> None:
+    def abandon(self, segment: Segment) -> None:
         """Forget a taken segment: the other side may still be using it."""
         with self._lock:
             self._made -= 1
+            self._dropped.append(segment.lent.token)
+
+    def dropped(self) -> list[bytes]:
+        """Return the tokens of segments that were let go since the last call."""
+        with self._lock:
+            tokens, self._dropped = self._dropped, []
+            return tokens
 
 
 class Borrowed:
@@ -128,6 +143,12 @@ class Borrowed:
             while len(self._open) > _MOST_BORROWED:
                 self._open.popitem(last=False)
             return known[1]
+
+    def forget(self, tokens: Iterable[bytes]) -> None:
+        """Let go what its owner lends no longer; who reads it still has it."""
+        with self._lock:
+            for token in tokens:
+                self._open.pop(token, None)
 
     def _forget_the_dead(self) -> None:
         for token, (pid, _) in list(self._open.items()):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import grpc
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from elasticdl.errors import ElasticDLError
 from elasticdl.proto import ps_pb2
@@ -58,7 +59,11 @@ def handler(
     borrowed = Borrowed()
 
     def serve(data: bytes, context: grpc.ServicerContext) -> bytes:
-        call = ps_pb2.LentCall.FromString(data)
+        try:
+            call = ps_pb2.LentCall.FromString(data)
+        except DecodeError as error:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"no LentCall: {error}")
+        borrowed.forget(call.dropped)
         try:
             room = borrowed.data(call.reply) if call.HasField("reply") else None
             request = memoryview(call.frame)
@@ -123,13 +128,14 @@ class Lender:
             request=request.lent,
             request_bytes=_write(data, request.data()),
             reply=reply.lent,
+            dropped=self._pool.dropped(),
         )
         try:
             answer = self._method(message.SerializeToString(), timeout=timeout)
         except grpc.RpcError as error:
             # The PS may be at it still: this memory must not be written again.
-            self._pool.abandon()
-            self._pool.abandon()
+            self._pool.abandon(request)
+            self._pool.abandon(reply)
             if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                 raise
             logger.info("values go by messages: %s", error.details())

@@ -79,6 +79,16 @@ def test_metric_states_are_added_exactly() -> None:
     assert sums.records == 6
 
 
+def test_counters_of_metrics_lose_no_unit_above_two_to_the_24() -> None:
+    sums = MetricSums()
+    sums.add(state(count=np.float32(2**24), hits=np.int32(2**31 - 1)), records=1)
+    for _ in range(1001):
+        sums.add(state(count=np.float32(1), hits=np.int32(1)), records=1)
+    merged = codec.decode(sums.state()).tensors
+    assert float(merged["count"]) == 2**24 + 1001
+    assert int(merged["hits"]) == 2**31 - 1 + 1001
+
+
 def test_a_metric_that_changes_its_shape_is_the_users_mistake() -> None:
     sums = MetricSums()
     sums.add(state(total=[1.0]), records=1)

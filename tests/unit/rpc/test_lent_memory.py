@@ -98,6 +98,30 @@ def test_a_segment_is_used_again_once_no_view_of_it_is_left():
     gc.collect()
     assert pool.take(10) is taken[0]
     pool.give_back(taken[1])
-    larger = pool.take(50)
-    assert larger.size == 50
+    larger = pool.take(200_000)
+    assert larger.size == 262_144
     assert larger not in taken
+
+
+def test_requests_of_varying_sizes_find_memory_that_fits():
+    pool = Pool()
+    made = set()
+    for number in range(20_000):
+        segment = pool.take(100_000 + 7919 * number % 100_000)
+        made.add(segment.lent.token)
+        pool.give_back(segment)
+    assert len(made) <= 2  # one for each power of two
+
+
+def test_a_ps_lets_go_what_its_owner_lends_no_longer():
+    pool, borrowed = Pool(), Borrowed()
+    replaced = pool.take(10)
+    borrowed.data(replaced.lent)
+    pool.give_back(replaced)
+    given_up = pool.take(1 << 20)  # in the place of the first
+    borrowed.data(given_up.lent)
+    pool.abandon(given_up)
+    assert len(borrowed._open) == 2
+    borrowed.forget(pool.dropped())
+    assert not borrowed._open
+    assert not pool.dropped()
