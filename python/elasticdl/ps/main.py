@@ -69,7 +69,7 @@ def run() -> int:
 def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
     """Build the parts, register, serve. Raises FencedError when replaced."""
     # Imported late: numba reads where its cache is when it is imported.
-    from elasticdl.ps import kernels
+    from elasticdl.ps import kernels, watchdog
     from elasticdl.ps.control import ControlLoop, Life
     from elasticdl.ps.parameters import Compute
     from elasticdl.ps.restore import Place, ShardStore
@@ -141,6 +141,9 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
         keep_versions=not sync,
         usage=Usage(servicer.traffic, container_limit_bytes() if context.in_pod else 0),
     )
+    threading.Thread(
+        target=watchdog.watch, args=(server, life.stop), name="watchdog", daemon=True
+    ).start()
     logger.info("Serving on %s", endpoint.address)
     try:
         control.run()

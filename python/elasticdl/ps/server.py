@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,8 +87,11 @@ class ParameterServer:
         new_updater: NewUpdater,
         store: ShardStore,
         compute: Compute | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Refuse every call with RpcError until `begin`."""
+        """Refuse every call with RpcError until `begin`. `clock` is in seconds."""
+        self._clock = clock
+        self._held_since: float | None = None
         self._place = place
         self._new_updater = new_updater
         self._store = store
@@ -343,16 +347,29 @@ class ParameterServer:
         """
         return self._told
 
+    @property
+    def held_seconds(self) -> float:
+        """For how long the lock has been held by one call; 0 when it is free."""
+        since = self._held_since
+        return 0.0 if since is None else self._clock() - since
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of values and slots, 0 if there are none. Never waits."""
+        return self._told.nbytes
+
     # Parts
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the lock; tell afterwards what is different."""
         with self._changed:
+            self._held_since = self._clock()
             try:
                 yield
             finally:
                 self._tell()
+                self._held_since = None
 
     def _tell(self) -> None:
         """Replace what `figures` returns, in one go. Called under the lock."""

@@ -66,7 +66,8 @@ def new_source(worker: int, generation: int) -> str:
     sources of an earlier job along (`checkpoint.initFrom`), whose worker 0 has
     generation 1 as well; the random part tells those apart.
     """
-    return f"{worker}-{generation}-{secrets.token_hex(8)}"
+    # 48 bits; short, since a ticket of sync mode names each gradient of its version.
+    return f"{worker}-{generation}-{secrets.token_urlsafe(6)}"
 
 
 @dataclass(frozen=True)

@@ -51,8 +51,9 @@ def test_two_lives_of_a_worker_have_no_push_id_in_common():
     assert [ids.next(), ids.next()] == [PushId("a", 1), PushId("a", 2)]
 
 
-def test_a_late_repeat_is_known_however_many_pushes_came_in_between(group):
-    ps = group(1, sync=False, variables=[Variable("v", (2,))])
+@pytest.mark.parametrize("sync", [False, True])
+def test_a_late_repeat_is_known_however_many_pushes_came_in_between(group, sync):
+    ps = group(1, sync=sync, variables=[Variable("v", (2,))])
     client = ps.ready()
     late = client.next_push_id()
     ps.push(client, ps.gradients(1.0), late, [0])
