@@ -134,7 +134,8 @@ class MasterSpec(ReplicaSpec):
     journal_wait_seconds: Seconds = Field(
         60.0,
         description="When the journal cannot be written (disk full): wait so long for "
-        "room before the job fails. Nothing is acknowledged meanwhile.",
+        "room before the job fails. Nothing is acknowledged meanwhile. The last "
+        "checkpoint, and that of a stop, are waited for as long.",
     )
 
 

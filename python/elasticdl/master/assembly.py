@@ -41,8 +41,9 @@ from elasticdl.master.rounds import Rounds
 from elasticdl.master.servicer import MasterServicer
 from elasticdl.master.side_tasks import SideTasks
 from elasticdl.master.signals import Signals
-from elasticdl.master.stages import Stages
+from elasticdl.master.stages import FINAL, Stages
 from elasticdl.metrics.registry import MasterMetrics
+from elasticdl.proto import master_pb2
 from elasticdl.runner.publisher import Platform
 
 log = logging.getLogger(__name__)
@@ -214,6 +215,7 @@ def _make_job(
         job.version = version
         keeper.rewound(version=version)
         rounds.rewound(version=version, epochs_done=job.epochs_done)
+        side.drop(master_pb2.EXPORT, target=FINAL)  # of the course that is left
         if keeper.newest is None and keeper.had_one:
             job.end(JobState.FAILED, keeper.nothing_left, ExitCode.STORAGE)
 

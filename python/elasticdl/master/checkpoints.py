@@ -20,6 +20,8 @@ from elasticdl.proto import master_pb2
 
 _LEAST_RETRY_SECONDS = 5.0
 _LONGEST_RETRY_SECONDS = 30.0
+# At the job's end nothing else is done meanwhile.
+_HURRIED_RETRY_SECONDS = 1.0
 # A part of which no byte more is written for so long will not come, however large.
 STILL_SECONDS = 120.0
 # A PS says nothing of a copy in memory before it is whole: 100 GB at 0.2 GB/s.
@@ -189,9 +191,9 @@ class CheckpointSchedule:
         self._retry_at = now + pause
         return pause
 
-    def may_try(self, *, now: float) -> bool:
-        """Whether the pause after the last failure is over."""
-        return now >= self._retry_at
+    def may_hurry(self, *, now: float) -> bool:
+        """Whether the last one may be tried, or tried again, at the job's end."""
+        return now >= self._last_try + _HURRIED_RETRY_SECONDS
 
     def rewound(self, *, version: int | None) -> None:
         """Training went back to that checkpoint; None: to its beginning."""

@@ -34,6 +34,7 @@ from elasticdl.proto import master_pb2
 
 log = logging.getLogger(__name__)
 
+THE_END = "the end"  # why the checkpoint after the last record is asked for
 T = TypeVar("T")
 
 
@@ -66,6 +67,7 @@ class Keeper:
         self.request: Request | None = None
         self.problem = ""
         self.failures = 0
+        self.refused_end = False  # the newest try was one of THE_END, and failed
         self.newest_seconds: float | None = None  # it took; None if not by us
         self._writing: Request | None = None  # it is getting its name
         self._tasks: set[asyncio.Task[object]] = set()
@@ -149,6 +151,7 @@ class Keeper:
         if self.request is not None:
             return
         self._count += 1
+        self.refused_end = False
         name = f"ckpt-{self._ledger.generation}.{self._count}"
         self.schedule.requested(now=now)
         self.request = Request(
@@ -304,10 +307,11 @@ class Keeper:
             )
 
     def _fail(self, request: Request, problem: str, *, now: float) -> None:
+        self.refused_end = request.why == THE_END
         pause = self.schedule.failed(now=now)
         self.failures += 1
         self.problem = f"checkpoint not written: {problem}"
-        log.error("%s; trying again in %.0f s", self.problem, pause)
+        log.error("%s; trying again after %.0f s at most", self.problem, pause)
         self._drop(request)
 
     def _drop(self, request: Request) -> None:

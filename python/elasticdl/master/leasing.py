@@ -19,6 +19,7 @@ from typing import TypeVar
 from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode, UserCodeError
 from elasticdl.job.status import JobState
+from elasticdl.master import course
 from elasticdl.master.job_state import Job
 from elasticdl.master.member import Member
 from elasticdl.master.replica_state import error_first
@@ -222,7 +223,10 @@ class Leasing:
         paths = json.loads(report.results_json or "{}").get("paths", [])
         best = task.target == BEST
         log.info("exported%s: %s", " the best model" if best else "", ", ".join(paths))
-        self._parts.ledger.note("export", target=task.target, paths=paths)
+        ledger = self._parts.ledger
+        ledger.note(
+            "export", target=task.target, paths=paths, point=course.point(ledger)
+        )
         self._job.exports += [p for p in paths if p not in self._job.exports]
 
     def _note_trouble(self, member: Member, report: TaskReport) -> None:

@@ -92,10 +92,9 @@ class Loop:
             if job.ending is None and not job.finished:
                 return None
             if job.ending is None:
-                job.end(JobState.SUCCEEDED, "", ExitCode.OK)
+                job.end(JobState.SUCCEEDED, job.message, ExitCode.OK)
             ending = job.ending or Ending(JobState.SUCCEEDED, "", ExitCode.OK)
-            await WindDown(job, self._runner).run(ending)
-            return ending
+            return await WindDown(job, self._runner).run(ending)
         finally:
             for task in [*tasks, *self._passing()]:
                 task.cancel()

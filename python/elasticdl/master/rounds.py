@@ -20,6 +20,7 @@ from elasticdl.job.spec import JobSpec
 from elasticdl.job.status import EvaluationResult
 from elasticdl.master import evaluation
 from elasticdl.master.callbacks import Action, CallbackSet, KeepBest
+from elasticdl.master.course import point
 from elasticdl.master.evaluation import EvaluationSchedule, MetricSums
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.side_tasks import SideTasks
@@ -47,6 +48,7 @@ class Round:
     left: int = 0
     sums: MetricSums = field(default_factory=MetricSums)
     keeping: bool = False  # the best model is being exported
+    point: str = ""  # of training, when it was opened
 
     @property
     def ticket(self) -> ps_pb2.Ticket | None:
@@ -135,7 +137,9 @@ class Rounds:
         """Open a round: pin a snapshot, or begin at once where no PS is."""
         self._number += 1
         self.schedule.opened(version=version, epochs_done=epochs_done, now=now)
-        self.current = Round(self._number, why, now, epochs_done, version)
+        self.current = Round(
+            self._number, why, now, epochs_done, version, point=point(self._ledger)
+        )
         if self._num_ps:
             self.current.snapshot = f"eval-{self._number}"
             self._signals.bump_holders()
@@ -246,7 +250,10 @@ class Rounds:
         self.results.append(result)
         self._ledger.note("evaluation", **result.model_dump())
         self._ledger.note(
-            "round", epochs_done=current.epochs_done, version=current.version
+            "round",
+            epochs_done=current.epochs_done,
+            version=current.version,
+            point=current.point,
         )
         log.info(
             "Evaluation metrics[version=%d]: %s",

@@ -109,11 +109,15 @@ class SideTasks:
         """Move deadlines of a worker's leases; return those it does not hold."""
         return self._leased.renew(lease_ids, worker=worker, deadline=deadline)
 
-    def drop(self, *types: int) -> None:
-        """Forget all tasks of these types, leased ones too."""
-        self._waiting = deque(t for t in self._waiting if t.type not in types)
+    def drop(self, *types: int, target: str | None = None) -> None:
+        """Forget all tasks of these types (and this target), leased ones too."""
+
+        def goes(task: Task) -> bool:
+            return task.type in types and target in (None, task.target)
+
+        self._waiting = deque(t for t in self._waiting if not goes(t))
         for lease_id, task in list(self._leased.all.items()):
-            if task.type in types:
+            if goes(task):
                 self._end(lease_id)
         if master_pb2.EVALUATION in types:
             self._lazy = iter(())

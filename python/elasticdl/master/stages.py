@@ -3,6 +3,10 @@
 Owns which stage the job is in and what has to be done to get to the next one. Called by
 the loop after every event. Adds tasks and asks for checkpoints; must not launch
 replicas or wait for anything.
+
+What the end of training asks for (last evaluation, checkpoint, export) counts as done
+where it was done at the point that training is at now (`master.course.point`): after a
+rewind, or more epochs, it is done again.
 """
 
 from __future__ import annotations
@@ -13,8 +17,10 @@ from elasticdl.errors import DataError, ElasticDLError, ExitCode
 from elasticdl.job.spec import JobType
 from elasticdl.job.status import JobState
 from elasticdl.master import data_plan, evaluation
+from elasticdl.master.course import point
 from elasticdl.master.data_plan import Shards, Stage
 from elasticdl.master.job_state import Job
+from elasticdl.master.keeper import THE_END
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Task
 
@@ -30,13 +36,9 @@ class Stages:
         """Continue where the journal says that the job is."""
         self._job = job
         self._parts = job.parts
-        self._final_evaluation = not self._wants_final()
-        self._final_checkpoint = not job.trains
-        self._tries_left = 2
-        self._exporting = False
-        self._exported = not (job.trains and job.spec.export.dir) or any(
-            note["target"] == FINAL for note in self._parts.ledger.notes("export")
-        )
+        self._exporting = ""  # the point whose export was asked for
+        self._refused_since: float | None = None  # the last checkpoint was not written
+        self._unsaved = False  # and is not waited for any more
 
     @property
     def needs_count(self) -> bool:
@@ -61,6 +63,10 @@ class Stages:
             self._open(now=now)
         if job.ending or job.finished:
             return
+        if job.state is JobState.FINISHING and self._work_left():
+            log.info("a rewind undid some of the training: it goes on")
+            job.state = JobState.RUNNING
+            self._refused_since, self._unsaved = None, False
         if job.state in (JobState.RUNNING, JobState.PAUSED):
             job.state = JobState.PAUSED if job.spec.paused else JobState.RUNNING
         self._evaluate(now=now)
@@ -111,7 +117,6 @@ class Stages:
                 records = sum(shard.num_records for shard in of_kind)
                 log.info("%s data: %d records, %d files", kind, records, len(of_kind))
         self._parts.rounds.begin(data.shards.get(data_plan.VALIDATION, ()), callbacks)
-        self._final_evaluation = not self._wants_final()
         job.state = JobState.RUNNING
         ledger.note("state", name="job", state=str(job.state), time=now)
         self._parts.signals.work()
@@ -151,11 +156,11 @@ class Stages:
             log.info("all records are done; finishing")
         if job.trains and not job.can_snapshot:
             return
-        if not self._final_evaluation and not self._evaluated(now=now):
+        if self._wants_final() and not self._evaluated(now=now):
             return
-        if not self._final_checkpoint and not self._checkpointed(now=now):
+        if job.trains and not self._checkpointed(now=now):
             return
-        if not self._exported and not self._export_done():
+        if self._wants_export and not self._export_done():
             return
         if self._parts.rounds.current is not None:
             return
@@ -166,43 +171,79 @@ class Stages:
         self._parts.signals.work()
         self._parts.signals.bump()
 
+    @property
+    def _wants_export(self) -> bool:
+        return self._job.trains and bool(self._job.spec.export.dir)
+
     def _evaluated(self, *, now: float) -> bool:
         rounds, job = self._parts.rounds, self._job
         if rounds.current is not None:
             return False
-        last = rounds.last
-        fresh = last is not None and last.version == job.version and job.trains
-        done = fresh or (last is not None and last.why == evaluation.FINAL)
-        if not done:
-            rounds.open(
-                evaluation.FINAL,
-                version=job.version,
-                epochs_done=job.epochs_done,
-                now=now,
-            )
-            return False
-        self._final_evaluation = True
-        return True
+        noted = self._parts.ledger.notes("round")
+        if noted and noted[-1].get("point") == point(self._parts.ledger):
+            return True
+        rounds.open(
+            evaluation.FINAL,
+            version=job.version,
+            epochs_done=job.epochs_done,
+            now=now,
+        )
+        return False
 
     def _checkpointed(self, *, now: float) -> bool:
+        """Whether what was trained is on the disk, or is given up waiting for.
+
+        A disk that refuses is waited for as the journal waits for it; the PS keep
+        everything meanwhile.
+        """
         keeper = self._parts.keeper
+        if self._unsaved or keeper.up_to_date:
+            return True
         if keeper.busy:
             return False
-        newest = keeper.newest
-        complete = newest is not None and newest.manifest.version >= self._job.version
-        if not complete and self._tries_left:
-            self._tries_left -= 1
-            keeper.ask("the end", now=now)
-            return False
-        self._final_checkpoint = True
-        return True
+        if keeper.refused_end and self._refused_since is None:
+            self._refused_since = now
+        waited = 0.0 if self._refused_since is None else now - self._refused_since
+        if self._refused_since is not None and waited >= self._patience:
+            return self._give_up_saving(waited)
+        if not keeper.refused_end or keeper.schedule.may_hurry(now=now):
+            keeper.ask(THE_END, now=now)
+        return False
+
+    @property
+    def _patience(self) -> float:
+        return self._job.spec.master.journal_wait_seconds
+
+    def _give_up_saving(self, waited: float) -> bool:
+        job, problem = self._job, self._parts.keeper.problem
+        newest = self._parts.keeper.newest
+        if self._wants_export:
+            # The model is saved by that; where to go on from is not.
+            self._unsaved = True
+            job.message = f"{problem} (waited {waited:.0f} s)"
+            log.error("%s; the model is exported all the same", job.message)
+            return True
+        where = f"the checkpoint of version {newest.manifest.version}" if newest else ""
+        job.end(
+            JobState.FAILED,
+            f"the trained model could not be saved: {problem} (waited {waited:.0f} s); "
+            "make room there or name another folder, and launch the job again: it goes "
+            f"on from {where or 'its beginning'}",
+            ExitCode.STORAGE,
+        )
+        return False
 
     def _export_done(self) -> bool:
-        if not self._exporting:
-            self._exporting = True
+        ledger = self._parts.ledger
+        here = point(ledger)
+        if any(
+            note["target"] == FINAL and note.get("point") == here
+            for note in ledger.notes("export")
+        ):
+            return True
+        if self._exporting != here:
+            self._exporting = here
+            self._parts.side.drop(master_pb2.EXPORT, target=FINAL)
             self._parts.side.add(Task(type=master_pb2.EXPORT, target=FINAL))
             self._parts.signals.work()
-        self._exported = any(
-            note["target"] == FINAL for note in self._parts.ledger.notes("export")
-        )
-        return self._exported
+        return False

@@ -10,10 +10,12 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from elasticdl.errors import JournalError, PlatformError
 from elasticdl.job.status import JobState
 from elasticdl.master.job_state import Ending, Job
+from elasticdl.master.keeper import THE_END
 from elasticdl.master.member import Member, MemberState
 from elasticdl.master.membership import Stop
 from elasticdl.runner.base import ExitReason, Runner
@@ -21,11 +23,11 @@ from elasticdl.runner.base import ExitReason, Runner
 log = logging.getLogger(__name__)
 
 _OVER = "the job is over"
-_CHECKPOINT_SECONDS = 60.0
 _PS_SECONDS = 3.0
 _KILLED_SECONDS = 5.0
 # Workers whose reports cannot be journaled would wait in vain for their answers.
 _UNHEARD_SECONDS = 1.0
+_LOOK_SECONDS = 0.2
 
 
 class WindDown:
@@ -37,17 +39,20 @@ class WindDown:
         self._parts = job.parts
         self._runner = runner
 
-    async def run(self, ending: Ending) -> None:
-        """Return when no replica is left and the end is in the journal."""
+    async def run(self, ending: Ending) -> Ending:
+        """Return when no replica is left and the end is in the journal.
+
+        What is returned also says what could not be saved.
+        """
         stopped = ending.state is JobState.STOPPED
         # Where the worker holds the state it has to be written before it leaves.
         if stopped and self._job.local:
-            await self._checkpoint()
+            ending = await self._checkpoint(ending)
         await self._let_workers_leave(
             _OVER if ending.state is JobState.SUCCEEDED else f"the job {ending.state}"
         )
         if stopped and not self._job.local:
-            await self._checkpoint()
+            ending = await self._checkpoint(ending)
         await self._let_ps_leave()
         self._job.state = ending.state
         self._parts.ledger.note(
@@ -60,6 +65,7 @@ class WindDown:
         )
         with contextlib.suppress(JournalError):
             await self._parts.ledger.commit()
+        return ending
 
     async def _let_workers_leave(self, cause: str) -> None:
         stops: list[Stop] = []
@@ -97,16 +103,45 @@ class WindDown:
                 _KILLED_SECONDS,
             )
 
-    async def _checkpoint(self) -> None:
-        keeper = self._parts.keeper
-        if not self._job.can_snapshot:
-            return
-        await self._until(lambda: not keeper.busy, _CHECKPOINT_SECONDS)
+    async def _checkpoint(self, ending: Ending) -> Ending:
+        """Write what was trained since the newest checkpoint, however long it takes.
+
+        One that moves is waited for; a disk that refuses is, as the journal waits for
+        it. A second signal ends all of this at once.
+        """
+        job, keeper = self._job, self._parts.keeper
+        patience = job.spec.master.journal_wait_seconds
+        refused_since: float | None = None
+        asked = False
+        while job.can_snapshot:
+            await self._until_written()
+            now = job.clock()
+            if keeper.up_to_date or (asked and not keeper.refused_end):
+                return ending
+            if asked:
+                refused_since = now if refused_since is None else refused_since
+                if now - refused_since >= patience:
+                    break
+            if keeper.schedule.may_hurry(now=now) or not asked:
+                asked = True
+                keeper.ask(THE_END, now=now)
+            else:
+                await self._parts.signals.wait_for_loop(_LOOK_SECONDS)
+        if not asked:
+            return ending  # nothing was trained yet, or nobody has it any more
         newest = keeper.newest
-        if newest is not None and newest.manifest.version >= self._job.version:
-            return
-        keeper.ask("stop", now=self._job.clock())
-        await self._until(lambda: not keeper.busy, _CHECKPOINT_SECONDS)
+        kept = f"version {newest.manifest.version}" if newest else "its beginning"
+        problem = keeper.problem or "the last checkpoint was not completed"
+        message = f"{ending.message}; {problem}; it resumes from {kept}"
+        log.error("%s", message)
+        job.ending = replace(ending, message=message)
+        return job.ending
+
+    async def _until_written(self) -> None:
+        keeper = self._parts.keeper
+        while keeper.busy and self._job.can_snapshot:
+            keeper.watch(now=self._job.clock())
+            await self._parts.signals.wait_for_loop(_LOOK_SECONDS)
 
     async def _stop(self, stops: list[Stop]) -> None:
         async def one(stop: Stop) -> None:
@@ -125,4 +160,4 @@ class WindDown:
             left = until - self._job.clock()
             if left <= 0:
                 return
-            await self._parts.signals.wait_for_loop(min(left, 0.2))
+            await self._parts.signals.wait_for_loop(min(left, _LOOK_SECONDS))

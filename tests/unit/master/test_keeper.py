@@ -171,8 +171,8 @@ def test_the_folder_is_made_beside_the_loop_and_its_failure_is_told(run, tmp_pat
         assert keeper.busy  # nothing was waited for
         await until(lambda: not keeper.busy)
         assert "checkpoint not written" in keeper.problem
-        assert keeper.schedule.may_try(now=6.0)
-        assert not keeper.schedule.may_try(now=4.0)
+        assert keeper.schedule.due(version=0, now=4.0) is None
+        assert keeper.schedule.due(version=0, now=6.0) == "first"
 
     (tmp_path / "checkpoints").touch()
     run(story)

@@ -87,19 +87,6 @@ def test_checkpoints_are_complete_and_belong_to_a_position(rig) -> None:
     rig.run(story)
 
 
-def test_a_full_disk_at_a_checkpoint_does_not_fail_the_job(rig) -> None:
-    async def story(rig) -> None:
-        rig.world.disk_full = True
-        async with rig.serving() as master:
-            await rig.until(lambda: bool(master.job.parts.keeper.problem))
-            assert "No space left" in status.build(master.job, now=0.0).message
-            report = await rig.ended()
-        assert report.status is JobState.SUCCEEDED
-        assert report.checkpoint == ""
-
-    rig.run(story)
-
-
 # -- losses ----------------------------------------------------------------------------
 
 
