@@ -169,8 +169,8 @@ class PsSpec(ReplicaSpec):
     )
     recovery: Recovery = Field(
         Recovery.AUTO,
-        description="After the loss of a PS: `continue` from its newest shard, "
-        "`rewind` all; `auto` is continue in async and rewind in sync mode.",
+        description="After the loss of a PS: `continue` from its newest shard (async "
+        "alone), `rewind` all; `auto` is continue in async and rewind in sync mode.",
     )
     threads: PositiveInt = Field(4, description="Threads that serve requests.")
 
@@ -181,6 +181,15 @@ class PsSpec(ReplicaSpec):
             got, expected = str(self.grads_to_wait), "0 with ps.mode async"
             help_ = "set ps.mode: sync, or leave it out"
             raise ProblemsError(Problem("gradsToWait", got, expected, help_))
+        return self
+
+    @model_validator(mode="after")
+    def _sync_goes_back_together(self) -> PsSpec:
+        # One that came back alone would never be at the others' version again.
+        if self.mode is UpdateMode.SYNC and self.recovery is Recovery.CONTINUE:
+            expected = "`auto` or `rewind` with ps.mode sync"
+            help_ = "all PS have one version there; leave it out, or set ps.mode: async"
+            raise ProblemsError(Problem("recovery", "continue", expected, help_))
         return self
 
 

@@ -232,7 +232,7 @@ def _make_job(
     def newest() -> Found | None:
         return keeper.newest
 
-    ps = PsGroup(table, ledger, signals, newest=newest, on_rewind=on_rewind)
+    ps = PsGroup(table, ledger, signals, side, newest=newest, on_rewind=on_rewind)
     rounds = Rounds(
         spec,
         ledger,

@@ -143,6 +143,7 @@ class Heartbeats:
             self._job.last_step_time = now - worker.phase_seconds
         member.heard_worker(worker, now=now)
         self._parts.table.heard(member)
+        self._parts.ps.heard_worker(member)
         self._parts.membership.heard(member, worker.seconds, now=now)
         if self._job.local and worker.model_version:
             self._job.version = worker.model_version

@@ -79,6 +79,7 @@ class Leasing:
             member.key.index,
             types=None if member.ready else _BEFORE_MODEL,
             deadline=now + seconds,
+            after=self._parts.ledger.newest_lease,
         )
         if task is not None or not member.ready or not job.may_train:
             return task
@@ -114,7 +115,7 @@ class Leasing:
             accepted = self._take(member, report, now=now)
             _remember(self._answered, report.lease_id, accepted)
             self._count(report, accepted, now=now)
-            self._parts.ps.count_quorum()
+            self._parts.ps.count_quorum([member.key.index])
             self._parts.signals.wake()
         return master_pb2.ReportResult(
             lease_id=report.lease_id,
@@ -278,6 +279,7 @@ class Leasing:
                 log.info("%s does not know of lease %d: back", member.name, lease_id)
                 del member.unnamed[lease_id]
                 self._back(lease_id, now=now)
+                parts.ps.count_quorum([index])
         return [i for i in lost if i not in self._answered]
 
     def _back(self, lease_id: int, *, now: float) -> None:

@@ -166,6 +166,7 @@ class Loop:
         for member in parts.table.never_seen(now=now):
             member.state = MemberState.SCHEDULED
         self._leasing.expire(now=now)
+        parts.ps.tick(now=now)
         if parts.ledger.queue is not None or spec.type is JobType.EVALUATE:
             done, leased = self._job.records()
             self._job.speed.take(done, now=now)

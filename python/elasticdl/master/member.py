@@ -44,8 +44,9 @@ class Restore:
     dir: str = ""
     handback: bool = False
     min_version: int = 0
-    version: int = 0  # of the shard in `dir`
+    version: int = 0  # of the checkpoint in `dir`
     rewind: int = 0  # it belongs to
+    alone: bool = False  # the others go on: what it lacks of theirs is lost
 
 
 @dataclass

@@ -5,17 +5,21 @@ Owns the PsView, the quorum of sync mode, and the rules of recovery. Called by
 
 | lost                               | what the new PS begins with                     |
 |------------------------------------|-------------------------------------------------|
-| before anything was trained        | `checkpoint.initFrom`, else a worker's values   |
+| before there was data to train on  | `checkpoint.initFrom`, else initial values      |
 | one PS, recovery continue          | newest checkpoint if it is past version 0, else |
 |                                    | the values that a worker last pulled            |
-| one PS, recovery rewind; all PS    | all go back to the newest checkpoint, and the   |
-|                                    | queue to its position                           |
+| one PS, recovery rewind; all PS;   | all go back to the newest checkpoint, or to the |
+| one whose values nobody has;       | job's beginning, and the queue to its position  |
+| one before all had told of values  |                                                 |
+
+Initial values are taken at the job's beginning alone, and after a rewind to it: with
+another `rewind` every PS drops what it has, so trained and initial values never meet.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from elasticdl.checkpoint.layout import Manifest
@@ -23,10 +27,15 @@ from elasticdl.job.spec import JobSpec, Recovery, UpdateMode
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.member import Member, Restore
 from elasticdl.master.member_table import MemberTable
+from elasticdl.master.side_tasks import SideTasks
 from elasticdl.master.signals import Signals
 from elasticdl.proto import master_pb2
 
 log = logging.getLogger(__name__)
+
+# A worker that has the values of a PS hands them over between two heartbeats; if none
+# has come for so long, all go back.
+HANDBACK_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,7 @@ class PsGroup:
         table: MemberTable,
         ledger: Ledger,
         signals: Signals,
+        side: SideTasks,
         *,
         newest: Callable[[], Found | None],
         on_rewind: Callable[[int], None],
@@ -60,12 +70,12 @@ class PsGroup:
         self._table = table
         self._ledger = ledger
         self._signals = signals
+        self._side = side
         self._newest = newest
         self._on_rewind = on_rewind
-        self._quorum = 1
-        self._between: set[int] = set()  # workers that are about to get a next task
+        # By PS: the newest that it, or a worker that it answered, told of.
         self._versions: dict[int, int] = {}
-        self._handed: set[int] = set()  # generations that got values handed back
+        self._asked_at: dict[int, float] = {}  # when values were asked for, by PS
         self.begun = bool(ledger.notes("begun"))
         self.lost_updates = sum(n["count"] for n in ledger.notes("lostUpdates"))
         rewinds = ledger.notes("rewind")
@@ -74,6 +84,13 @@ class PsGroup:
         over = [note["number"] for note in ledger.notes("rewound")]
         adopted = any(member is not None for member in table.ps())
         self.rewinding = adopted and max(over, default=0) < self.rewind
+        # Workers that are about to get a next task: those of an earlier master too,
+        # until they were heard. Gradients of one version come from all of them.
+        self._between = {m.key.index for m in table.workers() if m.ready}
+        self._training: set[int] = set()
+        self._quorum = 0  # not known: no PS makes a version by it
+        if ledger.queue is not None:
+            self.count_quorum()
 
     @property
     def rewind(self) -> int:
@@ -88,7 +105,13 @@ class PsGroup:
     @property
     def initialized(self) -> bool:
         """Whether every PS is there, has parameters and has told this master so."""
-        return self._all(lambda m: m.initialized and m.alive and m.ps is not None)
+        return self._all(self._has_values)
+
+    def _has_values(self, member: Member) -> bool:
+        told = member.ps
+        if told is None or not (member.initialized and member.alive):
+            return False
+        return told.initialized and told.rewind >= self.rewind
 
     def version(self) -> int:
         """Return the newest known version of PS 0."""
@@ -107,7 +130,13 @@ class PsGroup:
             addresses=[m.address if m and self._open(m) else "" for m in members],
             generations=[m.generation if m else 0 for m in members],
             rewind=self.rewind,
+            wants_values=[m is not None and self._wants(m) for m in members],
         )
+
+    def _wants(self, member: Member) -> bool:
+        restore = member.restore
+        asked = restore is not None and restore.handback
+        return asked and not member.initialized and self._open(member)
 
     def _open(self, member: Member) -> bool:
         if not (member.registered and member.alive):
@@ -118,10 +147,8 @@ class PsGroup:
         return not (self.rewinding and not self._has_rewound(member))
 
     def _has_rewound(self, member: Member) -> bool:
-        if member.ps is None or not member.ps.initialized:
-            return False
-        restored = member.restore.rewind if member.restore else 0
-        return max(member.ps.rewind, restored) >= self.rewind
+        told = member.ps
+        return told is not None and told.initialized and told.rewind >= self.rewind
 
     def quorum(self) -> int:
         """Return how many gradients make a version now (sync mode)."""
@@ -136,17 +163,28 @@ class PsGroup:
         self._between.add(worker)
 
     def has_asked(self, worker: int) -> None:
-        """A worker was answered, or is gone: it counts if it holds a training task."""
+        """A worker was answered, or is gone: it counts if it is at a training task."""
         self._between.discard(worker)
-        self.count_quorum()
+        self.count_quorum([worker])
 
-    def count_quorum(self) -> None:
-        """Count again after leases changed; tell the PS if the quorum did."""
+    def count_quorum(self, workers: Iterable[int] | None = None) -> None:
+        """Count again after leases of these workers (None: of any) changed.
+
+        Tells the PS if the quorum changed. A worker counts for the task that it is at:
+        the first of those it holds, so not for one read ahead while it evaluates.
+        """
         spec = self._table.spec
         if spec.ps.mode is not UpdateMode.SYNC or not self._table.num_ps:
             return
-        holding = self._ledger.queue.holders if self._ledger.queue else ()
-        holders = len(holding) + sum(w not in holding for w in self._between)
+        queue = self._ledger.queue
+        if workers is None:
+            workers = {*(queue.holders if queue else ()), *self._training}
+        for worker in workers:
+            held = queue.leases_of(worker) if queue else []
+            trains = self._side.comes_first(worker, held)
+            (self._training.add if trains else self._training.discard)(worker)
+        holders = len(self._training)
+        holders += sum(w not in self._training for w in self._between)
         wanted = spec.ps.grads_to_wait or spec.worker.replicas
         quorum = max(1, min(wanted, holders))
         if quorum != self._quorum:
@@ -163,43 +201,88 @@ class PsGroup:
         return member.restore
 
     def _restore(self, member: Member, *, now: float) -> Restore:
-        spec = self._table.spec
-        index = member.key.index
-        lost_at = self._versions.get(index, 0)
         if not self.begun:
-            return Restore(dir=spec.checkpoint.init_from)
-        if not self.rewinding:
-            others = [m for m in self._table.ps() if m is not None and m is not member]
-            alive = any(m.initialized and m.alive for m in others)
-            if not alive or rewinds_on_loss(spec):
-                # After a stop, or when all went down together, nobody was lost alone.
-                cause = f"{member.name} was lost" if alive else "no PS was left"
-                self.go_back(cause, now=now)
+            return Restore(dir=self._table.spec.checkpoint.init_from)
         if self.rewinding:
-            return Restore(dir=self._rewind_dir, rewind=self.rewind)
+            return self._restore_of_rewind()
+        others = [m for m in self._table.ps() if m is not None and m is not member]
+        alive = any(m.initialized and m.alive for m in others)
+        if not alive or rewinds_on_loss(self._table.spec):
+            # After a stop, or when all went down together, nobody was lost alone.
+            cause = f"{member.name} was lost" if alive else "no PS was left"
+            self.go_back(cause, now=now)
+            return self._restore_of_rewind()
         found = self._newest()
+        lost_at = self._newest_version(member.key.index)
         if found is not None and found.manifest.version > 0:
-            shards = found.manifest.shards
-            same = len(shards) == self._table.num_ps
-            version = shards[index].version if same else found.manifest.version
-            self._count_lost(member, lost_at - version)
-            return Restore(dir=found.dir, min_version=lost_at, version=version)
-        self._handed.add(member.generation)
-        return Restore(handback=True, min_version=lost_at)
+            return Restore(
+                dir=found.dir,
+                min_version=lost_at,
+                version=found.manifest.version,
+                alone=True,
+            )
+        if not self._somebody_has_values():
+            self.go_back(f"nobody has the values of {member.name}", now=now)
+            return self._restore_of_rewind()
+        self._asked_at[member.key.index] = now
+        return Restore(handback=True, min_version=lost_at, alone=True)
+
+    def _restore_of_rewind(self) -> Restore:
+        return Restore(dir=self._rewind_dir, rewind=self.rewind)
+
+    def _newest_version(self, index: int) -> int:
+        """Return the newest version of a PS that anybody told of.
+
+        A master that never heard of it takes that of the others: all get each gradient.
+        """
+        most = max(self._versions.values(), default=0)
+        return self._versions.get(index, most)
+
+    def _somebody_has_values(self) -> bool:
+        """Whether a worker that lives has pulled values, as far as is known."""
+        workers = self._table.workers()
+        if any(m.unsettled or (m.alive and m.ready and not m.worker) for m in workers):
+            return True  # of an earlier master, and not heard yet
+        return any(m.alive and self._answered(m) for m in workers)
+
+    def _answered(self, member: Member) -> Iterable[int]:
+        """Return the versions by PS that a worker knows of, in this rewind."""
+        told = member.worker
+        return told.ps_versions if told and told.ps_rewind == self.rewind else ()
+
+    def heard_worker(self, member: Member) -> None:
+        """Take the versions that a worker was answered with: they were applied."""
+        for index, version in enumerate(self._answered(member)):
+            self._versions[index] = max(self._versions.get(index, 0), version)
+
+    def tick(self, *, now: float) -> None:
+        """Take all back if a PS waits for values that nobody has, or hands over."""
+        waiting = [m for m in self._table.ps() if m is not None and self._wants(m)]
+        for member in waiting:
+            since = self._asked_at.setdefault(member.key.index, now)
+            cause = ""
+            if not self._somebody_has_values():
+                cause = f"nobody has the values of {member.name}"
+            elif now - since >= HANDBACK_SECONDS:
+                cause = (
+                    f"no worker handed values to {member.name} in "
+                    f"{HANDBACK_SECONDS:.0f} s"
+                )
+            if cause:
+                self.go_back(cause, now=now)
+                return
 
     def heard(self, member: Member, status: master_pb2.PsStatus, *, now: float) -> bool:
         """Take a heartbeat; return whether the PS has just got its parameters."""
-        first = status.initialized and not member.initialized
+        current = status.initialized and status.rewind >= self.rewind
+        first = current and not member.initialized
         member.heard_ps(status, now=now)
-        if status.initialized:
-            index = member.key.index
-            if first and member.generation in self._handed:
-                self._handed.discard(member.generation)
-                self._count_lost(member, self._versions.get(index, 0) - status.version)
-            self._versions[index] = status.version
         if first:
             member.initialized = True
+            self._count_lost(member, began_at=status.began_at)
             self._signals.bump()
+        if current:
+            self._versions[member.key.index] = status.version
         if not self.begun and self.initialized:
             self.begun = True
             self._ledger.note("begun", time=now)
@@ -213,9 +296,23 @@ class PsGroup:
 
     def lost(self, member: Member, *, now: float) -> None:
         """A PS is gone; its replacement registers later."""
-        if self.begun and not self.rewinding and rewinds_on_loss(self._table.spec):
+        spec = self._table.spec
+        if not self.rewinding and (
+            self._had_first_values(member) or (self.begun and rewinds_on_loss(spec))
+        ):
             self.go_back(f"{member.name} was lost", now=now)
         self._signals.bump()
+
+    def _had_first_values(self, member: Member) -> bool:
+        """Whether it may have had values at the beginning that were never told of.
+
+        Workers may train already before all PS have told: what another PS would be
+        given does not fit what these have applied meanwhile.
+        """
+        if self._ledger.plan is None or not member.registered:
+            return False
+        alone = member.restore is not None and member.restore.alone
+        return not alone and not (self.begun and member.initialized)
 
     def go_back(self, cause: str, *, now: float) -> None:
         """Rewind queue and PS to the newest checkpoint, or the job's beginning."""
@@ -223,27 +320,43 @@ class PsGroup:
         if found is None:
             begin = self._ledger.notes("start")
             position, applied, version = (begin[-1]["position"] if begin else {}), {}, 0
+            self._rewind_dir = self._table.spec.checkpoint.init_from
         else:
             position = found.manifest.position.get("queue", {})
             applied = {
                 int(k): v for k, v in found.manifest.position.get("applied", {}).items()
             }
             version = found.manifest.version
-        self._rewind_dir = found.dir if found else ""
+            self._rewind_dir = found.dir
         if position:
             self._ledger.rewind(position, applied=applied, cause=cause, now=now)
         self._ledger.note(
             "rewind", dir=self._rewind_dir, version=version, cause=cause, time=now
         )
-        # With nothing to load the workers bring values with their next task.
         self.rewinding = bool(found and self._table.num_ps)
+        if not self.rewinding:
+            # Nothing to wait for: workers bring values with their next task.
+            self._ledger.note("rewound", number=self.rewind)
         self._versions = dict.fromkeys(self._versions, version)
+        self._asked_at.clear()
+        # Those that are yet to come, too: their loss is behind all now.
+        for member in self._table.ps():
+            if member is not None:
+                member.initialized = False
+                member.restore = self._restore_of_rewind()
+                self._table.note(member, now=now)
+        self.count_quorum()
         log.warning("%s: training goes back to version %d", cause, version)
         self._on_rewind(version)
         self._signals.bump()
         self._signals.work()
 
-    def _count_lost(self, member: Member, count: int) -> None:
+    def _count_lost(self, member: Member, *, began_at: int) -> None:
+        restore = member.restore
+        if restore is None or not restore.alone:
+            return
+        lost_at = max(restore.min_version, self._newest_version(member.key.index))
+        count = lost_at - began_at
         if count > 0:
             self.lost_updates += count
             self._ledger.note("lostUpdates", ps=member.name, count=count)
@@ -253,4 +366,4 @@ class PsGroup:
 def _in_words(restore: Restore) -> str:
     if restore.dir:
         return restore.dir
-    return "values handed back by a worker" if restore.handback else "initial values"
+    return "values that a worker pulled" if restore.handback else "initial values"

@@ -160,7 +160,7 @@ class RegisterReply(_message.Message):
     restore_dir: _builtins.str
     """PS (and worker of strategy local): checkpoint to load, or "" """
     handback: _builtins.bool
-    """PS: no checkpoint to load, wait for a worker's values"""
+    """PS: no checkpoint to load, wait for values that were pulled"""
     min_version: _builtins.int
     """PS: versions below were used before it was lost"""
     @_builtins.property
@@ -192,6 +192,7 @@ class PsView(_message.Message):
     ADDRESSES_FIELD_NUMBER: _builtins.int
     GENERATIONS_FIELD_NUMBER: _builtins.int
     REWIND_FIELD_NUMBER: _builtins.int
+    WANTS_VALUES_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     rewind: _builtins.int
     """number of rewinds; requests to PS carry it"""
@@ -203,6 +204,10 @@ class PsView(_message.Message):
     def generations(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """by index"""
 
+    @_builtins.property
+    def wants_values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bool]:
+        """by index: it waits for values that were pulled"""
+
     def __init__(
         self,
         *,
@@ -210,10 +215,11 @@ class PsView(_message.Message):
         addresses: _abc.Iterable[_builtins.str] | None = ...,
         generations: _abc.Iterable[_builtins.int] | None = ...,
         rewind: _builtins.int = ...,
+        wants_values: _abc.Iterable[_builtins.bool] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "generations", b"generations", "revision", b"revision", "rewind", b"rewind"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["addresses", b"addresses", "generations", b"generations", "revision", b"revision", "rewind", b"rewind", "wants_values", b"wants_values"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -586,6 +592,8 @@ class Worker(_message.Message):
     PHASE_SECONDS_FIELD_NUMBER: _builtins.int
     LEASE_IDS_FIELD_NUMBER: _builtins.int
     SNAPSHOTS_FIELD_NUMBER: _builtins.int
+    PS_VERSIONS_FIELD_NUMBER: _builtins.int
+    PS_REWIND_FIELD_NUMBER: _builtins.int
     phase: _builtins.str
     """start, train, evaluate, predict, export, idle"""
     step: _builtins.int
@@ -597,6 +605,8 @@ class Worker(_message.Message):
     memory_bytes: _builtins.int
     phase_seconds: _builtins.float
     """since the last step or change of phase"""
+    ps_rewind: _builtins.int
+    """without versions: nothing was pulled in it yet"""
     @_builtins.property
     def seconds(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """goodput ledger, by cause, since process start"""
@@ -608,6 +618,10 @@ class Worker(_message.Message):
     @_builtins.property
     def snapshots(self) -> _containers.RepeatedCompositeFieldContainer[Global___SnapshotDone]:
         """strategy local; repeated until dropped"""
+
+    @_builtins.property
+    def ps_versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """by PS: newest that it answered with, in ps_rewind"""
 
     def __init__(
         self,
@@ -622,10 +636,12 @@ class Worker(_message.Message):
         phase_seconds: _builtins.float = ...,
         lease_ids: _abc.Iterable[_builtins.int] | None = ...,
         snapshots: _abc.Iterable[Global___SnapshotDone] | None = ...,
+        ps_versions: _abc.Iterable[_builtins.int] | None = ...,
+        ps_rewind: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_ids", b"lease_ids", "loss", b"loss", "memory_bytes", b"memory_bytes", "model_version", b"model_version", "phase", b"phase", "phase_seconds", b"phase_seconds", "seconds", b"seconds", "snapshots", b"snapshots", "step", b"step", "step_seconds", b"step_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_ids", b"lease_ids", "loss", b"loss", "memory_bytes", b"memory_bytes", "model_version", b"model_version", "phase", b"phase", "phase_seconds", b"phase_seconds", "ps_rewind", b"ps_rewind", "ps_versions", b"ps_versions", "seconds", b"seconds", "snapshots", b"snapshots", "step", b"step", "step_seconds", b"step_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -758,6 +774,7 @@ class PsStatus(_message.Message):
     MEMORY_LIMIT_BYTES_FIELD_NUMBER: _builtins.int
     UNLOADABLE_FIELD_NUMBER: _builtins.int
     UNLOADABLE_REASON_FIELD_NUMBER: _builtins.int
+    BEGAN_AT_FIELD_NUMBER: _builtins.int
     initialized: _builtins.bool
     version: _builtins.int
     bytes: _builtins.int
@@ -786,6 +803,8 @@ class PsStatus(_message.Message):
     unloadable: _builtins.str
     """restore_dir that cannot be loaded: name another"""
     unloadable_reason: _builtins.str
+    began_at: _builtins.int
+    """version of the values that it began with"""
     @_builtins.property
     def snapshots(self) -> _containers.RepeatedCompositeFieldContainer[Global___SnapshotDone]:
         """repeated until the master drops the request"""
@@ -811,10 +830,11 @@ class PsStatus(_message.Message):
         memory_limit_bytes: _builtins.int = ...,
         unloadable: _builtins.str = ...,
         unloadable_reason: _builtins.str = ...,
+        began_at: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "call_seconds", b"call_seconds", "calls", b"calls", "embedding_rows", b"embedding_rows", "error", b"error", "initialized", b"initialized", "memory_bytes", b"memory_bytes", "memory_limit_bytes", b"memory_limit_bytes", "pushes", b"pushes", "received_bytes", b"received_bytes", "rejected", b"rejected", "rewind", b"rewind", "sent_bytes", b"sent_bytes", "snapshots", b"snapshots", "staleness_sum", b"staleness_sum", "unloadable", b"unloadable", "unloadable_reason", b"unloadable_reason", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["began_at", b"began_at", "bytes", b"bytes", "call_seconds", b"call_seconds", "calls", b"calls", "embedding_rows", b"embedding_rows", "error", b"error", "initialized", b"initialized", "memory_bytes", b"memory_bytes", "memory_limit_bytes", b"memory_limit_bytes", "pushes", b"pushes", "received_bytes", b"received_bytes", "rejected", b"rejected", "rewind", b"rewind", "sent_bytes", b"sent_bytes", "snapshots", b"snapshots", "staleness_sum", b"staleness_sum", "unloadable", b"unloadable", "unloadable_reason", b"unloadable_reason", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x65lasticdl/proto/ps.proto\x12\telasticdl\"R\n\x06Ticket\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x10\n\x08push_ids\x18\x02 \x03(\t\x12\x11\n\tsnapshots\x18\x03 \x03(\t\x12\x12\n\nrate_scale\x18\x04 \x01(\x01\"C\n\rRequestHeader\x12\x0e\n\x06worker\x18\x01 \x01(\x05\x12\x12\n\ngeneration\x18\x02 \x01(\x03\x12\x0e\n\x06rewind\x18\x03 \x01(\x03\"u\n\x0bInitRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.elasticdl.RequestHeader\x12\x13\n\x0blayout_json\x18\x02 \x01(\t\x12\x16\n\x0eoptimizer_json\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x03\".\n\tInitReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x03\"\x82\x01\n\x0bPullRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.elasticdl.RequestHeader\x12\x14\n\x0chave_version\x18\x02 \x01(\x03\x12\x10\n\x08snapshot\x18\x03 \x01(\t\x12!\n\x06ticket\x18\x04 \x01(\x0b\x32\x11.elasticdl.Ticket\"R\n\tPullReply\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x11\n\tunchanged\x18\x02 \x01(\x08\x12!\n\x06ticket\x18\x03 \x01(\x0b\x32\x11.elasticdl.Ticket\"\xec\x01\n\x0bPushRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.elasticdl.RequestHeader\x12\x0e\n\x06source\x18\n \x01(\t\x12\x0e\n\x06number\x18\x0b \x01(\x03\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\x0f\n\x07task_id\x18\x04 \x01(\x03\x12\x14\n\x0crecords_done\x18\x05 \x01(\x03\x12\x15\n\rlearning_rate\x18\x06 \x01(\x01\x12\x19\n\x11has_learning_rate\x18\x07 \x01(\x08\x12\x15\n\rbatch_records\x18\x08 \x01(\x05\x12\x0c\n\x04pull\x18\t \x01(\x08J\x04\x08\x02\x10\x03\"a\n\tPushReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12!\n\x06ticket\x18\x04 \x01(\x0b\x32\x11.elasticdl.Ticket\"Z\n\x0cStateRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.elasticdl.RequestHeader\x12\x0e\n\x06weight\x18\x02 \x01(\x01\x12\x10\n\x08snapshot\x18\x03 \x01(\t\"\x1b\n\nStateReply\x12\r\n\x05known\x18\x01 \x01(\x08\"=\n\x04Lent\x12\x0b\n\x03pid\x18\x01 \x01(\x03\x12\n\n\x02\x66\x64\x18\x02 \x01(\x05\x12\r\n\x05\x62ytes\x18\x03 \x01(\x03\x12\r\n\x05token\x18\x04 \x01(\x0c\"\x93\x01\n\x08LentCall\x12\x0e\n\x06method\x18\x01 \x01(\t\x12 \n\x07request\x18\x02 \x01(\x0b\x32\x0f.elasticdl.Lent\x12\x15\n\rrequest_bytes\x18\x03 \x01(\x03\x12\r\n\x05\x66rame\x18\x04 \x01(\x0c\x12\x1e\n\x05reply\x18\x05 \x01(\x0b\x32\x0f.elasticdl.Lent\x12\x0f\n\x07\x64ropped\x18\x06 \x03(\x0c\"/\n\tLentReply\x12\x13\n\x0breply_bytes\x18\x01 \x01(\x03\x12\r\n\x05\x66rame\x18\x02 \x01(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x65lasticdl/proto/ps.proto\x12\telasticdl\"R\n\x06Ticket\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x10\n\x08push_ids\x18\x02 \x03(\t\x12\x11\n\tsnapshots\x18\x03 \x03(\t\x12\x12\n\nrate_scale\x18\x04 \x01(\x01\"C\n\rRequestHeader\x12\x0e\n\x06worker\x18\x01 \x01(\x05\x12\x12\n\ngeneration\x18\x02 \x01(\x03\x12\x0e\n\x06rewind\x18\x03 \x01(\x03\"\x85\x01\n\x0bInitRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.elasticdl.RequestHeader\x12\x13\n\x0blayout_json\x18\x02 \x01(\t\x12\x16\n\x0eoptimizer_json\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x03\x12\x0e\n\x06pulled\x18\x05 \x01(\x08\".\n\tInitReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x03\"\x82\x01\n\x0bPullRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.elasticdl.RequestHeader\x12\x14\n\x0chave_version\x18\x02 \x01(\x03\x12\x10\n\x08snapshot\x18\x03 \x01(\t\x12!\n\x06ticket\x18\x04 \x01(\x0b\x32\x11.elasticdl.Ticket\"R\n\tPullReply\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x11\n\tunchanged\x18\x02 \x01(\x08\x12!\n\x06ticket\x18\x03 \x01(\x0b\x32\x11.elasticdl.Ticket\"\xec\x01\n\x0bPushRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.elasticdl.RequestHeader\x12\x0e\n\x06source\x18\n \x01(\t\x12\x0e\n\x06number\x18\x0b \x01(\x03\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\x0f\n\x07task_id\x18\x04 \x01(\x03\x12\x14\n\x0crecords_done\x18\x05 \x01(\x03\x12\x15\n\rlearning_rate\x18\x06 \x01(\x01\x12\x19\n\x11has_learning_rate\x18\x07 \x01(\x08\x12\x15\n\rbatch_records\x18\x08 \x01(\x05\x12\x0c\n\x04pull\x18\t \x01(\x08J\x04\x08\x02\x10\x03\"a\n\tPushReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12!\n\x06ticket\x18\x04 \x01(\x0b\x32\x11.elasticdl.Ticket\"Z\n\x0cStateRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.elasticdl.RequestHeader\x12\x0e\n\x06weight\x18\x02 \x01(\x01\x12\x10\n\x08snapshot\x18\x03 \x01(\t\"\x1b\n\nStateReply\x12\r\n\x05known\x18\x01 \x01(\x08\"=\n\x04Lent\x12\x0b\n\x03pid\x18\x01 \x01(\x03\x12\n\n\x02\x66\x64\x18\x02 \x01(\x05\x12\r\n\x05\x62ytes\x18\x03 \x01(\x03\x12\r\n\x05token\x18\x04 \x01(\x0c\"\x93\x01\n\x08LentCall\x12\x0e\n\x06method\x18\x01 \x01(\t\x12 \n\x07request\x18\x02 \x01(\x0b\x32\x0f.elasticdl.Lent\x12\x15\n\rrequest_bytes\x18\x03 \x01(\x03\x12\r\n\x05\x66rame\x18\x04 \x01(\x0c\x12\x1e\n\x05reply\x18\x05 \x01(\x0b\x32\x0f.elasticdl.Lent\x12\x0f\n\x07\x64ropped\x18\x06 \x03(\x0c\"/\n\tLentReply\x12\x13\n\x0breply_bytes\x18\x01 \x01(\x03\x12\r\n\x05\x66rame\x18\x02 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,26 +35,26 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TICKET']._serialized_end=121
   _globals['_REQUESTHEADER']._serialized_start=123
   _globals['_REQUESTHEADER']._serialized_end=190
-  _globals['_INITREQUEST']._serialized_start=192
-  _globals['_INITREQUEST']._serialized_end=309
-  _globals['_INITREPLY']._serialized_start=311
-  _globals['_INITREPLY']._serialized_end=357
-  _globals['_PULLREQUEST']._serialized_start=360
-  _globals['_PULLREQUEST']._serialized_end=490
-  _globals['_PULLREPLY']._serialized_start=492
-  _globals['_PULLREPLY']._serialized_end=574
-  _globals['_PUSHREQUEST']._serialized_start=577
-  _globals['_PUSHREQUEST']._serialized_end=813
-  _globals['_PUSHREPLY']._serialized_start=815
-  _globals['_PUSHREPLY']._serialized_end=912
-  _globals['_STATEREQUEST']._serialized_start=914
-  _globals['_STATEREQUEST']._serialized_end=1004
-  _globals['_STATEREPLY']._serialized_start=1006
-  _globals['_STATEREPLY']._serialized_end=1033
-  _globals['_LENT']._serialized_start=1035
-  _globals['_LENT']._serialized_end=1096
-  _globals['_LENTCALL']._serialized_start=1099
-  _globals['_LENTCALL']._serialized_end=1246
-  _globals['_LENTREPLY']._serialized_start=1248
-  _globals['_LENTREPLY']._serialized_end=1295
+  _globals['_INITREQUEST']._serialized_start=193
+  _globals['_INITREQUEST']._serialized_end=326
+  _globals['_INITREPLY']._serialized_start=328
+  _globals['_INITREPLY']._serialized_end=374
+  _globals['_PULLREQUEST']._serialized_start=377
+  _globals['_PULLREQUEST']._serialized_end=507
+  _globals['_PULLREPLY']._serialized_start=509
+  _globals['_PULLREPLY']._serialized_end=591
+  _globals['_PUSHREQUEST']._serialized_start=594
+  _globals['_PUSHREQUEST']._serialized_end=830
+  _globals['_PUSHREPLY']._serialized_start=832
+  _globals['_PUSHREPLY']._serialized_end=929
+  _globals['_STATEREQUEST']._serialized_start=931
+  _globals['_STATEREQUEST']._serialized_end=1021
+  _globals['_STATEREPLY']._serialized_start=1023
+  _globals['_STATEREPLY']._serialized_end=1050
+  _globals['_LENT']._serialized_start=1052
+  _globals['_LENT']._serialized_end=1113
+  _globals['_LENTCALL']._serialized_start=1116
+  _globals['_LENTCALL']._serialized_end=1263
+  _globals['_LENTREPLY']._serialized_start=1265
+  _globals['_LENTREPLY']._serialized_end=1312
 # @@protoc_insertion_point(module_scope)

@@ -91,12 +91,15 @@ class InitRequest(_message.Message):
     LAYOUT_JSON_FIELD_NUMBER: _builtins.int
     OPTIMIZER_JSON_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    PULLED_FIELD_NUMBER: _builtins.int
     layout_json: _builtins.str
     """tensor/placement.py: Layout"""
     optimizer_json: _builtins.str
     """keras.optimizers.serialize, or {"local": true}"""
     version: _builtins.int
     """of the values: 0, or what a worker last pulled"""
+    pulled: _builtins.bool
+    """the values come from a PS; else they are initial ones"""
     @_builtins.property
     def header(self) -> Global___RequestHeader: ...
     def __init__(
@@ -106,10 +109,11 @@ class InitRequest(_message.Message):
         layout_json: _builtins.str = ...,
         optimizer_json: _builtins.str = ...,
         version: _builtins.int = ...,
+        pulled: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["header", b"header", "layout_json", b"layout_json", "optimizer_json", b"optimizer_json", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["header", b"header", "layout_json", b"layout_json", "optimizer_json", b"optimizer_json", "pulled", b"pulled", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -170,9 +170,17 @@ class ControlLoop:
             reply.ps.rewind,
             reply.restore_dir,
             reply.min_version if self._keep_versions else 0,
+            handback=reply.handback,
         )
 
-    def _begin(self, rewind: int, restore_dir: str, min_version: int = 0) -> None:
+    def _begin(
+        self,
+        rewind: int,
+        restore_dir: str,
+        min_version: int = 0,
+        *,
+        handback: bool = False,
+    ) -> None:
         # Loading may take longer than the master lets a silent PS live.
         threading.Thread(
             target=self._server.begin,
@@ -180,6 +188,7 @@ class ControlLoop:
                 "rewind": rewind,
                 "restore_dir": Path(restore_dir) if restore_dir else None,
                 "min_version": min_version,
+                "handback": handback,
             },
             name="restore",
             daemon=True,
@@ -254,6 +263,7 @@ def status_to_wire(figures: Figures, usage: Usage) -> master_pb2.PsStatus:
         calls=sums.calls,
         call_seconds=sums.call_seconds,
         memory_limit_bytes=usage.memory_limit_bytes,
+        began_at=figures.began_at,
     )
 
 

@@ -7,7 +7,8 @@ gRPC, nor which update policy it runs.
 
 A PS has no parameters until `begin` finds a checkpoint of its own, or `init` brings
 a layout: then values come from the checkpoint, if there is one to load, else from the
-worker. `begin` with a newer rewind takes everything back.
+worker. Told so by `begin`, it takes but values that a worker has pulled: a job that
+has begun is never given initial ones. `begin` with a newer rewind takes all back.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Initial:
     optimizer_json: str
     values: Floats
     version: int
+    pulled: bool = False  # from this job's PS; else they are a model's initial ones
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Figures:
     rewind: int
     error: str
     unloadable: str = ""  # the folder that could not be loaded; `error` says why
+    began_at: int = 0  # version of the values that it began with
 
 
 class ParameterServer:
@@ -105,6 +108,8 @@ class ParameterServer:
         self._target = -1  # the rewind that is being carried out
         self._restore_dir: Path | None = None
         self._min_version = 0
+        self._handback = False
+        self._began_at = 0
         self._pushes = 0
         self._rejected = 0
         self._staleness_sum = 0.0
@@ -116,13 +121,19 @@ class ParameterServer:
     # Life
 
     def begin(
-        self, *, rewind: int, restore_dir: Path | None, min_version: int = 0
+        self,
+        *,
+        rewind: int,
+        restore_dir: Path | None,
+        min_version: int = 0,
+        handback: bool = False,
     ) -> None:
         """Start, or start again, at this rewind, from a checkpoint if one is named.
 
-        Versions below `min_version` were used before and are not used again. What
-        cannot be loaded is told in `figures().unloadable`: the master rewinds to
-        another one. May take long; an older rewind than the present one is ignored.
+        Versions below `min_version` were used before and are not used again. With
+        `handback` only values that a worker has pulled are taken from one. What cannot
+        be loaded is told in `figures().unloadable`: the master rewinds to another one.
+        May take long; an older rewind than the present one is ignored.
         """
         with self._locked():
             if rewind <= self._target:
@@ -132,6 +143,7 @@ class ParameterServer:
             self._take_back(FencedError(f"the PS are rewound (rewind {rewind})"))
             self._restore_dir = restore_dir
             self._min_version = min_version
+            self._handback = handback
         loaded: Loaded | None = None
         problem = unloadable = ""
         try:
@@ -150,7 +162,7 @@ class ParameterServer:
             self._error, self._unloadable = problem, unloadable
             self._rewind = rewind
             if parameters is not None and loaded is not None:
-                self._install(parameters, loaded.state, restored=True)
+                self._install(parameters, loaded, restored=True)
             # After an error there is nothing to serve until the master says more.
             self._loading = bool(problem)
             self._changed.notify_all()
@@ -179,11 +191,12 @@ class ParameterServer:
         return Parameters(shard, optimizer, origin=origin, compute=self._compute)
 
     def _install(
-        self, parameters: Parameters, state: State, *, restored: bool = False
+        self, parameters: Parameters, loaded: Loaded, *, restored: bool = False
     ) -> None:
+        self._began_at = loaded.version
         self._live = Live(
             parameters,
-            state,
+            loaded.state,
             self._snapshots,
             restored=restored,
             new_updater=lambda pin: self._new_updater(
@@ -227,16 +240,22 @@ class ParameterServer:
             self._enter(rewind)
             if self._live is not None and self._live.fits(initial.layout.digest):
                 return False, self._live.parameters.version
+            if self._handback and not initial.pulled:
+                raise NotInitializedError(
+                    "got initial values, expected those that a worker has pulled: the "
+                    "job has begun; wait until another worker hands them over"
+                )
             self._loading = True  # others wait meanwhile; the lock is free
         try:
-            parameters, state = self._first(initial)
+            loaded = self._first(initial)
+            parameters = self._load(loaded)
         except (CheckpointError, SpecError, OSError) as error:
             raise RefusedError(f"the PS cannot start: {error}") from error
         else:
             with self._locked():
                 if self._target != rewind:
                     raise FencedError(f"the PS are rewound (rewind {self._target})")
-                self._install(parameters, state)
+                self._install(parameters, loaded)
                 return True, parameters.version
         finally:
             with self._locked():
@@ -244,7 +263,7 @@ class ParameterServer:
                     self._loading = False
                 self._changed.notify_all()
 
-    def _first(self, initial: Initial) -> tuple[Parameters, State]:
+    def _first(self, initial: Initial) -> Loaded:
         layout, place = initial.layout, self._place
         if layout.num_ps != place.num_ps:
             raise SpecError(
@@ -257,14 +276,10 @@ class ParameterServer:
                 f"({layout.size(place.index)},) as in the layout"
             )
         if self._restore_dir is not None:
-            loaded = self._store.fitted(
-                self._restore_dir, layout, initial.optimizer_json
-            )
-            return self._load(loaded), loaded.state
-        loaded = Loaded(
+            return self._store.fitted(self._restore_dir, layout, initial.optimizer_json)
+        return Loaded(
             layout, initial.optimizer_json, initial.values.copy(), initial.version
         )
-        return self._load(loaded), {}
 
     def pull(
         self,
@@ -387,6 +402,7 @@ class ParameterServer:
             rewind=max(0, self._rewind),
             error=self._error,
             unloadable=self._unloadable,
+            began_at=self._began_at,
         )
 
     def _enter(self, rewind: int) -> None:

@@ -55,6 +55,7 @@ class PsServicer:
             request.optimizer_json,
             _floats(tensors, VALUES),
             request.version,
+            pulled=request.pulled,
         )
         with self._timed("init"):
             accepted, version = self._server.initialize(

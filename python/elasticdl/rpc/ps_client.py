@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from elasticdl.errors import RpcError
+from elasticdl.errors import FencedError, RpcError
 from elasticdl.proto import master_pb2, ps_pb2
 from elasticdl.rpc.fan_out import call_all
 from elasticdl.rpc.ps_tensors import (
@@ -143,25 +143,32 @@ class PsClient:
         layout: Layout,
         optimizer_json: str,
         values: Sequence[Floats],
-        version: int,
+        *,
+        versions: Sequence[int] = (),
+        rewind: int | None = None,
     ) -> None:
         """Give each PS that has none its layout, optimizer and values.
 
-        `values[i]` is the flat buffer of PS i. The first worker wins; a PS that has a
-        checkpoint to load takes its values from there. Raises RefusedError when a PS
-        already has another layout.
+        `values[i]` is the flat buffer of PS i, pulled at `versions[i]`; without
+        versions they are initial values, which no PS of a job that has begun takes.
+        The first worker wins; a PS that has a checkpoint to load takes its values from
+        there. Raises RefusedError when a PS already has another layout, FencedError
+        when the PS are not at `rewind` (None: any), to which the values belong.
         """
         view = self._require_view()
-        request = ps_pb2.InitRequest(
-            header=self._header(view),
-            layout_json=layout.to_json(),
-            optimizer_json=optimizer_json,
-            version=version,
-        )
+        if rewind is not None and view.rewind != rewind:
+            raise FencedError(f"values of rewind {rewind}, the PS are at {view.rewind}")
 
         def one(ps: int) -> None:
             self._pull_bytes.setdefault(ps, values[ps].nbytes)
             stub = self._stub(view, ps)
+            request = ps_pb2.InitRequest(
+                header=self._header(view),
+                layout_json=layout.to_json(),
+                optimizer_json=optimizer_json,
+                version=versions[ps] if versions else 0,
+                pulled=bool(versions),
+            )
             if stub.probe(request, timeout=CALL_SECONDS).accepted:
                 return
             flat = np.ascontiguousarray(values[ps], np.float32)

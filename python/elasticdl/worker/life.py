@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 import psutil
 
@@ -28,6 +29,16 @@ from elasticdl.worker.heartbeat import Heartbeat
 from elasticdl.worker.progress import Progress
 
 logger = logging.getLogger(__name__)
+
+
+class ValuesHeld(Protocol):
+    """What the worker has of the PS's values (worker.ps_link)."""
+
+    def answered(self) -> tuple[int, list[int]]:
+        """Return a rewind, and by PS the newest version told in it."""
+
+    def offer(self, view: master_pb2.PsView) -> None:
+        """Hand values to the PS that wait for them; returns at once."""
 
 
 class Life:
@@ -57,6 +68,7 @@ class Life:
             most_silence_seconds=context.most_silence_seconds,
         )
         self._held: Callable[[], list[int]] = list
+        self._values: ValuesHeld | None = None
         self._log_level = str(spec.log.level)
         self._registered = threading.Event()
         self.heartbeat = Heartbeat(
@@ -107,6 +119,10 @@ class Life:
         """Name these leases in heartbeats from now on."""
         self._held = held
 
+    def hold_values(self, values: ValuesHeld) -> None:
+        """Tell of these values in heartbeats, and hand them to PS that want them."""
+        self._values = values
+
     def close(self) -> None:
         """End everything."""
         self.leaving.set()
@@ -119,17 +135,23 @@ class Life:
         return self._registered.is_set() and not self.leaving.is_set()
 
     def _status(self, snapshots: list[master_pb2.SnapshotDone]) -> master_pb2.Worker:
-        return self.progress.message(
+        message = self.progress.message(
             seconds=self.ledger.seconds(),
             memory_bytes=self._process.memory_info().rss,
             lease_ids=self._held(),
             snapshots=snapshots,
         )
+        if self._values is not None:
+            message.ps_rewind, versions = self._values.answered()
+            message.ps_versions.extend(versions)
+        return message
 
     def _on_reply(self, reply: master_pb2.WorkerSyncReply) -> None:
         if reply.drain and not self.leaving.is_set():
             logger.info("Told to hand tasks back and leave")
             self.leaving.set()
+        if self._values is not None and any(reply.ps.wants_values):
+            self._values.offer(reply.ps)
         if reply.log_level and reply.log_level != self._log_level:
             self._log_level = reply.log_level
             set_log_level(reply.log_level)

@@ -1,8 +1,9 @@
 """Calls to the PS that outlive the loss of a PS.
 
 Owns waiting for a PS to come back, handing values to one that lost them, and the rule
-that nothing computed before a rewind is used after it. Called by the PS trainer and
-its transfer thread. Must not import TensorFlow.
+that nothing computed before a rewind is used after it. Called by the PS trainer, its
+transfer thread, and the heartbeat, which says when a PS waits for values: a worker that
+has nothing to do, or evaluates, hands over what it has too. Must not import TensorFlow.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -33,6 +35,15 @@ T = TypeVar("T")
 Floats = NDArray[np.float32]
 FIRST_WAIT_SECONDS = 0.05
 MOST_WAIT_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Values of all PS, and where they come from."""
+
+    buffers: list[Floats]
+    versions: list[int]  # by PS; empty: initial values, nothing was pulled yet
+    rewind: int | None  # they belong to
 
 
 class Views(Protocol):
@@ -78,11 +89,11 @@ class PsLink:
         self._initial = list(initial)
         self._leaving = leaving
         self._on_wait = on_wait
-        self._rewind: int | None = None
         self._lock = threading.Lock()
-        # Of the last pull: what is handed to a PS that lost its values.
-        self._buffers = list(initial)
-        self._versions: list[int] = []
+        # What is handed to a PS that has none: of the last pull, once there was one.
+        self._held = _Held(list(initial), [], None)
+        self._answered: list[int] = []  # by PS: the newest version that it told us
+        self._offering: threading.Thread | None = None
 
     @property
     def layout(self) -> Layout:
@@ -97,16 +108,50 @@ class PsLink:
     @property
     def versions(self) -> list[int]:
         """Versions of the last pull, by PS; empty before the first."""
-        return self._versions
+        return self._held.versions
+
+    def answered(self) -> tuple[int, list[int]]:
+        """Return a rewind, and by PS the newest version that it answered with in it.
+
+        No versions: nothing was pulled since that rewind.
+        """
+        with self._lock:
+            held = self._held
+            return held.rewind or 0, list(self._answered) if held.versions else []
+
+    def acknowledged(self, versions: Sequence[int]) -> None:
+        """Take the versions that the PS answered a push with."""
+        with self._lock:
+            known = self._answered or versions
+            self._answered = list(map(max, known, versions))
+
+    def offer(self, view: master_pb2.PsView) -> None:
+        """Hand pulled values to the PS that wait for them, in a thread of its own.
+
+        Called with each view that names such PS, so what fails is tried again.
+        """
+        busy = self._offering is not None and self._offering.is_alive()
+        if busy or not self._held.versions or view.rewind != self._held.rewind:
+            return
+        self._client.set_view(view)
+        self._offering = threading.Thread(
+            target=self._offer, name="hand values over", daemon=True
+        )
+        self._offering.start()
+
+    def _offer(self) -> None:
+        try:
+            self._hand_over()
+        except RpcError as error:
+            logger.info("values not handed over: %s", error)
 
     def join(self) -> None:
         """Take the rewind in force as ours; give values to every PS that has none."""
         while True:
             view = self._views.view
             with self._lock:
-                self._rewind = view.rewind
-                self._versions = []
-                self._buffers = list(self._initial)
+                self._held = _Held(list(self._initial), [], view.rewind)
+                self._answered = []
             try:
                 self.call("begin", self._hand_over)
             except FencedError as error:
@@ -119,18 +164,21 @@ class PsLink:
     def pull(self) -> tuple[list[Floats], list[int]]:
         """Return the live buffers of all PS and their versions."""
         pulled: Pulled = self.call(
-            "pull", lambda: self._client.pull(have=self._versions or None)
+            "pull", lambda: self._client.pull(have=self.versions or None)
         )
         return self.took(pulled)
 
     def took(self, pulled: Pulled) -> tuple[list[Floats], list[int]]:
         """Keep what was pulled; return the newest buffers of all PS and versions."""
+        versions = list(pulled.versions)
         with self._lock:
-            for ps, buffer in enumerate(pulled.buffers):
-                if buffer.size:
-                    self._buffers[ps] = buffer
-            self._versions = list(pulled.versions)
-            return list(self._buffers), list(pulled.versions)
+            buffers = [
+                new if new.size else old
+                for new, old in zip(pulled.buffers, self._held.buffers, strict=True)
+            ]
+            self._held = _Held(buffers, versions, self._held.rewind)
+            self._answered = list(map(max, self._answered or versions, versions))
+            return list(buffers), versions
 
     def call_snapshot(self, what: str, function: Callable[[], T]) -> T:
         """Like `call` for a snapshot, which a PS may have lost for good.
@@ -151,10 +199,11 @@ class PsLink:
         level = logging.INFO  # once per outage; what follows is for debugging
         while True:
             view = self._views.view
-            if view.rewind != self._rewind:
+            mine = self._held.rewind
+            if view.rewind != mine:
                 raise FencedError(
                     f"{what}: the PS were rewound (rewind {view.rewind}, this worker "
-                    f"is at {self._rewind}); tasks under way begin again"
+                    f"is at {mine}); tasks under way begin again"
                 )
             self._client.set_view(view)
             try:
@@ -187,7 +236,11 @@ class PsLink:
             logger.debug("values not handed over yet: %s", error)
 
     def _hand_over(self) -> None:
-        with self._lock:
-            buffers = list(self._buffers)
-            version = max(self._versions, default=0)
-        self._client.initialize(self._layout, self._optimizer_json, buffers, version)
+        held = self._held
+        self._client.initialize(
+            self._layout,
+            self._optimizer_json,
+            held.buffers,
+            versions=held.versions,
+            rewind=held.rewind,
+        )

@@ -118,6 +118,7 @@ class TrainerMaker:
             leaving=life.leaving,
             on_wait=life.progress.touch,
         )
+        life.hold_values(link)
         transfer = Transfer(
             link,
             pull_seconds=life.metrics.pull_seconds,

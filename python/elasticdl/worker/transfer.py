@@ -151,6 +151,8 @@ class Transfer:
             lambda: self._link.client.push(gradients, exchange.order),
         )
         self._push_seconds.observe(time.perf_counter() - packed)
+        if pushed.accepted:
+            self._link.acknowledged(pushed.versions)
         state = None
         if exchange.state and pushed.accepted:
             sent = exchange.state

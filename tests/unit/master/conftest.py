@@ -62,6 +62,8 @@ class World:
         self.disk_full = False
         self.damaged: set[str] = set()  # checkpoints that no replica can load
         self.before: Callable[[master_pb2.Task], Awaitable[None]] | None = None
+        self.pulled: int | None = None  # version of the values that all workers hold
+        self.handed: int | None = None  # version of the values handed to a PS
 
 
 class Replica:
@@ -119,9 +121,13 @@ class Replica:
 
     async def ps(self, reply: master_pb2.RegisterReply) -> None:
         status = master_pb2.PsStatus(rewind=reply.ps.rewind, initialized=True)
+        handback = reply.handback
         self.load(status, reply.restore_dir)
         seen, pinned = 0, {}
         while True:
+            if handback:
+                status.initialized = self.world.handed is not None
+                status.began_at = self.world.handed or 0
             status.version = self.world.version
             status.pushes += 1  # somebody always trains in this world
             del status.snapshots[:]
@@ -143,6 +149,7 @@ class Replica:
             if answer.rewind > status.rewind:
                 status.rewind = answer.rewind
                 self.world.rewinds.append(answer.rewind)
+                handback = False
                 self.load(status, answer.restore_dir)
             pinned = {
                 wanted.id: pinned.get(wanted.id) or self.pin(wanted)
@@ -155,6 +162,7 @@ class Replica:
         status.unloadable = directory if broken else ""
         if directory and not broken:
             self.world.version = store.read_manifest(Path(directory)).version
+            status.began_at = self.world.version
 
     def pin(self, wanted: master_pb2.SnapshotRequest) -> master_pb2.SnapshotDone:
         done = master_pb2.SnapshotDone(id=wanted.id, version=self.world.version)
@@ -177,12 +185,14 @@ class Replica:
             beat.cancel()
 
     async def beat(self) -> None:
-        seen, done = 0, []
+        seen, done, rewind = 0, [], 0
         while True:
             if self.name in self.world.mute:
                 await asyncio.sleep(0.05)
                 continue
             stuck = self.name in self.world.stuck
+            pulled = self.world.pulled
+            versions = [] if pulled is None else [self.world.version] * self.rig.num_ps
             answer = await self.call(
                 self.client.worker_sync,
                 master_pb2.WorkerSyncRequest(
@@ -194,6 +204,8 @@ class Replica:
                         seconds={"train": 2.0, "idle": 1.0},
                         lease_ids=list(self.held),
                         snapshots=done,
+                        ps_versions=versions,
+                        ps_rewind=rewind,
                     ),
                     seen_revision=seen,
                     hold_seconds=0.1,
@@ -201,6 +213,9 @@ class Replica:
             )
             seen = answer.revision
             self.world.views[self.name] = answer.ps
+            rewind = answer.ps.rewind
+            if any(answer.ps.wants_values) and pulled is not None:
+                self.world.handed = pulled
             self.drain = self.drain or answer.drain
             self.held -= set(answer.lost_leases)
             if not answer.local_snapshot.id:

@@ -319,6 +319,7 @@ def test_a_lost_ps_comes_back_under_its_index_and_restores_its_shard(rig) -> Non
 def test_without_a_checkpoint_past_version_0_workers_hand_values_back(rig) -> None:
     async def story(rig) -> None:
         rig.world.go.clear()
+        rig.world.pulled = 0
         async with rig.serving() as master:
             await rig.until(lambda: first_checkpoint(master))
             rig.kill("ps-1")

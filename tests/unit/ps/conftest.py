@@ -104,7 +104,12 @@ class Group:
             server.begin(rewind=self.rewind, restore_dir=restore_dir)
 
     def relaunch(
-        self, index: int, restore_dir: Path | None = None, min_version: int = 0
+        self,
+        index: int,
+        restore_dir: Path | None = None,
+        min_version: int = 0,
+        *,
+        handback: bool = False,
     ) -> None:
         """Kill a PS and start it anew under another address."""
         self.servers[index].close()
@@ -112,7 +117,10 @@ class Group:
         self.servers[index], self.endpoints[index] = self._start(index)
         self.generations[index] += 1
         self.servers[index].begin(
-            rewind=self.rewind, restore_dir=restore_dir, min_version=min_version
+            rewind=self.rewind,
+            restore_dir=restore_dir,
+            min_version=min_version,
+            handback=handback,
         )
         self.tell_clients()
 
@@ -157,7 +165,7 @@ class Group:
         """Begin, initialize with a constant, and return a client."""
         self.begin()
         client = self.client()
-        client.initialize(self.layout, self.optimizer, self.initial(value), 0)
+        client.initialize(self.layout, self.optimizer, self.initial(value))
         self.control(quorum=self.control_figures.quorum)
         return client
 

@@ -146,10 +146,10 @@ def test_a_ps_without_parameters_asks_for_them(group):
     assert client.is_initialized() == [False, False]
     with pytest.raises(NotInitializedError):
         client.pull()
-    client.initialize(ps.layout, ps.optimizer, ps.initial(3.0), 0)
+    client.initialize(ps.layout, ps.optimizer, ps.initial(3.0))
     assert client.is_initialized() == [True, True]
     # The first worker wins.
-    client.initialize(ps.layout, ps.optimizer, ps.initial(7.0), 0)
+    client.initialize(ps.layout, ps.optimizer, ps.initial(7.0))
     assert client.pull().buffers[0][0] == 3.0
 
 
@@ -165,7 +165,7 @@ def test_another_model_is_refused(group):
     client = ps.ready()
     other = place([Variable("other", (3,))], 1)
     with pytest.raises(RefusedError, match="layout"):
-        client.initialize(other, ps.optimizer, [np.zeros(3, np.float32)], 0)
+        client.initialize(other, ps.optimizer, [np.zeros(3, np.float32)])
 
 
 @pytest.mark.parametrize("size", [1, 35, 37, 5000])
@@ -182,17 +182,17 @@ def test_values_of_the_wrong_size_or_number_of_ps_are_refused(group):
     ps.begin()
     client = ps.client()
     with pytest.raises(RefusedError, match="values of shape"):
-        client.initialize(ps.layout, ps.optimizer, [np.zeros(3, np.float32)], 0)
+        client.initialize(ps.layout, ps.optimizer, [np.zeros(3, np.float32)])
     with pytest.raises(RefusedError, match="layout for 2 PS"):
-        client.initialize(place(ps.layout.variables, 2), ps.optimizer, ps.initial(), 0)
-    client.initialize(ps.layout, ps.optimizer, ps.initial(), 0)
+        client.initialize(place(ps.layout.variables, 2), ps.optimizer, ps.initial())
+    client.initialize(ps.layout, ps.optimizer, ps.initial())
 
 
 def test_an_optimizer_that_a_ps_cannot_run_is_refused(group):
     ps = group(1, sync=False)
     ps.begin()
     with pytest.raises(RefusedError, match="the PS cannot start"):
-        ps.client().initialize(ps.layout, '{"local": true}', ps.initial(), 0)
+        ps.client().initialize(ps.layout, '{"local": true}', ps.initial())
 
 
 def test_a_lost_ps_takes_values_handed_back_and_uses_no_version_twice(group):
@@ -201,14 +201,27 @@ def test_a_lost_ps_takes_values_handed_back_and_uses_no_version_twice(group):
     for number in range(5):
         ps.push(client, ps.gradients(1.0), f"p{number}", [number] * 2)
     have = client.pull()
-    ps.relaunch(1, min_version=8)
+    ps.relaunch(1, min_version=8, handback=True)
     with pytest.raises(NotInitializedError):
         client.pull(have=have.versions)
-    client.initialize(ps.layout, ps.optimizer, list(have.buffers), have.version)
+    client.initialize(
+        ps.layout, ps.optimizer, list(have.buffers), versions=have.versions
+    )
     pulled = client.pull(have=have.versions)
     assert pulled.versions == [5, 8]
     assert pulled.buffers[0].size == 0
     np.testing.assert_array_equal(pulled.buffers[1], have.buffers[1])
+    assert ps.servers[1].figures().began_at == 5
+
+
+def test_a_ps_of_a_job_that_has_begun_takes_no_initial_values(group):
+    ps = group(2, sync=False)
+    client = ps.ready()
+    ps.push(client, ps.gradients(1.0), "p0", [0, 0])
+    ps.relaunch(1, handback=True)
+    with pytest.raises(NotInitializedError, match="the job has begun"):
+        client.initialize(ps.layout, ps.optimizer, ps.initial(7.0))
+    assert client.is_initialized() == [True, False]
 
 
 def test_calls_of_an_older_rewind_are_fenced(group):

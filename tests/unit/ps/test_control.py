@@ -222,7 +222,7 @@ def test_orders_of_the_master_are_carried_out(start, tmp_path, sgd, group):
         status = request.status
         if number == 1:
             with pytest.raises(RpcError, match="away"):  # the other PS
-                client(0).initialize(layout_of.layout, sgd(), layout_of.initial(), 0)
+                client(0).initialize(layout_of.layout, sgd(), layout_of.initial())
         reply = master_pb2.PsSyncReply(revision=1, quorum=1, rewind=0)
         seen["initialized"] |= status.initialized
         snapshots = {done.id: done for done in status.snapshots}

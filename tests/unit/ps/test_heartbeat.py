@@ -91,7 +91,7 @@ def test_an_order_from_before_a_rewind_is_passed_over(group):
     server.begin(rewind=1, restore_dir=None)
     ps.rewind = 1
     client = ps.client()
-    client.initialize(ps.layout, ps.optimizer, ps.initial(), 0)
+    client.initialize(ps.layout, ps.optimizer, ps.initial())
     server.control(Control(), (Request("ckpt-old"),), rewind=0)
     assert not server.figures().snapshots
     server.control(Control(), (Request("ckpt-new"),), rewind=1)

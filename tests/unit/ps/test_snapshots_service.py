@@ -228,7 +228,7 @@ def test_a_rewind_to_the_beginning_waits_for_values(group):
     ps.begin()
     ps.tell_clients()
     assert client.is_initialized() == [False, False]
-    client.initialize(ps.layout, ps.optimizer, ps.initial(), 0)
+    client.initialize(ps.layout, ps.optimizer, ps.initial())
     assert client.pull().versions == [0, 0]
 
 
@@ -328,7 +328,7 @@ def test_a_checkpoint_of_the_same_model_laid_out_otherwise_is_loaded_anew(
     new = group(2, sync=False, variables=changed)
     new.begin(restore_dir=directory)
     restored = new.client()
-    restored.initialize(new.layout, new.optimizer, new.initial(9.0), 0)
+    restored.initialize(new.layout, new.optimizer, new.initial(9.0))
     pulled = restored.pull()
     assert pulled.versions == [1, 1]
     for name, values in new.whole(pulled.buffers).items():

@@ -218,7 +218,7 @@ def test_a_follower_that_lost_its_stage_waits_for_the_rewind(group):
     client = ps.ready()
     ps.push(client, ps.gradients(1.0), "a", [0, 0])
     ps.relaunch(1)
-    client.initialize(ps.layout, ps.optimizer, ps.initial(), 0)
+    client.initialize(ps.layout, ps.optimizer, ps.initial())
     with pytest.raises(RpcError, match="waits to be rewound"):
         client.pull()
 

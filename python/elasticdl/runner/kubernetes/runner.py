@@ -203,15 +203,16 @@ class KubernetesRunner:
     def _whole(self, listing: Listing) -> Observation:
         """Return all there is: the pods listed, and those still to be created."""
         seen = (self._take(Change(item, deleted=False)) for item in listing.items)
-        states = {state.key: state for state in seen if state}
+        states = [state for state in seen if state]
+        waiting = []
         for key, wish in list(self._wishes.items()):
-            if wish.launch is None or key in states:
+            if wish.launch is None or _is_among(states, key, wish.generation):
                 continue
             if wish.created_at is not None and wish.created_at < listing.began:
                 del self._wishes[key]  # it was there before, and is gone
                 continue
-            states[key] = _waiting(key, wish)
-        return Observation(tuple(states.values()), resync=True)
+            waiting.append(_waiting(key, wish))
+        return Observation((*states, *waiting), resync=True)
 
     def _take(self, change: Change) -> ReplicaState | None:
         """Return what a pod shows; None if it is not one of the job's replicas."""
@@ -296,6 +297,11 @@ class KubernetesRunner:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_among(states: Sequence[ReplicaState], key: ReplicaKey, generation: int) -> bool:
+    """Whether this pod is listed; an older one of its name may still be going."""
+    return any(s.key == key and s.generation >= generation for s in states)
 
 
 def _waiting(key: ReplicaKey, wish: _Wish) -> ReplicaState:

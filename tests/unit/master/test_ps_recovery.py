@@ -1,0 +1,200 @@
+"""PS that come back: with what, what counts as lost, and that none waits for ever."""
+
+import pytest
+from elasticdl.job.spec import JobSpec, UpdateMode
+from elasticdl.job.status import JobState
+from elasticdl.master.audit import audit
+from elasticdl.master.side_tasks import SideTasks
+from elasticdl.proto import master_pb2
+
+EVALUATION = master_pb2.Task(type=master_pb2.EVALUATION)
+
+
+def first_checkpoint(master) -> bool:
+    newest = master.job.parts.keeper.newest
+    return newest is not None and newest.manifest.version == 0
+
+
+def all_hold_tasks(rig, master) -> bool:
+    queue = master.job.parts.ledger.queue
+    return queue is not None and len(queue.leased) == rig.values.job.worker.replicas
+
+
+async def until_known_at(rig, master, version: int) -> None:
+    """Wait until the master has heard of this version from everybody."""
+    rig.world.version = version
+    ps = master.job.parts.ps
+    await rig.until(lambda: ps._versions == {0: version, 1: version})
+
+
+def test_values_that_nobody_has_any_more_take_all_back_to_the_checkpoint(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: first_checkpoint(master))
+            rig.kill("ps-1")  # and no worker has pulled anything
+            await rig.until(lambda: master.job.parts.ledger.rewinds == 1)
+            await rig.until(lambda: not master.job.parts.ps.rewinding)
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert rig.world.restored[-1][1].endswith("version-0")
+        assert not any(handback for *_, handback in rig.world.restored)
+        assert audit(rig.job_dir.journal_dir).ok
+
+    rig.run(story, checkpoint__every_seconds=0)
+
+
+def test_a_ps_that_waits_for_values_goes_back_when_their_last_holder_is_lost(
+    rig,
+) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        rig.world.pulled = 4
+        async with rig.serving() as master:
+            await rig.until(lambda: first_checkpoint(master))
+            ps = master.job.parts.ps
+            await until_known_at(rig, master, 4)
+            # It hears of no PS that waits, so it hands nothing over.
+            rig.world.mute |= {"worker-0", "worker-1"}
+            rig.kill("ps-1")
+            await rig.until(lambda: any(ps.view().wants_values))
+            rig.world.pulled = None
+            rig.world.mute.clear()
+            await rig.until(lambda: master.job.parts.ledger.rewinds == 1)
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert audit(rig.job_dir.journal_dir).ok
+
+    rig.run(story, checkpoint__every_seconds=0)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_updates_that_handed_values_lack_are_counted(rig, restarted) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        rig.world.pulled = 5
+        async with rig.serving() as master:
+            await rig.until(lambda: first_checkpoint(master))
+            await until_known_at(rig, master, 12)
+            if not restarted:
+                await lose(rig, master)
+        async with rig.serving() as master:
+            if restarted:
+                await rig.until(lambda: master.job.parts.ps._versions != {})
+                await lose(rig, master)
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.lost_updates == 7
+        assert report.rewinds == 0
+
+    async def lose(rig, master) -> None:
+        rig.kill("ps-1")
+        await rig.until(lambda: rig.world.restored[-1] == ("ps-1", "", True))
+        await rig.until(lambda: master.job.parts.ps.initialized)
+
+    rig.run(story, checkpoint__every_seconds=0)
+
+
+def test_a_restarted_master_makes_no_versions_of_fewer_gradients(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: all_hold_tasks(rig, master))
+            await rig.until(lambda: rig.world.quorums[-1:] == [3])
+        del rig.world.quorums[:]
+        async with rig.serving():
+            await rig.until(lambda: len(rig.world.quorums) > 4)
+            assert set(rig.world.quorums) <= {0, 3}
+            rig.world.go.set()
+            await rig.ended()
+
+    rig.run(story, ps__mode="sync", worker__replicas=3)
+
+
+def test_workers_an_earlier_master_had_count_until_they_were_heard(rig) -> None:
+    """One that was between two tasks holds no lease, and trains on in a moment."""
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: all_hold_tasks(rig, master))
+            for replica in rig.everyone:
+                replica.kill()
+            ledger = master.job.parts.ledger
+            for lease_id in ledger.queue.leases_of(0):
+                ledger.finish(lease_id, records=8, steps=2, now=0.0)
+            await ledger.commit()
+        async with rig.serving() as master:
+            assert not master.job.parts.ledger.queue.leases_of(0)
+            assert master.job.parts.ps.quorum() == 2
+
+    rig.run(story, ps__mode="sync")
+
+
+def test_who_evaluates_does_not_count_for_a_training_task_read_ahead() -> None:
+    side = SideTasks(1)
+    side.add(EVALUATION)
+    assert side.comes_first(7, [3])  # it holds nothing else
+    lease = side.lease(7, types=None, deadline=9.0, after=3)
+    assert side.comes_first(7, [3])  # it trains, the evaluation is read ahead
+    assert not side.comes_first(7, [4])  # it evaluates, the training is read ahead
+    assert not side.comes_first(7, [])
+    assert side.comes_first(8, [4])  # another worker
+    side.finish(lease.lease_id)
+    assert side.comes_first(7, [4])
+
+
+def test_ps_and_master_lost_with_nothing_to_go_back_to_go_on(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        rig.world.disk_full = True
+        async with rig.serving() as master:
+            await rig.until(lambda: bool(master.job.parts.keeper.problem))
+            rig.kill("ps-1")
+            await rig.until(lambda: master.job.parts.ledger.rewinds == 1)
+            await rig.until(
+                lambda: [n for n, *_ in rig.world.restored].count("ps-1") == 2
+            )
+        rig.world.disk_full = False
+        async with rig.serving() as master:
+            assert not master.job.parts.ps.rewinding
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert report.rewinds == 1
+        assert audit(rig.job_dir.journal_dir).ok
+
+    rig.run(story, ps__mode="sync")
+
+
+def test_a_ps_lost_before_all_told_of_their_values_takes_all_back(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        rig.world.mute.add("ps-0")  # it serves, and is not heard of yet
+        async with rig.serving() as master:
+            parts = master.job.parts
+            await rig.until(lambda: all_hold_tasks(rig, master))
+            assert not parts.ps.begun
+            rig.kill("ps-1")
+            await rig.until(lambda: parts.ledger.rewinds == 1)
+            rig.world.mute.clear()
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert 1 in rig.world.rewinds  # ps-0 began anew too
+
+    rig.run(story, ps__mode="sync")
+
+
+def test_sync_mode_refuses_to_continue_without_the_others() -> None:
+    with pytest.raises(ValueError, match="recovery"):
+        JobSpec.model_validate(
+            {
+                "name": "x",
+                "model": {"definition": "m.f"},
+                "data": {"training": "t.csv"},
+                "ps": {"mode": str(UpdateMode.SYNC), "recovery": "continue"},
+            }
+        )

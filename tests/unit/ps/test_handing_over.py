@@ -1,0 +1,91 @@
+"""What a worker hands to a PS that lost its values: PsLink with real PS."""
+
+import threading
+
+import numpy as np
+from elasticdl.proto import master_pb2
+from elasticdl.worker.heartbeat import Heartbeat
+from elasticdl.worker.ps_link import PsLink
+
+from tests.unit.ps.conftest import Group
+
+
+def link_to(ps: Group) -> tuple[PsLink, Heartbeat]:
+    """A worker's link, and where it learns of the PS."""
+    views = Heartbeat(
+        lambda _: master_pb2.WorkerSyncReply(),
+        master_pb2.Replica(),
+        status=lambda _: master_pb2.Worker(),
+        seconds=1.0,
+        on_fenced=lambda _: None,
+        on_reply=lambda _: None,
+    )
+    views.learn_view(ps.view)
+    link = PsLink(
+        ps.client(),
+        views,
+        layout=ps.layout,
+        optimizer_json=ps.optimizer,
+        initial=ps.initial(),
+        leaving=threading.Event(),
+        on_wait=lambda: None,
+    )
+    return link, views
+
+
+def asking(ps: Group) -> master_pb2.PsView:
+    """What the master tells while the last PS waits for values."""
+    view = ps.view
+    view.wants_values.extend(n == ps.num_ps - 1 for n in range(ps.num_ps))
+    return view
+
+
+def wait_for_offer(link: PsLink) -> None:
+    assert link._offering is not None
+    link._offering.join(20.0)
+
+
+def test_a_worker_that_makes_no_call_hands_over_what_it_pulled_last(group):
+    ps = group(2, sync=False)
+    ps.begin()
+    link, _ = link_to(ps)
+    link.join()
+    ps.push(link.client, ps.gradients(1.0), "p0", [0, 0])
+    have, _ = link.pull()
+    ps.push(link.client, ps.gradients(1.0), "p1", [1, 1])
+    link.acknowledged([2, 2])
+    assert link.answered() == (0, [2, 2])
+    ps.relaunch(1, min_version=2, handback=True)
+    link.offer(asking(ps))
+    wait_for_offer(link)
+    assert link.client.is_initialized() == [True, True]
+    figures = ps.servers[1].figures()
+    assert (figures.began_at, figures.version) == (1, 2)  # p1 is lost with it
+    buffers, versions = link.pull()
+    assert versions == [2, 2]
+    np.testing.assert_array_equal(buffers[1], have[1])
+
+
+def test_a_worker_that_pulled_nothing_gives_a_job_that_has_begun_nothing(group):
+    ps = group(2, sync=False)
+    ps.ready(3.0)
+    ps.relaunch(1, handback=True)
+    link, _ = link_to(ps)
+    assert link.answered() == (0, [])
+    link.offer(asking(ps))
+    assert link._offering is None
+    assert link.client.is_initialized() == [True, False]
+
+
+def test_values_of_before_a_rewind_are_not_handed_over(group):
+    ps = group(2, sync=False)
+    ps.begin()
+    link, _ = link_to(ps)
+    link.join()
+    link.pull()
+    ps.rewind = 1
+    ps.begin()
+    ps.relaunch(1, handback=True)
+    link.offer(asking(ps))
+    assert link._offering is None
+    assert link.answered() == (0, [0, 0])  # which the master does not count any more
