@@ -206,6 +206,11 @@ class CallbackSet:
 
     callbacks: tuple[Callback, ...] = ()
     max_steps: int = 0
+    text: str = "[]"  # it was made of
+
+    def renewed(self) -> CallbackSet:
+        """Return the same callbacks, which have seen nothing yet."""
+        return from_json(self.text)
 
     def on_evaluation(self, metrics: Mapping[str, float]) -> list[Action]:
         """Return what follows from one more round, in the callbacks' order."""
@@ -230,4 +235,4 @@ def from_json(text: str) -> CallbackSet:
             f"the callbacks cannot be read: got {text!r}, expected a list of "
             f'{{"class": name, ...}} ({error}); check the parameters of `callbacks`'
         ) from error
-    return CallbackSet(tuple(found), min(steps, default=0))
+    return CallbackSet(tuple(found), min(steps, default=0), text or "[]")

@@ -5,21 +5,29 @@ Owns the round under way and the results. Called by the loop (ticks), heartbeats
 
 A round: the PS pin a snapshot; tasks go out beside training; their metric states are
 added; one SUMMARIZE task turns the sums into figures; callbacks see them; where a
-callback keeps the model, an EXPORT task writes it from the snapshot.
+callback keeps the model, an EXPORT task writes it from the snapshot. Only then has the
+round been: one that is given up before leaves no result, and callbacks forget it, as
+they forget results of versions that a rewind has undone.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from elasticdl.data.reader import Shard
 from elasticdl.job.spec import JobSpec
 from elasticdl.job.status import EvaluationResult
 from elasticdl.master import evaluation
-from elasticdl.master.callbacks import Action, CallbackSet, KeepBest
+from elasticdl.master.callbacks import (
+    Action,
+    CallbackSet,
+    KeepBest,
+    ScaleLearningRate,
+)
 from elasticdl.master.course import point
 from elasticdl.master.evaluation import EvaluationSchedule, MetricSums
 from elasticdl.master.ledger import Ledger
@@ -47,14 +55,44 @@ class Round:
     started: bool = False
     left: int = 0
     sums: MetricSums = field(default_factory=MetricSums)
-    keeping: bool = False  # the best model is being exported
     point: str = ""  # of training, when it was opened
+    result: EvaluationResult | None = None  # while the best model is being exported
+    actions: list[Action] = field(default_factory=list)  # once that is done
 
     @property
     def ticket(self) -> ps_pb2.Ticket | None:
         """Names the pinned version in sync mode, once PS 0 told it."""
         first = self.pinned.get(0)
         return first.ticket if first and first.HasField("ticket") else None
+
+
+@dataclass(frozen=True)
+class _Past:
+    """A round that has been."""
+
+    result: EvaluationResult
+    number: int = 0
+    epochs_done: int = 0
+    point: str = ""  # of training, when it was opened; "" is not known
+
+    def to_note(self) -> dict[str, Any]:
+        """Return what is journaled."""
+        return {
+            **self.result.model_dump(),
+            "number": self.number,
+            "epochs_done": self.epochs_done,
+            "point": self.point,
+        }
+
+    @staticmethod
+    def from_note(note: Mapping[str, Any]) -> _Past:
+        """Read what was journaled; older journals have the result alone."""
+        rest = {**note}
+        more = {k: rest.pop(k) for k in _OF_THE_ROUND if k in rest}
+        return _Past(EvaluationResult(**rest), **more)
+
+
+_OF_THE_ROUND = ("number", "epochs_done", "point")
 
 
 class Rounds:
@@ -83,12 +121,19 @@ class Rounds:
         )
         self._export = bool(spec.export.dir)
         self.callbacks = CallbackSet()
-        self.results = [EvaluationResult(**n) for n in ledger.notes("evaluation")]
-        self._epochs_evaluated = max(
-            (n["epochs_done"] for n in ledger.notes("round")), default=0
-        )
+        undone = {number for note in ledger.notes("undone") for number in note["rounds"]}
+        self._past = [
+            past
+            for past in map(_Past.from_note, ledger.notes("evaluation"))
+            if past.number not in undone
+        ]
+        # Journals of before results said this themselves.
+        epochs = [note["epochs_done"] for note in ledger.notes("round")]
+        epochs += [past.epochs_done for past in self._past]
         self.schedule = EvaluationSchedule(
-            spec.evaluation, started=now, epochs_done=self._epochs_evaluated
+            spec.evaluation,
+            started=now,
+            epochs_done=max(epochs, default=0),
         )
         self._number = ledger.generation * 1_000_000
         self._again = ""
@@ -100,9 +145,19 @@ class Rounds:
         return bool(self._shards)
 
     @property
+    def results(self) -> list[EvaluationResult]:
+        """What was measured, oldest first, without what a rewind has undone."""
+        return [past.result for past in self._past]
+
+    @property
     def last(self) -> EvaluationResult | None:
         """The newest result."""
-        return self.results[-1] if self.results else None
+        return self._past[-1].result if self._past else None
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether the newest result is of all that has been trained by now."""
+        return bool(self._past) and self._past[-1].point == point(self._ledger)
 
     def records(self) -> tuple[int, int]:
         """Return how many records the newest round has evaluated, and of how many."""
@@ -115,10 +170,15 @@ class Rounds:
         """Data and callbacks are known: replay what was seen, then rounds may open."""
         self._shards = tuple(shards)
         self.callbacks = callbacks
+        self._replay(self._on_action)
+
+    def _replay(self, on_action: Callable[[Action], None] | None = None) -> None:
+        """Show new callbacks what counts; tell what follows from it, if asked to."""
+        self.callbacks = self.callbacks.renewed()
         for result in self.results:
-            for action in callbacks.on_evaluation(result.metrics):
-                if not isinstance(action, KeepBest):
-                    self._on_action(action)
+            for action in self.callbacks.on_evaluation(result.metrics):
+                if on_action is not None and not isinstance(action, KeepBest):
+                    on_action(action)
 
     # -- opening ------------------------------------------------------------------
 
@@ -138,7 +198,12 @@ class Rounds:
         self._number += 1
         self.schedule.opened(version=version, epochs_done=epochs_done, now=now)
         self.current = Round(
-            self._number, why, now, epochs_done, version, point=point(self._ledger)
+            self._number,
+            why,
+            now,
+            epochs_done,
+            version,
+            point=point(self._ledger),
         )
         if self._num_ps:
             self.current.snapshot = f"eval-{self._number}"
@@ -235,8 +300,8 @@ class Rounds:
                 self._signals.work()
         elif task.type == master_pb2.SUMMARIZE:
             self._finish(current, report.results_json, now=now)
-        else:
-            self._close()
+        elif current.result is not None:
+            self._complete(current, current.result)
 
     def _finish(self, current: Round, results_json: str, *, now: float) -> None:
         result = EvaluationResult(
@@ -247,31 +312,37 @@ class Rounds:
             time=now,
             why=current.why,
         )
-        self.results.append(result)
-        self._ledger.note("evaluation", **result.model_dump())
-        self._ledger.note(
-            "round",
+        actions = self.callbacks.on_evaluation(result.metrics)
+        current.actions = [a for a in actions if not isinstance(a, KeepBest)]
+        keep = next((a for a in actions if isinstance(a, KeepBest)), None)
+        if keep is None or not self._export:
+            self._complete(current, result)
+            return
+        log.info("keeping the model of version %d: %s", current.version, keep)
+        current.result = result
+        export = self._task(current, master_pb2.EXPORT)
+        export.target = BEST
+        self._side.add(export)
+        self._signals.work()
+
+    def _complete(self, current: Round, result: EvaluationResult) -> None:
+        """Everything that follows from the round is done, or is done now."""
+        past = _Past(
+            result,
+            number=current.number,
             epochs_done=current.epochs_done,
-            version=current.version,
             point=current.point,
         )
+        self._past.append(past)
+        self._ledger.note("evaluation", **past.to_note())
         log.info(
             "Evaluation metrics[version=%d]: %s",
             current.version,
             evaluation.in_words(result.metrics),
         )
-        for action in self.callbacks.on_evaluation(result.metrics):
-            if not isinstance(action, KeepBest):
-                self._on_action(action)
-            elif self._export and not current.keeping:
-                log.info("keeping the model of version %d: %s", current.version, action)
-                current.keeping = True
-                export = self._task(current, master_pb2.EXPORT)
-                export.target = BEST
-                self._side.add(export)
-                self._signals.work()
-        if not current.keeping:
-            self._close()
+        for action in current.actions:
+            self._on_action(action)
+        self._close()
 
     def _close(self) -> None:
         self.current = None
@@ -282,15 +353,22 @@ class Rounds:
         current = self.current
         if current is None:
             return
-        self._side.drop(master_pb2.EVALUATION, master_pb2.SUMMARIZE)
-        if current.keeping:
-            self._side.drop(master_pb2.EXPORT)
-        else:
-            self._again = current.why
+        self._side.drop_round(current.number)
+        self._again = current.why
+        if current.result is not None:
+            # Its model was not kept, so it was not the best one: callbacks forget it.
+            self._replay()
         self._close()
 
     def rewound(self, *, version: int, epochs_done: int) -> None:
-        """Training went back: the round's version may never come."""
+        """Training went back: the round's version may never come, nor later ones."""
         self.abort()
         self._again = ""
         self.schedule.rewound(version=version, epochs_done=epochs_done)
+        undone = [past for past in self._past if past.result.version > version]
+        if undone:
+            self._past = [past for past in self._past if past not in undone]
+            self._ledger.note("undone", rounds=[past.number for past in undone])
+            self._on_action(ScaleLearningRate(1.0, "evaluations were undone"))
+        # What a result that stays had led to may have been undone.
+        self._replay(self._on_action)

@@ -133,6 +133,14 @@ class SideTasks:
         if master_pb2.EVALUATION in types:
             self._lazy = iter(())
 
+    def drop_round(self, number: int) -> None:
+        """Forget all tasks of an evaluation round, leased ones too."""
+        self._waiting = deque(t for t in self._waiting if t.round != number)
+        for lease_id, task in list(self._leased.all.items()):
+            if task.round == number:
+                self._end(lease_id)
+        self._lazy = iter(())
+
     def leases_of(self, worker: int) -> list[int]:
         """Return the leases that a worker holds."""
         return self._leased.of(worker)

@@ -179,8 +179,7 @@ class Stages:
         rounds, job = self._parts.rounds, self._job
         if rounds.current is not None:
             return False
-        noted = self._parts.ledger.notes("round")
-        if noted and noted[-1].get("point") == point(self._parts.ledger):
+        if rounds.is_up_to_date:
             return True
         rounds.open(
             evaluation.FINAL,

@@ -98,11 +98,11 @@ def test_failures_are_counted_per_task() -> None:
 
 def test_a_round_that_is_given_up_leaves_nothing() -> None:
     side = SideTasks(1)
-    side.add_lazily([Task(type=EVALUATION), Task(type=EVALUATION)])
+    side.add_lazily([Task(type=EVALUATION, round=1), Task(type=EVALUATION, round=1)])
     held = lease(side)
     assert held is not None
     side.add(Task(type=EXPORT))
-    side.drop(EVALUATION)
+    side.drop_round(1)
     assert side.finish(held.lease_id) is None
     rest = lease(side)
     assert rest is not None

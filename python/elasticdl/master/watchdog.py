@@ -1,0 +1,172 @@
+"""The watchdog: names and ends any phase of a job in which nothing moves.
+
+Owns the judgement and what it goes by. The loop asks once a turn and carries out what
+comes of it. Must not act, nor judge single replicas: who is silent or hung is
+`master.member`'s word, and has shorter bounds.
+
+What moves: batches, reports, checkpoints, the search for data. What may rightly stand
+still is *held*: paused jobs, replicas that wait for room, a journal that waits for a
+disk, data being prepared. Everything else has `STILL_STARTS` times worker.startSeconds,
+and what a PS that loads needs for its bytes. Then all go back to the newest checkpoint,
+once, where there are PS; if nothing moves after that either, the job fails, and goes on
+from there when it is launched again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from elasticdl.job.status import JobState
+from elasticdl.master.data_plan import Stage
+from elasticdl.master.job_state import Job
+from elasticdl.master.member import HANG_STEPS, Member, MemberState
+from elasticdl.master.task_queue import LeasedTask
+
+# Twice what a replica may take to start, trace or restore before it is ended itself.
+STILL_STARTS = 2.0
+# The slowest that a PS may load a checkpoint.
+_SLOWEST_BYTES_PER_SECOND = 10e6
+
+_PREPARES = (Stage.CHECKING, Stage.PREPARING, Stage.ASKING)
+
+
+class Verdict(enum.Enum):
+    """What has to be done."""
+
+    WAIT = enum.auto()
+    GO_BACK = enum.auto()
+    END = enum.auto()
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a job shows at one moment."""
+
+    moved: tuple[Any, ...]  # another one means that the job got further
+    bound: float  # seconds in which it has to
+    held: str = ""  # why it rightly stands still; "" if it does not
+    waits_for: str = ""  # what is missing, in words
+    can_go_back: bool = False
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What was seen before."""
+
+    moved: tuple[Any, ...]
+    since: float  # it moved last, or was held, or sent back
+    went_back: bool = False  # since it moved last
+
+
+def judge(before: Watch, look: Look, *, now: float) -> tuple[Watch, Verdict]:
+    """Return what to remember, and what has to be done about a job that looks so."""
+    if look.moved != before.moved:
+        return Watch(look.moved, now), Verdict.WAIT
+    if look.held:
+        return replace(before, since=now), Verdict.WAIT
+    if now - before.since < look.bound:
+        return before, Verdict.WAIT
+    if look.can_go_back and not before.went_back:
+        return replace(before, since=now, went_back=True), Verdict.GO_BACK
+    return before, Verdict.END
+
+
+def look_at(job: Job) -> Look:
+    """Return what a job shows now."""
+    parts = job.parts
+    return Look(
+        moved=(
+            job.state,
+            parts.data.stage,
+            job.last_batch_time,
+            job.reports,
+            parts.keeper.schedule.time,
+            len(parts.keeper.request.parts) if parts.keeper.request else 0,
+        ),
+        bound=_bound(job),
+        held=_held(job),
+        waits_for=_waits_for(job),
+        can_go_back=parts.table.num_ps > 0 and parts.ledger.queue is not None,
+    )
+
+
+def in_words(look: Look) -> str:
+    """Say for how long nothing moved, and what was waited for."""
+    return f"nothing has moved for {look.bound:.0f} s: {look.waits_for}"
+
+
+def _bound(job: Job) -> float:
+    spec, parts = job.spec.worker, job.parts
+    told = [m.worker for m in parts.table.workers() if m.worker]
+    slowest = max((worker.step_seconds for worker in told), default=0.0)
+    still = STILL_STARTS * max(spec.start_seconds, HANG_STEPS * slowest)
+    newest = parts.keeper.newest
+    if newest is None or not any(_loads(m) for m in parts.table.ps() if m):
+        return still
+    total = sum(shard.bytes for shard in newest.manifest.shards)
+    return still + total / _SLOWEST_BYTES_PER_SECOND
+
+
+def _loads(member: Member) -> bool:
+    restore = member.restore
+    return restore is not None and bool(restore.dir) and not member.initialized
+
+
+def _held(job: Job) -> str:
+    parts = job.parts
+    workers = parts.table.workers()
+    if parts.ledger.trouble:
+        return "the journal waits for room on its disk"
+    if job.state is JobState.PAUSED:
+        return "the job is paused"
+    if parts.data.stage in _PREPARES:
+        return "data are being looked for or prepared"
+    if any(m is None or m.state is not MemberState.RUNNING for m in parts.table.ps()):
+        return "a PS waits for room"
+    if not any(m.alive for m in workers):
+        return "all workers wait for room"
+    if not any(m.alive and m.ready for m in workers):
+        return "workers build the model"
+    return ""
+
+
+def _waits_for(job: Job) -> str:
+    return next(_waits(job), "no worker asks for a task")
+
+
+def _waits(job: Job) -> Iterator[str]:
+    parts = job.parts
+    for member in parts.table.ps():
+        if member is None or not member.registered:
+            yield "a PS that has not registered"
+        elif not member.initialized or not (member.ps and member.ps.initialized):
+            loads = _loads(member) and member.restore
+            what = f"loads {loads.dir}" if loads else "gets no values"
+            yield f"{member.name} {what} (rewind {parts.ps.rewind})"
+    if parts.ps.rewinding:
+        yield f"not all PS have come to rewind {parts.ps.rewind}"
+    if parts.keeper.request is not None:
+        yield f"checkpoint {parts.keeper.request.id} is not complete"
+    current = parts.rounds.current
+    if current is not None and not current.started:
+        yield f"evaluation ({current.why}): a PS has not taken its snapshot"
+    elif current is not None:
+        yield f"evaluation ({current.why}): {current.left} tasks are not done"
+    queue = parts.ledger.queue
+    if queue is not None and queue.leased:
+        yield _of_lease(job, next(iter(queue.leased.values())))
+    if side := parts.side.leased_records:
+        yield f"tasks beside training, of {side} records, are not done"
+
+
+def _of_lease(job: Job, leased: LeasedTask) -> str:
+    """Say what the holder of the oldest lease is at."""
+    at = {m.key.index: m.phase for m in job.parts.table.workers()}
+    task = leased.task
+    return (
+        f"worker-{leased.worker} (at: {at.get(leased.worker) or 'nothing'}) holds "
+        f"{task.source} records {task.start} to {task.end} and makes no step"
+    )
