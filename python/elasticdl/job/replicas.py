@@ -208,8 +208,9 @@ class WorkerSpec(ReplicaSpec):
     )
     max_restarts: CountOrZero = Field(
         3,
-        description="Crashes of the user's code that are forgiven, all workers "
-        "together. Preemption, eviction, lost nodes and kills by hand never count.",
+        description="Crashes of the user's code that are forgiven within an hour, all "
+        "workers together. Preemption, eviction, lost nodes and kills by hand never "
+        "count.",
     )
     pull_steps: PositiveInt = Field(
         1,

@@ -141,6 +141,8 @@ class Heartbeats:
         if member.worker and worker.step > member.worker.step:
             # The phase counts from its last step.
             self._job.last_step_time = now - worker.phase_seconds
+        before = member.worker.batches if member.worker else 0
+        self._job.batches += max(0, worker.batches - before)
         member.heard_worker(worker, now=now)
         self._parts.table.heard(member)
         self._parts.ps.heard_worker(member)

@@ -96,6 +96,9 @@ class Job:
         self.last_loss: float | None = None
         self.fatal_losses = 0  # tasks that ended with a loss that was not finite
         self.last_step_time: float | None = None  # of any worker; Unix seconds
+        # What the watchdog goes by: neither is ever taken back.
+        self.batches = 0  # heard of, of any task
+        self.reports = 0  # of tasks that are done
         self.version = 0
         self.metrics_port = 0  # of this master, once it serves
         self.speed = Speed()

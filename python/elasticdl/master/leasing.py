@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode, UserCodeError
+from elasticdl.job.spec import JobSpec
 from elasticdl.job.status import JobState
 from elasticdl.master import course
 from elasticdl.master.job_state import Job
@@ -26,6 +27,7 @@ from elasticdl.master.replica_state import error_first
 from elasticdl.master.rounds import BEST
 from elasticdl.master.side_tasks import is_side
 from elasticdl.master.task_queue import LeasedTask
+from elasticdl.master.task_queue import Task as QueuedTask
 from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome, Task, TaskReport
@@ -129,6 +131,7 @@ class Leasing:
         if not accepted:
             reports.labels("late").inc()
         elif report.outcome == Outcome.DONE:
+            self._job.reports += 1
             reports.labels("done").inc()
             if given is not None:
                 self._metrics.task_seconds.observe(now - given)
@@ -293,13 +296,46 @@ class Leasing:
 
     def recover(self, member: Member, cause: str, *, now: float) -> None:
         """Put back all that a worker held, which is gone."""
-        index = member.key.index
-        tasks = self._parts.ledger.recover(index, cause=cause, now=now)
-        count = len(tasks) + self._parts.side.recover(index)
+        index, died = member.key.index, member.fell_at_work
+        tasks = self._parts.ledger.recover(index, cause=cause, now=now, died=died)
+        count = len(tasks) + self._parts.side.recover(index, died=died)
         if count:
             log.info("%d tasks of %s go to others", count, member.name)
+        if died:
+            self._end_if_deadly(tasks)
         self._parts.ps.has_asked(index)
         self._parts.signals.work()
+
+    def patience(self, member: Member) -> float:
+        """Return how many times its usual bound a worker may take for a step.
+
+        It doubles with each one that hung in a row, or that hung at what this one
+        holds: a step that is slow everywhere has the whole of startSeconds in the end.
+        """
+        queue = self._parts.ledger.queue
+        held = queue.leases_of(member.key.index) if queue else []
+        deaths = [queue.leased[i].task.deaths for i in held] if queue else []
+        most = max([self._parts.membership.hangs, *deaths])
+        return 2.0 ** min(most, 30)
+
+    def _end_if_deadly(self, tasks: list[QueuedTask]) -> None:
+        """Fail the job if too many workers were lost at one task."""
+        most = most_deaths(self._job.spec)
+        deadly = [task for task in tasks if task.deaths >= most]
+        if deadly:
+            what = " or ".join(
+                f"{t.source} records {t.start} to {t.end}" for t in deadly[:3]
+            )
+        elif self._parts.side.most_deaths() >= most:
+            what = "a task beside training"
+        else:
+            return
+        self._job.end(
+            JobState.FAILED,
+            f"{most} workers hung or crashed with {what} in their hands; look at what "
+            "the model module does with these records",
+            ExitCode.USER_CODE,
+        )
 
     def expire(self, *, now: float) -> None:
         """Put back what nobody said anything about for too long."""
@@ -309,6 +345,16 @@ class Leasing:
             self._metrics.task_reports.labels("expired").inc(count)
             self._parts.ps.count_quorum()
             self._parts.signals.work()
+
+
+def most_deaths(spec: JobSpec) -> int:
+    """Return how many workers may be lost at one task before the job fails.
+
+    No fewer than have to hang until a step has had the whole of startSeconds.
+    """
+    worker = spec.worker
+    longer = math.ceil(math.log2(max(1.0, worker.start_seconds / worker.hang_seconds)))
+    return max(spec.tasks.max_failures, worker.max_restarts + 1, longer + 1)
 
 
 def _remember(table: OrderedDict[int, V], key: int, value: V) -> None:

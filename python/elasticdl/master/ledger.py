@@ -133,6 +133,7 @@ class Ledger:
         cause: str,
         now: float,
         failed: bool = False,
+        died: bool = False,
         untouched: bool = False,
     ) -> Task | None:
         """Put a task back; None if its lease has moved on. See TaskQueue.give_back."""
@@ -141,15 +142,19 @@ class Ledger:
         event: Event = {"k": "back", "l": lease_id, "c": cause, "t": round(now, 3)}
         if failed:
             event["f"] = 1
+        if died:
+            event["x"] = 1
         if untouched:
             event["u"] = 1
         task: Task | None = self._do(event)
         return task
 
-    def recover(self, worker: int, *, cause: str, now: float) -> list[Task]:
-        """Put back everything that a lost worker held."""
+    def recover(
+        self, worker: int, *, cause: str, now: float, died: bool = False
+    ) -> list[Task]:
+        """Put back everything that a lost worker held; `died`: at work on it."""
         leases = self.queue.leases_of(worker) if self.queue else []
-        tasks = (self.give_back(i, cause=cause, now=now) for i in leases)
+        tasks = (self.give_back(i, cause=cause, now=now, died=died) for i in leases)
         return [task for task in tasks if task]
 
     def expire(self, now: float) -> list[Task]:
@@ -300,6 +305,7 @@ class Ledger:
             event["l"],
             cause=event["c"],
             failed="f" in event,
+            died="x" in event,
             untouched="u" in event,
         )
 

@@ -33,6 +33,7 @@ from elasticdl.master.membership import Departure, Stop
 from elasticdl.master.publishing import Publishing
 from elasticdl.master.resting import Resting
 from elasticdl.master.stages import Stages
+from elasticdl.master.watchdog import Verdict, Watchdog
 from elasticdl.master.wind_down import WindDown
 from elasticdl.runner.base import Observation, Runner
 
@@ -65,6 +66,7 @@ class Loop:
         self._publishing = publishing
         self._launching = Launching(job, runner)
         self._resting = Resting(self._parts.ledger)
+        self._watchdog = Watchdog(job)
         self._counting: asyncio.Task[None] | None = None
         self._woken_by = job.clock()
         self._handing_over = False
@@ -122,6 +124,7 @@ class Loop:
         now = job.clock()
         self._forgive(now)
         self._tick(now)
+        self._end_standstill(now)
         self._stages.advance(now=now)
         if self._stages.needs_count and self._counting is None:
             self._counting = asyncio.create_task(self._count(), name="count")
@@ -153,8 +156,8 @@ class Loop:
         parts, spec = self._parts, self._job.spec
         for member in parts.table.dead(now=now):
             self._dismiss(member, "silent", now=now)
-        patience = 2.0**parts.membership.hangs
         for member in parts.table.take_suspects():
+            patience = self._leasing.patience(member)
             if member.is_hung(spec.worker, patience=patience):
                 self._dismiss(member, "hung", now=now)
         workers = self._resting.wanted(self._job, now=now)
@@ -178,6 +181,17 @@ class Loop:
             )
         if self._job.can_snapshot:
             parts.keeper.tick(version=self._job.version, now=now)
+
+    def _end_standstill(self, now: float) -> None:
+        """Unlock, or end, a job in which nothing moves."""
+        verdict, what = self._watchdog.ask(now=now)
+        if verdict is Verdict.GO_BACK:
+            self._parts.ps.go_back(what, now=now)
+        elif verdict is Verdict.END:
+            self._job.end(
+                JobState.FAILED,
+                f"{what}; launched again, the job goes on from its newest checkpoint",
+            )
 
     def _dismiss(self, member: Member, cause: str, *, now: float) -> None:
         self._launching.stops.append(Stop(member.key, 0.0, cause))

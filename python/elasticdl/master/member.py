@@ -108,6 +108,17 @@ class Member:
         return self.state is MemberState.RUNNING and not self.cause
 
     @property
+    def came_through(self) -> bool:
+        """Whether a worker has its start behind it."""
+        return self.ready or self.phase not in _NOT_AT_WORK
+
+    @property
+    def fell_at_work(self) -> bool:
+        """Whether it hung or crashed, so that what it held may be the cause."""
+        crashed = self.ended in (ExitReason.ERROR, ExitReason.OOM_KILLED)
+        return crashed or self.cause == "hung"
+
+    @property
     def unsettled(self) -> bool:
         """Whether an earlier master had it, and nobody said yet that it still runs."""
         return self.seen and self.state is MemberState.LAUNCHED

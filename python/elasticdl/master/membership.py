@@ -210,6 +210,7 @@ class Membership:
             memory_bytes=member.memory_bytes,
             memory_limit=memory_limit,
             used_bytes=member.used_bytes,
+            ready=member.came_through,
         )
         member.state, member.since, member.ended = MemberState.ENDED, now, reason
         self.table.remove(member)
@@ -228,7 +229,9 @@ class Membership:
     def _decide(
         self, member: Member, ending: Ending, *, now: float
     ) -> Relaunch | GiveUp:
-        decision = self._relaunches.decide(member, ending, spec=self.table.spec)
+        decision = self._relaunches.decide(
+            member, ending, spec=self.table.spec, now=now
+        )
         member.reason = decision.reason
         replacement = None
         if isinstance(decision, Relaunch):

@@ -355,7 +355,8 @@ class PsGroup:
         restore = member.restore
         if restore is None or not restore.alone:
             return
-        lost_at = max(restore.min_version, self._newest_version(member.key.index))
+        # As it was when the PS came back: workers may have gone on since.
+        lost_at = restore.min_version or self._newest_version(member.key.index)
         count = lost_at - began_at
         if count > 0:
             self.lost_updates += count

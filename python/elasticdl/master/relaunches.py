@@ -28,13 +28,15 @@ class Relaunches:
         """Read back the journal; only crashes since `after` (this run) count."""
         self._ledger = ledger
         self.records: list[status.Relaunch] = []
-        self._counted = 0
+        self._counted: list[float] = []  # when
+        self._nowhere: dict[str, tuple[int, int]] = {}  # PS -> crashes, at checkpoint
         self._quick: dict[str, int] = {}  # "worker", "ps-0": endings in a row
         self._since: dict[str, tuple[int, float]] = {}  # replacement -> record, time
         for note in ledger.notes("relaunch"):
             fields = {k: v for k, v in note.items() if k != "counted"}
             self.records.append(status.Relaunch(**fields))
-            self._counted += bool(note["counted"]) and note["time"] >= after
+            if note["counted"] and note["time"] >= after:
+                self._counted.append(note["time"])
         took = {note["record"]: note["seconds"] for note in ledger.notes("recovered")}
         self.records = [
             record.model_copy(update={"seconds": took.get(number)})
@@ -45,11 +47,16 @@ class Relaunches:
                 self._since[record.replacement] = (number, record.time)
 
     def decide(
-        self, member: Member, ending: Ending, *, spec: JobSpec
+        self, member: Member, ending: Ending, *, spec: JobSpec, now: float
     ) -> Relaunch | GiveUp:
         """Return what to do, and remember the ending."""
         series = str(Role.WORKER) if member.is_worker else member.name
-        history = History(self._counted, self._quick.get(series, 0))
+        nowhere = 0 if member.is_worker else self._got_nowhere(member, ending, spec)
+        history = History(
+            len(self._not_forgiven(spec, now=now)),
+            self._quick.get(series, 0),
+            nowhere,
+        )
         limits = Limits(
             spec.worker.max_restarts,
             parse_bytes(spec.worker.memory_limit_max) if member.is_worker else 0,
@@ -58,8 +65,32 @@ class Relaunches:
         quick = replica_state.is_quick(ending)
         self._quick[series] = history.quick + 1 if quick else 0
         counted = isinstance(decision, GiveUp) or decision.counted
-        self._counted += counted and member.is_worker
+        if counted and member.is_worker:
+            self._counted.append(now)
+        elif counted:
+            self._nowhere[member.name] = (nowhere + 1, self._newest_checkpoint())
         return decision
+
+    def _not_forgiven(self, spec: JobSpec, *, now: float) -> list[float]:
+        """Return the crashes that count: a job of months is forgiven those long ago."""
+        worker = spec.worker
+        starts = 2.0 * (worker.max_restarts + 1) * worker.start_seconds
+        since = now - max(replica_state.FORGIVEN_SECONDS, starts)
+        self._counted = [time for time in self._counted if time > since]
+        return self._counted
+
+    def _newest_checkpoint(self) -> int:
+        noted = self._ledger.notes("checkpoint")
+        return max((note.get("version", 0) for note in noted), default=0)
+
+    def _got_nowhere(self, member: Member, ending: Ending, spec: JobSpec) -> int:
+        """Return how often a PS crashed before, since it last got anywhere."""
+        crashes, at = self._nowhere.get(member.name, (0, 0))
+        keeps = spec.checkpoint.every_seconds or spec.checkpoint.every_steps
+        if keeps:
+            return crashes if self._newest_checkpoint() <= at else 0
+        lived = ending.lived_seconds >= replica_state.PS_LIVED_SECONDS
+        return 0 if lived else crashes
 
     def book(
         self,

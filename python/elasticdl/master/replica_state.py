@@ -12,13 +12,16 @@ Owns the one function from (ending, history) to a decision. Called by
 | its container can never be started as described | the job fails    |         |
 | exit codes of deterministic mistakes (3, 4, 5), | the job fails    |         |
 | of workers also 6: a checkpoint does not fit    |                  |         |
+| hung before its model was built                 | relaunched       | yes     |
 | any other exit code, out of memory otherwise    | relaunched       | yes     |
 
 A container killed with SIGKILL by nobody known while it used nearly all the memory it
 may have counts as out of memory: some kernels do not tell the platform.
 
-Counted endings of workers fail the job after `maxRestarts`; a PS after it crashed
-`PS_QUICK_CRASHES` times in a row without having lived. Replicas that end soon after
+Counted endings of workers fail the job after `maxRestarts` within `FORGIVEN_SECONDS`,
+or within the time that so many starts take. A PS fails it when it crashed, or was
+silent, `PS_CRASHES` times in a row without having got anywhere: it ended soon after its
+start, or no checkpoint was completed between. Replicas that end soon after
 their start come back after a growing pause, whatever the reason.
 """
 
@@ -32,7 +35,10 @@ from elasticdl.job.names import Role
 from elasticdl.runner.base import ExitReason
 
 QUICK_SECONDS = 10.0
-PS_QUICK_CRASHES = 5
+PS_CRASHES = 5
+FORGIVEN_SECONDS = 3600.0
+# A PS that lives so long has got somewhere, in a job that keeps no checkpoints.
+PS_LIVED_SECONDS = 600.0
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 30.0
 _MEMORY_FACTOR = 1.5
@@ -71,14 +77,16 @@ class Ending:
     memory_bytes: int = 0  # it was launched with
     memory_limit: int = 0  # at which the platform kills it; 0: it does not
     used_bytes: int = 0  # of memory, at its last heartbeat
+    ready: bool = True  # a worker: has built the model
 
 
 @dataclass(frozen=True)
 class History:
     """What happened before this ending."""
 
-    counted: int = 0  # counted endings of all workers
+    counted: int = 0  # counted endings of all workers, not forgiven yet
     quick: int = 0  # endings in a row (of this PS, or of workers) without having lived
+    nowhere: int = 0  # crashes of this PS in a row without a newer checkpoint
 
 
 @dataclass(frozen=True)
@@ -118,6 +126,8 @@ def decide(
     if ending.reason is ExitReason.CANNOT_START:
         what = "its container cannot be started"
         return GiveUp(reason, _last_words(name, what, ending.message))
+    if is_counted_kill(ending):
+        return _counted(ending, history, limits, name=name)
     if ending.cause or ending.reason in _NEVER_COUNTED:
         return Relaunch(reason, delay_seconds=pause)
     if ending.exit_code == ExitCode.FENCED:
@@ -152,11 +162,14 @@ def _deterministic(ending: Ending) -> str:
 def _counted(
     ending: Ending, history: History, limits: Limits, *, name: str
 ) -> Relaunch | GiveUp:
-    reason = _words(ending)
+    reason = ending.cause or _words(ending)
     pause = _pause(ending, history)
     if ending.role is Role.PS:
-        if is_quick(ending) and history.quick + 1 >= PS_QUICK_CRASHES:
-            what = f"it crashed {history.quick + 1} times in a row ({reason})"
+        crashes = max(history.quick if is_quick(ending) else 0, history.nowhere) + 1
+        if crashes >= PS_CRASHES:
+            what = f"it crashed {crashes} times in a row ({reason})"
+            if not is_quick(ending):
+                what += ", and no checkpoint was completed between"
             return GiveUp(reason, _last_words(name, what, ending.message))
         return Relaunch(reason, counted=True, delay_seconds=pause)
     if history.counted >= limits.max_restarts:
@@ -166,6 +179,17 @@ def _counted(
         )
         return GiveUp(reason, _last_words(name, what, ending.message))
     return Relaunch(reason, counted=True, delay_seconds=pause)
+
+
+def is_counted_kill(ending: Ending) -> bool:
+    """Whether the master ended it for what a replacement may well do again.
+
+    A PS that is silent may be too large for its bounds; a worker that hangs while it
+    builds the model held no task, of which that could be counted.
+    """
+    if ending.role is Role.PS:
+        return ending.cause == "silent"
+    return ending.cause == "hung" and not ending.ready
 
 
 def is_quick(ending: Ending) -> bool:

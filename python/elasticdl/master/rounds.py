@@ -121,7 +121,9 @@ class Rounds:
         )
         self._export = bool(spec.export.dir)
         self.callbacks = CallbackSet()
-        undone = {number for note in ledger.notes("undone") for number in note["rounds"]}
+        undone = {
+            number for note in ledger.notes("undone") for number in note["rounds"]
+        }
         self._past = [
             past
             for past in map(_Past.from_note, ledger.notes("evaluation"))

@@ -29,6 +29,7 @@ class SideTasks:
         self._leased: Leases[Task] = Leases()
         self._after: dict[int, int] = {}  # the ledger's newest lease then, by lease
         self._failures: dict[int, int] = {}
+        self._deaths: dict[int, int] = {}  # workers that were lost at it, by task
         self.leased_records = 0  # of the tasks that workers hold
 
     def _id(self) -> int:
@@ -82,6 +83,7 @@ class SideTasks:
         task = self._end(lease_id)
         if task is not None:
             self._failures.pop(task.task_id, None)
+            self._deaths.pop(task.task_id, None)
         return task
 
     def _end(self, lease_id: int) -> Task | None:
@@ -101,9 +103,20 @@ class SideTasks:
         self._waiting.appendleft(task)
         return failures
 
-    def recover(self, worker: int) -> int:
-        """Put back everything that a worker held; return how many."""
-        return self._give_back(self._leased.of(worker))
+    def recover(self, worker: int, *, died: bool = False) -> int:
+        """Put back everything that a worker held; return how many.
+
+        `died`: it hung or crashed at work on one of them.
+        """
+        leases = self._leased.of(worker)
+        for lease_id in leases:
+            task_id = self._leased.all[lease_id].task_id
+            self._deaths[task_id] = self._deaths.get(task_id, 0) + died
+        return self._give_back(leases)
+
+    def most_deaths(self) -> int:
+        """Return how many workers were lost at the deadliest task."""
+        return max(self._deaths.values(), default=0)
 
     def expire(self, now: float) -> int:
         """Put back everything whose deadline has passed; return how many."""

@@ -69,6 +69,7 @@ class Task:
     epoch: int
     credit: int = 0
     failures: int = 0  # times user code raised on it
+    deaths: int = 0  # workers that hung or crashed while they held it
     replay: bool = False  # may have been trained, in part, before
     cause: str = ""  # why it came back
     last_lease: int = -1
@@ -220,6 +221,7 @@ class TaskQueue:
         *,
         cause: str,
         failed: bool = False,
+        died: bool = False,
         untouched: bool = False,
     ) -> Task | None:
         """Put a leased task back for another worker; None if the lease has moved on.
@@ -233,6 +235,7 @@ class TaskQueue:
         task = replace(
             task,
             failures=task.failures + failed,
+            deaths=task.deaths + died,
             replay=task.replay or not untouched,
             cause=cause,
         )

@@ -1,8 +1,8 @@
 """The watchdog: names and ends any phase of a job in which nothing moves.
 
-Owns the judgement and what it goes by. The loop asks once a turn and carries out what
+Owns the judgement and what it goes by. The loop asks in each turn and carries out what
 comes of it. Must not act, nor judge single replicas: who is silent or hung is
-`master.member`'s word, and has shorter bounds.
+`master.member`'s word, and has shorter bounds. `judge` is pure; `Watchdog` looks.
 
 What moves: batches, reports, checkpoints, the search for data. What may rightly stand
 still is *held*: paused jobs, replicas that wait for room, a journal that waits for a
@@ -27,6 +27,8 @@ from elasticdl.master.task_queue import LeasedTask
 
 # Twice what a replica may take to start, trace or restore before it is ended itself.
 STILL_STARTS = 2.0
+# With 1,000 workers a look costs milliseconds.
+_LOOK_SECONDS = 5.0
 # The slowest that a PS may load a checkpoint.
 _SLOWEST_BYTES_PER_SECOND = 10e6
 
@@ -74,18 +76,31 @@ def judge(before: Watch, look: Look, *, now: float) -> tuple[Watch, Verdict]:
     return before, Verdict.END
 
 
+class Watchdog:
+    """Watches one job."""
+
+    def __init__(self, job: Job) -> None:
+        """Begin to watch."""
+        self._job = job
+        self._watch = Watch(_moved(job), job.clock())
+        self._looked = 0.0
+
+    def ask(self, *, now: float) -> tuple[Verdict, str]:
+        """Return what has to be done, and what nothing moves for, in words."""
+        moved = _moved(self._job)
+        if moved == self._watch.moved and now - self._looked < _LOOK_SECONDS:
+            return Verdict.WAIT, ""
+        self._looked = now
+        look = look_at(self._job)
+        self._watch, verdict = judge(self._watch, look, now=now)
+        return verdict, f"nothing has moved for {look.bound:.0f} s: {look.waits_for}"
+
+
 def look_at(job: Job) -> Look:
-    """Return what a job shows now."""
+    """Return what a job shows now. Looks at all its replicas."""
     parts = job.parts
     return Look(
-        moved=(
-            job.state,
-            parts.data.stage,
-            job.last_batch_time,
-            job.reports,
-            parts.keeper.schedule.time,
-            len(parts.keeper.request.parts) if parts.keeper.request else 0,
-        ),
+        moved=_moved(job),
         bound=_bound(job),
         held=_held(job),
         waits_for=_waits_for(job),
@@ -93,9 +108,11 @@ def look_at(job: Job) -> Look:
     )
 
 
-def in_words(look: Look) -> str:
-    """Say for how long nothing moved, and what was waited for."""
-    return f"nothing has moved for {look.bound:.0f} s: {look.waits_for}"
+def _moved(job: Job) -> tuple[Any, ...]:
+    keeper = job.parts.keeper
+    written = keeper.request.moved if keeper.request else 0.0
+    stage = job.parts.data.stage
+    return job.state, stage, job.batches, job.reports, keeper.schedule.time, written
 
 
 def _bound(job: Job) -> float:
@@ -120,6 +137,8 @@ def _held(job: Job) -> str:
     workers = parts.table.workers()
     if parts.ledger.trouble:
         return "the journal waits for room on its disk"
+    if parts.keeper.problem and job.state is JobState.FINISHING:
+        return "the last checkpoint is tried again"  # with a bound of its own
     if job.state is JobState.PAUSED:
         return "the job is paused"
     if parts.data.stage in _PREPARES:
@@ -138,6 +157,24 @@ def _waits_for(job: Job) -> str:
 
 
 def _waits(job: Job) -> Iterator[str]:
+    yield from _waits_for_ps(job)
+    parts = job.parts
+    if parts.keeper.request is not None:
+        yield f"checkpoint {parts.keeper.request.id} is not complete"
+    current = parts.rounds.current
+    if current is not None:
+        what = f"{current.left} tasks are not done"
+        if not current.started:
+            what = "a PS has not taken its snapshot"
+        yield f"evaluation ({current.why}): {what}"
+    queue = parts.ledger.queue
+    if queue is not None and queue.leased:
+        yield _of_lease(job, next(iter(queue.leased.values())))
+    if side := parts.side.leased_records:
+        yield f"tasks beside training, of {side} records, are not done"
+
+
+def _waits_for_ps(job: Job) -> Iterator[str]:
     parts = job.parts
     for member in parts.table.ps():
         if member is None or not member.registered:
@@ -148,18 +185,6 @@ def _waits(job: Job) -> Iterator[str]:
             yield f"{member.name} {what} (rewind {parts.ps.rewind})"
     if parts.ps.rewinding:
         yield f"not all PS have come to rewind {parts.ps.rewind}"
-    if parts.keeper.request is not None:
-        yield f"checkpoint {parts.keeper.request.id} is not complete"
-    current = parts.rounds.current
-    if current is not None and not current.started:
-        yield f"evaluation ({current.why}): a PS has not taken its snapshot"
-    elif current is not None:
-        yield f"evaluation ({current.why}): {current.left} tasks are not done"
-    queue = parts.ledger.queue
-    if queue is not None and queue.leased:
-        yield _of_lease(job, next(iter(queue.leased.values())))
-    if side := parts.side.leased_records:
-        yield f"tasks beside training, of {side} records, are not done"
 
 
 def _of_lease(job: Job, leased: LeasedTask) -> str:

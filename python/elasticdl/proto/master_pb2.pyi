@@ -593,6 +593,7 @@ class Worker(_message.Message):
     LEASE_IDS_FIELD_NUMBER: _builtins.int
     SNAPSHOTS_FIELD_NUMBER: _builtins.int
     PS_VERSIONS_FIELD_NUMBER: _builtins.int
+    BATCHES_FIELD_NUMBER: _builtins.int
     PS_REWIND_FIELD_NUMBER: _builtins.int
     phase: _builtins.str
     """start, train, evaluate, predict, export, idle"""
@@ -605,6 +606,8 @@ class Worker(_message.Message):
     memory_bytes: _builtins.int
     phase_seconds: _builtins.float
     """since the last step or change of phase"""
+    batches: _builtins.int
+    """of any task, gone through by this process"""
     ps_rewind: _builtins.int
     """without versions: nothing was pulled in it yet"""
     @_builtins.property
@@ -637,11 +640,12 @@ class Worker(_message.Message):
         lease_ids: _abc.Iterable[_builtins.int] | None = ...,
         snapshots: _abc.Iterable[Global___SnapshotDone] | None = ...,
         ps_versions: _abc.Iterable[_builtins.int] | None = ...,
+        batches: _builtins.int = ...,
         ps_rewind: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease_ids", b"lease_ids", "loss", b"loss", "memory_bytes", b"memory_bytes", "model_version", b"model_version", "phase", b"phase", "phase_seconds", b"phase_seconds", "ps_rewind", b"ps_rewind", "ps_versions", b"ps_versions", "seconds", b"seconds", "snapshots", b"snapshots", "step", b"step", "step_seconds", b"step_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "lease_ids", b"lease_ids", "loss", b"loss", "memory_bytes", b"memory_bytes", "model_version", b"model_version", "phase", b"phase", "phase_seconds", b"phase_seconds", "ps_rewind", b"ps_rewind", "ps_versions", b"ps_versions", "seconds", b"seconds", "snapshots", b"snapshots", "step", b"step", "step_seconds", b"step_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -60,7 +60,7 @@ class Evaluator:
             for batch in self._feeder.batches(loaded.records):
                 self._metrics.update(batch.labels, self._outputs(batch.features))
                 records += batch.num_records
-                self._progress.touch()
+                self._progress.went_through_batch()
         return master_pb2.TaskReport(
             task_id=task.task_id,
             lease_id=task.lease_id,

@@ -120,7 +120,7 @@ class Predictor:
                 outputs = self._outputs(batch.features)
                 self._sink.batch(tf.nest.map_structure(lambda t: t.numpy(), outputs))
                 records += batch.num_records
-                self._progress.touch()
+                self._progress.went_through_batch()
         if not records and loaded.records:
             raise DataError(f"{task.source}: feed made no batch of its records")
         self._sink.task_done(loaded, self._feeder.order_preserved)

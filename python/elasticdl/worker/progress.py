@@ -41,6 +41,7 @@ class Progress:
         self._phase = Phase.START
         self._since = clock()
         self._step = 0
+        self._batches = 0
         self._version = 0
         self._loss = 0.0
         self._step_seconds = 0.0
@@ -66,11 +67,18 @@ class Progress:
         with self._lock:
             self._since = self._clock()
 
+    def went_through_batch(self) -> None:
+        """Count a batch that is no step: it was evaluated, or predicted."""
+        with self._lock:
+            self._since = self._clock()
+            self._batches += 1
+
     def stepped(self, *, version: int, loss: float, seconds: float) -> int:
         """Count a training step of so many seconds; return the number of steps."""
         with self._lock:
             self._since = self._clock()
             self._step += 1
+            self._batches += 1
             self._version = version
             self._loss = loss
             old = self._step_seconds or seconds
@@ -90,6 +98,7 @@ class Progress:
             return master_pb2.Worker(
                 phase=str(self._phase),
                 step=self._step,
+                batches=self._batches,
                 model_version=self._version,
                 loss=self._loss,
                 step_seconds=self._step_seconds,

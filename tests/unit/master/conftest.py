@@ -190,7 +190,7 @@ class Replica:
             if self.name in self.world.mute:
                 await asyncio.sleep(0.05)
                 continue
-            stuck = self.name in self.world.stuck
+            stuck = self.name in self.world.stuck and bool(self.held)
             pulled = self.world.pulled
             versions = [] if pulled is None else [self.world.version] * self.rig.num_ps
             answer = await self.call(

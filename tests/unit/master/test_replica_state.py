@@ -6,7 +6,7 @@ import pytest
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import Role
 from elasticdl.master.replica_state import (
-    PS_QUICK_CRASHES,
+    PS_CRASHES,
     Ending,
     GiveUp,
     History,
@@ -180,10 +180,10 @@ def test_out_of_memory_at_the_limit_counts() -> None:
 
 def test_a_ps_is_relaunched_until_it_crashes_over_and_over_without_living() -> None:
     crash = ended(ExitReason.ERROR, role=Role.PS, code=1, lived=1.0, message="boom")
-    for quick in range(PS_QUICK_CRASHES - 1):
+    for quick in range(PS_CRASHES - 1):
         decision = decide(crash, History(quick=quick), STRICT, name="ps-0")
         assert isinstance(decision, Relaunch)
-    decision = decide(crash, History(quick=PS_QUICK_CRASHES - 1), STRICT, name="ps-0")
+    decision = decide(crash, History(quick=PS_CRASHES - 1), STRICT, name="ps-0")
     assert isinstance(decision, GiveUp)
     assert "boom" in decision.message
     lived = ended(ExitReason.ERROR, role=Role.PS, code=1, lived=60.0)
