@@ -160,7 +160,7 @@ def test_after_a_rewind_at_the_end_the_last_evaluation_and_export_are_of_the_new
         assert report.status is JobState.SUCCEEDED
         assert len(rig.world.trained) > trained
         assert report.exports == ["/out/final"]
-        rounds = parts.ledger.notes("round")
+        rounds = parts.ledger.notes("evaluation")
         exports = parts.ledger.notes("export")
         points = {rounds[-1]["point"], *(note["point"] for note in exports)}
         assert points == {shelf.resolve(first_dir(rig))[1].position["point"]}
