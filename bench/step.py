@@ -140,7 +140,7 @@ def trainer_of(
     """Give the product's PS trainer, as worker.trainer_maker puts it together."""
     from elasticdl.metrics.ledger import GoodputLedger
     from elasticdl.metrics.registry import WorkerMetrics
-    from elasticdl.model.state import non_trainable
+    from elasticdl.model.state import non_trainable, state_layout
     from elasticdl.model.variables import (
         layout_variables,
         to_buffers,
@@ -150,6 +150,7 @@ def trainer_of(
     from elasticdl.tensor.placement import place
     from elasticdl.worker.ps_link import PsLink
     from elasticdl.worker.ps_trainer import PsTrainer, PsTrainerOptions
+    from elasticdl.worker.shared_variables import SharedVariables
     from elasticdl.worker.step_choice import choose_step
     from elasticdl.worker.transfer import Transfer
 
@@ -158,6 +159,8 @@ def trainer_of(
     variables = trainable_variables(made.model)
     named = {v.name: kind for v, kind in zip(variables, kinds, strict=True)}
     layout = place(layout_variables(variables, named), 1)
+    kept = non_trainable(made.model).shared
+    shared = SharedVariables(kept, state_layout(made.model, kept))
     metrics = metrics or WorkerMetrics()
     link = PsLink(
         PsClient(
@@ -171,6 +174,7 @@ def trainer_of(
         layout=layout,
         optimizer_json=made.optimizer_json(),
         initial=to_buffers([v.numpy() for v in variables], layout),
+        initial_state=shared.state,
         leaving=threading.Event(),
         on_wait=lambda: None,
     )
@@ -184,13 +188,12 @@ def trainer_of(
             on_wait=lambda: None,
         ),
         link,
-        state=non_trainable(made.model),
+        state=shared,
         options=PsTrainerOptions(
             pipeline=True,
             pull_steps=1,
             skip_nan=False,
             learning_rate_of=lambda _version, _epoch: None,
-            active_workers=lambda: 1,
         ),
         ledger=GoodputLedger(time.monotonic),
         metrics=metrics,

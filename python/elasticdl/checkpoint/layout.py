@@ -33,6 +33,9 @@ MANIFEST = "manifest.json"
 VALUE, SLOT, STATE, SCALAR = "value", "slot:", "state", "scalar:"
 # The slot of values averaged over steps (Keras's use_ema), and the name that they are
 # pulled by, like a snapshot.
+# Scalars. At which version the optimizer was new; nothing is version 0 (PS).
+FIRST_STEP = "first_step"
+ITERATIONS = "iterations"  # its count of steps (strategy local)
 AVERAGE = "average"
 _VERSION = re.compile(r"version-(\d+)(?:\.(\d+))?")
 PENDING = "pending-"

@@ -4,7 +4,7 @@ Owns the rule (docs/models.md, "State"). Called by the worker, which exchanges t
 shared part through PS 0. Knows nothing of how.
 
     shared   float variables that training changes (moving means of BatchNormalization):
-             averaged over workers
+             moved by the batches of all workers (tensor/shared_state.py)
     own      everything else that changes: seed generators (offset per worker, so that
              workers do not drop out the same units), counters
     frozen   weights of layers with trainable=False: the same everywhere, not sent
@@ -21,7 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.model.variables import NamedVariable, named
+from elasticdl.tensor.shared_state import StateLayout, StateVariable
 
+_FLOAT32_BYTES = 4
 _SEED_STRIDE = 0x9E3779B1  # odd, far from small multiples of itself modulo 2^32
 
 
@@ -52,7 +54,7 @@ def non_trainable(model: keras.Model) -> ModelState:
     for item in named([v for v in rest if id(v) not in metric_ids]):
         if id(item.variable) in frozen_ids:
             frozen.append(item)
-        elif _is_float(item.variable):
+        elif _is_float(item.variable) and 0 not in item.shape:
             shared.append(item)
         else:
             own.append(item)
@@ -64,13 +66,35 @@ def _is_float(variable: Any) -> bool:
     return dtype.startswith(("float", "bfloat"))
 
 
+def _layers(model: keras.Model) -> list[Any]:
+    return list(getattr(model, "_flatten_layers", lambda: model.layers)())
+
+
 def _frozen_ids(model: keras.Model) -> set[int]:
     found: set[int] = set()
-    layers = getattr(model, "_flatten_layers", lambda: model.layers)()
-    for layer in layers:
+    for layer in _layers(model):
         if not layer.trainable:
             found.update(id(v) for v in layer.weights)
     return found
+
+
+def state_layout(model: keras.Model, shared: Sequence[NamedVariable]) -> StateLayout:
+    """Return the shared variables' layout, in their order.
+
+    Moving statistics of BatchNormalization keep their momentum. Of others a step is
+    taken to keep everything: it adds to them.
+    """
+    keeps: dict[int, float] = {}
+    for layer in _layers(model):
+        if isinstance(layer, keras.layers.BatchNormalization):
+            for variable in (layer.moving_mean, layer.moving_variance):
+                keeps[id(variable)] = float(layer.momentum)
+    return StateLayout(
+        tuple(
+            StateVariable(v.name, v.shape, keeps.get(id(v.variable), 1.0))
+            for v in shared
+        )
+    )
 
 
 def seed_for_worker(state: ModelState, worker: int) -> None:
@@ -86,8 +110,16 @@ def seed_for_worker(state: ModelState, worker: int) -> None:
 
 
 def read_state(variables: Sequence[NamedVariable]) -> dict[str, NDArray[Any]]:
-    """Return the variables' values by name."""
-    return {item.name: item.numpy() for item in variables}
+    """Return the variables' values by name; floats of 16 bits as float32.
+
+    What NumPy itself does not know, such as bfloat16, has no place in a file or frame.
+    """
+    return {item.name: _plain(item.numpy()) for item in variables}
+
+
+def _plain(array: NDArray[Any]) -> NDArray[Any]:
+    wide = array.dtype.itemsize >= _FLOAT32_BYTES or array.dtype.kind in "iub"
+    return array if wide else array.astype(np.float32)
 
 
 def write_state(

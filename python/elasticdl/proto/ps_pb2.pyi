@@ -92,6 +92,7 @@ class InitRequest(_message.Message):
     OPTIMIZER_JSON_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     PULLED_FIELD_NUMBER: _builtins.int
+    STATE_JSON_FIELD_NUMBER: _builtins.int
     layout_json: _builtins.str
     """tensor/placement.py: Layout"""
     optimizer_json: _builtins.str
@@ -100,6 +101,8 @@ class InitRequest(_message.Message):
     """of the values: 0, or what a worker last pulled"""
     pulled: _builtins.bool
     """the values come from a PS; else they are initial ones"""
+    state_json: _builtins.str
+    """tensor/shared_state.py: StateLayout"""
     @_builtins.property
     def header(self) -> Global___RequestHeader: ...
     def __init__(
@@ -110,10 +113,11 @@ class InitRequest(_message.Message):
         optimizer_json: _builtins.str = ...,
         version: _builtins.int = ...,
         pulled: _builtins.bool = ...,
+        state_json: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["header", b"header", "layout_json", b"layout_json", "optimizer_json", b"optimizer_json", "pulled", b"pulled", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["header", b"header", "layout_json", b"layout_json", "optimizer_json", b"optimizer_json", "pulled", b"pulled", "state_json", b"state_json", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -219,6 +223,7 @@ class PushRequest(_message.Message):
     HAS_LEARNING_RATE_FIELD_NUMBER: _builtins.int
     BATCH_RECORDS_FIELD_NUMBER: _builtins.int
     PULL_FIELD_NUMBER: _builtins.int
+    STILL_FIELD_NUMBER: _builtins.int
     source: _builtins.str
     """Together they name a push; the same in a retry, which is applied once.
     one life of one worker: unique over jobs and runs
@@ -238,6 +243,10 @@ class PushRequest(_message.Message):
     """answer with the values after it, unless `waiting`"""
     @_builtins.property
     def header(self) -> Global___RequestHeader: ...
+    @_builtins.property
+    def still(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """numbers of state variables that the batch left alone"""
+
     def __init__(
         self,
         *,
@@ -251,10 +260,11 @@ class PushRequest(_message.Message):
         has_learning_rate: _builtins.bool = ...,
         batch_records: _builtins.int = ...,
         pull: _builtins.bool = ...,
+        still: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_records", b"batch_records", "has_learning_rate", b"has_learning_rate", "header", b"header", "learning_rate", b"learning_rate", "number", b"number", "pull", b"pull", "records_done", b"records_done", "source", b"source", "task_id", b"task_id", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_records", b"batch_records", "has_learning_rate", b"has_learning_rate", "header", b"header", "learning_rate", b"learning_rate", "number", b"number", "pull", b"pull", "records_done", b"records_done", "source", b"source", "still", b"still", "task_id", b"task_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -292,54 +302,6 @@ class PushReply(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PushReply: _TypeAlias = PushReply  # noqa: Y015
-
-@_typing.final
-class StateRequest(_message.Message):
-    """Non-trainable float state (BatchNormalization statistics), merged on PS 0."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    HEADER_FIELD_NUMBER: _builtins.int
-    WEIGHT_FIELD_NUMBER: _builtins.int
-    SNAPSHOT_FIELD_NUMBER: _builtins.int
-    weight: _builtins.float
-    """share of the caller's value in the merged one; 0 reads"""
-    snapshot: _builtins.str
-    @_builtins.property
-    def header(self) -> Global___RequestHeader: ...
-    def __init__(
-        self,
-        *,
-        header: Global___RequestHeader | None = ...,
-        weight: _builtins.float = ...,
-        snapshot: _builtins.str = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["header", b"header", "snapshot", b"snapshot", "weight", b"weight"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___StateRequest: _TypeAlias = StateRequest  # noqa: Y015
-
-@_typing.final
-class StateReply(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    KNOWN_FIELD_NUMBER: _builtins.int
-    known: _builtins.bool
-    def __init__(
-        self,
-        *,
-        known: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["known", b"known"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___StateReply: _TypeAlias = StateReply  # noqa: Y015
 
 @_typing.final
 class Lent(_message.Message):

@@ -1,8 +1,9 @@
 """Parameters that are there: what workers and master ask of them.
 
-Owns one set of parameters with its updater, its non-trainable state and the cuts taken
-of it; a rewind puts another one in its place. Called by ps/server.py, always under its
-lock. Knows nothing of rewinds or RPC.
+Owns one set of parameters with its updater and the cuts taken of it, and whether a
+worker has said that its model and optimizer are those of the parameters; a rewind puts
+another one in its place. Called by ps/server.py, always under its lock. Knows nothing
+of rewinds or RPC.
 """
 
 from __future__ import annotations
@@ -17,10 +18,22 @@ from numpy.typing import NDArray
 from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.errors import NotInitializedError, RefusedError, RpcError
 from elasticdl.ps.parameters import Parameters
-from elasticdl.ps.snapshots import CHECKPOINT_PREFIX, Cut, Request, Snapshots, State
+from elasticdl.ps.snapshots import CHECKPOINT_PREFIX, Cut, Request, Snapshots
 from elasticdl.ps.updater import Control, Pin, Ticket, Updater
+from elasticdl.tensor.shared_state import StateLayout
 
 logger = logging.getLogger(__name__)
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker's model makes of a PS."""
+
+    digest: str  # of the layout; "" is any
+    optimizer_json: str
+    state: StateLayout
 
 
 @dataclass(frozen=True)
@@ -28,8 +41,9 @@ class Pulled:
     """An answer to a pull; no values when the caller has them."""
 
     version: int
-    values: NDArray[np.float32] | None
-    ticket: Ticket | None
+    values: Floats | None
+    ticket: Ticket | None = None
+    state: Floats | None = None  # PS 0: with the values
 
 
 class Live:
@@ -38,7 +52,6 @@ class Live:
     def __init__(
         self,
         parameters: Parameters,
-        state: State,
         snapshots: Snapshots,
         *,
         restored: bool,
@@ -47,36 +60,60 @@ class Live:
         """`restored`: loaded by the PS itself, no worker has said its layout yet."""
         self.parameters = parameters
         self.updater = new_updater(self._pin)
-        self._state = dict(state)
         self._snapshots = snapshots
         self._restored = parameters.version if restored else -1
+        self.confirmed = not restored
 
-    def fits(self, digest: str) -> bool:
-        """Return whether what is held has this layout ("" is any).
+    def fits(self, job: Job) -> bool:
+        """Return whether what is held is what a worker's model is trained with.
 
-        False if it was restored from a checkpoint of another layout and nothing
-        happened since: then it is loaded again, by the new one. Raises RefusedError
-        otherwise.
+        False if it was restored from a checkpoint of another model or optimizer and
+        nothing happened since: then it is loaded again, for this one. Raises
+        RefusedError otherwise, for a layout other than that of the job's workers.
         """
-        mine = self.parameters.shard.layout.digest
-        if not digest or digest == mine:
+        if not job.digest:
             return True
-        if self._restored == self.parameters.version:
+        mine = self.parameters
+        fits = job.digest == mine.shard.layout.digest and job.state == mine.state.layout
+        same = job.optimizer_json == mine.optimizer.text
+        anew = not self.confirmed and self._restored == mine.version
+        if anew and not (fits and same):
             return False
-        raise RefusedError(
-            f"got layout {digest}, the PS have {mine}: the worker's model is not the "
-            "one that the job was started with"
-        )
+        if not fits:
+            raise RefusedError(
+                f"got layout {job.digest} and {job.state.size} floats of non-trainable "
+                f"state, the PS have {mine.shard.layout.digest} and "
+                f"{mine.state.layout.size}: the worker's model is not the one that the "
+                "job was started with"
+            )
+        if not same:
+            logger.warning(
+                "A worker's optimizer is not the one that the job was started with, "
+                "which stays: %s; stop the job and launch it again to train with: %s",
+                mine.optimizer.text,
+                job.optimizer_json,
+            )
+        self.confirmed = True
+        return True
 
     def pull(self, have_version: int, ticket: Ticket | None) -> Pulled:
         """Return the live values, at the ticket's version if that is newer."""
         if ticket is not None:
             self.updater.advance(ticket)
         parameters = self.parameters
-        values = None
-        if parameters.version != have_version:
-            values = parameters.frozen()
-        return Pulled(parameters.version, values, self.updater.ticket)
+        if parameters.version == have_version:
+            return Pulled(parameters.version, None, self.updater.ticket)
+        return self.now()
+
+    def now(self) -> Pulled:
+        """Return the live values."""
+        parameters = self.parameters
+        return Pulled(
+            parameters.version,
+            parameters.frozen(),
+            self.updater.ticket,
+            parameters.state.values,
+        )
 
     def pull_snapshot(self, snapshot: str, ticket: Ticket | None) -> Pulled:
         """Return a snapshot's values; raise NotInitializedError if there is none.
@@ -88,7 +125,8 @@ class Live:
             averages = parameters.shard.slots.get(AVERAGE)
             if averages is None:
                 raise RefusedError(f"{parameters.optimizer.name} keeps no averages")
-            return Pulled(parameters.version, averages.copy(), None)
+            state = parameters.state.values
+            return Pulled(parameters.version, averages.copy(), state=state)
         self._pin_at(snapshot, ticket)
         cut = self._snapshots.get(snapshot)
         if cut is None:
@@ -97,21 +135,7 @@ class Live:
                 f"{parameters.version}); hand the task back: the master asks for "
                 "another one"
             )
-        return Pulled(cut.version, cut.shard.values, None)
-
-    def exchange_state(self, arrays: State, weight: float) -> State | None:
-        """Move the state towards `arrays` by `weight` and return it."""
-        if weight:
-            # New arrays each time: snapshots and replies hold the old ones.
-            for name, mine in arrays.items():
-                before = self._state.get(name)
-                self._state[name] = _moved(name, before, mine, weight)
-        return dict(self._state) or None
-
-    def state_of(self, snapshot: str) -> State | None:
-        """Return the state of a snapshot, None if there is none."""
-        cut = self._snapshots.get(snapshot)
-        return cut.state or None if cut is not None else None
+        return Pulled(cut.version, cut.shard.values, state=cut.state.values)
 
     def obey(self, control: Control, requests: Sequence[Request]) -> None:
         """Take the master's figures and its whole list of snapshots."""
@@ -160,7 +184,8 @@ class Live:
             shard=replace(parameters.shard, values=parameters.frozen(), slots=slots),
             optimizer_json=parameters.optimizer.text,
             version=parameters.version,
-            state=dict(self._state),
+            state=parameters.state,
+            first_step=parameters.first_step,
             last_pushes=parameters.pushed.by_source(),
         )
         self._snapshots.take(
@@ -169,21 +194,3 @@ class Live:
             ticket=self.updater.ticket,
             applied=dict(parameters.applied),
         )
-
-
-def _moved(
-    name: str,
-    before: NDArray[np.generic] | None,
-    mine: NDArray[np.generic],
-    weight: float,
-) -> NDArray[np.generic]:
-    if before is None:
-        return mine.copy()
-    if before.shape != mine.shape:
-        raise RefusedError(
-            f"state {name!r}: got shape {mine.shape}, expected {before.shape}"
-        )
-    if not np.issubdtype(mine.dtype, np.floating):
-        return mine.copy()
-    old = before.astype(np.float64)
-    return (old + weight * (mine.astype(np.float64) - old)).astype(before.dtype)

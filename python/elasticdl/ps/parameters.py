@@ -30,6 +30,7 @@ from elasticdl.ps.optimizer import Optimizer
 from elasticdl.ps.pushes import LastPushes
 from elasticdl.ps.recycling import Recycler
 from elasticdl.rpc.ps_tensors import PushId
+from elasticdl.tensor.shared_state import SharedState, StateShare
 
 # Tasks whose prefixes are remembered; only those that are being trained matter.
 RECENT_TASKS = 4096
@@ -48,6 +49,7 @@ class Push:
     records_done: int = 0  # leading records of the task covered now; 0 unknown
     learning_rate: float | None = None  # None: the PS's own schedule
     records: int = 1  # batch size: the gradient's weight in a mean
+    state: StateShare | None = None  # what the batch put into it; PS 0 alone
 
     @property
     def place(self) -> tuple[int, int, PushId]:
@@ -73,7 +75,10 @@ class Origin:
     """Where parameters come from when they do not start at version 0."""
 
     version: int = 0
+    # At which the optimizer was new: its count of steps begins there.
+    first_step: int = 0
     last_pushes: Mapping[str, int] = field(default_factory=dict)  # by source
+    state: SharedState = field(default_factory=SharedState)
     slots: Mapping[str, Floats] = field(default_factory=dict)
 
 
@@ -87,6 +92,8 @@ class Parameters:
         self.shard = shard
         self.optimizer = optimizer
         self.version = origin.version
+        self.first_step = origin.first_step
+        self.state = origin.state
         self.pushed = LastPushes(origin.last_pushes)
         # Task id -> leading records applied since this process took the parameters.
         self.applied: OrderedDict[int, int] = OrderedDict()
@@ -97,6 +104,11 @@ class Parameters:
         self.nbytes = shard.values.nbytes + sum(s.nbytes for s in shard.slots.values())
         self.embedding_rows = shard.embedding_rows()
 
+    @property
+    def step(self) -> int:
+        """The optimizer's count, Keras's `iterations`."""
+        return self.version - self.first_step
+
     def check(self, push: Push) -> None:
         """Raise RefusedError unless the gradient fits what is held."""
         if push.learning_rate is None and self.optimizer.needs_worker_learning_rate:
@@ -104,6 +116,12 @@ class Parameters:
                 f"push {push.push_id}: got no learning rate, but the schedule of "
                 f"{self.optimizer.name} is the user's own code: expected the worker to "
                 "send it"
+            )
+        if push.state is not None and not self.state.takes(push.state):
+            raise RefusedError(
+                f"push {push.push_id}: got {push.state.values.size} floats of "
+                f"non-trainable state, the PS have {self.state.values.size}; the "
+                "worker's model is not the one that they were initialized with"
             )
         try:
             check_gradient(self.shard, push.gradient)
@@ -123,7 +141,7 @@ class Parameters:
         first = pushes[0]
         rate = first.learning_rate
         if rate is None:
-            rate = self.optimizer.learning_rate_at(self.version)
+            rate = self.optimizer.learning_rate_at(self.step)
         gradients = [push.gradient for push in pushes]
         threads, parts = self._compute.threads, self._compute.parts
         apply_gradient(
@@ -137,7 +155,7 @@ class Parameters:
                 threads=threads,
                 parts=parts,
             ),
-            step=self.version,
+            step=self.step,
             learning_rate=rate * rate_factor,
             threads=threads,
             parts=parts,
@@ -145,6 +163,9 @@ class Parameters:
         self._frozen = None
         self.version += 1
         for push in pushes:
+            # One after another, in sync mode too: statistics count batches.
+            if push.state is not None:
+                self.state = self.state.moved(push.state)
             self._remember(push)
         self._compute.observe(time.perf_counter() - began)
 

@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.checkpoint import files, reshard, store
-from elasticdl.checkpoint.layout import ShardFile
+from elasticdl.checkpoint.layout import FIRST_STEP, ITERATIONS, ShardFile
 from elasticdl.checkpoint.reshard import Reader
 from elasticdl.errors import CheckpointError
-from elasticdl.ps.snapshots import Cut, Progress, State
+from elasticdl.ps.snapshots import Cut, Progress
+from elasticdl.tensor.codec import Array
 from elasticdl.tensor.placement import Layout, place
+from elasticdl.tensor.shared_state import SharedState, StateLayout
 
 Floats = NDArray[np.float32]
 Observe = Callable[[float, bool], None]
@@ -43,12 +45,13 @@ class Loaded:
     """What a PS starts from; slots None are new ones."""
 
     layout: Layout
-    optimizer_json: str
     values: Floats
     version: int
     slots: Mapping[str, Floats] | None = None
+    written_by: str = ""  # JSON of the optimizer that the slots are of
+    first_step: int = 0  # version at which that optimizer was new
     last_pushes: Mapping[str, int] = field(default_factory=dict)  # by source
-    state: State = field(default_factory=dict)
+    state: SharedState = field(default_factory=SharedState)
 
 
 class ShardStore:
@@ -88,14 +91,15 @@ class ShardStore:
             mine.index,
             cut.shard.values,
             cut.shard.slots,
-            scalars={},
-            states=cut.state,
+            scalars={FIRST_STEP: float(cut.first_step)} if cut.first_step else {},
+            states=cut.state.arrays(),
         )
         meta = {
             "version": cut.version,
             "layout_digest": layout.digest,
             "layout": layout.to_json(),
             "optimizer": cut.optimizer_json,
+            "state": cut.state.layout.to_json(),
             "last_pushes": dict(cut.last_pushes),
         }
         return store.write_shard(
@@ -122,27 +126,54 @@ class ShardStore:
             ) from error
         if layout.num_ps != self._place.num_ps:
             layout = place(layout.variables, self._place.num_ps)
-        return self._load(reader, layout, "")
+        return self._load(reader, layout, None)
 
-    def fitted(self, directory: Path, layout: Layout, optimizer_json: str) -> Loaded:
-        """Load values and slots by a worker's layout, for a worker's optimizer."""
-        return self._load(Reader(directory), layout, optimizer_json)
+    def fitted(self, directory: Path, layout: Layout, state: SharedState) -> Loaded:
+        """Load values, slots and state by a worker's layouts.
 
-    def _load(self, reader: Reader, layout: Layout, optimizer_json: str) -> Loaded:
+        State that the checkpoint does not have stays as the worker has it.
+        """
+        return self._load(Reader(directory), layout, state)
+
+    def _load(
+        self, reader: Reader, layout: Layout, state: SharedState | None
+    ) -> Loaded:
         index = self._place.index
         pieces = reshard.load_pieces(reader, layout, index)
         last_pushes: Mapping[str, int] = {}
         if len(reader.manifest.shards) == self._place.num_ps:
             meta = reader.shard(index).meta
             last_pushes = meta.get("last_pushes") or {}  # older ones have none
-        common = self._common_version
+        version = reader.manifest.version if self._common_version else pieces.version
+        first_step = pieces.scalars.get(FIRST_STEP, 0.0)
+        if ITERATIONS in pieces.scalars:  # strategy local counts steps themselves
+            first_step = max(0.0, version - pieces.scalars[ITERATIONS])
         return Loaded(
             layout=layout,
-            optimizer_json=optimizer_json or pieces.optimizer,
             values=pieces.values,
-            version=reader.manifest.version if common else pieces.version,
+            version=version,
             slots=pieces.slots,
+            written_by=pieces.optimizer,
+            first_step=int(first_step),
             last_pushes=last_pushes,
-            # The mapped file may be deleted while the job runs on.
-            state={n: np.array(a) for n, a in pieces.states.items()},
+            state=SharedState() if index else _state(reader, pieces.states, state),
         )
+
+
+def _state(
+    reader: Reader, arrays: Mapping[str, Array], wanted: SharedState | None
+) -> SharedState:
+    """Return the state of a checkpoint as a worker wants it; None is as it was."""
+    try:
+        if wanted is None:
+            text = str(reader.shard(0).meta.get("state", ""))
+            layout = (
+                StateLayout.from_json(text) if text else StateLayout.of_arrays(arrays)
+            )
+            wanted = SharedState(layout, np.zeros(layout.size, np.float32))
+        values = wanted.layout.joined(arrays, wanted.values)
+    except ValueError as error:
+        raise CheckpointError(
+            f"{reader.path}: {error}; expected a checkpoint of this model"
+        ) from error
+    return SharedState(wanted.layout, values)

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -33,14 +33,16 @@ from elasticdl.errors import (
     SpecError,
 )
 from elasticdl.ps.apply import Shard
-from elasticdl.ps.live import Live, Pulled
-from elasticdl.ps.optimizer import optimizer_from_json
+from elasticdl.ps.carry_over import carry_over
+from elasticdl.ps.live import Job, Live, Pulled
+from elasticdl.ps.optimizer import Optimizer, optimizer_from_json
 from elasticdl.ps.parameters import Compute, Origin, Parameters, Push
 from elasticdl.ps.restore import Loaded, Place, ShardStore
-from elasticdl.ps.snapshots import Done, Request, Snapshots, State
+from elasticdl.ps.snapshots import Done, Request, Snapshots
 from elasticdl.ps.updater import Answer, Control, NewUpdater, Ticket
 from elasticdl.rpc.ps_tensors import STALE, WAITING
 from elasticdl.tensor.placement import Layout
+from elasticdl.tensor.shared_state import SharedState, StateLayout
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +61,7 @@ class Initial:
     values: Floats
     version: int
     pulled: bool = False  # from this job's PS; else they are a model's initial ones
+    state: SharedState = field(default_factory=SharedState)  # PS 0
 
 
 @dataclass(frozen=True)
@@ -149,7 +152,7 @@ class ParameterServer:
         try:
             if restore_dir is not None:
                 loaded = self._store.own(restore_dir)
-            parameters = None if loaded is None else self._load(loaded)
+            parameters = None if loaded is None else self._restored(loaded)
         except (OSError, CheckpointError) as error:
             parameters, problem, unloadable = None, str(error), str(restore_dir)
             logger.error("Cannot load %s: %s", restore_dir, error)
@@ -174,20 +177,37 @@ class ParameterServer:
         self._snapshots.clear()
         self._changed.notify_all()
 
-    def _load(self, loaded: Loaded) -> Parameters:
-        optimizer = optimizer_from_json(loaded.optimizer_json)
-        optimizer.check(loaded.layout)
+    def _restored(self, loaded: Loaded) -> Parameters | None:
+        """Return what a checkpoint has, with the optimizer that wrote it.
+
+        None if no PS runs that one (strategy local did): the first worker says which
+        it is to be.
+        """
+        try:
+            optimizer = optimizer_from_json(loaded.written_by)
+            optimizer.check(loaded.layout)
+        except SpecError as error:
+            logger.info("Waiting for a worker's optimizer: %s", error)
+            return None
+        return self._load(loaded, optimizer)
+
+    def _load(self, loaded: Loaded, optimizer: Optimizer) -> Parameters:
         optimizer.warm_up()
-        size = loaded.layout.size(self._place.index)
-        shard = Shard(
-            loaded.layout,
-            self._place.index,
-            loaded.values,
-            optimizer.restore_slots(size, loaded.slots)
-            if loaded.slots is not None
-            else optimizer.slots(size, loaded.values),
-        )
-        origin = Origin(max(loaded.version, self._min_version), loaded.last_pushes)
+        version = max(loaded.version, self._min_version)
+        first_step = loaded.first_step
+        if loaded.slots is None:
+            slots = optimizer.slots(loaded.values.size, loaded.values)
+        else:
+            carried = carry_over(
+                optimizer, loaded.values, loaded.slots, written_by=loaded.written_by
+            )
+            slots = carried.slots
+            if not carried.steps_go_on:
+                first_step = version
+            if text := carried.warning(optimizer.name):
+                logger.warning("%s", text)
+        shard = Shard(loaded.layout, self._place.index, loaded.values, slots)
+        origin = Origin(version, first_step, loaded.last_pushes, loaded.state)
         return Parameters(shard, optimizer, origin=origin, compute=self._compute)
 
     def _install(
@@ -196,7 +216,6 @@ class ParameterServer:
         self._began_at = loaded.version
         self._live = Live(
             parameters,
-            loaded.state,
             self._snapshots,
             restored=restored,
             new_updater=lambda pin: self._new_updater(
@@ -220,14 +239,24 @@ class ParameterServer:
 
     # Calls of workers
 
-    def probe(self, *, rewind: int, digest: str = "") -> tuple[bool, int]:
+    def probe(
+        self,
+        *,
+        rewind: int,
+        digest: str = "",
+        optimizer_json: str = "",
+        state: StateLayout | None = None,
+    ) -> tuple[bool, int]:
         """Return whether there are parameters, and their version (-1 if none).
 
-        Raises RefusedError if there are, of another layout than `digest`.
+        Those of a checkpoint that was written by another model or optimizer are none
+        yet: `initialize` loads them for this one. Raises RefusedError if there are some
+        that are trained with another layout than `digest`.
         """
+        job = Job(digest, optimizer_json, self._own(state or StateLayout()))
         with self._locked():
             self._enter(rewind)
-            if self._live is None or not self._live.fits(digest):
+            if self._live is None or not self._live.fits(job):
                 return False, -1
             return True, self._live.parameters.version
 
@@ -236,9 +265,14 @@ class ParameterServer:
 
         With a checkpoint to load, values and slots come from there.
         """
+        job = Job(
+            initial.layout.digest,
+            initial.optimizer_json,
+            self._own(initial.state.layout),
+        )
         with self._locked():
             self._enter(rewind)
-            if self._live is not None and self._live.fits(initial.layout.digest):
+            if self._live is not None and self._live.fits(job):
                 return False, self._live.parameters.version
             if self._handback and not initial.pulled:
                 raise NotInitializedError(
@@ -247,14 +281,16 @@ class ParameterServer:
                 )
             self._loading = True  # others wait meanwhile; the lock is free
         try:
-            loaded = self._first(initial)
-            parameters = self._load(loaded)
+            loaded, optimizer = self._first(initial)
+            parameters = self._load(loaded, optimizer)
         except (CheckpointError, SpecError, OSError) as error:
             raise RefusedError(f"the PS cannot start: {error}") from error
         else:
             with self._locked():
                 if self._target != rewind:
                     raise FencedError(f"the PS are rewound (rewind {self._target})")
+                # Cuts of what was loaded before are of another model or optimizer.
+                self._snapshots.clear()
                 self._install(parameters, loaded)
                 return True, parameters.version
         finally:
@@ -263,7 +299,11 @@ class ParameterServer:
                     self._loading = False
                 self._changed.notify_all()
 
-    def _first(self, initial: Initial) -> Loaded:
+    def _own(self, state: StateLayout) -> StateLayout:
+        # The whole state is on PS 0.
+        return StateLayout() if self._place.index else state
+
+    def _first(self, initial: Initial) -> tuple[Loaded, Optimizer]:
         layout, place = initial.layout, self._place
         if layout.num_ps != place.num_ps:
             raise SpecError(
@@ -275,11 +315,19 @@ class ParameterServer:
                 f"got values of shape {initial.values.shape}, expected "
                 f"({layout.size(place.index)},) as in the layout"
             )
+        optimizer = optimizer_from_json(initial.optimizer_json)
+        optimizer.check(layout)
+        state = SharedState() if place.index else initial.state
+        if state.values.shape != (state.layout.size,):
+            raise SpecError(
+                f"got {state.values.size} floats of non-trainable state, expected "
+                f"{state.layout.size} as in its layout"
+            )
         if self._restore_dir is not None:
-            return self._store.fitted(self._restore_dir, layout, initial.optimizer_json)
-        return Loaded(
-            layout, initial.optimizer_json, initial.values.copy(), initial.version
-        )
+            loaded = self._store.fitted(self._restore_dir, layout, state)
+        else:
+            loaded = Loaded(layout, initial.values.copy(), initial.version, state=state)
+        return loaded, optimizer
 
     def pull(
         self,
@@ -301,14 +349,21 @@ class ParameterServer:
 
     def push(
         self, push: Push, *, rewind: int, pull: bool = False
-    ) -> tuple[Answer, Floats | None]:
+    ) -> tuple[Answer, Pulled | None]:
         """Give a gradient to the updater; in sync mode wait for its version.
 
         With `pull` also return the values of `Answer.version`, taken in one with the
-        update; None while that version waits for more gradients.
+        update; None while that version waits for more gradients. Raises
+        NotInitializedError before a worker has said that what was restored is what it
+        trains, or has had it loaded for its own model and optimizer.
         """
         with self._locked():
             live = self._require_live(rewind)
+            if not live.confirmed:
+                raise NotInitializedError(
+                    "this PS has loaded a checkpoint, and no worker has told it the "
+                    "job's optimizer yet"
+                )
             answer = live.updater.push(push)
             if answer.accepted and not answer.duplicate:
                 self._pushes += 1
@@ -316,21 +371,7 @@ class ParameterServer:
                 self._rejected += 1
             self._staleness_sum += answer.staleness or 0
             made = pull and answer.reason != WAITING
-            return answer, live.parameters.frozen() if made else None
-
-    def exchange_state(
-        self, arrays: State, *, rewind: int, weight: float, snapshot: str = ""
-    ) -> State | None:
-        """Move the state towards `arrays` by `weight` and return it.
-
-        What is not known yet is taken as it is. With a snapshot, or weight 0, only
-        reads. None when there is no state.
-        """
-        with self._locked():
-            live = self._require_live(rewind)
-            if snapshot:
-                return live.state_of(snapshot)
-            return live.exchange_state(arrays, weight)
+            return answer, live.now() if made else None
 
     # Calls of the master, by the control loop
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
-from numpy.typing import NDArray
 
 from elasticdl.errors import RefusedError
 from elasticdl.metrics.registry import PsMetrics
 from elasticdl.proto import ps_pb2
 from elasticdl.ps.apply import Gradient
+from elasticdl.ps.live import Pulled
 from elasticdl.ps.parameters import Push
 from elasticdl.ps.server import Initial, ParameterServer
 from elasticdl.ps.traffic import Traffic
@@ -24,13 +24,15 @@ from elasticdl.ps.updater import Answer, Ticket
 from elasticdl.rpc.ps_tensors import (
     DENSE,
     STALE,
-    STATE_PREFIX,
+    STATE,
     VALUES,
+    Floats,
     PushId,
     gradient_rows,
 )
 from elasticdl.rpc.ps_wire import Tensors
 from elasticdl.tensor.placement import Layout
+from elasticdl.tensor.shared_state import SharedState, StateLayout, StateShare
 
 
 class PsServicer:
@@ -43,10 +45,13 @@ class PsServicer:
         self.traffic = Traffic()
 
     def probe(self, request: ps_pb2.InitRequest) -> ps_pb2.InitReply:
-        digest = ""
-        if request.layout_json:
-            digest = _layout(request.layout_json).digest
-        known, version = self._server.probe(rewind=request.header.rewind, digest=digest)
+        digest = _layout(request.layout_json).digest if request.layout_json else ""
+        known, version = self._server.probe(
+            rewind=request.header.rewind,
+            digest=digest,
+            optimizer_json=request.optimizer_json,
+            state=_state_layout(request.state_json),
+        )
         return ps_pb2.InitReply(accepted=known, version=version)
 
     def init(self, request: ps_pb2.InitRequest, tensors: Tensors) -> ps_pb2.InitReply:
@@ -56,6 +61,10 @@ class PsServicer:
             _floats(tensors, VALUES),
             request.version,
             pulled=request.pulled,
+            state=SharedState(
+                _state_layout(request.state_json),
+                np.array(tensors.get(STATE, ()), np.float32),
+            ),
         )
         with self._timed("init"):
             accepted, version = self._server.initialize(
@@ -78,7 +87,7 @@ class PsServicer:
             unchanged=pulled.values is None,
             ticket=ticket_to_wire(pulled.ticket),
         )
-        return reply, self._sent(pulled.values)
+        return reply, self._sent(pulled)
 
     def push(
         self, request: ps_pb2.PushRequest, tensors: Tensors
@@ -94,9 +103,14 @@ class PsServicer:
             records_done=request.records_done,
             learning_rate=request.learning_rate if request.has_learning_rate else None,
             records=max(1, request.batch_records),
+            state=StateShare(
+                np.asarray(tensors[STATE], np.float32), tuple(request.still)
+            )
+            if STATE in tensors
+            else None,
         )
         with self._timed("push"):
-            answer, values = self._server.push(
+            answer, pulled = self._server.push(
                 push, rewind=request.header.rewind, pull=request.pull
             )
         self._count(answer)
@@ -106,31 +120,18 @@ class PsServicer:
             reason=answer.reason,
             ticket=ticket_to_wire(answer.ticket),
         )
-        return reply, self._sent(values)
+        return reply, self._sent(pulled)
 
-    def state(
-        self, request: ps_pb2.StateRequest, tensors: Tensors
-    ) -> tuple[ps_pb2.StateReply, Tensors]:
-        arrays = {
-            name.removeprefix(STATE_PREFIX): array for name, array in tensors.items()
-        }
-        merged = self._server.exchange_state(
-            arrays,
-            rewind=request.header.rewind,
-            weight=request.weight,
-            snapshot=request.snapshot,
-        )
-        if merged is None:
-            return ps_pb2.StateReply(known=False), {}
-        sent = {STATE_PREFIX + name: array for name, array in merged.items()}
-        return ps_pb2.StateReply(known=True), sent
-
-    def _sent(self, values: NDArray[np.float32] | None) -> Tensors:
-        if values is None:
+    def _sent(self, pulled: Pulled | None) -> Tensors:
+        if pulled is None or pulled.values is None:
             return {}
-        self._metrics.sent.inc(values.nbytes)
-        self.traffic.add(sent_bytes=values.nbytes)
-        return {VALUES: values}
+        tensors = {VALUES: pulled.values}
+        if pulled.state is not None and pulled.state.size:
+            tensors[STATE] = pulled.state
+        nbytes = sum(tensor.nbytes for tensor in tensors.values())
+        self._metrics.sent.inc(nbytes)
+        self.traffic.add(sent_bytes=nbytes)
+        return tensors
 
     @contextmanager
     def _timed(self, method: str) -> Iterator[None]:
@@ -175,7 +176,7 @@ def ticket_to_wire(ticket: Ticket | None) -> ps_pb2.Ticket | None:
     )
 
 
-def _floats(tensors: Tensors, name: str) -> NDArray[np.float32]:
+def _floats(tensors: Tensors, name: str) -> Floats:
     if name not in tensors:
         raise RefusedError(
             f"got a call with the tensors {sorted(tensors)}, expected {name!r} among "
@@ -199,3 +200,10 @@ def _layout(text: str) -> Layout:
         return Layout.from_json(text)
     except (ValueError, KeyError, TypeError) as error:
         raise RefusedError(f"the layout cannot be read: {error}") from error
+
+
+def _state_layout(text: str) -> StateLayout:
+    try:
+        return StateLayout.from_json(text)
+    except ValueError as error:
+        raise RefusedError(str(error)) from error

@@ -20,21 +20,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from elasticdl.checkpoint.layout import ShardFile
 from elasticdl.errors import ElasticDLError
 from elasticdl.ps.apply import Shard
 from elasticdl.ps.updater import Ticket
+from elasticdl.tensor.shared_state import SharedState
 
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_PREFIX = "ckpt-"
 # A pinned snapshot that the master never asks for is dropped after so many replies.
 _UNCLAIMED_REPLIES = 200
-
-State = Mapping[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,8 @@ class Cut:
     shard: Shard  # without slots in a snapshot for evaluation
     optimizer_json: str
     version: int
-    state: State
+    state: SharedState
+    first_step: int  # Parameters.first_step
     last_pushes: Mapping[str, int]  # by source
 
 

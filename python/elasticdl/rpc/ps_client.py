@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from elasticdl.errors import FencedError, RpcError
 from elasticdl.proto import master_pb2, ps_pb2
 from elasticdl.rpc.fan_out import call_all
 from elasticdl.rpc.ps_tensors import (
-    STATE_PREFIX,
+    STATE,
     SYNC_WAIT_SECONDS,
     VALUES,
     WAITING,
+    Brought,
     Floats,
     Gradients,
     Pulled,
@@ -39,6 +39,7 @@ from elasticdl.rpc.ps_view import PsCallView
 from elasticdl.rpc.ps_wire import PsStub, Tensors
 from elasticdl.rpc.retry import backoff, is_transient
 from elasticdl.tensor.placement import Layout
+from elasticdl.tensor.shared_state import SharedState
 
 CALL_SECONDS = 10.0
 _SLOWEST_BYTES_PER_SECOND = 10e6
@@ -90,7 +91,6 @@ class PsClient:
         # (generation, rewind) of the PS that the last live pull came from: versions
         # of another life of that PS mean nothing.
         self._pulled_from: dict[int, tuple[int, int]] = {}
-        self._state_bytes = 0  # of the last answer
         self._pool: ThreadPoolExecutor | None = None
 
     # The view
@@ -146,8 +146,9 @@ class PsClient:
         *,
         versions: Sequence[int] = (),
         rewind: int | None = None,
+        state: SharedState | None = None,
     ) -> None:
-        """Give each PS that has none its layout, optimizer and values.
+        """Give each PS that has none its layout, optimizer and values; PS 0 the state.
 
         `values[i]` is the flat buffer of PS i, pulled at `versions[i]`; without
         versions they are initial values, which no PS of a job that has begun takes.
@@ -158,9 +159,11 @@ class PsClient:
         view = self._require_view()
         if rewind is not None and view.rewind != rewind:
             raise FencedError(f"values of rewind {rewind}, the PS are at {view.rewind}")
+        state = state or SharedState()
 
         def one(ps: int) -> None:
-            self._pull_bytes.setdefault(ps, values[ps].nbytes)
+            more = state.values.nbytes if ps == 0 else 0
+            self._pull_bytes.setdefault(ps, values[ps].nbytes + more)
             stub = self._stub(view, ps)
             request = ps_pb2.InitRequest(
                 header=self._header(view),
@@ -168,11 +171,15 @@ class PsClient:
                 optimizer_json=optimizer_json,
                 version=versions[ps] if versions else 0,
                 pulled=bool(versions),
+                state_json=state.layout.to_json(),
             )
             if stub.probe(request, timeout=CALL_SECONDS).accepted:
                 return
             flat = np.ascontiguousarray(values[ps], np.float32)
-            stub.init(request, {VALUES: flat})
+            tensors = {VALUES: flat}
+            if ps == 0 and state.values.size:
+                tensors[STATE] = state.values
+            stub.init(request, tensors)
 
         self._each(range(len(view.stubs)), one)
 
@@ -237,7 +244,7 @@ class PsClient:
         have: Sequence[int] | None,
         snapshot: str,
         ticket: ps_pb2.Ticket | None,
-    ) -> tuple[ps_pb2.PullReply, Floats]:
+    ) -> tuple[ps_pb2.PullReply, Brought]:
         life = (view.generations[ps], view.rewind)
         known = (
             have is not None
@@ -257,15 +264,13 @@ class PsClient:
         )
         if not snapshot:
             self._pulled_from[ps] = life
-        return reply, self._values(ps, tensors)
+        return reply, self._brought_by(ps, tensors)
 
-    def _values(self, ps: int, tensors: Tensors) -> Floats:
-        values = np.empty(0, np.float32)
-        if VALUES in tensors:
-            values = np.asarray(tensors[VALUES], np.float32)
-            self._pull_bytes[ps] = values.nbytes
-        values.flags.writeable = False
-        return values
+    def _brought_by(self, ps: int, tensors: Tensors) -> Brought:
+        brought = Brought.of(tensors)
+        if brought.values.size:
+            self._pull_bytes[ps] = brought.nbytes
+        return brought
 
     def _pull_size(self, ps: int) -> int:
         return self._pull_bytes.get(ps, 0)
@@ -299,6 +304,9 @@ class PsClient:
                 pull=order.pull and not (self._sync and ps),
             )
             tensors = gradient_tensors(gradients.dense[ps], gradients.rows[ps])
+            if ps == 0 and order.state is not None:
+                request.still.extend(order.state.still)
+                tensors[STATE] = order.state.values
             size = sum(tensor.nbytes for tensor in tensors.values())
             back = self._pull_size(ps) if request.pull else 0
             stub = self._stub(view, ps)
@@ -334,7 +342,7 @@ class PsClient:
         first, tensors = answers[0]
         if VALUES not in tensors:
             return None
-        got = [(_as_pull(first), self._values(0, tensors))]
+        got = [(_as_pull(first), self._brought_by(0, tensors))]
         if self._sync:
             got += self._each(
                 range(1, len(view.stubs)),
@@ -346,7 +354,7 @@ class PsClient:
             return None  # PS 0 alone was asked, and refused
         else:
             got += [
-                (_as_pull(reply), self._values(ps, tensors))
+                (_as_pull(reply), self._brought_by(ps, tensors))
                 for ps, (reply, tensors) in enumerate(answers[1:], 1)
             ]
         for ps in range(len(view.stubs)):
@@ -374,37 +382,6 @@ class PsClient:
             else:
                 if answer[0].accepted or answer[0].reason != WAITING:
                     return answer
-
-    # Non-trainable state
-
-    def exchange_state(
-        self,
-        arrays: Mapping[str, NDArray[np.generic]],
-        *,
-        weight: float,
-        snapshot: str = "",
-    ) -> dict[str, NDArray[np.generic]] | None:
-        """Merge `arrays` into PS 0's (`v += weight * (mine - v)`) and return them.
-
-        Weight 0 only reads; None when PS 0 has none (of that snapshot).
-        """
-        view = self._require_view()
-        request = ps_pb2.StateRequest(
-            header=self._header(view), weight=weight, snapshot=snapshot
-        )
-        sent = {STATE_PREFIX + name: array for name, array in arrays.items()}
-        reply, tensors = self._stub(view, 0).state(
-            request,
-            sent if weight else {},
-            size=self._state_bytes,
-            timeout=self._seconds(self._state_bytes),
-        )
-        self._state_bytes = sum(array.nbytes for array in tensors.values())
-        if not reply.known:
-            return None
-        return {
-            name.removeprefix(STATE_PREFIX): array for name, array in tensors.items()
-        }
 
     def close(self) -> None:
         """Close all connections; calls in flight end with RpcError."""

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.proto import ps_pb2
+from elasticdl.tensor.codec import Array
+from elasticdl.tensor.shared_state import StateShare
 
 # Reasons in PushReply.reason.
 STALE = "stale"
@@ -22,7 +24,7 @@ WAITING = "waiting"  # sync: the version is not complete yet, push again
 
 VALUES = "values"
 DENSE = "dense"
-STATE_PREFIX = "state/"
+STATE = "state"  # non-trainable: values or a batch's share, to and from PS 0
 
 # PS 0 answers a waiting push after at most this long (ps.sync_updater).
 SYNC_WAIT_SECONDS = 20.0
@@ -71,6 +73,27 @@ def new_source(worker: int, generation: int) -> str:
 
 
 @dataclass(frozen=True)
+class Brought:
+    """What one PS's answer brings."""
+
+    values: Floats  # empty if it had nothing newer
+    state: Floats | None = None
+
+    @staticmethod
+    def of(tensors: Mapping[str, Array]) -> Brought:
+        """Return the tensors of an answer, read-only."""
+        values = np.asarray(tensors.get(VALUES, np.empty(0, np.float32)), np.float32)
+        state = tensors.get(STATE)
+        values.flags.writeable = False
+        return Brought(values, None if state is None else np.array(state, np.float32))
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the answer."""
+        return self.values.nbytes + (0 if self.state is None else self.state.nbytes)
+
+
+@dataclass(frozen=True)
 class Pulled:
     """Values of all PS, as pulled at one moment.
 
@@ -83,6 +106,7 @@ class Pulled:
     version: int  # of PS 0
     ticket: ps_pb2.Ticket | None  # sync mode: what made that version
     unchanged: bool  # no PS had anything newer: all buffers are empty
+    state: Floats | None = None  # of PS 0; None if that had nothing newer, or has none
 
 
 @dataclass(frozen=True)
@@ -109,6 +133,7 @@ class PushOrder:
     learning_rate: float | None  # None: the PS's own schedule
     batch_records: int
     pull: bool = False  # bring back the values after it
+    state: StateShare | None = None  # what the batch put into PS 0's
 
 
 @dataclass(frozen=True)
@@ -123,10 +148,13 @@ class Pushed:
     pulled: Pulled | None = None
 
 
-def pulled_from_replies(answers: Sequence[tuple[ps_pb2.PullReply, Floats]]) -> Pulled:
-    first = answers[0][0]
+def pulled_from_replies(
+    answers: Sequence[tuple[ps_pb2.PullReply, Brought]],
+) -> Pulled:
+    first, brought = answers[0]
     return Pulled(
-        buffers=[values for _, values in answers],
+        buffers=[each.values for _, each in answers],
+        state=brought.state,
         versions=[reply.version for reply, _ in answers],
         version=first.version,
         ticket=first.ticket if first.HasField("ticket") else None,

@@ -66,11 +66,6 @@ class PsCalls(Protocol):
     ) -> tuple[ps_pb2.PushReply, Tensors]:
         """Take gradients; give the values after them, if asked for."""
 
-    def state(
-        self, request: ps_pb2.StateRequest, tensors: Tensors
-    ) -> tuple[ps_pb2.StateReply, Tensors]:
-        """Merge and give the non-trainable state."""
-
 
 def aligned_buffer(size: int) -> memoryview:
     """Return `size` writable bytes at an address that is a multiple of 64."""
@@ -146,10 +141,6 @@ def handlers(calls: PsCalls, *, keeps: bool = True) -> grpc.GenericRpcHandler:
         request = _message(ps_pb2.PushRequest, frame)
         return calls.push(request, frame.tensors)
 
-    def state(frame: Frame) -> Answer:
-        request = _message(ps_pb2.StateRequest, frame)
-        return calls.state(request, frame.tensors)
-
     lent = ps_lent.handler(
         {"Pull": lambda f: _encode(*pull(f)), "Push": lambda f: _encode(*push(f))},
         keeps=keeps,
@@ -164,8 +155,6 @@ def handlers(calls: PsCalls, *, keeps: bool = True) -> grpc.GenericRpcHandler:
             "Push": grpc.stream_stream_rpc_method_handler(_many_to_many(push)),
             "PushSmall": grpc.unary_unary_rpc_method_handler(_one_to_one(push)),
             ps_lent.METHOD: grpc.unary_unary_rpc_method_handler(lent),
-            "State": grpc.stream_stream_rpc_method_handler(_many_to_many(state)),
-            "StateSmall": grpc.unary_unary_rpc_method_handler(_one_to_one(state)),
         },
     )
 
@@ -275,12 +264,6 @@ class PsStub:
         self._lender = ps_lent.Lender(
             channel.unary_unary(f"/{SERVICE}/{ps_lent.METHOD}"), address
         )
-        self._state: grpc.StreamStreamMultiCallable[bytes, bytes] = (
-            channel.stream_stream(f"/{SERVICE}/State")
-        )
-        self._state_small: grpc.UnaryUnaryMultiCallable[bytes, bytes] = (
-            channel.unary_unary(f"/{SERVICE}/StateSmall")
-        )
 
     def probe(self, request: ps_pb2.InitRequest, *, timeout: float) -> ps_pb2.InitReply:
         data = codec.join(_encode(request, {}))
@@ -325,25 +308,6 @@ class PsStub:
         elif frame is None:
             frame = self._stream("push", self._push, codec.chunks(data, CHUNK_BYTES))
         return _message(ps_pb2.PushReply, frame), frame.tensors
-
-    def state(
-        self,
-        request: ps_pb2.StateRequest,
-        tensors: Tensors,
-        *,
-        size: int,
-        timeout: float,
-    ) -> tuple[ps_pb2.StateReply, Tensors]:
-        """Exchange state; `size` is about what comes back, 0 if that is not known."""
-        data = _encode(request, tensors)
-        if size and max(size, _size(data)) <= SMALL_BYTES:
-            joined = codec.join(data)
-            frame = self._one(
-                "state", lambda: (self._state_small(joined, timeout=timeout),)
-            )
-        else:
-            frame = self._stream("state", self._state, codec.chunks(data, CHUNK_BYTES))
-        return _message(ps_pb2.StateReply, frame), frame.tensors
 
     def _stream(
         self,

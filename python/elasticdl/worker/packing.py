@@ -41,6 +41,8 @@ class Arena:
         """Allocate; the values are not set."""
         self.version = 0  # of PS 0
         self.versions: list[int] = []  # by PS
+        # Of PS 0 at that version.
+        self.state: Floats = np.empty(0, np.float32)
         item = np.dtype(np.float32).itemsize
         step = ALIGNMENT // item
         sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]

@@ -27,6 +27,7 @@ from elasticdl.proto import master_pb2
 from elasticdl.rpc.ps_client import PsClient
 from elasticdl.rpc.ps_tensors import Pulled
 from elasticdl.tensor.placement import Layout
+from elasticdl.tensor.shared_state import SharedState
 from elasticdl.worker.trainer import LeavingError
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class _Held:
     buffers: list[Floats]
     versions: list[int]  # by PS; empty: initial values, nothing was pulled yet
     rewind: int | None  # they belong to
+    state: Floats  # of PS 0, likewise
 
 
 class Views(Protocol):
@@ -60,7 +62,7 @@ class Views(Protocol):
 class PsLink:
     """The PS, with the patience that a lost one needs. Thread-safe."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what PS begin with, and how to wait for them
         self,
         client: PsClient,
         views: Views,
@@ -68,6 +70,7 @@ class PsLink:
         layout: Layout,
         optimizer_json: str,
         initial: Sequence[Floats],
+        initial_state: SharedState,
         leaving: threading.Event,
         on_wait: Callable[[], None],
     ) -> None:
@@ -79,6 +82,7 @@ class PsLink:
             layout: Which PS has what.
             optimizer_json: The user's optimizer, serialized.
             initial: Buffers per PS of the values that training starts from.
+            initial_state: The non-trainable state, which is on PS 0, likewise.
             leaving: Once set, a call that would have to wait ends with LeavingError.
             on_wait: Called while waiting, as a sign of life.
         """
@@ -87,11 +91,12 @@ class PsLink:
         self._layout = layout
         self._optimizer_json = optimizer_json
         self._initial = list(initial)
+        self._initial_state = initial_state
         self._leaving = leaving
         self._on_wait = on_wait
         self._lock = threading.Lock()
         # What is handed to a PS that has none: of the last pull, once there was one.
-        self._held = _Held(list(initial), [], None)
+        self._held = _Held(list(initial), [], None, initial_state.values)
         self._answered: list[int] = []  # by PS: the newest version that it told us
         self._offering: threading.Thread | None = None
 
@@ -145,12 +150,19 @@ class PsLink:
         except RpcError as error:
             logger.info("values not handed over: %s", error)
 
+    @property
+    def state(self) -> Floats:
+        """PS 0's non-trainable state, as it came with the last values of PS 0."""
+        return self._held.state
+
     def join(self) -> None:
         """Take the rewind in force as ours; give values to every PS that has none."""
         while True:
             view = self._views.view
             with self._lock:
-                self._held = _Held(list(self._initial), [], view.rewind)
+                self._held = _Held(
+                    list(self._initial), [], view.rewind, self._initial_state.values
+                )
                 self._answered = []
             try:
                 self.call("begin", self._hand_over)
@@ -176,7 +188,8 @@ class PsLink:
                 new if new.size else old
                 for new, old in zip(pulled.buffers, self._held.buffers, strict=True)
             ]
-            self._held = _Held(buffers, versions, self._held.rewind)
+            state = self._held.state if pulled.state is None else pulled.state
+            self._held = _Held(buffers, versions, self._held.rewind, state)
             self._answered = list(map(max, self._answered or versions, versions))
             return list(buffers), versions
 
@@ -243,4 +256,5 @@ class PsLink:
             held.buffers,
             versions=held.versions,
             rewind=held.rewind,
+            state=SharedState(self._initial_state.layout, held.state),
         )

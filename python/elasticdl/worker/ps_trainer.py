@@ -18,12 +18,13 @@ from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.errors import ElasticDLError, FencedError
 from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
-from elasticdl.model.state import ModelState, read_state, write_state
 from elasticdl.model.variables import from_buffers
 from elasticdl.proto import ps_pb2
 from elasticdl.rpc.ps_tensors import Pulled, PushOrder
+from elasticdl.tensor.shared_state import StateShare
 from elasticdl.worker.packing import Arena
 from elasticdl.worker.ps_link import PsLink
+from elasticdl.worker.shared_variables import SharedVariables
 from elasticdl.worker.step import GradientStep, StepResult
 from elasticdl.worker.trainer import (
     BatchDone,
@@ -45,7 +46,6 @@ class PsTrainerOptions:
     skip_nan: bool
     # (version, epoch) -> rate that a callback sets, None for the PS's own.
     learning_rate_of: Callable[[int, int], float | None]
-    active_workers: Callable[[], int]  # how many share the non-trainable state
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class PsTrainer:
         transfer: Transfer,
         link: PsLink,
         *,
-        state: ModelState,
+        state: SharedVariables,
         options: PsTrainerOptions,
         ledger: GoodputLedger,
         metrics: WorkerMetrics,
@@ -78,7 +78,7 @@ class PsTrainer:
             step: Computes gradients.
             transfer: Moves them.
             link: The PS.
-            state: The model's non-trainable variables.
+            state: The model's non-trainable variables that all workers move.
             options: See PsTrainerOptions.
             ledger: Where this worker's seconds go.
             metrics: What it shows.
@@ -115,13 +115,15 @@ class PsTrainer:
         with self._metrics.compute_seconds.time():
             result = self._step.run(features, labels)
         done = BatchDone(result.loss, version, skipped=self._is_skipped(result))
+        share = self._share_of(done)
         # Only now is there anything to wait for: the exchange ran beside the step.
-        self._settle()
+        self._settle(ahead=share)
         self._trained += 1
         if done.skipped:
             self._acknowledged = self._trained
             return done
-        self._send(_Sent(features, labels, at, self._trained), result, versions)
+        sent = _Sent(features, labels, at, self._trained)
+        self._send(sent, result, versions, share)
         if not self._options.pipeline:
             self._settle()
         return done
@@ -150,17 +152,15 @@ class PsTrainer:
                     lambda: client.pull(snapshot=snapshot, ticket=ticket),
                 )
                 buffers, version = pulled.buffers, pulled.version
+                state = pulled.state
             else:
                 buffers, versions = self._link.pull()
-                version = versions[0]
-            state = self._link.call_snapshot(
-                "state",
-                lambda: client.exchange_state(
-                    {}, weight=0.0, snapshot="" if snapshot == AVERAGE else snapshot
-                ),
-            )
-        own = state if state is not None else read_state(self._state.shared)
-        return Values(version, from_buffers(buffers, self._link.layout), own)
+                version, state = versions[0], self._link.state
+        return Values(
+            version,
+            from_buffers(buffers, self._link.layout),
+            {} if state is None else self._state.layout.split(state),
+        )
 
     def between_steps(self) -> None:
         """See Trainer."""
@@ -184,12 +184,6 @@ class PsTrainer:
                 try:
                     self._link.join()
                     self._load(self._transfer.pull())
-                    self._merge_state(
-                        self._link.call(
-                            "state",
-                            lambda: self._link.client.exchange_state({}, weight=0.0),
-                        )
-                    )
                 except FencedError as error:
                     logger.info("the PS were rewound again: %s", error)
                 else:
@@ -200,10 +194,11 @@ class PsTrainer:
             raise RuntimeError("nothing was pulled")
         return self._arena
 
-    def _load(self, arena: Arena) -> None:
+    def _load(self, arena: Arena, ahead: StateShare | None = None) -> None:
         self._arena = arena
         self._since_pull = 0
         self._step.load(arena)
+        self._state.take(arena.state, ahead)
 
     def _is_skipped(self, result: StepResult) -> bool:
         if result.finite:
@@ -214,11 +209,23 @@ class PsTrainer:
             raise NanLossError(f"loss is {result.loss}")
         return True
 
-    def _send(self, sent: _Sent, result: StepResult, versions: Sequence[int]) -> None:
+    def _share_of(self, done: BatchDone) -> StateShare | None:
+        """Return what the step that has just run put into the state, if it counts."""
+        if not done.skipped:
+            return self._state.share()
+        self._state.undo()
+        return None
+
+    def _send(
+        self,
+        sent: _Sent,
+        result: StepResult,
+        versions: Sequence[int],
+        share: StateShare | None,
+    ) -> None:
         """Push what was computed at `versions`; pipelined, newer ones are known now."""
         at = sent.at
         self._since_pull += 1
-        shared = self._state.shared if at.last else []
         self._sent = sent
         self._transfer.start(
             Exchange(
@@ -234,35 +241,40 @@ class PsTrainer:
                     ),
                     batch_records=at.num_records,
                     pull=self._since_pull >= self._options.pull_steps,
+                    state=share,
                 ),
-                state=read_state(shared),
-                state_weight=1.0 / max(1, self._options.active_workers()),
             )
         )
 
-    def _settle(self) -> None:
-        """Wait for the exchange under way; compute refused batches again."""
+    def _settle(self, ahead: StateShare | None = None) -> None:
+        """Wait for the exchange under way; compute refused batches again.
+
+        `ahead`: what the step after it has put into the state meanwhile.
+        """
+        again = False
         while (sent := self._sent) is not None:
             # Whatever is raised below, nothing is under way then; what was sent counts
             # as never acknowledged, and its task is given back or fails.
             self._sent = None
             with self._ledger.cause("waitPs"):
                 came = self._transfer.finish()
-            if came.state:
-                self._merge_state(came.state)
-            if came.arena is not None:
-                self._load(came.arena)
             if came.pushed.accepted:
+                if came.arena is not None:
+                    self._load(came.arena, ahead)
+                elif again:
+                    self._state.take(self._state.values, ahead)
                 self._acknowledged = sent.number
                 return
+            again = True
+            if came.arena is not None:
+                self._load(came.arena)
             logger.debug("gradient refused (%s), computed again", came.pushed.reason)
             self._metrics.refused.inc()
             result = self._step.run(sent.features, sent.labels)
+            done = BatchDone(result.loss, self._current().version)
             if self._is_skipped(result):
+                self._state.take(self._current().state, ahead)
                 self._acknowledged = sent.number
                 return
-            self._send(sent, result, self._current().versions)
-
-    def _merge_state(self, arrays: Any) -> None:
-        if arrays:
-            write_state(self._state.shared, arrays)
+            versions = self._current().versions
+            self._send(sent, result, versions, self._share_of(done))

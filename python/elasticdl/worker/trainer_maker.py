@@ -12,7 +12,7 @@ from elasticdl.job.spec import JobSpec, JobType, OnNanLoss, Strategy, UpdateMode
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Batch
 from elasticdl.model.optimizers import own_rate, without_loss_scale
-from elasticdl.model.state import ModelState
+from elasticdl.model.state import ModelState, state_layout
 from elasticdl.model.variables import (
     layout_variables,
     to_buffers,
@@ -28,6 +28,7 @@ from elasticdl.worker.local_trainer import LocalTrainer
 from elasticdl.worker.loss_scale import LossScale
 from elasticdl.worker.ps_link import PsLink
 from elasticdl.worker.ps_trainer import PsTrainer, PsTrainerOptions
+from elasticdl.worker.shared_variables import SharedVariables
 from elasticdl.worker.step_choice import choose_step
 from elasticdl.worker.trainer import Trainer
 from elasticdl.worker.transfer import Transfer
@@ -102,6 +103,9 @@ class TrainerMaker:
         variables = trainable_variables(definition.model)
         named = {v.name: kind for v, kind in zip(variables, kinds, strict=True)}
         layout = place(layout_variables(variables, named), spec.ps.replicas)
+        shared = SharedVariables(
+            self._state.shared, state_layout(definition.model, self._state.shared)
+        )
         client = PsClient(
             worker=life.context.index,
             generation=life.context.generation,
@@ -115,6 +119,7 @@ class TrainerMaker:
             layout=layout,
             optimizer_json=definition.optimizer_json(),
             initial=to_buffers([v.numpy() for v in variables], layout),
+            initial_state=shared.state,
             leaving=life.leaving,
             on_wait=life.progress.touch,
         )
@@ -135,13 +140,12 @@ class TrainerMaker:
             step,
             transfer,
             link,
-            state=self._state,
+            state=shared,
             options=PsTrainerOptions(
                 pipeline=spec.worker.pipeline and not sync,
                 pull_steps=pull_steps,
                 skip_nan=spec.training.on_nan_loss is OnNanLoss.SKIP,
                 learning_rate_of=_rate_of(definition),
-                active_workers=lambda: life.heartbeat.latest.active_workers,
             ),
             ledger=life.ledger,
             metrics=life.metrics,

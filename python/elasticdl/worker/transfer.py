@@ -8,7 +8,7 @@ TensorFlow.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
@@ -25,7 +25,6 @@ from elasticdl.worker.packing import (
     scatter,
 )
 from elasticdl.worker.ps_link import PsLink
-from elasticdl.worker.trainer import Array
 
 # How often the waiting thread says that it is alive.
 ALIVE_SECONDS = 0.5
@@ -44,8 +43,6 @@ class Exchange:
 
     gradients: list[Gradient]
     order: PushOrder
-    state: Mapping[str, Array] | None = None  # merged on PS 0 with this weight
-    state_weight: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,6 @@ class Exchanged:
 
     pushed: Pushed
     arena: Arena | None  # filled with the values after the push
-    state: Mapping[str, Array] | None = None
 
 
 class Transfer:
@@ -109,6 +105,7 @@ class Transfer:
         self._free.append(arena)
         scatter(self._layout, buffers, arena)
         arena.version, arena.versions = versions[0], versions
+        arena.state = self._link.state
         self._convert_seconds.observe(time.perf_counter() - start)
         return arena
 
@@ -153,18 +150,9 @@ class Transfer:
         self._push_seconds.observe(time.perf_counter() - packed)
         if pushed.accepted:
             self._link.acknowledged(pushed.versions)
-        state = None
-        if exchange.state and pushed.accepted:
-            sent = exchange.state
-            state = self._link.call(
-                "state",
-                lambda: self._link.client.exchange_state(
-                    sent, weight=exchange.state_weight
-                ),
-            )
         arena = None
         if pushed.pulled is not None:
             arena = self._fill(*self._link.took(pushed.pulled))
         elif exchange.order.pull or not pushed.accepted:
             arena = self.pull()
-        return Exchanged(pushed, arena, state)
+        return Exchanged(pushed, arena)

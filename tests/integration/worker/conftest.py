@@ -17,7 +17,7 @@ from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.metrics.registry import PsMetrics, WorkerMetrics
 from elasticdl.model.definition import load_definition
 from elasticdl.model.optimizers import without_loss_scale
-from elasticdl.model.state import non_trainable
+from elasticdl.model.state import non_trainable, state_layout
 from elasticdl.model.variables import (
     layout_variables,
     to_buffers,
@@ -40,6 +40,7 @@ from elasticdl.worker.clipping import Clipping
 from elasticdl.worker.loss_scale import LossScale
 from elasticdl.worker.ps_link import PsLink
 from elasticdl.worker.ps_trainer import PsTrainer, PsTrainerOptions
+from elasticdl.worker.shared_variables import SharedVariables
 from elasticdl.worker.step_choice import choose_step
 from elasticdl.worker.trainer import BatchPosition
 from elasticdl.worker.transfer import Transfer
@@ -271,7 +272,6 @@ def rig(ps_group, definition):
         pull_steps=1,
         skip_nan=False,
         learning_rate_of=lambda version, epoch: None,
-        workers=1,
     ):
         group = group or ps_group()
         module = module or definition()
@@ -287,6 +287,8 @@ def rig(ps_group, definition):
         variables = trainable_variables(module.model)
         named = {v.name: kind for v, kind in zip(variables, kinds, strict=True)}
         layout = place(layout_variables(variables, named), group.num_ps)
+        kept = non_trainable(module.model).shared
+        shared = SharedVariables(kept, state_layout(module.model, kept))
         leaving = threading.Event()
         client = PsClient(
             worker=worker,
@@ -301,6 +303,7 @@ def rig(ps_group, definition):
             layout=layout,
             optimizer_json=module.optimizer_json(),
             initial=to_buffers([v.numpy() for v in variables], layout),
+            initial_state=shared.state,
             leaving=leaving,
             on_wait=lambda: None,
         )
@@ -321,13 +324,12 @@ def rig(ps_group, definition):
                 ),
             ),
             link,
-            state=non_trainable(module.model),
+            state=shared,
             options=PsTrainerOptions(
                 pipeline=pipeline and not group.sync,
                 pull_steps=pull_steps,
                 skip_nan=skip_nan,
                 learning_rate_of=learning_rate_of,
-                active_workers=lambda: workers,
             ),
             ledger=ledger,
             metrics=metrics,

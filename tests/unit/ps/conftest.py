@@ -20,6 +20,7 @@ from elasticdl.rpc.ps_client import PsClient
 from elasticdl.rpc.ps_tensors import Gradients, Pushed, PushId, PushOrder
 from elasticdl.rpc.server import ThreadedServer, serve
 from elasticdl.tensor.placement import Kind, Layout, Variable, place
+from elasticdl.tensor.shared_state import SharedState, StateShare
 from elasticdl.testing.scripted import TOKEN
 
 from tests.unit.ps.optimizers import tree
@@ -49,12 +50,14 @@ class Group:
         variables: Sequence[Variable] = VARIABLES,
         optimizer: str = "",
         wait_seconds: float = 20.0,
+        state: SharedState | None = None,
         **asynchronous: float,
     ) -> None:
         self.num_ps = num_ps
         self.sync = sync
         self.layout = place(variables, num_ps)
         self.optimizer = optimizer or sgd()
+        self.state = state or SharedState()
         self.control_figures = Control(quorum=1)
         self.generations = [1] * num_ps
         self.rewind = 0
@@ -165,9 +168,15 @@ class Group:
         """Begin, initialize with a constant, and return a client."""
         self.begin()
         client = self.client()
-        client.initialize(self.layout, self.optimizer, self.initial(value))
+        self.join(client, value)
         self.control(quorum=self.control_figures.quorum)
         return client
+
+    def join(self, client: PsClient, value: float = 1.0) -> None:
+        """Say as a worker that begins what it trains, and offer initial values."""
+        client.initialize(
+            self.layout, self.optimizer, self.initial(value), state=self.state
+        )
 
     def gradients(self, value: float, rows: Sequence[int] = ()) -> Gradients:
         """Gradients of one value everywhere, of the given rows of the table."""
@@ -200,11 +209,12 @@ class Group:
         records: int = 0,
         rate: float | None = None,
         pull: bool = False,
+        state: StateShare | None = None,
     ) -> Pushed:
         """Push under an id; a bare name is a source that pushes once."""
         if isinstance(push_id, str):
             push_id = PushId(push_id, 1)
-        order = PushOrder(push_id, versions, task, records, rate, 8, pull)
+        order = PushOrder(push_id, versions, task, records, rate, 8, pull, state)
         return client.push(gradients, order)
 
     def whole(self, buffers: Sequence[np.ndarray]) -> dict[str, np.ndarray]:

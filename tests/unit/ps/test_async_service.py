@@ -265,25 +265,6 @@ def test_a_closed_client_fails_cleanly(group):
         client.pull()
 
 
-def test_state_is_merged_by_weight(group):
-    ps = group(2, sync=False)
-    client = ps.ready()
-    assert client.exchange_state({}, weight=0.0) is None
-    client.exchange_state({"bn/mean": np.zeros(2, np.float32)}, weight=0.5)
-    merged = client.exchange_state({"bn/mean": np.full(2, 4.0, np.float32)}, weight=0.5)
-    np.testing.assert_array_equal(merged["bn/mean"], [2.0, 2.0])
-    read = client.exchange_state({"bn/mean": np.full(2, 9.0, np.float32)}, weight=0.0)
-    np.testing.assert_array_equal(read["bn/mean"], [2.0, 2.0])
-
-
-def test_state_of_another_shape_is_refused(group):
-    ps = group(1, sync=False)
-    client = ps.ready()
-    client.exchange_state({"s": np.zeros(2, np.float32)}, weight=1.0)
-    with pytest.raises(RefusedError, match="state 's'"):
-        client.exchange_state({"s": np.zeros(3, np.float32)}, weight=1.0)
-
-
 @pytest.mark.parametrize("num_ps", [1, 2])
 def test_a_push_brings_the_values_after_it(group, num_ps):
     ps = group(num_ps, sync=False)

@@ -27,6 +27,7 @@ def link_to(ps: Group) -> tuple[PsLink, Heartbeat]:
         layout=ps.layout,
         optimizer_json=ps.optimizer,
         initial=ps.initial(),
+        initial_state=ps.state,
         leaving=threading.Event(),
         on_wait=lambda: None,
     )

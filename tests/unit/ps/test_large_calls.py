@@ -6,6 +6,12 @@ from elasticdl.errors import RefusedError
 from elasticdl.proto import ps_pb2
 from elasticdl.rpc import channel, ps_client, ps_lent, ps_wire
 from elasticdl.tensor.placement import Variable
+from elasticdl.tensor.shared_state import (
+    SharedState,
+    StateLayout,
+    StateShare,
+    StateVariable,
+)
 from elasticdl.testing.scripted import TOKEN
 
 BIG = [Variable("big", (1500, 1000))]
@@ -33,13 +39,17 @@ def test_a_worker_knows_the_size_of_its_first_pull_by_the_layout(group):
 
 def test_a_state_larger_than_a_message_is_exchanged(group, monkeypatch):
     monkeypatch.setattr(channel, "MAX_MESSAGE_BYTES", 4 << 20)
-    ps = group(1, sync=False)
+    layout = StateLayout((StateVariable("moving", (1200, 2000)),))
+    state = SharedState(layout, np.ones(layout.size, np.float32))
+    ps = group(1, sync=False, state=state)
     client = ps.ready()
-    state = {"moving": np.ones((1200, 2000), np.float32)}
-    for _ in range(2):  # also when its size is known
-        merged = client.exchange_state(state, weight=0.5)
-        np.testing.assert_array_equal(merged["moving"], state["moving"])
-    assert client.exchange_state({}, weight=0.0)["moving"].shape == (1200, 2000)
+    share = StateShare(state.values)
+    for step in range(2):
+        pushed = ps.push(
+            client, ps.gradients(1.0), f"{step}", [step], pull=True, state=share
+        )
+        assert pushed.pulled is not None
+        np.testing.assert_array_equal(pushed.pulled.state, np.float32(step + 2))
 
 
 @pytest.mark.parametrize(

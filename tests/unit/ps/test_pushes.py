@@ -33,6 +33,7 @@ def test_a_job_that_starts_from_anothers_checkpoint_applies_its_first_gradients(
     later.begin(directory)
     later.control(quorum=1)
     client = later.client()  # worker 0 of generation 1, as before
+    later.join(client)
     before = client.pull()
     pushed = later.push(
         client, later.gradients(1.0), client.next_push_id(), before.versions
@@ -84,6 +85,7 @@ def test_a_relaunched_ps_knows_the_pushes_that_are_in_its_checkpoint(group, tmp_
     directory = checkpoint(ps, tmp_path)
     ps.push(client, ps.gradients(1.0), lost, [1, 1])
     ps.relaunch(1, directory)
+    ps.join(client)
     # Its answer was lost: the one PS has both, the other has lost the second.
     for push_id in (contained, lost):
         ps.push(client, ps.gradients(1.0), push_id, [1, 1])
@@ -106,6 +108,7 @@ def test_after_a_rewind_a_workers_next_push_is_applied(group, tmp_path):
     ps.begin(directory)
     ps.control(quorum=1)
     ps.tell_clients()
+    ps.join(client)
     assert client.pull().versions == [1, 1]
     ps.push(client, ps.gradients(1.0), client.next_push_id(), [1, 1])
     assert client.pull().versions == [2, 2]

@@ -13,6 +13,12 @@ from elasticdl.ps.servicer import ticket_to_wire
 from elasticdl.ps.snapshots import Request
 from elasticdl.ps.updater import Ticket
 from elasticdl.tensor.placement import Kind, Variable
+from elasticdl.tensor.shared_state import (
+    SharedState,
+    StateLayout,
+    StateShare,
+    StateVariable,
+)
 
 
 def wait_until_written(ps, snapshot):
@@ -69,28 +75,34 @@ def trained(group, tmp_path):
     return checkpoint(ps, tmp_path), ps.whole(client.pull().buffers)
 
 
+def one_state(value: float) -> SharedState:
+    """State of one variable of two floats, to which steps add."""
+    layout = StateLayout((StateVariable("bn", (2,)),))
+    return SharedState(layout, np.full(2, value, np.float32))
+
+
 @pytest.mark.parametrize("sync", [False, True])
 def test_an_evaluation_snapshot_stays_while_training_goes_on(group, sync):
-    ps = group(2, sync=sync)
+    ps = group(2, sync=sync, state=one_state(1.0))
     client = ps.ready()
-    client.exchange_state({"bn": np.ones(2, np.float32)}, weight=1.0)
     ask(ps, "eval-1")
     pinned = ps.whole(client.pull().buffers)
     for step in range(3):
-        ps.push(client, ps.gradients(1.0), f"s{step}", client.pull().versions)
-    client.exchange_state({"bn": np.zeros(2, np.float32)}, weight=1.0)
+        share = StateShare(np.ones(2, np.float32))
+        versions = client.pull().versions
+        ps.push(client, ps.gradients(1.0), f"s{step}", versions, state=share)
     snapshot = client.pull(snapshot="eval-1")
     assert snapshot.versions == [0, 0]
     for name, values in ps.whole(snapshot.buffers).items():
         np.testing.assert_array_equal(values, pinned[name])
-    state = client.exchange_state({}, weight=0.0, snapshot="eval-1")
-    np.testing.assert_array_equal(state["bn"], [1.0, 1.0])
-    assert client.pull().version == 3
+    np.testing.assert_array_equal(snapshot.state, [1.0, 1.0])
+    live = client.pull()
+    assert live.version == 3
+    np.testing.assert_array_equal(live.state, [4.0, 4.0])
     # The master no longer asks for it: it is dropped.
     ps.control(snapshots=())
     with pytest.raises(NotInitializedError, match="eval-1"):
         client.pull(snapshot="eval-1")
-    assert client.exchange_state({}, weight=0.0, snapshot="eval-1") is None
 
 
 def test_a_snapshot_that_nobody_asked_for_is_unknown(group):
@@ -155,22 +167,24 @@ def test_a_checkpoint_loads_on_any_number_of_ps(
     group, sgd, tmp_path, sync, before, after
 ):
     # D8: version and slots come back with the values.
-    old = group(before, sync=sync, optimizer=sgd(0.1, momentum=0.9))
+    old = group(
+        before, sync=sync, optimizer=sgd(0.1, momentum=0.9), state=one_state(5.0)
+    )
     client = old.ready()
-    client.exchange_state({"bn": np.full(2, 5.0, np.float32)}, weight=1.0)
     for step in range(3):
         old.push(client, old.gradients(1.0, rows=[step]), f"s{step}", [step] * before)
         client.pull()
     directory = checkpoint(old, tmp_path)
-    new = group(after, sync=sync, optimizer=sgd(0.1, momentum=0.9))
+    new = group(
+        after, sync=sync, optimizer=sgd(0.1, momentum=0.9), state=one_state(0.0)
+    )
     new.begin(restore_dir=directory)
     restored = new.client()
     assert restored.is_initialized() == [True] * after
     new.control(quorum=1)
     assert restored.pull().versions == [3] * after
-    np.testing.assert_array_equal(
-        restored.exchange_state({}, weight=0.0)["bn"], [5.0, 5.0]
-    )
+    np.testing.assert_array_equal(restored.pull().state, [5.0, 5.0])
+    new.join(restored)
     # Both go on alike: the momentum was restored too.
     for one, who in ((old, client), (new, restored)):
         one.push(who, one.gradients(2.0, rows=[1]), "next", [3] * one.num_ps)
@@ -187,6 +201,7 @@ def test_a_push_that_the_checkpoint_has_is_not_applied_again(group, tmp_path):
     ps.push(client, ps.gradients(1.0), "known", [0, 0])
     directory = checkpoint(ps, tmp_path)
     ps.relaunch(1, restore_dir=directory, min_version=4)
+    ps.join(client)
     assert ps.push(client, ps.gradients(1.0), "known", [0, 0]).accepted
     values = ps.whole(client.pull().buffers)
     np.testing.assert_array_equal(values["dense/kernel"], 0.5)
@@ -204,6 +219,7 @@ def test_a_rewind_takes_all_ps_back_and_fences_the_past(group, tmp_path):
     ps.rewind = 1
     ps.relaunch(1, restore_dir=directory)
     ps.servers[0].begin(rewind=1, restore_dir=directory)
+    ps.join(client)
     ps.control(quorum=1)
     pulled = client.pull(have=have.versions)
     # The version is the one it has; the life is another: values are sent.

@@ -1,0 +1,104 @@
+"""What the job's optimizer takes over from the one that wrote a checkpoint.
+
+Owns which slots fit and whether the count of steps goes on. Called by ps/server.py for
+each checkpoint that is loaded; a pure function. Knows nothing of files.
+
+The job's optimizer is the one that is run, whatever wrote the checkpoint. Slots fit
+where both are of one kind: another rate, schedule, decay or clipping changes none of
+them. Another kind begins with new slots and, as a new optimizer does in Keras, at step
+0: with Adam's averages at zero and its count at 5,000 the first steps would be several
+times too large.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticdl.checkpoint.layout import AVERAGE
+from elasticdl.ps.optimizer import ACCUMULATOR, Optimizer
+
+Floats = NDArray[np.float32]
+
+# Kinds that keep the same slots and mean the same by them.
+_SAME = {"AdamW": "Adam"}
+
+
+@dataclass(frozen=True)
+class CarriedOver:
+    """Slots to begin with."""
+
+    slots: dict[str, Floats]
+    steps_go_on: bool
+    new: tuple[str, ...]  # slots that begin anew
+    wrote: str  # name of the optimizer that wrote the checkpoint; "" is unknown
+
+    def warning(self, name: str) -> str:
+        """Return what does not go on where it was; "" if everything does."""
+        if self.steps_go_on and not self.new:
+            return ""
+        if self.steps_go_on:
+            return (
+                f"the checkpoint has no {', '.join(self.new)} that fits {name} as the "
+                "job has it: they begin anew"
+            )
+        return (
+            f"the checkpoint was written with {self.wrote}, the job's optimizer is "
+            f"{name}: it begins with new slots and at its step 0"
+        )
+
+
+def carry_over(
+    optimizer: Optimizer,
+    values: Floats,
+    loaded: Mapping[str, Floats],
+    *,
+    written_by: str,
+) -> CarriedOver:
+    """Return what `optimizer` begins with beside `values`.
+
+    Args:
+        optimizer: The job's.
+        values: What is trained; averages that are not there begin at them.
+        loaded: The checkpoint's slots.
+        written_by: JSON of the optimizer that wrote it; "" is unknown.
+    """
+    before = _parsed(written_by)
+    wrote = str(before.get("class_name", ""))
+    same = not wrote or _kind(wrote) == _kind(optimizer.name)
+    slots = optimizer.slots(values.size, values)
+    new = []
+    for name in slots:
+        array = loaded.get(name)
+        fits = array is not None and array.shape == values.shape
+        if name == ACCUMULATOR:
+            # A sum of half as many gradients is none of the new number.
+            fits = fits and _accumulated(before) == optimizer.config.accumulation_steps
+        elif name != AVERAGE:
+            fits = fits and same
+        if fits and array is not None:
+            slots[name] = array
+        else:
+            new.append(name)
+    return CarriedOver(slots, same, tuple(new), wrote)
+
+
+def _parsed(text: str) -> dict[str, object]:
+    try:
+        tree = json.loads(text or "{}")
+    except json.JSONDecodeError:
+        return {}
+    return tree if isinstance(tree, dict) else {}
+
+
+def _kind(name: str) -> str:
+    return _SAME.get(name, name)
+
+
+def _accumulated(tree: Mapping[str, object]) -> object:
+    config = tree.get("config")
+    return config.get("gradient_accumulation_steps") if isinstance(config, dict) else 0

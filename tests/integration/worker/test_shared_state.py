@@ -1,0 +1,185 @@
+"""Statistics of BatchNormalization: what plain Keras makes of the same batches."""
+
+import keras
+import numpy as np
+import pytest
+from elasticdl.model.state import non_trainable, read_state, state_layout, write_state
+from elasticdl.worker.shared_variables import SharedVariables
+from elasticdl.worker.trainer import BatchPosition
+
+DENSE = 'keras.layers.Dense(8, activation="tanh")'
+# In front, so that its statistics are those of the data, whatever is trained behind.
+NORMED = f"keras.layers.BatchNormalization(momentum=0.9), {DENSE}"
+TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+@pytest.fixture
+def normed(definition, mlp):
+    return lambda: definition(mlp.replace(DENSE, NORMED))
+
+
+def of_keras(batches, model):
+    """Statistics that a Keras layer has after these batches, in the model's order."""
+    layer = keras.layers.BatchNormalization(momentum=0.9)
+    for features, _ in batches:
+        layer(features, training=True)
+    assert len(non_trainable(model).shared) == 2
+    return [layer.moving_mean.numpy(), layer.moving_variance.numpy()]
+
+
+def on_the_ps(one):
+    return list(one.trainer.values("", None).state.values())
+
+
+def equal(got, expected):
+    for mine, theirs in zip(got, expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, **TOLERANCE)
+
+
+@pytest.mark.parametrize("pipeline", [False, True])
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_statistics_of_any_number_of_workers_are_those_of_plain_keras(
+    rig, ps_group, normed, batches_of, workers, pipeline
+):
+    group = ps_group(2)
+    rigs = [rig(group, normed(), worker=w, pipeline=pipeline) for w in range(workers)]
+    batches = list(batches_of(24))
+    for number, batch in enumerate(batches):
+        rigs[number % workers].train([batch], task=number)
+    for one in rigs:
+        one.trainer.flush()
+    equal(on_the_ps(rigs[0]), of_keras(batches, rigs[0].definition.model))
+    assert rigs[0].trainer.values("", None).version == 24
+
+
+def test_a_sync_version_has_the_batches_of_all_its_workers(
+    rig, ps_group, normed, batches_of
+):
+    group = ps_group(2, sync=True)
+    group.control(quorum=3)
+    rigs = [rig(group, normed(), worker=w) for w in range(3)]
+    batches = list(batches_of(4))
+    _beside([lambda one=one: one.train(batches) for one in rigs])
+    same = [batch for batch in batches for _ in rigs]
+    equal(on_the_ps(rigs[0]), of_keras(same, rigs[0].definition.model))
+    assert rigs[0].trainer.values("", None).version == 4
+
+
+def _beside(calls):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        for done in [pool.submit(call) for call in calls]:
+            done.result(60)
+
+
+def test_a_refused_batch_moves_the_statistics_once(rig, ps_group, normed, batches_of):
+    group = ps_group(1, max_staleness=2)
+    late, other = rig(group, normed()), rig(group, normed(), worker=1, pipeline=False)
+    first, *between, last, end = batches_of(8)
+    late.train([first])
+    late.trainer.flush()
+    other.train(between)
+    late.train([last])
+    late.train([end])
+    late.trainer.flush()
+    assert late.metrics.refused._value.get() >= 1
+    batches = [first, *between, last, end]
+    equal(on_the_ps(late), of_keras(batches, late.definition.model))
+    # The worker's own are the same: nothing is under way.
+    equal(
+        read_state(non_trainable(late.definition.model).shared).values(),
+        on_the_ps(late),
+    )
+
+
+def test_a_worker_goes_on_from_the_statistics_of_all(rig, ps_group, normed, batches_of):
+    group = ps_group(1)
+    one = rig(group, normed(), pipeline=False)
+    one.train(batches_of(5))
+    late = rig(group, normed(), worker=1)
+    equal(
+        read_state(non_trainable(late.definition.model).shared).values(), on_the_ps(one)
+    )
+
+
+def test_a_rewind_to_the_beginning_takes_the_statistics_back(
+    rig, ps_group, normed, batches_of
+):
+    group = ps_group(1)
+    one = rig(group, normed())
+    before = [array.copy() for array in on_the_ps(one)]
+    one.train(batches_of(3))
+    one.trainer.flush()
+    group.rewind = 1
+    group.servers[0].begin(rewind=1, restore_dir=None)
+    group.publish()
+    one.trainer.recover()
+    equal(on_the_ps(one), before)
+    equal(read_state(non_trainable(one.definition.model).shared).values(), before)
+
+
+def test_a_batch_that_is_skipped_leaves_the_statistics_alone(
+    rig, ps_group, normed, batches_of
+):
+    one = rig(ps_group(1), normed(), skip_nan=True)
+    nan = (np.full((4, 6), np.nan, np.float32), np.zeros(4, np.int32))
+    batches = list(batches_of(3))
+    one.train([batches[0], nan, *batches[1:]])
+    one.trainer.flush()
+    equal(on_the_ps(one), of_keras(batches, one.definition.model))
+
+
+COUNTING = """
+class Counting(keras.layers.Layer):
+    def build(self, shape):
+        self.seen = self.add_weight(
+            shape=(), initializer="zeros", trainable=False, dtype="%s")
+
+    def call(self, x, training=False):
+        if training:
+            self.seen.assign_add(1.0)
+        return x
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_count_in_any_float_counts_the_batches_of_all_workers(
+    rig, ps_group, definition, mlp, batches_of, dtype
+):
+    text = (COUNTING % dtype) + mlp.replace(DENSE, f"Counting(), {DENSE}")
+    text = "import keras\n" + text
+    group = ps_group(1)
+    rigs = [rig(group, definition(text), worker=w) for w in range(2)]
+    for number, batch in enumerate(batches_of(6)):
+        rigs[number % 2].train([batch], task=number)
+    for one in rigs:
+        one.trainer.flush()
+    assert [float(a) for a in on_the_ps(rigs[0])] == [6.0]
+
+
+def test_bfloat16_state_is_read_and_written_as_floats(definition, mlp):
+    text = (COUNTING % "bfloat16") + mlp.replace(DENSE, f"Counting(), {DENSE}")
+    model = definition("import keras\n" + text).model
+    shared = non_trainable(model).shared
+    write_state(shared, {shared[0].name: np.float32(1.0)})
+    state = read_state(shared)
+    assert state[shared[0].name].dtype == np.float32
+    assert state[shared[0].name] == 1.0
+
+
+def test_what_a_step_keeps_is_the_layers_momentum(normed):
+    model = normed().model
+    shared = non_trainable(model).shared
+    layout = state_layout(model, shared)
+    assert [v.keep for v in layout.variables] == [0.9, 0.9]
+    held = SharedVariables(shared, layout)
+    assert held.values.size == layout.size == 12
+
+
+def test_a_model_without_state_sends_none(rig, batches_of):
+    one = rig()
+    features, labels = next(batches_of(1))
+    one.trainer.train_batch(features, labels, BatchPosition(1, 0, 16, 16, True))
+    one.trainer.flush()
+    assert one.trainer.values("", None).state == {}

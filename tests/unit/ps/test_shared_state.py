@@ -1,0 +1,149 @@
+"""The non-trainable state moves with the gradients: once for each batch."""
+
+import numpy as np
+import pytest
+from elasticdl.errors import RefusedError
+from elasticdl.tensor.shared_state import (
+    SharedState,
+    StateLayout,
+    StateShare,
+    StateVariable,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.ps.test_snapshots_service import checkpoint
+
+MEAN, COUNT = StateVariable("bn/mean", (2,), 0.9), StateVariable("count", ())
+LAYOUT = StateLayout((MEAN, COUNT))
+
+
+def step(values, batch):
+    """What a step does in one process: a moving mean, and a count of batches."""
+    return np.float32([0.9, 0.9, 1.0]) * values + np.float32([0.1 * batch] * 2 + [1.0])
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 7), st.floats(-10, 10, width=32)),
+        min_size=1,
+        max_size=200,
+    )
+)
+def test_shares_of_many_workers_make_what_one_process_makes_of_the_same_batches(turns):
+    # Each worker has its own, older values: those after its own push before.
+    live = expected = np.float32([100, 100, 0])
+    own = [live] * 8
+    for worker, batch in turns:
+        share = LAYOUT.share(own[worker], step(own[worker], batch))
+        live = own[worker] = LAYOUT.moved(live, share)
+        expected = step(expected, batch)
+    np.testing.assert_allclose(live, expected, rtol=1e-4, atol=1e-4)
+    assert live[2] == len(turns)
+
+
+def test_what_a_step_did_not_move_stays_as_other_workers_have_moved_it():
+    old = np.float32([1, 1, 5])
+    share = LAYOUT.share(old, np.float32([1, 1, 6]))
+    assert share.still == (0,)
+    np.testing.assert_array_equal(LAYOUT.moved(np.float32([3, 4, 7]), share), [3, 4, 8])
+
+
+def test_a_layout_is_the_same_out_of_its_text():
+    assert StateLayout.from_json(LAYOUT.to_json()) == LAYOUT
+    assert StateLayout.from_json("") == StateLayout()
+    with pytest.raises(ValueError, match="cannot be read"):
+        StateLayout.from_json('{"a": 1')
+
+
+@pytest.fixture
+def started(group):
+    def start(num_ps=2, *, sync=False, **options):
+        ps = group(num_ps, sync=sync, state=initial(), **options)
+        return ps, ps.ready()
+
+    return start
+
+
+def initial():
+    return SharedState(LAYOUT, np.float32([0, 1, 0]))
+
+
+def one_more():
+    return StateShare(np.float32([0.1, 0.2, 1]))
+
+
+def test_a_push_that_is_repeated_moves_the_state_once(started):
+    ps, client = started()
+    for _ in range(3):
+        ps.push(client, ps.gradients(1.0), "a", [0, 0], state=one_more())
+    np.testing.assert_allclose(client.pull().state, [0.1, 1.1, 1.0])
+
+
+def test_a_gradient_that_is_refused_leaves_the_state_alone(started):
+    ps, client = started(1, max_staleness=1)
+    for name in "abc":
+        ps.push(client, ps.gradients(1.0), name, client.pull().versions)
+    late = ps.push(client, ps.gradients(1.0), "d", [0], state=one_more())
+    assert not late.accepted
+    np.testing.assert_array_equal(client.pull().state, [0, 1, 0])
+
+
+def test_a_sync_version_moves_the_state_once_for_each_of_its_batches(started, threads):
+    ps, client = started(2, sync=True)
+    ps.control(quorum=3)
+    pushes = [
+        threads.submit(
+            ps.push, ps.client(w), ps.gradients(1.0), f"{w}", [0, 0], state=one_more()
+        )
+        for w in range(3)
+    ]
+    for push in pushes:
+        assert push.result().accepted
+    pulled = client.pull()
+    assert pulled.version == 1
+    expected = initial().values
+    for _ in range(3):
+        expected = LAYOUT.moved(expected, one_more())
+    np.testing.assert_allclose(pulled.state, expected)
+
+
+@pytest.mark.parametrize("pushes", [0, 2])
+def test_a_rewind_takes_the_state_back_to_the_checkpoints_version(
+    started, tmp_path, pushes
+):
+    ps, client = started()
+    for step_ in range(pushes):
+        ps.push(client, ps.gradients(1.0), f"{step_}", [step_] * 2, state=one_more())
+    there = client.pull().state
+    directory = checkpoint(ps, tmp_path)
+    ps.push(client, ps.gradients(1.0), "undone", [pushes] * 2, state=one_more())
+    assert not np.array_equal(client.pull().state, there)
+    ps.rewind = 1
+    ps.begin(directory)
+    ps.tell_clients()
+    np.testing.assert_array_equal(client.pull().state, there)
+    ps.join(client)
+    ps.push(client, ps.gradients(1.0), "again", [pushes] * 2, state=one_more())
+    np.testing.assert_array_equal(client.pull().state, LAYOUT.moved(there, one_more()))
+
+
+def test_state_that_a_checkpoint_does_not_have_is_the_workers(started, group, tmp_path):
+    ps, client = started()
+    ps.push(client, ps.gradients(1.0), "a", [0, 0], state=one_more())
+    directory = checkpoint(ps, tmp_path)
+    more = StateLayout((StateVariable("new", (1,)), COUNT))
+    other = group(2, sync=False, state=SharedState(more, np.float32([7, 7])))
+    other.begin(directory)
+    joined = other.client()
+    other.join(joined)
+    np.testing.assert_array_equal(joined.pull().state, [7, 1])
+
+
+def test_a_share_of_another_state_is_refused(started):
+    ps, client = started()
+    wrong = StateShare(np.zeros(2, np.float32))
+    with pytest.raises(RefusedError, match="2 floats of non-trainable state"):
+        ps.push(client, ps.gradients(1.0), "a", [0, 0], state=wrong)
+    with pytest.raises(RefusedError, match="not the one that the job was started with"):
+        client.initialize(ps.layout, ps.optimizer, ps.initial())
