@@ -12,7 +12,6 @@ times too large.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,12 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.checkpoint.layout import AVERAGE
+from elasticdl.checkpoint.optimizer_kind import class_name, parsed, same_kind
 from elasticdl.ps.optimizer import ACCUMULATOR, Optimizer
 
 Floats = NDArray[np.float32]
-
-# Kinds that keep the same slots and mean the same by them.
-_SAME = {"AdamW": "Adam"}
 
 
 @dataclass(frozen=True)
@@ -67,9 +64,8 @@ def carry_over(
         loaded: The checkpoint's slots.
         written_by: JSON of the optimizer that wrote it; "" is unknown.
     """
-    before = _parsed(written_by)
-    wrote = str(before.get("class_name", ""))
-    same = not wrote or _kind(wrote) == _kind(optimizer.name)
+    before, wrote = parsed(written_by), class_name(written_by)
+    same = same_kind(wrote, optimizer.name)
     slots = optimizer.slots(values.size, values)
     new = []
     for name in slots:
@@ -85,18 +81,6 @@ def carry_over(
         else:
             new.append(name)
     return CarriedOver(slots, same, tuple(new), wrote)
-
-
-def _parsed(text: str) -> dict[str, object]:
-    try:
-        tree = json.loads(text or "{}")
-    except json.JSONDecodeError:
-        return {}
-    return tree if isinstance(tree, dict) else {}
-
-
-def _kind(name: str) -> str:
-    return _SAME.get(name, name)
 
 
 def _accumulated(tree: Mapping[str, object]) -> object:

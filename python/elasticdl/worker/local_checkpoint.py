@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.checkpoint import reshard, store
+from elasticdl.checkpoint.layout import AVERAGE, FIRST_STEP, ITERATIONS
+from elasticdl.checkpoint.optimizer_kind import class_name, same_kind
 from elasticdl.errors import CheckpointError
 from elasticdl.model.optimizers import inner_optimizer
 from elasticdl.model.state import non_trainable, read_state, write_state
 from elasticdl.model.variables import (
+    NamedVariable,
     layout_variables,
     to_buffers,
     trainable_variables,
 )
 from elasticdl.proto import master_pb2
-from elasticdl.tensor.codec import Array
 from elasticdl.tensor.placement import place
 
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[int], None]
 
-_ITERATIONS = "iterations"
 # Keras's name of a slot -> that of the PS, so that a checkpoint of one strategy starts
 # a job of the other. Only Adam and its kin differ.
 _ADAM_SLOTS = {"momentum": "m", "velocity": "v", "velocity_hat": "vhat"}
@@ -53,8 +55,11 @@ class LocalState:
         self._layout = place(layout_variables(self._trainable, {}), 1)
         if not optimizer.built:
             optimizer.build(model.trainable_variables)
-        self._slots, self._scalars = _slots_of(
-            optimizer, {v.variable.path: v.name for v in self._trainable}
+        inner = inner_optimizer(optimizer)
+        # Not `optimizer.iterations`: that is no variable where gradients accumulate.
+        self._iterations = next(v for v in inner.variables if v.name == "iteration")
+        self._slots, self._others = _slots_of(
+            optimizer, self._trainable, self._iterations
         )
 
     def write(self, version: int) -> Callable[[Path, Progress], Any]:
@@ -72,14 +77,14 @@ class LocalState:
             )[0]
             for name, by_name in self._slots.items()
         }
-        scalars = {name: float(_value(v)) for name, v in self._scalars.items()}
+        others = {name: _value(v) for name, v in self._others.items()}
         tensors = reshard.shard_tensors(
             self._layout,
             0,
             values,
             slots,
-            scalars=scalars,
-            states=read_state(self._state),
+            scalars={ITERATIONS: float(_value(self._iterations))},
+            states={**read_state(self._state), **others},
         )
         meta = reshard.shard_meta(self._layout, version=version, optimizer=self._config)
         return lambda directory, progress: store.write_shard(
@@ -101,25 +106,68 @@ class LocalState:
         for item in self._trainable:
             item.variable.assign(whole.values[item.name].reshape(item.shape))
         write_state(self._state, whole.states)
-        self._restore_slots(whole.slots)
-        for name, variable in self._scalars.items():
-            if name in whole.scalars:
-                variable.assign(whole.scalars[name])
-        iterations = self._scalars[_ITERATIONS]
-        if _ITERATIONS not in whole.scalars:
-            iterations.assign(whole.version)
-        inner = inner_optimizer(self._optimizer)
-        if isinstance(inner, keras.optimizers.Nadam):
-            steps = int(_value(iterations)) // (inner.gradient_accumulation_steps or 1)
-            inner._u_product.assign(_nadam_product(inner.beta_1, steps))  # noqa: SLF001 - no PS keeps it, and it has no public name
+        self._restore_optimizer(path, whole)
         return whole.version
 
-    def _restore_slots(self, stored: Mapping[str, Mapping[str, Array]]) -> None:
-        for slot, by_name in self._slots.items():
-            for name, variable in by_name.items():
-                array = stored.get(slot, {}).get(name)
-                if array is not None:
+    def _restore_optimizer(self, path: Path, whole: reshard.Whole) -> None:
+        """Take over what fits the job's optimizer, which is the one that trains."""
+        inner = inner_optimizer(self._optimizer)
+        wrote, mine = class_name(whole.optimizer), class_name(self._config)
+        if not same_kind(wrote, mine):
+            logger.warning(
+                "%s was written with %s, the job's optimizer is %s: it begins with new "
+                "slots and at its step 0",
+                path,
+                wrote,
+                mine,
+            )
+            # Averages of values belong to no kind of optimizer.
+            self._restore_slots(path, whole, [AVERAGE])
+            return
+        self._restore_slots(path, whole, list(self._slots))
+        new = []
+        for name, variable in self._others.items():
+            array = whole.states.get(name)
+            old = whole.scalars.get(variable.name)  # of checkpoints written before
+            if array is not None and array.shape == tuple(variable.shape):
+                variable.assign(array)
+            elif old is not None and not variable.shape:
+                variable.assign(old)
+            elif variable.shape:
+                new.append(variable.name)
+        _tell_new(path, new)
+        since = whole.version - whole.scalars.get(FIRST_STEP, 0)
+        self._iterations.assign(int(whole.scalars.get(ITERATIONS, since)))
+        if isinstance(inner, keras.optimizers.Nadam):
+            steps = int(_value(self._iterations))
+            steps //= inner.gradient_accumulation_steps or 1
+            inner._u_product.assign(_nadam_product(inner.beta_1, steps))  # noqa: SLF001 - no PS keeps it, and it has no public name
+
+    def _restore_slots(
+        self, path: Path, whole: reshard.Whole, slots: Sequence[str]
+    ) -> None:
+        missing = []
+        for slot in slots:
+            stored = whole.slots.get(slot, {})
+            for name, variable in self._slots.get(slot, {}).items():
+                array = stored.get(name)
+                if array is not None and array.size == _value(variable).size:
                     variable.assign(array.reshape(variable.shape))
+                elif slot == AVERAGE:
+                    variable.assign(whole.values[name].reshape(variable.shape))
+                    missing.append(slot)
+                else:
+                    missing.append(slot)
+        _tell_new(path, missing)
+
+
+def _tell_new(path: Path, missing: Sequence[str]) -> None:
+    if missing:
+        logger.warning(
+            "%s has no %s that fits the job's optimizer: they begin anew",
+            path,
+            ", ".join(sorted(set(missing))),
+        )
 
 
 def _value(variable: Any) -> NDArray[Any]:
@@ -138,34 +186,48 @@ def _nadam_product(beta_1: float, updates: int) -> np.float32:
 
 
 def _slots_of(
-    optimizer: keras.optimizers.Optimizer, names: Mapping[str, str]
+    optimizer: keras.optimizers.Optimizer,
+    trainable: Sequence[NamedVariable],
+    count: Any,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Return the optimizer's variables: slot -> variable name -> it, and the scalars.
+    """Return the optimizer's variables but for its count of steps and its rate.
 
-    Keras names a slot `<path of the variable with _ for />_<slot>`.
+    They come as slot -> variable name -> it, and as others by a name.
+
+    Slots are those that a PS has too. Keras names one `<path of the variable with _ for
+    />_<slot>`. What is not named so, has another shape than its variable (the factors
+    of Adafactor) or a name that two variables share is among the others, as are
+    counters and scales: by its own name and how many of that name came before.
     """
     inner = inner_optimizer(optimizer)
     common = _ADAM_SLOTS if isinstance(inner, keras.optimizers.Adam) else {}
-    slots: dict[str, dict[str, Any]] = {}
-    # Not `optimizer.iterations`: that is no variable where gradients are accumulated.
-    iterations = next(v for v in inner.variables if v.name == "iteration")
-    scalars: dict[str, Any] = {_ITERATIONS: iterations}
     prefixes = sorted(
-        ((path.replace("/", "_") + "_", name) for path, name in names.items()),
+        ((v.variable.path.replace("/", "_") + "_", v) for v in trainable),
         key=lambda item: -len(item[0]),
     )
-    for variable in optimizer.variables:
-        if variable.name in {"iteration", "learning_rate"}:
+    shared = Counter(prefix for prefix, _ in prefixes)
+    slots: dict[str, dict[str, Any]] = {}
+    others: dict[str, Any] = {}
+    seen: Counter[str] = Counter()
+    for variable in _all_of(optimizer):
+        if variable is count or variable.name == "learning_rate":
             continue
-        for prefix, name in prefixes:
-            if variable.name.startswith(prefix):
-                slot = variable.name.removeprefix(prefix)
-                slots.setdefault(common.get(slot, slot), {})[name] = variable
-                break
+        fitting = ((p, v) for p, v in prefixes if variable.name.startswith(p))
+        prefix, item = next(fitting, ("", None))
+        if item is not None and shared[prefix] == 1 and variable.shape == item.shape:
+            slot = variable.name.removeprefix(prefix)
+            slots.setdefault(common.get(slot, slot), {})[item.name] = variable
         else:
-            if not variable.shape:
-                scalars[variable.name] = variable
-    return slots, scalars
+            others[f"optimizer/{variable.name}/{seen[variable.name]}"] = variable
+            seen[variable.name] += 1
+    return slots, others
+
+
+def _all_of(optimizer: keras.optimizers.Optimizer) -> list[Any]:
+    # A LossScaleOptimizer lists its own variables and those that it wraps.
+    found = {id(v): v for v in optimizer.variables}
+    found.update({id(v): v for v in inner_optimizer(optimizer).variables})
+    return list(found.values())
 
 
 class LocalCheckpoints:

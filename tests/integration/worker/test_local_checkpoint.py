@@ -1,0 +1,174 @@
+"""A checkpoint of strategy local holds everything, and starts any job of the model."""
+
+import keras
+import numpy as np
+import pytest
+from elasticdl.checkpoint import store
+from elasticdl.checkpoint.layout import Manifest
+from elasticdl.proto import master_pb2
+from elasticdl.worker.local_checkpoint import LocalCheckpoints, LocalState
+
+from tests.integration.worker.test_local_trainer import local, train, weights
+from tests.integration.worker.test_optimizer_options import text_of
+
+DENSE = 'keras.layers.Dense(8, activation="tanh")'
+
+
+def state_of(module):
+    return LocalState(module.model, module.optimizer, module.optimizer_json())
+
+
+def saved(module, version, folder):
+    """Write a checkpoint as the master would have it written."""
+    folder.mkdir(parents=True)
+    told = []
+    request = master_pb2.LocalSnapshot(id="ckpt-1", dir=str(folder))
+    checkpoints = LocalCheckpoints(
+        state_of(module), wanted=lambda: request, tell=told.append
+    )
+    checkpoints.between_steps(version, {})
+    checkpoints.finish()
+    entry = {
+        "file": told[-1].file,
+        "bytes": told[-1].file_bytes,
+        "crc32": told[-1].crc32,
+        "version": version,
+    }
+    manifest = Manifest(job="j", strategy="local", version=version, shards=[entry])
+    store.write_manifest(folder, manifest)
+    return folder
+
+
+OPTIMIZERS = [
+    "Adafactor(0.05)",
+    "Adam(0.05, amsgrad=True, use_ema=True, ema_momentum=0.9)",
+    "Lamb(0.01)",
+    "RMSprop(0.01, momentum=0.9, centered=True)",
+    "SGD(0.1, momentum=0.9, gradient_accumulation_steps=4)",
+    "LossScaleOptimizer(keras.optimizers.Adam(0.01), initial_scale=8.0, "
+    "dynamic_growth_steps=4)",
+    "Nadam(0.02)",
+]
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda text: text.split("(")[0])
+def test_every_variable_of_an_optimizer_comes_back(
+    definition, mlp, batches_of, tmp_path, optimizer
+):
+    text = text_of(mlp.replace(DENSE, f"{DENSE}, keras.layers.Dropout(0.3)"), optimizer)
+    module = definition(text)
+    batches = list(batches_of(12))
+    trainer = local(module)
+    train(trainer, batches[:6])
+    folder = saved(module, 6, tmp_path / "version-6")
+    train(trainer, batches[6:])
+
+    again = definition(text)
+    resumed = local(again)
+    assert state_of(again).restore(folder) == 6
+    train(resumed, batches[6:])
+    for mine, theirs in zip(weights(again), weights(module), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    for mine, theirs in zip(
+        again.optimizer.variables, module.optimizer.variables, strict=True
+    ):
+        np.testing.assert_array_equal(mine.numpy(), theirs.numpy())
+
+
+TWINS = """
+import keras
+
+class Twins(keras.Model):
+    def __init__(self):
+        super().__init__(name="net")
+        self.one = keras.layers.Dense(3, name="a_b")
+        self.inside = keras.Sequential([keras.layers.Dense(3, name="b")], name="a")
+
+    def call(self, x):
+        return self.one(x) + self.inside(x)
+"""
+
+
+def test_slots_of_variables_whose_names_run_together_stay_apart(
+    definition, mlp, batches_of, tmp_path
+):
+    model = mlp[mlp.index("return keras.Sequential(") : mlp.index("\ndef loss")]
+    text = TWINS + mlp.replace(model, "return Twins()\n").replace("import keras", "", 1)
+    module = definition(text)
+    train(local(module), batches_of(3))
+    folder = saved(module, 3, tmp_path / "version-3")
+    again = definition(text)
+    state_of(again).restore(folder)
+    for mine, theirs in zip(
+        again.optimizer.variables, module.optimizer.variables, strict=True
+    ):
+        np.testing.assert_array_equal(mine.numpy(), theirs.numpy())
+
+
+def test_the_rate_is_that_of_the_job_and_the_slots_go_on(
+    definition, mlp, batches_of, tmp_path
+):
+    module = definition(text_of(mlp, "Adam(0.05)"))
+    train(local(module), batches_of(4))
+    folder = saved(module, 4, tmp_path / "version-4")
+    again = definition(text_of(mlp, "AdamW(0.01)"))
+    assert state_of(again).restore(folder) == 4
+    assert float(again.optimizer.learning_rate) == pytest.approx(0.01)
+    assert int(again.optimizer.iterations) == 4
+    np.testing.assert_array_equal(
+        again.optimizer._momentums[0].numpy(), module.optimizer._momentums[0].numpy()
+    )
+
+
+def test_another_optimizer_begins_at_its_first_step(
+    definition, mlp, batches_of, tmp_path, caplog
+):
+    module = definition(text_of(mlp, "SGD(0.05, momentum=0.9)"))
+    train(local(module), batches_of(4))
+    folder = saved(module, 4, tmp_path / "version-4")
+    again = definition(text_of(mlp, "Adam(0.01)"))
+    assert state_of(again).restore(folder) == 4
+    assert int(again.optimizer.iterations) == 0
+    assert not again.optimizer._momentums[0].numpy().any()
+    assert "written with SGD, the job's optimizer is Adam" in caplog.text
+
+
+@pytest.mark.parametrize("after", ["Adam(0.01)", "SGD(0.01, momentum=0.9)"])
+def test_ps_begin_with_a_checkpoint_of_strategy_local_and_the_jobs_optimizer(
+    rig, ps_group, definition, mlp, batches_of, tmp_path, after
+):
+    before = definition(text_of(mlp, "Adam(0.05)"))
+    train(local(before), batches_of(4))
+    folder = saved(before, 4, tmp_path / "version-4")
+    # What plain Keras does with these weights, and with Adam's slots if it is Adam.
+    plain = definition(text_of(mlp, after))
+    state_of(plain).restore(folder)
+    train(local(plain, version=4), batches_of(3, seed=5))
+
+    group = ps_group(2)
+    group.rewind = 1
+    for server in group.servers:
+        server.begin(rewind=1, restore_dir=folder)
+    group.publish()
+    one = rig(group, definition(text_of(mlp, after)), pipeline=False)
+    one.train(batches_of(3, seed=5))
+    assert one.trainer.values("", None).version == 7
+    for mine, theirs in zip(one.values().values(), weights(plain), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6)
+
+
+def test_seeds_and_state_come_back(definition, mlp, batches_of, tmp_path):
+    text = mlp.replace(DENSE, f"keras.layers.BatchNormalization(), {DENSE}")
+    module = definition(text)
+    train(local(module), batches_of(3))
+    folder = saved(module, 3, tmp_path / "version-3")
+    again = definition(text)
+    state_of(again).restore(folder)
+    for mine, theirs in zip(
+        again.model.non_trainable_variables,
+        module.model.non_trainable_variables,
+        strict=True,
+    ):
+        np.testing.assert_array_equal(
+            keras.ops.convert_to_numpy(mine), keras.ops.convert_to_numpy(theirs)
+        )
