@@ -140,7 +140,8 @@ def trainer_of(
     """Give the product's PS trainer, as worker.trainer_maker puts it together."""
     from elasticdl.metrics.ledger import GoodputLedger
     from elasticdl.metrics.registry import WorkerMetrics
-    from elasticdl.model.state import non_trainable, state_layout
+    from elasticdl.model.state import non_trainable
+    from elasticdl.model.state_keeps import state_layout
     from elasticdl.model.variables import (
         layout_variables,
         to_buffers,
@@ -160,7 +161,7 @@ def trainer_of(
     named = {v.name: kind for v, kind in zip(variables, kinds, strict=True)}
     layout = place(layout_variables(variables, named), 1)
     kept = non_trainable(made.model).shared
-    shared = SharedVariables(kept, state_layout(made.model, kept))
+    shared = SharedVariables(kept, state_layout(made, kept, example.features))
     metrics = metrics or WorkerMetrics()
     link = PsLink(
         PsClient(

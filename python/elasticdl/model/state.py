@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.model.variables import NamedVariable, named
-from elasticdl.tensor.shared_state import StateLayout, StateVariable
 
 _FLOAT32_BYTES = 4
 _SEED_STRIDE = 0x9E3779B1  # odd, far from small multiples of itself modulo 2^32
@@ -66,35 +65,17 @@ def _is_float(variable: Any) -> bool:
     return dtype.startswith(("float", "bfloat"))
 
 
-def _layers(model: keras.Model) -> list[Any]:
+def layers_of(model: keras.Model) -> list[Any]:
+    """Return all layers, those inside of others too."""
     return list(getattr(model, "_flatten_layers", lambda: model.layers)())
 
 
 def _frozen_ids(model: keras.Model) -> set[int]:
     found: set[int] = set()
-    for layer in _layers(model):
+    for layer in layers_of(model):
         if not layer.trainable:
             found.update(id(v) for v in layer.weights)
     return found
-
-
-def state_layout(model: keras.Model, shared: Sequence[NamedVariable]) -> StateLayout:
-    """Return the shared variables' layout, in their order.
-
-    Moving statistics of BatchNormalization keep their momentum. Of others a step is
-    taken to keep everything: it adds to them.
-    """
-    keeps: dict[int, float] = {}
-    for layer in _layers(model):
-        if isinstance(layer, keras.layers.BatchNormalization):
-            for variable in (layer.moving_mean, layer.moving_variance):
-                keeps[id(variable)] = float(layer.momentum)
-    return StateLayout(
-        tuple(
-            StateVariable(v.name, v.shape, keeps.get(id(v.variable), 1.0))
-            for v in shared
-        )
-    )
 
 
 def seed_for_worker(state: ModelState, worker: int) -> None:

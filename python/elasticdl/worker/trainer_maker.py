@@ -12,7 +12,8 @@ from elasticdl.job.spec import JobSpec, JobType, OnNanLoss, Strategy, UpdateMode
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Batch
 from elasticdl.model.optimizers import own_rate, without_loss_scale
-from elasticdl.model.state import ModelState, state_layout
+from elasticdl.model.state import ModelState
+from elasticdl.model.state_keeps import state_layout
 from elasticdl.model.variables import (
     layout_variables,
     to_buffers,
@@ -104,7 +105,8 @@ class TrainerMaker:
         named = {v.name: kind for v, kind in zip(variables, kinds, strict=True)}
         layout = place(layout_variables(variables, named), spec.ps.replicas)
         shared = SharedVariables(
-            self._state.shared, state_layout(definition.model, self._state.shared)
+            self._state.shared,
+            state_layout(definition, self._state.shared, batch.features),
         )
         client = PsClient(
             worker=life.context.index,

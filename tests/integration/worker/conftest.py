@@ -17,7 +17,8 @@ from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.metrics.registry import PsMetrics, WorkerMetrics
 from elasticdl.model.definition import load_definition
 from elasticdl.model.optimizers import without_loss_scale
-from elasticdl.model.state import non_trainable, state_layout
+from elasticdl.model.state import non_trainable
+from elasticdl.model.state_keeps import state_layout
 from elasticdl.model.variables import (
     layout_variables,
     to_buffers,
@@ -288,7 +289,7 @@ def rig(ps_group, definition):
         named = {v.name: kind for v, kind in zip(variables, kinds, strict=True)}
         layout = place(layout_variables(variables, named), group.num_ps)
         kept = non_trainable(module.model).shared
-        shared = SharedVariables(kept, state_layout(module.model, kept))
+        shared = SharedVariables(kept, state_layout(module, kept, features))
         leaving = threading.Event()
         client = PsClient(
             worker=worker,

@@ -3,7 +3,8 @@
 import keras
 import numpy as np
 import pytest
-from elasticdl.model.state import non_trainable, read_state, state_layout, write_state
+from elasticdl.model.state import non_trainable, read_state, write_state
+from elasticdl.model.state_keeps import keep_of, state_layout
 from elasticdl.worker.shared_variables import SharedVariables
 from elasticdl.worker.trainer import BatchPosition
 
@@ -168,10 +169,10 @@ def test_bfloat16_state_is_read_and_written_as_floats(definition, mlp):
     assert state[shared[0].name] == 1.0
 
 
-def test_what_a_step_keeps_is_the_layers_momentum(normed):
-    model = normed().model
-    shared = non_trainable(model).shared
-    layout = state_layout(model, shared)
+def test_what_a_step_keeps_is_the_layers_momentum(normed, batches_of):
+    module = normed()
+    shared = non_trainable(module.model).shared
+    layout = state_layout(module, shared, next(batches_of(1))[0])
     assert [v.keep for v in layout.variables] == [0.9, 0.9]
     held = SharedVariables(shared, layout)
     assert held.values.size == layout.size == 12
@@ -183,3 +184,59 @@ def test_a_model_without_state_sends_none(rig, batches_of):
     one.trainer.train_batch(features, labels, BatchPosition(1, 0, 16, 16, True))
     one.trainer.flush()
     assert one.trainer.values("", None).state == {}
+
+
+OWN_STATE = """
+import keras
+
+class Own(keras.layers.Layer):
+    def build(self, shape):
+        def make(name):
+            return self.add_weight(
+                name=name, shape=(), initializer="zeros", trainable=False)
+        self.average, self.last = make("average"), make("last")
+        self.seen = make("seen")
+
+    def call(self, x, training=False):
+        if training:
+            mean = keras.ops.mean(x)
+            self.average.assign(0.8 * self.average + 0.2 * mean)
+            self.last.assign(mean)
+            self.seen.assign_add(1.0)
+        return x
+"""
+
+
+def test_state_of_own_layers_is_put_together_as_its_steps_make_it(
+    rig, ps_group, definition, mlp, batches_of
+):
+    text = OWN_STATE + mlp.replace(DENSE, f"Own(), {DENSE}")
+    group = ps_group(1)
+    rigs = [rig(group, definition(text), worker=w) for w in range(4)]
+    average = 0.0
+    for number, (features, labels) in enumerate(batches_of(40)):
+        rigs[number % 4].train([(features, labels)], task=number)
+        mean = float(features.mean())
+        average = 0.8 * average + 0.2 * mean
+    for one in rigs:
+        one.trainer.flush()
+    got = {n.split("/")[-1]: a for n, a in one.trainer.values("", None).state.items()}
+    assert got["average"] == pytest.approx(average, abs=1e-5)
+    assert got["last"] == pytest.approx(mean, abs=1e-5)
+    assert got["seen"] == 40
+
+
+@pytest.mark.parametrize(
+    ("slopes", "keep"),
+    [
+        ([0.99, 0.99, 0.990001], 0.99),
+        ([1.0, 1.0], 1.0),
+        ([1.0, 0.9, 1.0], 1.0),  # some rows alone
+        ([0.0, 0.0], 0.0),
+        ([0.3, -0.4], 0.0),
+        ([np.nan, 1.0], 0.0),
+        ([2.0, 2.0], 0.0),
+    ],
+)
+def test_what_a_step_keeps_is_told_by_a_state_that_was_shifted(slopes, keep):
+    assert keep_of(np.array(slopes)) == keep

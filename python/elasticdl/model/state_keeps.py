@@ -1,0 +1,95 @@
+"""How much of the old value of each state variable a step keeps.
+
+Owns finding it out: BatchNormalization says it; of layers of the user's own it is tried
+by two forward passes in training mode that differ in the state alone. Called once by
+the worker, before it trains. Changes no variable.
+
+It decides how the steps of several workers are put together (tensor/shared_state.py):
+
+    a moving mean      keeps its momentum, whatever the layer calls it
+    a count, a sum     keeps all: the steps of all workers add up
+    some of its rows   keeps all: what is changed is added
+    anything else      (a last value, a vector that is normalised): nothing; the last
+                       step's value counts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from elasticdl.model.state import layers_of
+from elasticdl.model.variables import NamedVariable
+from elasticdl.tensor.shared_state import StateLayout, StateVariable
+
+# What single precision, and rounding to 16 bits, leave of an exact share.
+_ROUNDING = 0.01
+
+Call = Callable[[Any], Any]  # features -> outputs, in training mode
+
+
+class Definition(Protocol):
+    """What is needed of the user's module (model.definition)."""
+
+    @property
+    def model(self) -> keras.Model:
+        """The built model."""
+
+    def call(self, features: Any, *, training: bool) -> Any:
+        """Return the model's outputs."""
+
+
+def state_layout(
+    definition: Definition, shared: Sequence[NamedVariable], features: Any
+) -> StateLayout:
+    """Return the layout of a model's shared state, in its order.
+
+    `features` are those of some batch, for what only a try can tell.
+    """
+    keeps: dict[int, float] = {}
+    for layer in layers_of(definition.model):
+        if isinstance(layer, keras.layers.BatchNormalization):
+            for variable in (layer.moving_mean, layer.moving_variance):
+                keeps[id(variable)] = float(layer.momentum)
+    others = [v.variable for v in shared if id(v.variable) not in keeps]
+    if others:
+        found = measured_keeps(
+            lambda batch: definition.call(batch, training=True), features, others
+        )
+        keeps.update({id(v): keep for v, keep in zip(others, found, strict=True)})
+    return StateLayout(
+        tuple(StateVariable(v.name, v.shape, keeps[id(v.variable)]) for v in shared)
+    )
+
+
+def measured_keeps(
+    call: Call, features: Any, variables: Sequence[keras.Variable]
+) -> list[float]:
+    """Return by variable the share of its old value that is in its new one."""
+
+    def moved(shift: Any) -> list[Any]:
+        mapping = [(v, v.value + tf.cast(shift, v.value.dtype)) for v in variables]
+        # The same random numbers in both: seeds, too, change in the scope alone.
+        with keras.StatelessScope(mapping) as scope:
+            call(features)
+        return [tf.cast(scope.get_current_value(v), tf.float64) for v in variables]
+
+    traced = tf.function(moved)
+    pairs = zip(traced(tf.constant(0.0)), traced(tf.constant(1.0)), strict=True)
+    return [keep_of(after.numpy() - before.numpy()) for before, after in pairs]
+
+
+def keep_of(slopes: NDArray[np.float64]) -> float:
+    """Return what is kept, given how much of a shift by one is left, by element."""
+    whole = np.all(np.isfinite(slopes))
+    if not whole or slopes.min() < -_ROUNDING or slopes.max() > 1 + _ROUNDING:
+        return 0.0
+    if slopes.max() - slopes.min() > _ROUNDING:
+        return 1.0 if slopes.max() > 1 - _ROUNDING else 0.0
+    keep = float(np.clip(np.median(slopes), 0.0, 1.0))
+    return round(keep, 4)
