@@ -9,10 +9,11 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elasticdl.checkpoint import shelf
+from elasticdl.checkpoint import shelf, store
 from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode, JournalError
 from elasticdl.job import folder
@@ -117,6 +118,35 @@ def _ending_of(note: dict[str, Any] | None, *, fresh: bool) -> Ending | None:
     return Ending(state, note["message"], ExitCode(note.get("exit_code", 0)))
 
 
+@dataclass(frozen=True)
+class _Start:
+    """From where a master goes on."""
+
+    after: float  # replicas noted earlier belong to another launch
+    course: Course
+    begins: bool  # a training job was just launched
+    initial_dir: str
+
+
+def _initial_dir(ledger: Ledger, init_from: str) -> str:
+    """Return the checkpoint that `checkpoint.initFrom` means, "" if it names none.
+
+    Found once, before anything starts, so that all replicas load the same one while
+    another job writes newer ones beside it. Raises CheckpointError.
+    """
+    if not init_from:
+        return ""
+    note = latest(ledger, "initFrom") or {}
+    known = note["dir"] if note.get("given") == init_from else ""
+    if ledger.notes("begun"):  # needed for a rewind to the job's beginning at most
+        return known or init_from
+    path, _ = shelf.resolve(
+        Path(known if known and Path(known).is_dir() else init_from)
+    )
+    ledger.note("state", name="initFrom", given=init_from, dir=str(path))
+    return str(path)
+
+
 def assemble(
     spec: JobSpec,
     job_dir: JobDir,
@@ -137,6 +167,7 @@ def assemble(
     now = clock()
     job_note = latest(ledger, "job")
     course = course_of(ledger, spec.name, new_run=uuid.uuid4().hex[:16])
+    initial_dir = _initial_dir(ledger, spec.checkpoint.init_from)
     fresh = launched or not ledger.notes("run")
     if launched:
         _take_back(ledger, now=now)
@@ -154,15 +185,11 @@ def assemble(
         spec,
         job_dir,
         ledger,
-        after=after,
+        _Start(after, course, begins, initial_dir),
         clock=clock,
-        course=course,
-        begins=begins,
     )
-    if spec.checkpoint.init_from and not job.parts.ps.begun:
-        # Looked at before anything starts; what evaluation and prediction run on.
-        _, manifest = shelf.resolve(Path(spec.checkpoint.init_from))
-        job.version = 0 if job.trains else manifest.version
+    if initial_dir and not job.trains:
+        job.version = store.read_manifest(Path(initial_dir)).version
     if ended is not None:
         job.state, job.ending = ended.state, ended
     metrics = metrics or MasterMetrics()
@@ -180,18 +207,16 @@ def _make_job(
     spec: JobSpec,
     job_dir: JobDir,
     ledger: Ledger,
+    start: _Start,
     *,
-    after: float,
     clock: Callable[[], float],
-    course: Course,
-    begins: bool,
 ) -> Job:
     now = clock()
     local = spec.type is JobType.TRAIN and spec.strategy is Strategy.LOCAL
     signals = Signals(ledger.generation, workers_hold=local)
     side = SideTasks(ledger.generation)
     table = MemberTable(spec, ledger, num_ps=num_ps(spec))
-    table.adopt(now=now, after=after)
+    table.adopt(now=now, after=start.after)
     # Those that ended since they were noted are in the sums already.
     adopted = {member.generation for member in table.workers()}
     noted = (latest(ledger, "goodputLive") or {}).get("workers", {})
@@ -199,7 +224,7 @@ def _make_job(
         (latest(ledger, "goodput") or {}).get("seconds"),
         {int(g): seconds for g, seconds in noted.items() if int(g) in adopted},
     )
-    relaunches = Relaunches(ledger, after=after)
+    relaunches = Relaunches(ledger, after=start.after)
     directory = Path(spec.checkpoint.dir) if spec.checkpoint.dir else None
     keeper = Keeper(
         spec,
@@ -207,8 +232,8 @@ def _make_job(
         ledger,
         signals,
         num_shards=max(1, num_ps(spec)),
-        course=course,
-        launched=begins,
+        course=start.course,
+        launched=start.begins,
     )
 
     def on_rewind(version: int) -> None:
@@ -232,7 +257,15 @@ def _make_job(
     def newest() -> Found | None:
         return keeper.newest
 
-    ps = PsGroup(table, ledger, signals, side, newest=newest, on_rewind=on_rewind)
+    ps = PsGroup(
+        table,
+        ledger,
+        signals,
+        side,
+        newest=newest,
+        on_rewind=on_rewind,
+        initial_dir=start.initial_dir,
+    )
     rounds = Rounds(
         spec,
         ledger,

@@ -67,7 +67,7 @@ class Heartbeats:
         if not member.is_worker:
             return self._parts.ps.registered(member, now=now)
         if not self._job.trains:
-            return Restore(dir=self._job.spec.checkpoint.init_from)
+            return Restore(dir=self._parts.ps.initial_dir)
         if not self._job.local:
             return Restore()
         if member.restore is None:
@@ -76,7 +76,7 @@ class Heartbeats:
                 self._parts.ps.go_back("the worker was lost", now=now)
                 member.restore = Restore(dir=self._parts.ps.rewind_dir)
             else:
-                member.restore = Restore(dir=self._job.spec.checkpoint.init_from)
+                member.restore = Restore(dir=self._parts.ps.initial_dir)
         return member.restore
 
     def _fall_back(

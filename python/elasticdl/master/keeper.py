@@ -73,6 +73,7 @@ class Keeper:
         self._tasks: set[asyncio.Task[object]] = set()
         self.course = course
         self._dropped: set[str] = set()
+        self._tidied: Course | None = None  # what was left of others is put aside
         noted = ledger.notes("checkpoint")
         self.had_one = bool(noted)  # as far as the journal knows
         self._shelf = find(directory, course, launched=launched)
@@ -176,12 +177,14 @@ class Keeper:
     async def _prepare(self, request: Request, now: float) -> None:
         """Make the folder; remove what earlier tries left. The disk may be slow."""
         place = Path(request.dir)
-
-        course = self.course
+        course, tidied = self.course, self._tidied
+        self._tidied = course
 
         def make() -> None:
             place.mkdir(parents=True, exist_ok=True)
             shelf.sweep(self.directory, prefix=f"{course.run}-", keep=place)
+            if course == tidied:
+                return
             for path, manifest in shelf.complete(self.directory):
                 # Of a course that was left, as a crash can leave it.
                 if course.owns(manifest) and not course.holds(manifest):

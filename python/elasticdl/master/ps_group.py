@@ -65,8 +65,13 @@ class PsGroup:
         *,
         newest: Callable[[], Found | None],
         on_rewind: Callable[[int], None],
+        initial_dir: str = "",
     ) -> None:
-        """`newest`: the checkpoint to go back to. `on_rewind(version)`: tell."""
+        """`newest`: the checkpoint to go back to. `on_rewind(version)`: tell.
+
+        `initial_dir`: what `checkpoint.initFrom` means, if there is one.
+        """
+        self.initial_dir = initial_dir
         self._table = table
         self._ledger = ledger
         self._signals = signals
@@ -202,7 +207,7 @@ class PsGroup:
 
     def _restore(self, member: Member, *, now: float) -> Restore:
         if not self.begun:
-            return Restore(dir=self._table.spec.checkpoint.init_from)
+            return Restore(dir=self.initial_dir)
         if self.rewinding:
             return self._restore_of_rewind()
         others = [m for m in self._table.ps() if m is not None and m is not member]
@@ -320,7 +325,7 @@ class PsGroup:
         if found is None:
             begin = self._ledger.notes("start")
             position, applied, version = (begin[-1]["position"] if begin else {}), {}, 0
-            self._rewind_dir = self._table.spec.checkpoint.init_from
+            self._rewind_dir = self.initial_dir
         else:
             position = found.manifest.position.get("queue", {})
             applied = {

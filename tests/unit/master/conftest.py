@@ -61,6 +61,7 @@ class World:
         self.late: list[bool] = []
         self.disk_full = False
         self.damaged: set[str] = set()  # checkpoints that no replica can load
+        self.beats_per_part = 0  # a PS reports bytes in so many before a part is there
         self.before: Callable[[master_pb2.Task], Awaitable[None]] | None = None
         self.pulled: int | None = None  # version of the values that all workers hold
         self.handed: int | None = None  # version of the values handed to a PS
@@ -106,6 +107,8 @@ class Replica:
                     address=f"127.0.0.1:{1000 + self.key.index}", pid=1
                 ),
             )
+            if self.key.role is Role.WORKER:
+                reply = await self.loadable(reply)
             self.world.restored.append((self.name, reply.restore_dir, reply.handback))
             work = self.worker if self.key.role is Role.WORKER else self.ps
             await work(reply)
@@ -152,9 +155,22 @@ class Replica:
                 handback = False
                 self.load(status, answer.restore_dir)
             pinned = {
-                wanted.id: pinned.get(wanted.id) or self.pin(wanted)
+                wanted.id: self.write_on(pinned.get(wanted.id), wanted)
                 for wanted in answer.snapshots
             }
+
+    async def loadable(
+        self, reply: master_pb2.RegisterReply
+    ) -> master_pb2.RegisterReply:
+        """As a worker of strategy local: say which checkpoint it cannot load."""
+        while reply.restore_dir in self.world.damaged:
+            reply = await self.call(
+                self.client.register,
+                master_pb2.RegisterRequest(
+                    unloadable=reply.restore_dir, unloadable_reason="damaged"
+                ),
+            )
+        return reply
 
     def load(self, status: master_pb2.PsStatus, directory: str) -> None:
         broken = directory in self.world.damaged
@@ -163,6 +179,28 @@ class Replica:
         if directory and not broken:
             self.world.version = store.read_manifest(Path(directory)).version
             status.began_at = self.world.version
+
+    def write_on(
+        self, done: master_pb2.SnapshotDone | None, wanted: master_pb2.SnapshotRequest
+    ) -> master_pb2.SnapshotDone:
+        """Write a part, or a bit more of one that takes long."""
+        if done is not None and not done.pinned_only:
+            return done
+        if not wanted.dir or (done and done.written_bytes >= self.world.beats_per_part):
+            return self.pin(wanted)
+        if not self.world.beats_per_part:
+            return self.pin(wanted)
+        done = done or self.pin_only(wanted)
+        done.written_bytes += 1
+        return done
+
+    def pin_only(self, wanted: master_pb2.SnapshotRequest) -> master_pb2.SnapshotDone:
+        done = master_pb2.SnapshotDone(
+            id=wanted.id, version=self.world.version, pinned_only=True
+        )
+        if self.key.index == 0:
+            done.ticket.version = self.world.version
+        return done
 
     def pin(self, wanted: master_pb2.SnapshotRequest) -> master_pb2.SnapshotDone:
         done = master_pb2.SnapshotDone(id=wanted.id, version=self.world.version)

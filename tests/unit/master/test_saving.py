@@ -1,12 +1,14 @@
 """What is trained is saved before a job succeeds, or the job says that it is not."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
-from elasticdl.checkpoint import shelf
+from elasticdl.checkpoint import shelf, store
+from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import ExitCode
 from elasticdl.job.status import JobState
-from elasticdl.master import status
+from elasticdl.master import checkpoints, status
 from elasticdl.master.audit import audit
 from elasticdl.proto import master_pb2
 
@@ -178,3 +180,80 @@ def test_after_a_rewind_at_the_end_the_last_evaluation_and_export_are_of_the_new
         evaluation__at_epoch_end=False,
         checkpoint__every_seconds=0,
     )
+
+
+def test_a_stop_waits_for_a_checkpoint_of_which_more_is_written_all_the_time(
+    rig, monkeypatch
+) -> None:
+    """As 100 GB are: here a part takes many times as long as nothing may move."""
+    monkeypatch.setattr(checkpoints, "STILL_SECONDS", 0.5)
+
+    async def story(rig) -> None:
+        async with rig.serving() as master:
+            await rig.until(lambda: master.job.parts.keeper.newest is not None)
+            await rig.until(lambda: len(rig.world.trained) >= 2)
+            rig.world.go.clear()
+            rig.world.beats_per_part = 20  # of 0.1 s
+            master.job.end(JobState.STOPPED, "by the test", ExitCode.STOPPED)
+            report = await rig.ended()
+        assert report.message == "by the test"
+        newest = shelf.resolve(rig.job_dir.checkpoints_dir)[1]
+        assert newest.version == rig.world.version
+        assert report.checkpoint.endswith(f"version-{newest.version}")
+
+    rig.run(story, checkpoint__every_seconds=0, master__journal_wait_seconds=0.1)
+
+
+def test_strategy_local_goes_back_to_an_older_checkpoint_than_the_damaged_one(
+    rig,
+) -> None:
+    async def story(rig) -> None:
+        async with rig.serving() as master:
+            keeper = master.job.parts.keeper
+            await rig.until(lambda: keeper.newest is not None)
+            first = keeper.newest.dir
+            rig.world.go.clear()
+            await rig.until(lambda: master.job.parts.ps.begun and not keeper.busy)
+            keeper.ask("a test", now=master.job.clock())
+            await rig.until(lambda: keeper.newest.dir != first)
+            rig.world.damaged.add(keeper.newest.dir)
+            rig.kill("worker-0")
+            await rig.until(lambda: master.job.parts.ledger.rewinds == 2)
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert rig.world.restored[-1][:2] == ("worker-1", first)
+        assert audit(rig.job_dir.journal_dir).ok
+
+    rig.run(story, strategy="local", worker__replicas=1, checkpoint__every_seconds=0)
+
+
+def test_all_replicas_begin_with_one_checkpoint_while_another_job_writes_newer_ones(
+    rig,
+) -> None:
+    async def story(rig) -> None:
+        rig.world.mute.add("ps-1")  # so that the job has not begun yet
+        async with rig.serving() as master:
+            await rig.until(lambda: {"ps-0", "ps-1"} <= restored(rig).keys())
+            write(others, 500)
+        async with rig.serving() as master:
+            rig.world.mute.clear()
+            rig.world.restored.clear()
+            rig.kill("ps-1")
+            await rig.until(lambda: master.job.parts.ps.begun)
+            await rig.ended()
+        assert restored(rig)["ps-1"] == str(others / "version-400")
+
+    def restored(rig) -> dict[str, str]:
+        return {name: where for name, where, _ in rig.world.restored}
+
+    def write(place: Path, version: int) -> None:
+        aside = place / "pending-x"
+        shard = store.write_shard(aside, 0, 1, {}, {"version": version})
+        manifest = Manifest(job="j", strategy="local", version=version, shards=[shard])
+        store.write_manifest(aside, manifest)
+        store.publish(aside, place, version)
+
+    others = rig.root / "others"
+    write(others, 400)
+    rig.run(story, checkpoint__init_from=str(others))
