@@ -118,11 +118,11 @@ def queue_start() -> list[Row]:
     ]  # fmt: skip
 
 
-def rate_of(kind: str, seconds: float) -> tuple[float, list[float]]:
+def rate_of(program: Path | None, seconds: float) -> tuple[float, list[float]]:
     """Return leases a second of 1,000 workers, and the calls' seconds."""
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
-        master(Path(folder), workers=WORKERS, kind=kind) as rig,
+        master(Path(folder), workers=WORKERS, program=program) as rig,
     ):
         rig.open_plan(MANY)
         return asyncio.run(lease_rate(rig, seconds=seconds))
@@ -133,7 +133,7 @@ def queue_rpc() -> list[Row]:
     rates, times = [], []
     for number in range(3):
         progress(f"round {number + 1} of 3")
-        rate, calls = rate_of("", 5.0)
+        rate, calls = rate_of(None, 5.0)
         rates.append(rate)
         times += calls
     progress("")
@@ -173,7 +173,7 @@ def journal() -> list[Row]:
     """Compare the rate with the journal and without."""
     rates = interleaved(
         {
-            "with": lambda: rate_of("", 4.0)[0],
+            "with": lambda: rate_of(None, 4.0)[0],
             "without": lambda: rate_of(SILENT, 4.0)[0],
         },
         3,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import grpc
 import grpc.aio
@@ -28,30 +28,15 @@ _LEASE_WAIT_SECONDS = 1.0
 _CALL_SECONDS = 15.0
 
 
-@dataclass
-class Crowd:
-    """What was seen of all workers together."""
-
-    lease_seconds: list[float] = field(default_factory=list)
-    beats: int = 0
-    errors: Counter[str] = field(default_factory=Counter)  # by status and details
-    fenced: set[int] = field(default_factory=set)
-    cores: float = 0.0  # that the master used
-    own_cores: float = 0.0  # that this process used
-    seconds: float = 0.0
-
-    @property
-    def lost(self) -> int:
-        """Workers that the master has given up, all of which lived."""
-        return len(self.fenced)
-
-
-class _Worker:
+class Worker:
     """One simulated worker with a connection of its own."""
 
-    def __init__(self, crowd: Crowd, rig: MasterRig, index: int) -> None:
-        self._crowd = crowd
-        self._index = index
+    def __init__(self, rig: MasterRig, index: int) -> None:
+        self.beats = 0  # that were answered
+        self.fenced = False  # the master has given it up
+        self.errors: Counter[str] = Counter()  # by status and details
+        self.lease_seconds: list[float] = []
+        self._tasks: list[asyncio.Task[None]] = []
         self._replica = rig.replica(index)
         self._channel = connect_aio(rig.address, TOKEN)
         self._register = self._method("Register", master_pb2.RegisterReply)
@@ -80,11 +65,21 @@ class _Worker:
             timeout=60.0,
         )
 
-    async def close(self) -> None:
-        """Hang up."""
+    def begin(self, delay: float) -> None:
+        """Live from now on; the first task is asked for after a delay."""
+        self._tasks = [
+            asyncio.create_task(self._beat()),
+            asyncio.create_task(self._work(delay)),
+        ]
+
+    async def end(self) -> None:
+        """Fall silent."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._channel.close()
 
-    async def beat(self) -> None:
+    async def _beat(self) -> None:
         """Say again and again that it lives."""
         revision = 0
         while True:
@@ -110,9 +105,9 @@ class _Worker:
                 await asyncio.sleep(HEARTBEAT_SECONDS / 8)
                 continue
             revision = reply.revision
-            self._crowd.beats += 1
+            self.beats += 1
 
-    async def work(self, delay: float) -> None:
+    async def _work(self, delay: float) -> None:
         """Train a task each second; report it and lease the next in one call."""
         await asyncio.sleep(delay)
         due = time.perf_counter()
@@ -132,7 +127,7 @@ class _Worker:
                     return
                 await asyncio.sleep(0.05)
                 continue
-            self._crowd.lease_seconds.append(time.perf_counter() - began)
+            self.lease_seconds.append(time.perf_counter() - began)
             self._steps += len(reports)
             self._held = [task.lease_id for task in reply.tasks]
             due = max(due + TASK_SECONDS, time.perf_counter())
@@ -152,50 +147,65 @@ class _Worker:
         """Count an error; whether the master has given this worker up."""
         code = error.code()
         if code is grpc.StatusCode.ABORTED:
-            self._crowd.fenced.add(self._index)
+            self.fenced = True
             return True
-        self._crowd.errors[f"{code.name}: {error.details()}"] += 1
+        self.errors[f"{code.name}: {error.details()}"] += 1
         return False
 
 
-async def crowd_of(rig: MasterRig, *, warm: float, seconds: float) -> Crowd:
-    """Let all workers of the rig work for so long; return what was seen."""
-    crowd = Crowd()
-    workers = [_Worker(crowd, rig, index) for index in range(rig.workers)]
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of all workers together in a while."""
+
+    seconds: float
+    lease_seconds: list[float]
+    beats: int
+    lost: int  # workers that the master gave up, all of which lived
+    errors: Counter[str]
+    cores: float  # that the master used
+    own_cores: float  # that this process used
+
+
+async def living(rig: MasterRig) -> list[Worker]:
+    """Return all workers of the rig, up and at work."""
+    workers = [Worker(rig, index) for index in range(rig.workers)]
     many = asyncio.Semaphore(64)
 
-    async def join(worker: _Worker) -> None:
+    async def join(worker: Worker) -> None:
         async with many:
             await worker.join()
 
     await asyncio.gather(*(join(worker) for worker in workers))
-    tasks = []
     for number, worker in enumerate(workers):
-        tasks.append(asyncio.create_task(worker.beat()))
-        delay = number / len(workers) * TASK_SECONDS
-        tasks.append(asyncio.create_task(worker.work(delay)))
+        worker.begin(number / len(workers) * TASK_SECONDS)
+    return workers
+
+
+async def crowd_of(rig: MasterRig, *, warm: float, seconds: float) -> Seen:
+    """Let all workers of the rig work for so long; return what was seen."""
+    workers = await living(rig)
     await asyncio.sleep(warm)
-    crowd.lease_seconds.clear()
-    crowd.beats = 0
+    for worker in workers:
+        worker.lease_seconds.clear()
+        worker.beats = 0
     master = psutil.Process(rig.process.pid if rig.process else 0)
     own = psutil.Process()
     before, own_before = master.cpu_times(), own.cpu_times()
     began = time.perf_counter()
     await asyncio.sleep(seconds)
-    crowd.seconds = time.perf_counter() - began
+    took = time.perf_counter() - began
     after, own_after = master.cpu_times(), own.cpu_times()
-    crowd.cores = (
-        after.user + after.system - before.user - before.system
-    ) / crowd.seconds
-    crowd.own_cores = (
-        own_after.user + own_after.system - own_before.user - own_before.system
-    ) / crowd.seconds
-    seen = replace(
-        crowd, lease_seconds=list(crowd.lease_seconds), errors=Counter(crowd.errors)
+    seen = Seen(
+        seconds=took,
+        lease_seconds=[each for worker in workers for each in worker.lease_seconds],
+        beats=sum(worker.beats for worker in workers),
+        lost=sum(worker.fenced for worker in workers),
+        errors=sum((worker.errors for worker in workers), Counter()),
+        cores=(after.user + after.system - before.user - before.system) / took,
+        own_cores=(
+            own_after.user + own_after.system - own_before.user - own_before.system
+        )
+        / took,
     )
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    for worker in workers:
-        await worker.close()
+    await asyncio.gather(*(worker.end() for worker in workers))
     return seen

@@ -29,7 +29,7 @@ from elasticdl.rpc.channel import connect_aio, server_options
 from elasticdl.rpc.master_client import MasterClient
 from roles import TOKEN, start_role, values_of
 
-SILENT = "silent_master"  # as the real one, but for the journal
+SILENT = Path(__file__).with_name("silent_master.py")  # the real one, less its journal
 
 
 class EmptyPlatform(platform_pb2_grpc.LocalPlatformServicer):
@@ -37,6 +37,7 @@ class EmptyPlatform(platform_pb2_grpc.LocalPlatformServicer):
 
     def __init__(self) -> None:
         self.generations: dict[tuple[str, int], int] = {}
+        self.stopped: list[tuple[str, int, str]] = []  # role, index, why
 
     def Start(  # noqa: N802 - the name is the RPC's
         self, request: platform_pb2.StartRequest, context: grpc.ServicerContext
@@ -48,7 +49,8 @@ class EmptyPlatform(platform_pb2_grpc.LocalPlatformServicer):
     def Stop(  # noqa: N802 - the name is the RPC's
         self, request: platform_pb2.StopProcessRequest, context: grpc.ServicerContext
     ) -> platform_pb2.StopProcessReply:
-        del request, context
+        del context
+        self.stopped.append((request.role, request.index, request.reason))
         return platform_pb2.StopProcessReply(found=True)
 
     def Watch(  # noqa: N802 - the name is the RPC's
@@ -100,17 +102,17 @@ class MasterRig:
         folder: Path,
         *,
         workers: int,
-        kind: str,
+        program: Path | None,
         patient: bool,
         platform: int,
         served: EmptyPlatform,
     ) -> None:
         self.folder = folder
         self.workers = workers
-        self._kind = kind
+        self._program = program
         self._patient = patient
         self._platform = platform
-        self._served = served
+        self.served = served
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -125,11 +127,7 @@ class MasterRig:
             master=self.address,
             platform=f"127.0.0.1:{self._platform}",
             log=self.folder / "master.log",
-            program=(
-                [str(Path(__file__).with_name(f"{SILENT}.py"))]
-                if self._kind == SILENT
-                else None
-            ),
+            program=[str(self._program)] if self._program else None,
         )
 
     def kill(self) -> None:
@@ -140,7 +138,7 @@ class MasterRig:
 
     def replica(self, index: int) -> master_pb2.Replica:
         """Return a worker that the master has launched."""
-        generations = self._served.generations
+        generations = self.served.generations
         until = time.monotonic() + 60
         while ("worker", index) not in generations:
             if time.monotonic() > until:
@@ -180,11 +178,16 @@ class MasterRig:
 
 @contextmanager
 def master(
-    folder: Path, *, workers: int = 1, kind: str = "", patient: bool = True
+    folder: Path,
+    *,
+    workers: int = 1,
+    program: Path | None = None,
+    patient: bool = True,
 ) -> Iterator[MasterRig]:
     """Give a master that was executed just now.
 
-    `patient`: it gives up nobody for silence, else the product's default bounds hold.
+    `program`: what is executed in place of the product's main. `patient`: it gives up
+    nobody for silence, else the product's default bounds hold.
     """
     platform = EmptyPlatform()
     server = grpc.server(ThreadPoolExecutor(8), options=server_options())
@@ -194,7 +197,7 @@ def master(
     rig = MasterRig(
         folder,
         workers=workers,
-        kind=kind,
+        program=program,
         patient=patient,
         platform=port,
         served=platform,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from elasticdl.errors import (
     DataError,
@@ -18,6 +18,7 @@ from elasticdl.errors import (
     ExitCode,
     JournalError,
     PlatformError,
+    RpcError,
     SpecError,
 )
 from elasticdl.job import folder
@@ -25,6 +26,7 @@ from elasticdl.job.context import set_log_level
 from elasticdl.job.spec import JobSpec, JobType
 from elasticdl.job.status import JobState
 from elasticdl.master import data_plan, decisions, spec_watch
+from elasticdl.master.attention import PAUSE_SECONDS, Attention
 from elasticdl.master.job_state import Ending, Job
 from elasticdl.master.launching import Launching
 from elasticdl.master.leasing import Leasing
@@ -40,7 +42,7 @@ from elasticdl.runner.base import Observation, Runner
 log = logging.getLogger(__name__)
 
 _LONGEST_SLEEP_SECONDS = 2.0
-# When this process itself was held up for longer, nobody else is to blame.
+# A delay of the master's own calls is worth a line in the log from here on.
 _LATE_SECONDS = 1.0
 # The loop rests so many times as long as it was busy.
 _REST = 3.0
@@ -68,7 +70,7 @@ class Loop:
         self._resting = Resting(self._parts.ledger)
         self._watchdog = Watchdog(job)
         self._counting: asyncio.Task[None] | None = None
-        self._woken_by = job.clock()
+        self._attention = Attention(now=job.clock())
         self._handing_over = False
 
     def hand_over(self) -> None:
@@ -76,17 +78,23 @@ class Loop:
         self._handing_over = True
         self._parts.signals.wake()
 
-    async def run(self) -> Ending | None:
+    async def run(
+        self, call_itself: Callable[[], Awaitable[object]] | None = None
+    ) -> Ending | None:
         """Run the job; return how it ended, with all replicas gone.
 
-        None if another master goes on with it.
+        None if another master goes on with it. `call_itself` calls this master as a
+        replica does; without it only the event loop is known to be on time.
         """
+        hear = self._hear(call_itself or (lambda: asyncio.sleep(0)))
         tasks = [
+            asyncio.create_task(hear, name="attention"),
             asyncio.create_task(self._watch_platform(), name="platform"),
             asyncio.create_task(self._watch_spec(), name="spec"),
         ]
         job = self._job
         self._leasing.take_over(now=job.clock())
+        self._attention.heard(now=job.clock())
         try:
             while not self._over:
                 await self._turn()
@@ -122,7 +130,6 @@ class Loop:
     async def _turn(self) -> None:
         job = self._job
         now = job.clock()
-        self._forgive(now)
         self._tick(now)
         self._end_standstill(now)
         self._stages.advance(now=now)
@@ -141,25 +148,29 @@ class Loop:
             # report asks for one: the calls of workers come first.
             await asyncio.sleep(_REST * busy)
             sleep = self._sleep_seconds(job.clock())
-            self._woken_by = job.clock() + sleep
             await self._parts.signals.wait_for_loop(sleep)
 
-    def _forgive(self, now: float) -> None:
-        """Do not count against others the time in which this process did not run."""
-        late = now - self._woken_by
-        if late > _LATE_SECONDS:
-            log.warning("the master was held up for %.1f s", late)
-            self._parts.table.excuse(late, now=now)
+    async def _hear(self, call_itself: Callable[[], Awaitable[object]]) -> None:
+        """Call itself for ever; excuse others for the time in which that took long."""
+        while True:
+            try:
+                await call_itself()
+            except RpcError as error:
+                log.warning("the master does not reach itself: %s", error)
+            else:
+                now = self._job.clock()
+                late = self._attention.heard(now=now)
+                if late > 0.0:
+                    self._parts.table.excuse(late, now=now)
+                    self._parts.signals.wake()
+                if late > _LATE_SECONDS:
+                    log.warning("the master was late with its answers by %.1f s", late)
+            await asyncio.sleep(PAUSE_SECONDS)
 
     def _tick(self, now: float) -> None:
         """Do what time alone, or a heartbeat, has made due."""
         parts, spec = self._parts, self._job.spec
-        for member in parts.table.dead(now=now):
-            self._dismiss(member, "silent", now=now)
-        for member in parts.table.take_suspects():
-            patience = self._leasing.patience(member)
-            if member.is_hung(spec.worker, patience=patience):
-                self._dismiss(member, "hung", now=now)
+        self._judge(now)
         workers = self._resting.wanted(self._job, now=now)
         self._launching.stops += parts.membership.plan(workers=workers, now=now)
         self._launching.stops += parts.membership.overdue(now=now)
@@ -192,6 +203,17 @@ class Loop:
                 JobState.FAILED,
                 f"{what}; launched again, the job goes on from its newest checkpoint",
             )
+
+    def _judge(self, now: float) -> None:
+        """Dismiss who is silent or hangs."""
+        parts, spec = self._parts, self._job.spec
+        if not self._attention.behind(now=now):
+            for member in parts.table.dead(now=now):
+                self._dismiss(member, "silent", now=now)
+        for member in parts.table.take_suspects():
+            patience = self._leasing.patience(member)
+            if member.is_hung(spec.worker, patience=patience):
+                self._dismiss(member, "hung", now=now)
 
     def _dismiss(self, member: Member, cause: str, *, now: float) -> None:
         self._launching.stops.append(Stop(member.key, 0.0, cause))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,14 +36,16 @@ class Master:
     gauges: Gauges
     publishing: Publishing
 
-    async def run(self) -> Ending | None:
+    async def run(
+        self, call_itself: Callable[[], Awaitable[object]] | None = None
+    ) -> Ending | None:
         """Run the job to its end, write the report, log the last line.
 
-        None if it was handed over to another master.
+        None if it was handed over to another master. `call_itself`: see Loop.run.
         """
         job = self.job
         over = job.ending if job.state.ended else None
-        ending = over or await self.loop.run()
+        ending = over or await self.loop.run(call_itself)
         if ending is None:
             try:
                 await job.parts.ledger.commit()

@@ -256,7 +256,13 @@ class MemberTable:
         return [m for m, at in bounds if at is not None and at <= now]
 
     def excuse(self, seconds: float, *, now: float) -> None:
-        """Do not count so many of the last seconds as anybody's silence."""
+        """Do not count so many of the last seconds as anybody's silence.
+
+        After a time in which any other process would count as dead all begin anew:
+        their calls have failed, and they have to find the master again.
+        """
+        if seconds >= self.spec.worker.dead_seconds:
+            seconds = math.inf
         for member in self.members.values():
             heard = max(member.last_heard, member.since) + seconds
             member.last_heard = max(member.last_heard, min(now, heard))

@@ -158,6 +158,12 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
         fair = self._parts.table.num_workers / _BEATS_PER_SECOND
         return min(max(seconds, fair), seconds + _MOST_EXTRA_SECONDS)
 
+    async def Echo(  # noqa: N802 - the name is the RPC's
+        self, _request: master_pb2.EchoRequest, _: ServicerContext
+    ) -> master_pb2.EchoReply:
+        """The master calls itself: how long is the line?"""
+        return master_pb2.EchoReply()
+
     @_answering
     async def Status(  # noqa: N802 - the name is the RPC's
         self, _request: master_pb2.StatusRequest, _: ServicerContext

@@ -26,6 +26,7 @@ from elasticdl.metrics.event_loop import answers, in_loop
 from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.metrics.server import MetricsServer
 from elasticdl.proto import master_pb2_grpc
+from elasticdl.rpc.own_calls import own_calls
 from elasticdl.rpc.server import aio_server, bind
 from elasticdl.runner.publisher import Platform
 
@@ -106,7 +107,8 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | 
         context.announced(port),
         metrics.port,
     )
-    ending = await master.run()
+    async with own_calls(context.announced(port), context.token) as call_itself:
+        ending = await master.run(call_itself)
     if ending is not None:
         await on_end.tell_once(
             master.job, ending, namespace=context.namespace, environ=context.environ

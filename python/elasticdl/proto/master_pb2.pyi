@@ -81,6 +81,36 @@ RETURNED: Outcome.ValueType  # 3
 Global___Outcome: _TypeAlias = Outcome  # noqa: Y015
 
 @_typing.final
+class EchoRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EchoRequest: _TypeAlias = EchoRequest  # noqa: Y015
+
+@_typing.final
+class EchoReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EchoReply: _TypeAlias = EchoReply  # noqa: Y015
+
+@_typing.final
 class Replica(_message.Message):
     """Who calls. `generation` is given at launch and unique in a job; a replica of an older
     one is fenced (gRPC status ABORTED).
@@ -595,8 +625,9 @@ class Worker(_message.Message):
     PS_VERSIONS_FIELD_NUMBER: _builtins.int
     BATCHES_FIELD_NUMBER: _builtins.int
     PS_REWIND_FIELD_NUMBER: _builtins.int
+    USUAL_SECONDS_FIELD_NUMBER: _builtins.int
     phase: _builtins.str
-    """start, train, evaluate, predict, export, idle"""
+    """worker/progress.py: Phase"""
     step: _builtins.int
     """steps made by this process"""
     model_version: _builtins.int
@@ -610,6 +641,10 @@ class Worker(_message.Message):
     """of any task, gone through by this process"""
     ps_rewind: _builtins.int
     """without versions: nothing was pulled in it yet"""
+    usual_seconds: _builtins.float
+    """Of a batch like the one under way; 0 where none is, or it is the first of its kind,
+    which may be traced or compiled: then nobody can say how long it takes.
+    """
     @_builtins.property
     def seconds(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
         """goodput ledger, by cause, since process start"""
@@ -642,10 +677,11 @@ class Worker(_message.Message):
         ps_versions: _abc.Iterable[_builtins.int] | None = ...,
         batches: _builtins.int = ...,
         ps_rewind: _builtins.int = ...,
+        usual_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "lease_ids", b"lease_ids", "loss", b"loss", "memory_bytes", b"memory_bytes", "model_version", b"model_version", "phase", b"phase", "phase_seconds", b"phase_seconds", "ps_rewind", b"ps_rewind", "ps_versions", b"ps_versions", "seconds", b"seconds", "snapshots", b"snapshots", "step", b"step", "step_seconds", b"step_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "lease_ids", b"lease_ids", "loss", b"loss", "memory_bytes", b"memory_bytes", "model_version", b"model_version", "phase", b"phase", "phase_seconds", b"phase_seconds", "ps_rewind", b"ps_rewind", "ps_versions", b"ps_versions", "seconds", b"seconds", "snapshots", b"snapshots", "step", b"step", "step_seconds", b"step_seconds", "usual_seconds", b"usual_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -59,6 +59,11 @@ class MasterStub:
                 request_serializer=elasticdl_dot_proto_dot_master__pb2.PsSyncRequest.SerializeToString,
                 response_deserializer=elasticdl_dot_proto_dot_master__pb2.PsSyncReply.FromString,
                 _registered_method=True)
+        self.Echo = channel.unary_unary(
+                '/elasticdl.Master/Echo',
+                request_serializer=elasticdl_dot_proto_dot_master__pb2.EchoRequest.SerializeToString,
+                response_deserializer=elasticdl_dot_proto_dot_master__pb2.EchoReply.FromString,
+                _registered_method=True)
         self.Status = channel.unary_unary(
                 '/elasticdl.Master/Status',
                 request_serializer=elasticdl_dot_proto_dot_master__pb2.StatusRequest.SerializeToString,
@@ -111,6 +116,13 @@ class MasterServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Echo(self, request, context):
+        """The master's call to itself: it comes through after all that was called before it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Status(self, request, context):
         """The job as JSON (job/status.py: JobStatus).
         """
@@ -152,6 +164,11 @@ def add_MasterServicer_to_server(servicer, server):
                     servicer.PsSync,
                     request_deserializer=elasticdl_dot_proto_dot_master__pb2.PsSyncRequest.FromString,
                     response_serializer=elasticdl_dot_proto_dot_master__pb2.PsSyncReply.SerializeToString,
+            ),
+            'Echo': grpc.unary_unary_rpc_method_handler(
+                    servicer.Echo,
+                    request_deserializer=elasticdl_dot_proto_dot_master__pb2.EchoRequest.FromString,
+                    response_serializer=elasticdl_dot_proto_dot_master__pb2.EchoReply.SerializeToString,
             ),
             'Status': grpc.unary_unary_rpc_method_handler(
                     servicer.Status,
@@ -299,6 +316,33 @@ class Master:
             '/elasticdl.Master/PsSync',
             elasticdl_dot_proto_dot_master__pb2.PsSyncRequest.SerializeToString,
             elasticdl_dot_proto_dot_master__pb2.PsSyncReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Echo(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/elasticdl.Master/Echo',
+            elasticdl_dot_proto_dot_master__pb2.EchoRequest.SerializeToString,
+            elasticdl_dot_proto_dot_master__pb2.EchoReply.FromString,
             options,
             channel_credentials,
             insecure,

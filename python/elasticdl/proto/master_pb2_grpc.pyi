@@ -47,6 +47,8 @@ class MasterStub:
     """
     PsSync: _grpc.UnaryUnaryMultiCallable[_master_pb2.PsSyncRequest, _master_pb2.PsSyncReply]
     """The same for a PS."""
+    Echo: _grpc.UnaryUnaryMultiCallable[_master_pb2.EchoRequest, _master_pb2.EchoReply]
+    """The master's call to itself: it comes through after all that was called before it."""
     Status: _grpc.UnaryUnaryMultiCallable[_master_pb2.StatusRequest, _master_pb2.StatusReply]
     """The job as JSON (job/status.py: JobStatus)."""
     Stop: _grpc.UnaryUnaryMultiCallable[_master_pb2.StopRequest, _master_pb2.StopReply]
@@ -69,6 +71,8 @@ class MasterAsyncStub(MasterStub):
     """
     PsSync: _aio.UnaryUnaryMultiCallable[_master_pb2.PsSyncRequest, _master_pb2.PsSyncReply]  # type: ignore[assignment]
     """The same for a PS."""
+    Echo: _aio.UnaryUnaryMultiCallable[_master_pb2.EchoRequest, _master_pb2.EchoReply]  # type: ignore[assignment]
+    """The master's call to itself: it comes through after all that was called before it."""
     Status: _aio.UnaryUnaryMultiCallable[_master_pb2.StatusRequest, _master_pb2.StatusReply]  # type: ignore[assignment]
     """The job as JSON (job/status.py: JobStatus)."""
     Stop: _aio.UnaryUnaryMultiCallable[_master_pb2.StopRequest, _master_pb2.StopReply]  # type: ignore[assignment]
@@ -118,6 +122,14 @@ class MasterServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_master_pb2.PsSyncReply, _abc.Awaitable[_master_pb2.PsSyncReply]]:
         """The same for a PS."""
+
+    @_abc_1.abstractmethod
+    def Echo(
+        self,
+        request: _master_pb2.EchoRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_master_pb2.EchoReply, _abc.Awaitable[_master_pb2.EchoReply]]:
+        """The master's call to itself: it comes through after all that was called before it."""
 
     @_abc_1.abstractmethod
     def Status(

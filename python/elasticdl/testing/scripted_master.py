@@ -48,6 +48,12 @@ class ScriptedMaster(master_pb2_grpc.MasterServicer):
         times = [float(line) for line in starts.read_text().split()]
         self._started, self._generation = times[0], len(times)
 
+    def Echo(  # noqa: N802 - the name is the RPC's
+        self, request: master_pb2.EchoRequest, context: grpc.ServicerContext
+    ) -> master_pb2.EchoReply:
+        del request, context
+        return master_pb2.EchoReply()
+
     def Status(  # noqa: N802 - the name is the RPC's
         self, request: master_pb2.StatusRequest, context: grpc.ServicerContext
     ) -> master_pb2.StatusReply:

@@ -1,0 +1,38 @@
+"""Whether the master hears what is said to it: only then is anybody's silence his own.
+
+Owns the measure. The master calls itself, through its own port: such a call stands in
+the same line as everybody's, so that as long as it comes through soon, whoever is not
+heard does not speak. The loop asks here before it counts a replica as silent. Pure:
+`now` is an argument; must not know who is silent.
+
+A process that was stopped, a loop that is busy and sockets that nobody reads all look
+the same from here: the call comes back late.
+"""
+
+from __future__ import annotations
+
+# A pause between two calls of the master to itself.
+PAUSE_SECONDS = 0.25
+# The time after one of them counts so long, whether the next one comes through or not.
+_COUNTED_SECONDS = 1.0
+
+
+class Attention:
+    """How long the master has heard nothing, its own calls included."""
+
+    def __init__(self, *, now: float) -> None:
+        """Begin to hear."""
+        self._heard = now
+
+    def heard(self, *, now: float) -> float:
+        """A call came through; return the seconds before it that do not count."""
+        deaf = self._deaf(now)
+        self._heard = now
+        return deaf
+
+    def behind(self, *, now: float) -> bool:
+        """Whether there may be calls that were made and are not answered yet."""
+        return self._deaf(now) > 0.0
+
+    def _deaf(self, now: float) -> float:
+        return max(0.0, now - self._heard - _COUNTED_SECONDS)

@@ -1,0 +1,83 @@
+"""Time in which the master did not hear its own calls is nobody's silence."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from elasticdl.job.spec import ValuesFile, WorkerSpec
+from elasticdl.master.attention import Attention
+from elasticdl.master.ledger import Ledger
+from elasticdl.master.member import Member, MemberState
+from elasticdl.master.member_table import MemberTable
+from elasticdl.proto import master_pb2
+
+SPEC = WorkerSpec(dead_seconds=6.0)
+
+
+def test_a_call_that_comes_through_soon_excuses_nobody() -> None:
+    attention = Attention(now=100.0)
+    assert not attention.behind(now=100.9)
+    assert attention.heard(now=100.9) == 0.0
+    assert not attention.behind(now=101.8)
+
+
+def test_while_a_call_does_not_come_through_nobody_is_judged() -> None:
+    attention = Attention(now=100.0)
+    assert attention.behind(now=104.0)
+    assert attention.heard(now=104.0) == 3.0
+    assert not attention.behind(now=104.5)
+
+
+def test_an_overloaded_master_still_finds_who_is_silent() -> None:
+    attention, now, counted = Attention(now=0.0), 0.0, 0.0
+    while counted < SPEC.dead_seconds:
+        now += 3.0  # each call takes as long
+        counted += 3.0 - attention.heard(now=now)
+    assert math.isclose(now, 3.0 * SPEC.dead_seconds)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Iterator[MemberTable]:
+    """A table with one worker."""
+    tree = {
+        "name": "one",
+        "model": {"definition": "m.f"},
+        "data": {"training": "none"},
+        "worker": {"dead_seconds": SPEC.dead_seconds},
+    }
+    spec = ValuesFile.model_validate({"kind": "job", "job": tree}).job
+    ledger = Ledger.open(tmp_path, now=0.0)
+    made = MemberTable(spec, ledger, num_ps=0)
+    made.schedule(None, priority="low", now=0.0)
+    yield made
+    ledger.close()
+
+
+def heard_at(table: MemberTable, now: float) -> Member:
+    (member,) = table.workers()
+    member.state = MemberState.RUNNING
+    member.heard_worker(master_pb2.Worker(phase="train"), now=now)
+    return member
+
+
+def test_silence_goes_on_where_it_was_after_a_delay(table: MemberTable) -> None:
+    member = heard_at(table, 100.0)
+    table.excuse(3.0, now=105.0)
+    assert member.silent_at(SPEC) == 109.0
+    assert not table.dead(now=108.9)
+    assert table.dead(now=109.0) == [member]
+
+
+def test_no_delay_makes_anybody_heard_of_in_the_future(table: MemberTable) -> None:
+    member = heard_at(table, 104.0)
+    table.excuse(3.0, now=105.0)
+    assert member.silent_at(SPEC) == 111.0
+
+
+def test_all_begin_anew_after_a_delay_in_which_their_calls_failed(
+    table: MemberTable,
+) -> None:
+    member = heard_at(table, 100.0)
+    table.excuse(6.0, now=130.0)
+    assert member.silent_at(SPEC) == 136.0
