@@ -232,11 +232,15 @@ class WorkerSpec(ReplicaSpec):
     )
     hang_seconds: PositiveSeconds = Field(
         8.0,
-        description="A worker that holds a task and makes no step for so long (or 20 "
-        "of its usual steps, if longer) is killed and replaced.",
+        description="A worker whose batch takes so long (or 20 times what batches of "
+        "its size usually take there, if longer) is killed and replaced.",
     )
     start_seconds: PositiveSeconds = Field(
-        300.0, description="The same bounds while it starts, traces or restores."
+        300.0,
+        description="The same where nobody knows how long it takes: while it starts, "
+        "traces or compiles a batch of a new size, waits for its feed or its records, "
+        "exports. Each batch that the feed makes begins it anew, and so does each MiB "
+        "that the worker reads or writes.",
     )
     grace_seconds: PositiveSeconds = Field(
         15.0, description="Time between SIGTERM and SIGKILL."

@@ -271,11 +271,7 @@ class Leasing:
             lease_seconds=seconds,
         )
         lost += parts.side.renew(index, side, deadline=now + seconds)
-        queue = parts.ledger.queue
-        held = [
-            *(queue.leases_of(index) if queue else []),
-            *parts.side.leases_of(index),
-        ]
+        held = self._leases_of(member)
         member.unnamed = {i: member.unnamed.get(i, now) for i in held if i not in named}
         for lease_id, since in list(member.unnamed.items()):
             if now - since >= UNNAMED_SECONDS:
@@ -284,6 +280,11 @@ class Leasing:
                 self._back(lease_id, now=now)
                 parts.ps.count_quorum([index])
         return [i for i in lost if i not in self._answered]
+
+    def _leases_of(self, member: Member) -> list[int]:
+        index, queue = member.key.index, self._parts.ledger.queue
+        mine = queue.leases_of(index) if queue else []
+        return [*mine, *self._parts.side.leases_of(index)]
 
     def _back(self, lease_id: int, *, now: float) -> None:
         if is_side(lease_id):

@@ -18,8 +18,6 @@ from elasticdl.runner.base import ExitReason, ReplicaKey
 
 HANG_STEPS = 20
 _WAITING_PHASES = ("", "idle", "wait")
-# Phases whose length nobody can foresee: tracing, restoring, writing a model.
-_LONG_PHASES = ("start", "export", "prepare")
 _OTHERS_FAULT = "waitPs"
 # A worker in any other phase brings the job on, or is kept from it for a moment.
 _NOT_AT_WORK = ("", "start", "prepare")
@@ -171,21 +169,21 @@ class Member:
         return max(self.last_heard, self.since) + bound
 
     def is_hung(self, spec: WorkerSpec, *, patience: float = 1.0) -> bool:
-        """Whether it says itself that it makes no step, and no PS is to blame.
+        """Whether it says itself that it comes no further, and no PS is to blame.
 
-        `patience` stretches the bound: it grows when replacements hang as well, so
-        that a step that is slow everywhere is not killed for ever.
+        A batch has as long as others of its kind usually take, many times over. What
+        nobody knows the length of has as long as a worker has to start, since its last
+        sign of life: the first batch of a kind (it may be traced), the next batch out
+        of the feed, the records of a task, an export. `patience` stretches the bound:
+        it grows when replacements hang as well, so that a step that is slow everywhere
+        is not killed for ever.
         """
         worker = self.worker
         if worker is None or not self.alive or worker.phase in _WAITING_PHASES:
             return False
         waited = worker.seconds.get(_OTHERS_FAULT, 0.0) - self._waited_at_step
         stuck = worker.phase_seconds - max(0.0, waited)
-        bound = max(spec.hang_seconds, HANG_STEPS * worker.step_seconds)
-        bound = max(bound, min(bound * patience, spec.start_seconds))
-        # Its first step traces the model, wherever it says that it is.
-        if worker.phase in _LONG_PHASES or (
-            worker.phase == "train" and worker.step == 0
-        ):
-            bound = max(bound, spec.start_seconds)
-        return stuck > bound
+        if not worker.usual_seconds:
+            return stuck > spec.start_seconds
+        bound = max(spec.hang_seconds, HANG_STEPS * worker.usual_seconds)
+        return stuck > max(bound, min(bound * patience, spec.start_seconds))

@@ -39,6 +39,17 @@ class Batch:
     num_records: int
 
 
+def num_records_of(batch: Batch) -> int:
+    """Return what tells batches apart where a graph takes any shape."""
+    return batch.num_records
+
+
+def shapes_of(batch: Batch) -> tuple[tuple[int, ...], ...]:
+    """Return what tells batches apart where each shape is compiled (XLA)."""
+    tensors = tf.nest.flatten((batch.features, batch.labels), expand_composites=True)
+    return tuple(tuple(tensor.shape) for tensor in tensors if tensor is not None)
+
+
 @dataclass(frozen=True)
 class BadInput:
     """A record that the feed could not parse: its place in the list handed over."""

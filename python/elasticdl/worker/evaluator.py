@@ -58,9 +58,10 @@ class Evaluator:
         records = 0
         with self._borrowed.set_to(values):
             for batch in self._feeder.batches(loaded.records):
+                self._progress.begins(batch.num_records)
                 self._metrics.update(batch.labels, self._outputs(batch.features))
                 records += batch.num_records
-                self._progress.went_through_batch()
+                self._progress.ended()
         return master_pb2.TaskReport(
             task_id=task.task_id,
             lease_id=task.lease_id,

@@ -51,6 +51,8 @@ class Life:
         self.context = context
         self.leaving = leaving
         self._process = psutil.Process()
+        # Linux counts what a process reads and writes, from files and pipes alone.
+        self._counts_bytes = hasattr(self._process, "io_counters")
         # The interpreter and its imports took their time before this line.
         age = max(0.0, time.time() - self._process.create_time())
         self.ledger = GoodputLedger(time.monotonic, age_seconds=age)
@@ -135,6 +137,9 @@ class Life:
         return self._registered.is_set() and not self.leaving.is_set()
 
     def _status(self, snapshots: list[master_pb2.SnapshotDone]) -> master_pb2.Worker:
+        if self._counts_bytes:
+            moved = self._process.io_counters()
+            self.progress.moved(moved.read_chars + moved.write_chars)
         message = self.progress.message(
             seconds=self.ledger.seconds(),
             memory_bytes=self._process.memory_info().rss,

@@ -113,10 +113,16 @@ class Loop:
 
     def _next(self) -> LoadedTask | None:
         parts = self._parts
+        reading = 0
         if not parts.stream.has_next:
-            parts.progress.enter(Phase.IDLE)
-            parts.ledger.switch("idle")
-        return parts.stream.next(LOOK_SECONDS)
+            reading = parts.stream.reading
+            if reading:
+                parts.progress.waits_to_read(reading)
+                parts.ledger.switch("waitData")
+            else:
+                parts.progress.enter(Phase.IDLE)
+                parts.ledger.switch("idle")
+        return parts.stream.next(LOOK_SECONDS, reading=reading)
 
     def _take(self, loaded: LoadedTask) -> None:
         parts = self._parts
@@ -164,6 +170,7 @@ class Loop:
     def _begin_again(self, task: master_pb2.Task | None, why: str) -> None:
         parts = self._parts
         logger.info("Beginning again from the PS's checkpoint: %s", why)
+        parts.progress.given_up()
         self._give_back(task)
         parts.stream.hand_back()
         parts.on_rewind()
@@ -199,6 +206,7 @@ class Loop:
     ) -> None:
         parts = self._parts
         logger.error("%s", error.strip())
+        parts.progress.given_up()
         with contextlib.suppress(ElasticDLError):
             # Gradients of the task before may still be on their way; they are good.
             parts.training.settle()

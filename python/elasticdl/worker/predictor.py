@@ -117,10 +117,11 @@ class Predictor:
         self._sink.task_begins()
         with self._borrowed.set_to(self._trainer.values("", None)):
             for batch in self._feeder.batches(loaded.records):
+                self._progress.begins(batch.num_records)
                 outputs = self._outputs(batch.features)
                 self._sink.batch(tf.nest.map_structure(lambda t: t.numpy(), outputs))
                 records += batch.num_records
-                self._progress.went_through_batch()
+                self._progress.ended()
         if not records and loaded.records:
             raise DataError(f"{task.source}: feed made no batch of its records")
         self._sink.task_done(loaded, self._feeder.order_preserved)

@@ -1,15 +1,19 @@
 """What a worker is doing right now, as its heartbeats tell it.
 
-Owns phase, step counter, last loss and the time since something last happened; the
-master finds a hung worker by the latter. Written by the main thread, read by the
-heartbeat thread. Must not know tasks or parameters.
+Owns phase, step counter, last loss, the time since something last happened, and how
+long that usually takes; the master finds a hung worker by the latter two. Written by
+the main thread, read by the heartbeat thread. Must not know tasks or parameters.
+
+How long a batch takes is known of batches of the same kind alone: the first one of a
+kind may be traced or compiled. Of everything else (the feed, a read, an export) nobody
+knows it, and it has as long as a worker has to start.
 """
 
 from __future__ import annotations
 
 import enum
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from elasticdl.proto import master_pb2
 
@@ -19,6 +23,7 @@ class Phase(enum.StrEnum):
 
     START = "start"
     PREPARE = "prepare"
+    READ = "read"  # has a task whose records are being read
     TRAIN = "train"
     EVALUATE = "evaluate"
     PREDICT = "predict"
@@ -29,6 +34,11 @@ class Phase(enum.StrEnum):
 
 # Weight of the newest step in the mean step time that heartbeats carry.
 _NEWEST = 0.1
+# Kinds of batches that are remembered; a model that is fed ragged data has no end of
+# them, and then each is as good as new.
+_MOST_KINDS = 1024
+# Bytes that count as a sign of life of what reads or writes; less are logs and metrics.
+_MOVED_BYTES = 1 << 20
 
 
 class Progress:
@@ -45,6 +55,12 @@ class Progress:
         self._version = 0
         self._loss = 0.0
         self._step_seconds = 0.0
+        self._reading = 0
+        self._kind: Hashable | None = None  # of the batch under way
+        self._began = 0.0
+        # By kind: the mean, and of how many; the first one is left out, where it can.
+        self._usual: dict[Hashable, tuple[float, int]] = {}
+        self._moved_bytes = 0
 
     @property
     def steps(self) -> int:
@@ -60,23 +76,69 @@ class Progress:
         """Change the phase; the same one again counts as a sign of life."""
         with self._lock:
             self._phase = phase
+            self._kind = None
             self._since = self._clock()
+
+    def waits_to_read(self, lease_id: int) -> None:
+        """Say that a task's records are being read; again is no sign of life."""
+        if self._phase is not Phase.READ or self._reading != lease_id:
+            self._reading = lease_id
+            self.enter(Phase.READ)
 
     def touch(self) -> None:
         """Say that something happened in the present phase."""
         with self._lock:
             self._since = self._clock()
 
-    def went_through_batch(self) -> None:
-        """Count a batch that is no step: it was evaluated, or predicted."""
+    def moved(self, total_bytes: int) -> None:
+        """Take how many bytes the process has read and written, so far.
+
+        They are a sign of life of whatever nobody knows the usual length of. A batch
+        under way is no such thing: what others of the process read meanwhile says
+        nothing of it.
+        """
         with self._lock:
-            self._since = self._clock()
+            if total_bytes - self._moved_bytes < _MOVED_BYTES:
+                return
+            self._moved_bytes = total_bytes
+            if self._kind is None:
+                self._since = self._clock()
+
+    def begins(self, kind: Hashable) -> None:
+        """Say that a batch begins, of such a kind in the present phase."""
+        with self._lock:
+            self._kind = (self._phase, kind)
+            self._began = self._since = self._clock()
+
+    def ended(self) -> None:
+        """Say that the batch that began last is done, and is no step."""
+        with self._lock:
+            self._end(self._clock())
             self._batches += 1
+
+    def given_up(self) -> None:
+        """Say that the batch under way is not finished; what follows is no batch."""
+        with self._lock:
+            self._kind = None
+            self._since = self._clock()
+
+    def _end(self, now: float) -> None:
+        self._since = now
+        kind, self._kind = self._kind, None
+        if kind is None:
+            return
+        seconds = now - self._began
+        mean, count = self._usual.get(kind, (0.0, 0))
+        # The first is a bound for the second, no more: it may have been traced.
+        mean = seconds if count < 2 else mean + _NEWEST * (seconds - mean)
+        if kind not in self._usual and len(self._usual) >= _MOST_KINDS:
+            self._usual.clear()
+        self._usual[kind] = mean, count + 1
 
     def stepped(self, *, version: int, loss: float, seconds: float) -> int:
         """Count a training step of so many seconds; return the number of steps."""
         with self._lock:
-            self._since = self._clock()
+            self._end(self._clock())
             self._step += 1
             self._batches += 1
             self._version = version
@@ -105,6 +167,7 @@ class Progress:
                 seconds=dict(seconds),
                 memory_bytes=memory_bytes,
                 phase_seconds=self._clock() - self._since,
+                usual_seconds=self._usual.get(self._kind, (0.0, 0))[0],
                 lease_ids=lease_ids,
                 snapshots=snapshots,
             )

@@ -88,6 +88,7 @@ class TaskStream:
         self._held: set[int] = set()
         self._leasing = False  # the lease thread is in a call
         self._loading = 0  # leased, not read yet
+        self._reading = 0  # the lease whose records are being read
         self._finished = False
         self._away = False
         self._draining = False
@@ -118,11 +119,22 @@ class TaskStream:
         with self._changed:
             return self._ready[0] if self._ready else None
 
-    def next(self, seconds: float) -> LoadedTask | None:
-        """Wait for a task; None when none came in time or none will come."""
+    @property
+    def reading(self) -> int:
+        """The lease of the task whose records are being read; 0 if there is none."""
+        return self._reading
+
+    def next(self, seconds: float, *, reading: int = 0) -> LoadedTask | None:
+        """Wait for a task; None when none came in time or none will come.
+
+        None too as soon as something else is `reading` than the caller knows of.
+        """
         with self._changed:
             asked = self._clock()
-            self._changed.wait_for(lambda: bool(self._ready) or self.ended, seconds)
+            self._changed.wait_for(
+                lambda: bool(self._ready) or self.ended or self._reading != reading,
+                seconds,
+            )
             if not self._ready:
                 self._waited_seconds += self._clock() - asked
                 return None
@@ -246,8 +258,12 @@ class TaskStream:
                 self._make_ready(task)
 
     def _make_ready(self, task: master_pb2.Task) -> None:
+        with self._changed:
+            self._reading = task.lease_id
+            self._changed.notify_all()
         loaded = None if self._draining else self._load_or_report(task)
         with self._changed:
+            self._reading = 0
             self._loading -= 1
             if loaded is not None and not self._draining:
                 self._ready.append(loaded)

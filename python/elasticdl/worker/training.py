@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
-from elasticdl.model.feeding import Batch, Feeder
+from elasticdl.model.feeding import Batch, Feeder, num_records_of
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome, TaskType
 from elasticdl.worker.feed_ahead import FeedAhead
@@ -183,6 +183,7 @@ class Training:
             num_records=batch.num_records,
             last=last,
         )
+        self._shows.begins(batch)
         start = self._shows.clock()
         try:
             done = self._trainer.train_batch(batch.features, batch.labels, at)
@@ -225,21 +226,30 @@ class Shows:
         metrics: WorkerMetrics,
         *,
         log_loss_steps: int,
+        kind_of: Callable[[Batch], Hashable] = num_records_of,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Log the loss every `log_loss_steps` steps."""
+        """Log the loss every `log_loss_steps` steps.
+
+        `kind_of`: batches of one kind take about as long; the first may be compiled.
+        """
         self.progress = progress
         self.ledger = ledger
         self.metrics = metrics
         self.clock = clock
+        self._kind_of = kind_of
         self._log_loss_steps = log_loss_steps
+
+    def begins(self, batch: Batch) -> None:
+        """A step begins."""
+        self.progress.begins(self._kind_of(batch))
 
     def step(self, done: BatchDone, records: int, seconds: float) -> None:
         """Count a step."""
         self.metrics.records.labels(task="training").inc(records)
         if done.skipped:
             self.metrics.skipped_batches.inc()
-            self.progress.touch()
+            self.progress.ended()
             logger.warning("Loss %s: the batch was skipped", done.loss)
             return
         step = self.progress.stepped(

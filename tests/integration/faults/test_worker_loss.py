@@ -81,13 +81,78 @@ def feed(dataset, mode, metadata):
 def test_hung_worker_is_found_and_replaced(job, digits_values, tmp_path):
     flag = tmp_path / "hang"
     code = digits_values("x").job.model.files["net.py"] + HANGING.format(flag=flag)
-    one = job("hung", model={"files": {"net.py": code}}, training=LONG)
+    one = job(
+        "hung",
+        model={"files": {"net.py": code}},
+        training=LONG,
+        # A feed has as long as a worker has to start.
+        worker={"startSeconds": 30.0},
+    )
     one.wait_for_step(60)
     flag.write_text("")
     status = one.wait_until(lambda s: s.relaunches, "the hung worker's replacement")
     assert status.relaunches[0].reason == "hung"
     one.end_after_this_epoch()
     check_whole(one, one.finish())
+
+
+ALIVE = """
+import time as _time
+
+_plain_model, _plain_feed = custom_model, feed
+
+
+class SlowToTrace(keras.layers.Layer):
+    def call(self, inputs, training=None):
+        if training is False and tf.inside_function():
+            _time.sleep({seconds})
+        return inputs
+
+
+def custom_model():
+    model = _plain_model()
+    return keras.Sequential([keras.Input((64,)), SlowToTrace(), *model.layers])
+
+
+def feed(dataset, mode, metadata):
+    import pathlib
+
+    def wait(record):
+        try:
+            pathlib.Path("{flag}").unlink()
+        except FileNotFoundError:
+            return record
+        _time.sleep({seconds})
+        return record
+
+    def slow(record):
+        return tf.ensure_shape(tf.py_function(wait, [record], tf.string), ())
+
+    return _plain_feed(dataset.map(slow) if mode == "training" else dataset, mode, None)
+"""
+
+
+def test_long_traces_and_slow_feeds_are_no_hangs(job, digits_values, tmp_path):
+    flag = tmp_path / "slow"
+    code = ALIVE.format(flag=flag, seconds=6.0)
+    one = job(
+        "alive",
+        model={
+            "files": {"net.py": digits_values("x").job.model.files["net.py"] + code}
+        },
+        worker={"replicas": 1, "hangSeconds": 2.0},
+        ps={"replicas": 1},
+        training={"epochs": 10_000},
+        evaluation={"atEnd": True},
+    )
+    one.wait_for_step(60)  # a step's usual length is known by then
+    flag.write_text("")
+    one.wait_until(lambda s: not flag.exists(), "a feed that stands still")
+    one.end_after_this_epoch()
+    report = one.finish()
+    check_whole(one, report)
+    assert not report.relaunches
+    assert "accuracy" in report.metrics
 
 
 SLOW = """

@@ -55,13 +55,19 @@ def test_who_does_not_run_is_not_silent() -> None:
 @pytest.mark.parametrize(
     ("worker", "hung"),
     [
-        (beat("train", 7.9, step=3), False),
-        (beat("train", 8.1, step=3), True),
-        (beat("evaluate", 8.1, step=3), True),
-        (beat("train", 30.0, step=3, step_seconds=2.0), False),
-        (beat("train", 41.0, step=3, step_seconds=2.0), True),
-        (beat("train", 30.0, step=0), False),  # traces its first step
-        (beat("train", 301.0, step=0), True),
+        (beat("train", 7.9, usual_seconds=0.01), False),
+        (beat("train", 8.1, usual_seconds=0.01), True),
+        (beat("evaluate", 8.1, usual_seconds=0.01), True),
+        (beat("evaluate", 30.0, usual_seconds=12.0), False),  # long batches
+        (beat("train", 30.0, usual_seconds=2.0), False),
+        (beat("train", 41.0, usual_seconds=2.0), True),
+        (beat("train", 30.0), False),  # traces its first step
+        (beat("train", 30.0, step=9), False),  # another size, or waits for its feed
+        (beat("train", 301.0, step=9), True),
+        (beat("evaluate", 30.0, step=9), False),  # traces its first batch
+        (beat("evaluate", 301.0, step=9), True),
+        (beat("read", 30.0, step=9), False),
+        (beat("read", 301.0, step=9), True),
         (beat("start", 299.0), False),
         (beat("export", 299.0, step=9), False),
         (beat("idle", 1e6, step=9), False),
@@ -76,19 +82,25 @@ def test_a_worker_without_a_step_is_hung(worker: master_pb2.Worker, hung: bool) 
 
 def test_waiting_for_a_ps_is_not_the_workers_fault() -> None:
     one = member()
-    one.heard_worker(beat("train", 0.0, step=3, seconds={"waitPs": 5.0}), now=100.0)
-    one.heard_worker(beat("train", 30.0, step=3, seconds={"waitPs": 34.0}), now=130.0)
+
+    def waits(stuck: float, waited: float) -> master_pb2.Worker:
+        return beat(
+            "train", stuck, step=3, usual_seconds=0.01, seconds={"waitPs": waited}
+        )
+
+    one.heard_worker(waits(0.0, 5.0), now=100.0)
+    one.heard_worker(waits(30.0, 34.0), now=130.0)
     assert not one.is_hung(SPEC)
-    one.heard_worker(beat("train", 40.0, step=3, seconds={"waitPs": 34.0}), now=140.0)
+    one.heard_worker(waits(40.0, 34.0), now=140.0)
     assert one.is_hung(SPEC)
 
 
 def test_patience_grows_up_to_the_bound_of_starting() -> None:
     one = member()
-    one.heard_worker(beat("train", 20.0, step=3), now=100.0)
+    one.heard_worker(beat("train", 20.0, usual_seconds=0.01), now=100.0)
     assert one.is_hung(SPEC)
     assert not one.is_hung(SPEC, patience=4.0)
-    one.heard_worker(beat("train", 301.0, step=3), now=100.0)
+    one.heard_worker(beat("train", 301.0, usual_seconds=0.01), now=100.0)
     assert one.is_hung(SPEC, patience=1000.0)
 
 

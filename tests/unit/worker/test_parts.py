@@ -50,6 +50,67 @@ def test_phase_seconds_start_anew_with_each_step():
     assert message.phase_seconds == 0.0
 
 
+def told(progress):
+    return progress.message(seconds={}, memory_bytes=1, lease_ids=[], snapshots=[])
+
+
+def test_how_long_a_batch_takes_is_known_of_batches_of_its_kind_alone():
+    now = [0.0]
+    progress = Progress(lambda: now[0])
+
+    def batch(kind, seconds):
+        progress.begins(kind)
+        usual = told(progress).usual_seconds
+        now[0] += seconds
+        progress.ended()
+        return usual
+
+    progress.enter(Phase.EVALUATE)
+    assert batch(32, 14.0) == 0.0  # traced: it may take as long as it likes
+    assert batch(32, 2.0) == 14.0  # the next one: at most that long, many times over
+    assert batch(32, 2.0) == 2.0
+    assert batch(7, 9.0) == 0.0  # the last of a task has another size
+    assert batch(32, 2.0) == 2.0
+    progress.enter(Phase.TRAIN)
+    assert batch(32, 30.0) == 0.0  # another graph
+
+
+def test_while_the_next_batch_is_waited_for_no_length_is_expected():
+    progress = Progress(lambda: 0.0)
+    progress.enter(Phase.TRAIN)
+    for _ in range(3):
+        progress.begins(32)
+        progress.stepped(version=1, loss=0.5, seconds=0.1)
+        assert told(progress).usual_seconds == 0.0
+
+
+def test_bytes_are_a_sign_of_life_of_all_but_a_batch():
+    now = [0.0]
+    progress = Progress(lambda: now[0])
+    progress.enter(Phase.EXPORT)
+    now[0] = 100.0
+    progress.moved(1000)  # a line in the log
+    assert told(progress).phase_seconds == 100.0
+    progress.moved(2 << 20)
+    assert told(progress).phase_seconds == 0.0
+    progress.enter(Phase.TRAIN)
+    progress.begins(32)
+    now[0] = 200.0
+    progress.moved(9 << 20)  # the next task's records
+    assert told(progress).phase_seconds == 100.0
+
+
+def test_a_read_that_goes_on_is_no_sign_of_life_but_the_next_one_is():
+    now = [0.0]
+    progress = Progress(lambda: now[0])
+    progress.waits_to_read(5)
+    now[0] = 100.0
+    progress.waits_to_read(5)
+    assert told(progress).phase_seconds == 100.0
+    progress.waits_to_read(6)
+    assert told(progress).phase_seconds == 0.0
+
+
 def test_a_report_stays_in_the_outbox_until_it_is_acknowledged():
     box = Outbox()
     first, second = master_pb2.TaskReport(lease_id=1), master_pb2.TaskReport(lease_id=2)

@@ -1,0 +1,114 @@
+"""The worker's loop: what it says of itself while it has nothing to train."""
+
+import threading
+import time
+
+import pytest
+from elasticdl.metrics.ledger import GoodputLedger
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import Outcome, TaskType
+from elasticdl.worker.loop import Loop, LoopParts
+from elasticdl.worker.progress import Progress
+from elasticdl.worker.records import LoadedTask
+from elasticdl.worker.task_stream import TaskStream
+
+SECONDS = 20.0
+TASK = master_pb2.Task(task_id=1, lease_id=101, type=TaskType.EVALUATION, source="a")
+
+
+class Master:
+    """Has one task, and is through when that is reported."""
+
+    def __init__(self):
+        self.tasks = [TASK]
+        self.reported = False
+
+    def lease(self, request):
+        self.reported = self.reported or bool(request.reports)
+        tasks, self.tasks = (self.tasks, []) if request.want else ([], self.tasks)
+        return master_pb2.LeaseReply(tasks=tasks, finished=self.reported)
+
+
+class Nothing:
+    """Neither trains nor waits."""
+
+    trained = acknowledged = 0
+
+    def between_steps(self):
+        pass
+
+    def settle(self):
+        pass
+
+    def hand_back(self, *, keep=None):
+        pass
+
+
+@pytest.fixture
+def parts():
+    begun, go = threading.Event(), threading.Event()
+
+    def load(task):
+        begun.set()
+        assert go.wait(SECONDS)
+        return LoadedTask(task, [b"x"])
+
+    stream = TaskStream(
+        Master().lease,
+        master_pb2.Replica(),
+        load=load,
+        describe=lambda what, error: f"{what}: {error}",
+        on_fenced=lambda _: None,
+    )
+    nothing = Nothing()
+    made = LoopParts(
+        stream=stream,
+        trainer=nothing,
+        training=nothing,
+        handlers={
+            TaskType.EVALUATION: lambda loaded: master_pb2.TaskReport(
+                task_id=loaded.task.task_id,
+                lease_id=loaded.task.lease_id,
+                outcome=Outcome.DONE,
+            )
+        },
+        on_rewind=lambda: None,
+        describe=lambda what, error: f"{what}: {error}",
+        leaving=threading.Event(),
+        ledger=GoodputLedger(time.monotonic),
+        progress=Progress(time.monotonic),
+    )
+    yield made, begun, go
+    go.set()
+    stream.close(SECONDS)
+
+
+def told(parts):
+    return parts.progress.message(
+        seconds={}, memory_bytes=0, lease_ids=[], snapshots=[]
+    )
+
+
+def until(condition):
+    """Wait for what another thread does, without a word when it is done."""
+    tick = threading.Event()
+    for _ in range(int(SECONDS / 0.01)):
+        if condition():
+            return
+        tick.wait(0.01)
+    pytest.fail("it did not come about")
+
+
+def test_a_worker_whose_task_is_being_read_waits_for_data_and_is_not_idle(parts):
+    made, begun, go = parts
+    made.stream.start()
+    thread = threading.Thread(target=Loop(made).run)
+    thread.start()
+    assert begun.wait(SECONDS)
+    until(lambda: made.ledger.current == "waitData")
+    message = told(made)
+    assert message.phase == "read"
+    assert message.usual_seconds == 0.0  # nobody knows how long a read takes
+    go.set()
+    thread.join(SECONDS)
+    assert not thread.is_alive()
