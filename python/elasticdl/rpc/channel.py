@@ -14,6 +14,7 @@ import grpc.aio
 from elasticdl.rpc.token import Carrier
 
 MAX_MESSAGE_BYTES = 256 << 20
+_MOST_PENDING_CALLS = 1_000_000
 _KEEPALIVE_MS = 5_000
 _KEEPALIVE_TIMEOUT_MS = 3_000
 
@@ -53,6 +54,10 @@ def server_options() -> Options:
         ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
         ("grpc.http2.max_ping_strikes", 0),
+        # gRPC cancels calls at random once a thousand wait for a thread or a loop that
+        # is busy. Replicas call once and wait: more than two each are never there.
+        ("grpc.server.max_pending_requests", _MOST_PENDING_CALLS),
+        ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING_CALLS),
         # A port that another process holds is an error, never shared with it.
         ("grpc.so_reuseport", 0),
     ]
