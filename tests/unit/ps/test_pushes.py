@@ -94,6 +94,19 @@ def test_a_relaunched_ps_knows_the_pushes_that_are_in_its_checkpoint(group, tmp_
         np.testing.assert_array_equal(values[name], 0.0)
 
 
+def test_values_that_are_handed_back_bring_no_pushes_so_a_repeat_is_not_lost(group):
+    ps = group(2, sync=False)
+    client, other = ps.ready(), ps.client(1)
+    unanswered = other.next_push_id()
+    ps.push(other, ps.gradients(1.0), unanswered, [0, 0])
+    have = client.pull()
+    ps.relaunch(1, min_version=1)
+    client.initialize(ps.layout, ps.optimizer, list(have.buffers), have.version)
+    # The PS cannot know whether it is in these values: twice rather than never.
+    ps.push(other, ps.gradients(1.0), unanswered, [0, 0])
+    assert client.pull().versions == [1, 2]
+
+
 def test_after_a_rewind_a_workers_next_push_is_applied(group, tmp_path):
     ps = group(2, sync=True)
     client = ps.ready()
