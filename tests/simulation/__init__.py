@@ -1,0 +1,1 @@
+"""The whole protocol in one process, decided by one seed: see docs/simulation.md."""

@@ -1,0 +1,104 @@
+"""Gives the product's modules the simulated system, as they are imported.
+
+Owns which module stands in for which. It must be used before the first module of the
+product is imported, so a simulation has a process of its own. Nothing in the product
+knows of it: a thread, a clock or a file that is added tomorrow is simulated as well.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import random
+import sys
+import types
+from typing import Any
+
+from tests.simulation import disk, network, threads, toy_keras
+from tests.simulation.kernel import Kernel
+
+_PRODUCT = "elasticdl"
+
+
+class _Memory:
+    rss = 1 << 26
+
+
+class _Processes:
+    """psutil.Process."""
+
+    def __init__(self, *_: object) -> None:
+        self.pid = 1
+
+    def memory_info(self) -> _Memory:
+        return _Memory()
+
+    def create_time(self) -> float:
+        return threads.time.time() - 0.5
+
+
+def _signal(number: int, handler: Any) -> None:
+    run = Kernel.instance
+    if run is not None and run.current is not None and callable(handler):
+        run.current.process.handlers[int(number)] = handler
+
+
+def _random() -> float:
+    run = Kernel.instance
+    return run.random.random() if run is not None else random.random()
+
+
+def _stand_ins() -> dict[str, types.ModuleType]:
+    import psutil
+    import signal
+
+    return {
+        "threading": threads.threading,
+        "queue": threads.queue,
+        "time": threads.time,
+        "concurrent": threads.concurrent,
+        "concurrent.futures": threads.futures,
+        "grpc": network.grpc,
+        "grpc.aio": network.aio,
+        "os": disk.os,
+        "tempfile": disk.tempfile,
+        "pathlib": disk.paths,
+        "psutil": network._proxy("psutil", psutil, Process=_Processes),
+        "signal": network._proxy("signal", signal, signal=_signal),
+        "random": network._proxy("random", random, random=_random),
+        "tensorflow": toy_keras.tensorflow,
+        "keras": toy_keras.keras,
+    }
+
+
+def install() -> None:
+    """Put the stand-ins in place."""
+    early = [name for name in sys.modules if name.split(".")[0] == _PRODUCT]
+    if early:
+        raise RuntimeError(f"imported before the simulation: {early[:5]}")
+    stand_ins = _stand_ins()
+    original = builtins.__import__
+
+    def import_for_product(
+        name: str,
+        globals: Any = None,
+        locals: Any = None,
+        fromlist: Any = (),
+        level: int = 0,
+    ) -> Any:
+        importer = (globals or {}).get("__name__", "")
+        if level == 0 and importer.split(".")[0] == _PRODUCT:
+            if name in stand_ins:
+                if not fromlist and "." in name:
+                    return stand_ins[name.split(".")[0]]
+                return stand_ins[name]
+            if name.split(".")[0] in ("tensorflow", "keras"):
+                raise ImportError(f"{name} is not simulated")
+        return original(name, globals, locals, fromlist, level)
+
+    builtins.__import__ = import_for_product
+    toys = importlib.import_module("tests.simulation.toys")
+    for name, module in toys.modules().items():
+        sys.modules[name] = module
+        package, _, leaf = name.rpartition(".")
+        setattr(importlib.import_module(package), leaf, module)

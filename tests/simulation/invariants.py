@@ -1,0 +1,252 @@
+"""What must hold after a run, read off parameters, disk and what was watched.
+
+Owns the checks; each returns sentences that say what is wrong. Believes no role: the
+toy model's numbers say how often each record was applied.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from elasticdl.checkpoint import reshard, store
+from elasticdl.checkpoint.layout import Manifest
+from elasticdl.errors import ElasticDLError, ExitCode
+from elasticdl.job import folder
+from elasticdl.master.audit import audit
+from elasticdl.master.ledger import Ledger
+from elasticdl.master.task_queue import Plan, TaskQueue
+
+from tests.simulation import disk
+from tests.simulation.scenario import Scenario
+from tests.simulation.world import World
+
+# Faults in which nothing that a worker or a PS did is lost.
+_HARMLESS = {"kill_master", "kill_master_at_write", "kill_master_at_step", "list_again"}
+_PS_FAULTS = {
+    "kill_ps", "kill_all_ps", "kill_ps_and_master", "kill_ps_at_end",
+    "kill_worker_at_end", "kill_ps_at_write", "freeze_ps", "cut_off",
+    "damage_checkpoint", "bad_network",
+}  # fmt: skip
+
+
+def problems(world: World, scenario: Scenario) -> Iterator[str]:
+    """Yield what is wrong with a run that has come to its end."""
+    for bug in world.kernel.bugs:
+        yield f"a role died of a bug: {bug.strip().splitlines()[-1][:200]}"
+    yield from _ending(world)
+    yield from _given_up(world)
+    yield from _checkpoints(world, scenario)
+    yield from _final(world, scenario)
+    yield from _losses(world, scenario)
+    yield from _audit(world)
+    if scenario.sync:
+        yield from _versions(world)
+        yield from _quorum(world, scenario)
+
+
+def _ending(world: World) -> Iterator[str]:
+    ended = world.platform.ended
+    if ended != ExitCode.OK:
+        report = folder.read_report(world.job_dir)
+        message = report.message if report else world.last_words
+        yield f"the job ended with {ended}: {message}"
+
+
+def _given_up(world: World) -> Iterator[str]:
+    """Nobody alive is killed, unless a fault had kept it from being heard."""
+    report = folder.read_report(world.job_dir)
+    if report is None or world.excused:
+        return
+    for one in report.relaunches:
+        if one.reason in ("hung", "silent"):
+            yield f"a live replica was given up: {one.replica} {one.reason}"
+
+
+# -- parameters -----------------------------------------------------------------------
+
+
+def counts(path: Path, scenario: Scenario) -> list[np.ndarray]:
+    """Return how often each record was applied, by PS."""
+    whole = reshard.load_all(disk.paths.Path(path))
+    return [whole.values[f"count_{ps}"] for ps in range(scenario.num_ps)]
+
+
+def _lossy(world: World, scenario: Scenario) -> bool:
+    """Whether async PS may have lost updates, which are counted elsewhere."""
+    continues = not scenario.sync and scenario.recovery == "auto"
+    return continues and bool(world.seen.lost)
+
+
+def _final(world: World, scenario: Scenario) -> Iterator[str]:
+    if world.platform.ended != ExitCode.OK:
+        return
+    report = folder.read_report(world.job_dir)
+    if report is None:
+        yield "the job succeeded and left no report"
+        return
+    if not report.checkpoint:
+        yield "the job succeeded and saved nothing"
+        return
+    try:
+        found = counts(Path(report.checkpoint), scenario)
+    except (ElasticDLError, OSError) as error:
+        yield f"the job succeeded and its checkpoint cannot be read: {error}"
+        return
+    for ps, applied in enumerate(found):
+        missing = np.flatnonzero(applied < 1)
+        if len(missing) and not _lossy(world, scenario):
+            yield (
+                f"{len(missing)} records are missing on PS {ps} (first: number "
+                f"{missing[0]} of {applied.size})"
+            )
+        twice = np.flatnonzero(applied > 1)
+        if len(twice) and scenario.kinds <= _HARMLESS:
+            yield (
+                f"{len(twice)} records were applied more than once on PS {ps} though "
+                f"nothing was lost (first: number {twice[0]}, {applied[twice[0]]:g} "
+                "times)"
+            )
+        if not np.array_equal(applied, np.round(applied)):
+            yield f"PS {ps} holds numbers that no sum of updates gives"
+
+
+# -- checkpoints ----------------------------------------------------------------------
+
+
+def _checkpoints(world: World, scenario: Scenario) -> Iterator[str]:
+    where = Path(world.root) / "job" / "checkpoints"
+    plan = _plan(world)
+    for path in sorted(where.glob("version-*")):
+        if str(path) in world.damaged:
+            continue
+        try:
+            manifest = store.read_manifest(disk.paths.Path(path), deep=True)
+        except ElasticDLError as error:
+            if "never completed" not in str(error):
+                yield f"{path.name}: {error}"
+            continue
+        if plan is None or _lossy(world, scenario):
+            continue
+        needed = _needed(plan, manifest, scenario)
+        for ps, applied in enumerate(counts(path, scenario)):
+            short = np.flatnonzero(applied < needed)
+            if len(short):
+                yield (
+                    f"{path.name} is no pair of parameters and position: record "
+                    f"number {short[0]} counts as trained, PS {ps} has not applied it "
+                    f"({len(short)} such)"
+                )
+                break
+
+
+def _plan(world: World) -> Plan | None:
+    from elasticdl.master.journal import read_events
+
+    try:
+        for _, event in read_events(world.job_dir.journal_dir):
+            if event["k"] == "plan":
+                return Plan.from_json(event["plan"])
+    except ElasticDLError:
+        return None
+    return None
+
+
+def _needed(plan: Plan, manifest: Manifest, scenario: Scenario) -> np.ndarray:
+    """Return 1 for each record of each epoch that the position counts as trained."""
+    queue = TaskQueue(plan)
+    position = manifest.position.get("queue")
+    if not position:
+        return np.zeros(scenario.num_records * scenario.epochs, int)
+    applied = {int(k): v for k, v in manifest.position.get("applied", {}).items()}
+    queue.restore(position, applied)
+    needed = np.ones((scenario.epochs, scenario.num_records), int)
+    lease = 0
+    while True:
+        lease += 1
+        leased = queue.lease(worker=0, lease_id=lease, deadline=0.0)
+        if leased is None:
+            return needed.reshape(-1)
+        task = leased.task
+        needed[task.epoch, task.start : task.end] = 0
+
+
+# -- losses, audit --------------------------------------------------------------------
+
+
+def _losses(world: World, scenario: Scenario) -> Iterator[str]:
+    """Updates that were in a PS and are not in the next one are counted."""
+    if scenario.sync or scenario.recovery != "auto":
+        return
+    report = folder.read_report(world.job_dir)
+    if report is None:
+        return
+    real = sum(world.seen.lost.values())
+    untold = sum(world.seen.untold.values())
+    if report.lost_updates > real:
+        yield f"{report.lost_updates} updates count as lost, {real} were"
+    elif report.lost_updates < real - untold:
+        yield (
+            f"{report.lost_updates} updates count as lost, {real} were, of which "
+            f"{untold} came after the last heartbeat"
+        )
+
+
+def _audit(world: World) -> Iterator[str]:
+    if not world.job_dir.journal_dir.is_dir():
+        return
+    try:
+        found = audit(world.job_dir.journal_dir)
+    except ElasticDLError as error:
+        yield f"audit: {error}"
+        return
+    except Exception as error:  # noqa: BLE001 - it is looked for
+        yield f"audit died of a bug: {error!r}"
+        return
+    if not found.ok:
+        yield f"audit: {found.gaps[:3]} {getattr(found, 'twice', '')}"
+
+
+# -- sync -----------------------------------------------------------------------------
+
+
+def _versions(world: World) -> Iterator[str]:
+    """Each version is made of the same gradients on every PS."""
+    applied = world.seen.applied
+    made: dict[int, list[tuple[str, ...]]] = {}
+    for one in applied.get(0, []):
+        made.setdefault(one.version, []).append(one.push_ids)
+    for ps, ones in applied.items():
+        for one in ones if ps else []:
+            if one.push_ids not in made.get(one.version, []):
+                yield (
+                    f"PS {ps} made version {one.version} of {one.push_ids}, PS 0 of "
+                    f"{made.get(one.version)}"
+                )
+                return
+    for one in applied.get(0, []):
+        workers = Counter(push_id.rsplit("-", 1)[0] for push_id in one.push_ids)
+        if max(workers.values()) > 1:
+            yield f"version {one.version} has two gradients of one worker"
+            return
+
+
+def _quorum(world: World, scenario: Scenario) -> Iterator[str]:
+    """With all workers at work a version is made of a gradient of each."""
+    run: list[float] = []
+    for one in world.seen.short_versions:
+        if run and one[0] - run[-1] > 5 * scenario.step_seconds * scenario.slowest_step + 0.2:
+            run = []
+        run.append(one[0])
+        if len(run) >= 3 and run[-1] - run[0] > 1.2 * scenario.step_seconds:
+            yield (
+                f"versions of {one[1]} gradients from {run[0]:.2f} s on, while "
+                f"{one[2]} workers trained"
+            )
+            return
+
+
+__all__ = ["Ledger", "problems"]

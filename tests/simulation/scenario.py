@@ -1,0 +1,130 @@
+"""What one seed means: a job and the faults that meet it.
+
+Owns the draw. Pure: must not import the product.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+# Faults by name; tests/simulation/faults.py has one function for each.
+KINDS = (
+    "kill_worker", "kill_ps", "kill_master", "kill_all_ps", "kill_ps_and_master",
+    "kill_ps_at_end", "kill_worker_at_end", "kill_master_at_write", "kill_ps_at_write",
+    "kill_master_at_step", "power_cut", "freeze_worker", "freeze_ps", "freeze_master",
+    "bad_network", "cut_off", "full_disk", "slow_disk", "clock", "ghost_master",
+    "damage_checkpoint", "list_again", "stop_job",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that goes wrong."""
+
+    kind: str
+    at: float  # as a share of how long the job would take undisturbed
+    seconds: float
+    number: int
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A job and its faults."""
+
+    seed: int
+    sync: bool
+    num_ps: int
+    workers: int
+    recovery: str
+    epochs: int
+    batches_per_task: int
+    num_records: int
+    sources: int
+    step_seconds: float
+    slowest_step: float
+    feed_seconds: float
+    every_seconds: float
+    every_steps: int
+    shuffle: bool
+    lease_seconds: float
+    journal_wait: float
+    preempt: float
+    faults: tuple[Fault, ...]
+
+    batch_size = 4
+
+    @property
+    def kinds(self) -> set[str]:
+        """What goes wrong."""
+        return {fault.kind for fault in self.faults}
+
+    @property
+    def seconds(self) -> float:
+        """About how long the job takes undisturbed."""
+        steps = self.epochs * self.num_records / self.batch_size / self.workers
+        return 2.0 + steps * (self.step_seconds * 1.2 + 0.01)
+
+    def document(self) -> dict[str, Any]:
+        """Return the job as a values file says it."""
+        return {
+            "name": "toy",
+            "model": {"zoo": "zoo", "definition": "toy.model"},
+            "data": {"training": "toy", "shuffle": self.shuffle},
+            "training": {
+                "epochs": self.epochs,
+                "batchSize": self.batch_size,
+                "batchesPerTask": self.batches_per_task,
+            },
+            "tasks": {"leaseSeconds": self.lease_seconds},
+            "checkpoint": {
+                "everySeconds": self.every_seconds,
+                "everySteps": self.every_steps,
+                "keep": 0,
+            },
+            "master": {"journalWaitSeconds": self.journal_wait},
+            "ps": {
+                "replicas": self.num_ps,
+                "mode": "sync" if self.sync else "async",
+                "recovery": self.recovery,
+            },
+            "worker": {"replicas": self.workers, "startSeconds": 60},
+        }
+
+
+def draw(seed: int, only: tuple[str, ...] = ()) -> Scenario:
+    """Return what a seed means; with `only`, of these faults alone."""
+    chance = random.Random(f"scenario {seed}")
+    sync = chance.random() < 0.5
+    count = chance.choice([0, 1, 1, 1, 2, 2, 3]) if not only else chance.choice([1, 1, 2])
+    chosen = [chance.choice(only or KINDS) for _ in range(count)]
+    return Scenario(
+        seed=seed,
+        sync=sync,
+        num_ps=chance.choice([1, 2, 2, 3]),
+        workers=chance.choice([1, 2, 2, 3]),
+        recovery="auto" if sync else chance.choice(["auto", "auto", "rewind"]),
+        epochs=chance.choice([1, 1, 2]),
+        batches_per_task=chance.choice([1, 2, 5, 12, 24]),
+        num_records=chance.choice([48, 96, 192]),
+        sources=chance.choice([1, 2]),
+        step_seconds=chance.choice([0.005, 0.02, 0.1, 0.3]),
+        slowest_step=chance.choice([1.0, 1.5, 3.0]),
+        feed_seconds=chance.choice([0.0, 0.0, 0.005]),
+        every_seconds=chance.choice([0, 0.5, 2, 60]),
+        every_steps=chance.choice([0, 0, 5, 16]),
+        shuffle=chance.random() < 0.5,
+        lease_seconds=chance.choice([10.0, 600.0]),
+        journal_wait=chance.choice([5.0, 60.0]),
+        preempt=chance.choice([0.0, 0.02, 0.2]),
+        faults=tuple(
+            Fault(
+                kind,
+                chance.uniform(0.05, 1.05),
+                chance.choice([0.1, 1.0, 3.0, 12.0, 30.0]),
+                chance.randrange(400),
+            )
+            for kind in chosen
+        ),
+    )

@@ -1,0 +1,299 @@
+"""The toy model in place of the user's: its step counts records.
+
+Owns the modules that replace those with TensorFlow in them: definition, feeding, step.
+The model has one variable for each PS, with a number for each record of each epoch; a
+step's gradient is -1 for each record of its batch, so that after training at rate 1
+each number says how often its record was applied on that PS. Must not know the
+protocol.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tests.simulation import toy_keras
+from tests.simulation.kernel import kernel
+
+
+@dataclass
+class Settings:
+    """What a run chooses; read by the toys of all its workers."""
+
+    num_records: int = 64
+    epochs: int = 1
+    num_ps: int = 1
+    sync: bool = False
+    step_seconds: float = 0.05
+    slowest_step: float = 1.0  # times as long
+    feed_seconds: float = 0.0
+    build_seconds: float = 1.0
+    sources: int = 1
+    batch_size: int = 4
+
+
+    @property
+    def size(self) -> int:
+        """Numbers of a variable: one for each record in each epoch."""
+        return self.num_records * self.epochs
+
+
+settings = Settings()
+
+
+class _Value:
+    """A Keras variable."""
+
+    def __init__(self, path: str, size: int) -> None:
+        self.path = self.name = path
+        self.dtype = "float32"
+        self.shape = (size,)
+        self.value = np.zeros(size, np.float32)
+        self.constraint = None
+        self.trainable = True
+
+    def assign(self, array: Any) -> None:
+        self.value = np.array(array, np.float32)
+
+    def numpy(self) -> Any:
+        return self.value
+
+
+class _Model:
+    """A Keras model."""
+
+    def __init__(self) -> None:
+        self.trainable_variables = [
+            _Value(f"count_{ps}", settings.size) for ps in range(settings.num_ps)
+        ]
+        self.variables = self.weights = list(self.trainable_variables)
+        self.non_trainable_variables: list[Any] = []
+        self.metrics_variables: list[Any] = []
+        self.layers: list[Any] = []
+
+    def count_params(self) -> int:
+        return settings.num_ps * settings.size
+
+
+class _Optimizer:
+    """SGD that adds exactly; in sync mode Lion, whose steps do not know a mean."""
+
+    loss_scale_factor = None
+    clipnorm = None
+    global_clipnorm = None
+    weight_decay = None
+    use_ema = False
+
+    def json(self) -> str:
+        config: dict[str, Any] = {
+            "name": "toy", "learning_rate": 1.0, "weight_decay": None, "clipnorm": None,
+            "global_clipnorm": None, "clipvalue": None, "use_ema": False,
+            "ema_momentum": 0.99, "ema_overwrite_frequency": None,
+            "loss_scale_factor": None, "gradient_accumulation_steps": None,
+        }  # fmt: skip
+        if settings.sync:
+            name = "Lion"
+            config |= {"beta_1": 0.0, "beta_2": 0.5}
+        else:
+            name = "SGD"
+            config |= {"momentum": 0.0, "nesterov": False}
+        tree = {"module": "keras.optimizers", "class_name": name, "config": config}
+        return json.dumps(tree | {"registered_name": None})
+
+
+class _Code:
+    main_file = "toy.py"
+
+    def describe(self, what: str, error: BaseException) -> str:
+        return f"{what}: {error!r}"
+
+
+class _Metrics:
+    def names(self) -> list[str]:
+        return []
+
+    def reset(self) -> None:
+        pass
+
+
+class ToyReader:
+    """Records are their own numbers."""
+
+    def __init__(self) -> None:
+        from elasticdl.data.records import Metadata
+
+        self.metadata = Metadata()
+
+    def shards(self) -> list[Any]:
+        from elasticdl.data.records import Shard
+
+        each = settings.num_records // settings.sources
+        return [
+            Shard(f"source-{n}", n * each, (n + 1) * each)
+            for n in range(settings.sources)
+        ]
+
+    def read(self, source: str, start: int, end: int, *, skip_bad: bool) -> Any:
+        from elasticdl.data.records import Records
+
+        return Records([str(record).encode() for record in range(start, end)])
+
+
+class ToyDefinition:
+    """elasticdl.model.definition.ModelDefinition."""
+
+    jit_compile = False
+    input_signature = None
+
+    def __init__(self) -> None:
+        self.model = _Model()
+        self.optimizer = _Optimizer()
+        self.code = _Code()
+
+    def custom_reader(self, origin: str) -> ToyReader:
+        return ToyReader()
+
+    def build_model(self, *sample: Any) -> _Model:
+        kernel().sleep(settings.build_seconds)
+        return self.model
+
+    def callbacks_json(self) -> str:
+        return "[]"
+
+    def metrics(self) -> _Metrics:
+        return _Metrics()
+
+    def optimizer_json(self) -> str:
+        return self.optimizer.json()
+
+    def learning_rate_of(self, version: int, epoch: int) -> None:
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(_Permissive(), name)
+
+
+class _Permissive:
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Permissive()
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        return _Permissive()
+
+    def __bool__(self) -> bool:
+        return False
+
+
+def in_epoch(record: bytes, epoch: int) -> bytes:
+    """Return what is read for a record of an epoch: its place in the variables."""
+    return str(int(record) + epoch * settings.num_records).encode()
+
+
+def load_definition(*_: Any, **__: Any) -> ToyDefinition:
+    return ToyDefinition()
+
+
+@dataclass(frozen=True)
+class Batch:
+    features: Any
+    labels: Any
+    num_records: int
+
+
+@dataclass(frozen=True)
+class BadInput:
+    index: int
+    reason: str
+
+
+class Feeder:
+    """elasticdl.model.feeding.Feeder."""
+
+    order_preserved = True
+
+    def __init__(self, *_: Any, batch_size: int, **__: Any) -> None:
+        self._size = batch_size
+        self.bad: list[BadInput] = []
+
+    def batches(self, records: list[bytes]) -> Iterator[Batch]:
+        for start in range(0, len(records), self._size):
+            part = records[start : start + self._size]
+            if settings.feed_seconds:
+                kernel().sleep(settings.feed_seconds)
+            yield Batch([int(record) for record in part], None, len(part))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(_Permissive(), name)
+
+
+class ToyStep:
+    """A GradientStep: counts the records of its batch."""
+
+    def load(self, arena: Any) -> None:
+        self._arena = arena
+
+    def kinds(self, features: Any, labels: Any) -> list[Any]:
+        from elasticdl.tensor.placement import Kind
+
+        return [Kind.DENSE] * settings.num_ps
+
+    def run(self, features: Any, labels: Any) -> Any:
+        from elasticdl.worker.step import StepResult
+
+        run = kernel()
+        slower = run.random.uniform(1.0, settings.slowest_step)
+        run.sleep(settings.step_seconds * slower)
+        gradient = np.zeros(settings.size, np.float32)
+        np.add.at(gradient, features, np.float32(-1))
+        gradients = [gradient.copy() for _ in range(settings.num_ps)]
+        return StepResult(1.0, gradients)
+
+
+def choose_step(*_: Any, **__: Any) -> tuple[ToyStep, list[Any]]:
+    step = ToyStep()
+    return step, step.kinds(None, None)
+
+
+class MetricsServer:
+    """elasticdl.metrics.server.MetricsServer, without a port."""
+
+    port = 1
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def modules() -> dict[str, types.ModuleType]:
+    """Return the product's modules that are replaced, by name."""
+    made = {}
+
+    def module(name: str, **content: Any) -> None:
+        found = types.ModuleType(name)
+        found.__dict__.update(content)
+        made[name] = found
+
+    module(
+        "elasticdl.model.definition",
+        load_definition=load_definition, ModelDefinition=ToyDefinition,
+    )  # fmt: skip
+    module(
+        "elasticdl.model.feeding", Batch=Batch, BadInput=BadInput, Feeder=Feeder,
+        FeedError=toy_keras.tensorflow.FeedError,
+    )  # fmt: skip
+    module("elasticdl.worker.step_choice", choose_step=choose_step)
+    module("elasticdl.metrics.server", MetricsServer=MetricsServer)
+    return made

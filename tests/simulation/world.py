@@ -1,0 +1,326 @@
+"""One run: a job with all its processes, from its launch to its end.
+
+Owns what a seed's scenario is made of and what is watched while it runs. Called by
+`run`. The roles begin in the product's own wiring: `master.serving.serve`,
+`ps.main.serve_until_stopped`, `worker.main.work`.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import shutil
+import tempfile
+import threading
+import warnings
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path as RealPath
+from typing import Any
+
+from elasticdl.errors import ElasticDLError, ExitCode, FencedError
+from elasticdl.job.context import RoleContext
+from elasticdl.job.names import JobDir, Role
+from elasticdl.job.spec import JobSpec, ValuesFile
+from elasticdl.job.status import JobState
+from elasticdl.job.values import write_values
+from elasticdl.master.serving import Start, serve
+from elasticdl.ps import kernels
+from elasticdl.ps import main as ps_main
+from elasticdl.ps.parameters import Parameters
+from elasticdl.ps.server import ParameterServer
+from elasticdl.runner.base import Launch
+from elasticdl.runner.publisher import Platform as MasterPlatform
+from elasticdl.worker import main as worker_main
+from elasticdl.worker.life import Life
+from elasticdl.worker.records import LoadedTask, RecordLoader
+from elasticdl.worker.training import Training
+
+from tests.simulation import disk, network, threads, toys
+from tests.simulation.event_loop import SimulatedLoop
+from tests.simulation.kernel import Kernel, Killed, Process, current_process
+from tests.simulation.platform import Platform, SimulatedRunner
+
+kernels.warm_up = lambda: None
+
+_MASTER = "127.0.0.1:10001"
+_TOKEN = "simulated"
+_MEMORY = RealPath("/dev/shm")
+
+
+@dataclass(frozen=True)
+class Applied:
+    """An update that a PS made."""
+
+    time: float
+    ps: int
+    pid: int
+    rewind: int
+    version: int  # after it
+    push_ids: tuple[str, ...]
+
+
+@dataclass
+class Seen:
+    """What is watched from outside, without believing a role."""
+
+    applied: dict[int, list[Applied]] = field(default_factory=lambda: defaultdict(list))
+    faults: list[str] = field(default_factory=list)
+    last_fault: float = 0.0
+    lost: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    untold: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    # (time, gradients, workers that trained) of versions of fewer gradients.
+    short_versions: list[tuple[float, int, int]] = field(default_factory=list)
+
+
+class World:
+    """One run."""
+
+    current: World | None = None
+
+    def __init__(self, seed: int, *, verbose: bool = False) -> None:
+        self.seed = seed
+        self.kernel = Kernel(seed, verbose=verbose)
+        self.network = network.Network()
+        where = str(_MEMORY) if _MEMORY.is_dir() else None
+        self.root = tempfile.mkdtemp(prefix="elasticdl-simulated-", dir=where)
+        self.disk = disk.Disk(self.root)
+        self.platform = Platform(self)
+        self.seen = Seen()
+        self.job_dir = JobDir(disk.paths.Path(self.root) / "job")
+        self.spec: JobSpec | None = None
+        self.before_master_step = lambda _process: None
+        self.excused: set[int] = set()  # processes whose silence is their own
+        self.damaged: set[str] = set()
+        self.was_full = False
+        self.launch_again = 0
+        self.last_words = ""
+        self._parameters: dict[int, tuple[Process, Parameters]] = {}  # by PS
+        Kernel.instance = self.kernel
+        World.current = self
+        disk.use(self.disk)
+        network.use(self.network)
+
+    def begin(self, spec: JobSpec) -> None:
+        """Fill the job's folder and launch its first master."""
+        self.spec = spec
+        self.job_dir.root.mkdir(parents=True, exist_ok=True)
+        write_values(self.job_dir.spec_file, ValuesFile(kind="job", job=spec))
+        self.platform.start_master()
+
+    def goes_on(self, code: int) -> bool:
+        """Whether the user launches the job again that ended so."""
+        if code == ExitCode.STORAGE and self.was_full:
+            self.was_full = False
+            return True
+        if code == ExitCode.STOPPED and self.launch_again:
+            self.launch_again -= 1
+            return True
+        return False
+
+    def start_seconds(self) -> float:
+        return self.kernel.random.uniform(0.05, 0.8)
+
+    # -- roles -------------------------------------------------------------------
+
+    def _context(self, role: Role, index: int, generation: int) -> RoleContext:
+        return RoleContext(
+            job_dir=self.job_dir,
+            role=role,
+            index=index,
+            generation=generation,
+            master_address=_MASTER,
+            token=_TOKEN,
+            lifeline_fd=1,
+            host="127.0.0.1",
+            port=10001 if role is Role.MASTER else 0,
+        )
+
+    def run_master(self, process: Process) -> int:
+        context = self._context(Role.MASTER, 0, process.generation)
+        runner = SimulatedRunner(self.platform, process)
+        start = Start(
+            make_platform=lambda: MasterPlatform(runner),
+            launched=self.platform.launched,
+            on_signal=lambda master: master.job.end(
+                JobState.STOPPED, "asked to stop (signal)", ExitCode.STOPPED
+            ),
+            attend=functools.partial(self.attend, process),
+        )
+        loop = SimulatedLoop(process, lambda: self.before_master_step(process))
+        try:
+            ending = loop.run(serve(context, self.spec, start))
+        except ElasticDLError as error:
+            self.kernel.log(f"{process.name}: {error}")
+            self.last_words = str(error)
+            return error.exit_code
+        except Exception as error:  # noqa: BLE001 - as master.main
+            self.kernel.uncaught(process, "main", error)
+            return ExitCode.CRASHED
+        return ending.exit_code if ending else ExitCode.HANDED_OVER
+
+    def attend(self, process: Process, master: Any) -> None:
+        """A master is about to serve."""
+        process.__dict__["master"] = master
+
+    def run_ps(self, process: Process, launch: Launch) -> int:
+        context = self._context(Role.PS, launch.key.index, launch.generation)
+        process.__dict__["on_bug"] = lambda: process.exit(ExitCode.JOB_FAILED)
+        try:
+            return ps_main.serve_until_stopped(context, self.spec)
+        except FencedError:
+            return ExitCode.FENCED
+        except ElasticDLError as error:
+            self.kernel.log(f"{process.name}: {error}")
+            return error.exit_code
+
+    def run_worker(self, process: Process, launch: Launch) -> int:
+        context = self._context(Role.WORKER, launch.key.index, launch.generation)
+        leaving = threads.threading.Event()
+        process.handlers[15] = lambda *_: leaving.set()
+        life = Life(context, self.spec, leaving)
+        try:
+            worker_main.work(life, self.spec)
+        except FencedError:
+            return ExitCode.FENCED
+        except ElasticDLError as error:
+            self.kernel.log(f"{process.name}: {error}")
+            return error.exit_code
+        finally:
+            if process.alive:
+                life.close()
+        return ExitCode.OK
+
+    # -- watching ----------------------------------------------------------------
+
+    def dies(self, process: Process) -> None:
+        """A process is about to be killed by a fault."""
+
+    def installed(self, parameters: Parameters) -> None:
+        """A PS begins with these parameters."""
+        process, ps = current_process(), parameters.shard.ps
+        before = self._parameters.get(ps)
+        self._parameters[ps] = (process, parameters)
+        if before is not None:
+            lost = float(before[1].shard.values.sum() - parameters.shard.values.sum())
+            count = max(0, round(lost / toys.settings.batch_size))
+            if count:
+                self.seen.lost[ps] += count
+                recent = sum(
+                    one.time > self.kernel.now - 1.5
+                    for one in self.seen.applied[ps]
+                    if one.pid == before[0].pid
+                )
+                self.seen.untold[ps] += min(count, recent)
+
+    def stands(self) -> str:
+        """Say where a job stands that does not end."""
+        process = self.platform.master
+        master = process.__dict__.get("master") if process is not None else None
+        if master is None:
+            return "no master serves"
+        job = master.job
+        queue = job.parts.ledger.queue
+        ps = [
+            f"{m.name} {m.state} init={m.initialized} v{m.version()}"
+            for m in job.parts.table.ps()
+            if m is not None
+        ]
+        workers = [f"{m.name} {m.state} {m.phase}" for m in job.parts.table.workers()]
+        done = f"{queue.done_records} done, {len(queue.leased)} leased" if queue else ""
+        return (
+            f"{job.state} {done}, rewinding {job.parts.ps.rewinding}, {ps}, {workers}"
+        )
+
+    def applied(self, parameters: Parameters, pushes: Any) -> None:
+        """A PS has made a version."""
+        process = current_process()
+        if parameters.shard.ps == 0 and toys.settings.sync:
+            at_work = [p for p in self.platform.all if p.alive and p.role == "worker"]
+            training = sum(bool(p.__dict__.get("training")) for p in at_work)
+            if len(pushes) < training:
+                entry = (self.kernel.now, len(pushes), training)
+                self.seen.short_versions.append(entry)
+        self.seen.applied[parameters.shard.ps].append(
+            Applied(
+                self.kernel.now,
+                parameters.shard.ps,
+                process.pid,
+                0,
+                parameters.version,
+                tuple(push.push_id for push in pushes),
+            )
+        )
+
+    # -- running -----------------------------------------------------------------
+
+    def run(self, *, most_seconds: float) -> None:
+        """Run to the end. Raises StuckError."""
+        gc.disable()
+        try:
+            self.kernel.run(self._is_over, most_seconds=most_seconds)
+        finally:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.kernel.close(self.platform.all)
+                self.kernel.over = True
+            disk.use(disk.Disk("/nowhere"))
+
+    def _is_over(self) -> bool:
+        return self.platform.ended is not None and not any(
+            process.alive and not process.isolated for process in self.platform.all
+        )
+
+    def close(self) -> None:
+        """Remove what the run left."""
+        Kernel.instance = None
+        World.current = None
+        shutil.rmtree(self.root, ignore_errors=True)
+        gc.enable()
+
+
+def _watched(apply: Any) -> Any:
+    def watched(self: Parameters, pushes: Any, **options: Any) -> None:
+        apply(self, pushes, **options)
+        if World.current is not None:
+            World.current.applied(self, pushes)
+
+    return watched
+
+
+def _noticed(load: Any) -> Any:
+    def noticed(self: ParameterServer, parameters: Parameters, *args: Any, **options: Any) -> None:
+        load(self, parameters, *args, **options)
+        if World.current is not None:
+            World.current.installed(parameters)
+
+    return noticed
+
+
+def _trains(run: Any) -> Any:
+    def trains(self: Training, loaded: Any) -> None:
+        process = current_process()
+        process.__dict__["training"] = True
+        try:
+            run(self, loaded)
+        finally:
+            process.__dict__["training"] = False
+
+    return trains
+
+
+def _with_epoch(load: Any) -> Any:
+    def with_epoch(self: RecordLoader, task: Any) -> LoadedTask:
+        loaded = load(self, task)
+        records = [toys.in_epoch(record, task.epoch) for record in loaded.records]
+        return LoadedTask(loaded.task, records, loaded.bad)
+
+    return with_epoch
+
+
+RecordLoader.load = _with_epoch(RecordLoader.load)
+Parameters.apply = _watched(Parameters.apply)
+ParameterServer._install = _noticed(ParameterServer._install)
+Training.run = _trains(Training.run)
+
+__all__ = ["Applied", "Killed", "Seen", "World", "threading", "toys"]
