@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: help setup train test unit chart snapshots posture integration check fmt proto schema docs bench images e2e clean
+.PHONY: help setup train test unit soak chart snapshots posture integration check fmt proto schema docs bench images e2e clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -30,6 +30,9 @@ test: setup  ## all tests but those in a cluster (12 minutes on 2 cores)
 
 unit: setup  ## unit tests alone (under a minute, without TensorFlow)
 	@python -m pytest tests/unit
+
+soak: setup  ## what takes hours: 20,000 seeds of the simulation, faults on real jobs
+	@tests/soak/run
 
 chart: setup  ## tests of the Helm chart, without a cluster (half a minute)
 	@python -m pytest tests/chart

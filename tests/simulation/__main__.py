@@ -8,9 +8,11 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import subprocess
 import sys
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 from tests.simulation import importing
 
@@ -18,6 +20,22 @@ from tests.simulation import importing
 def _range(text: str) -> range:
     first, _, end = text.partition(":")
     return range(int(first), int(end) if end else int(first) + 1)
+
+
+def _spread(seeds: range, jobs: int) -> int:
+    """Run in several processes, a portion each; the exit code of the worst."""
+    size = max(1, min(500, -(-len(seeds) // jobs)))
+    portions = [seeds[at : at + size] for at in range(0, len(seeds), size)]
+
+    def one(portion: range) -> int:
+        asked = f"{portion.start}:{portion.stop}"
+        command = [sys.executable, "-m", "tests.simulation", "--seeds", asked]
+        done = subprocess.run(command + ["--jobs", "1"], capture_output=True, text=True)
+        print(f"seeds {asked}: {done.stdout}{done.stderr}", flush=True)
+        return done.returncode
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return max(pool.map(one, portions))
 
 
 def main() -> int:
@@ -28,18 +46,31 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="tell the course")
     parser.add_argument("--twice", action="store_true", help="compare two runs")
     parser.add_argument("--most-failures", type=int, default=1_000_000)
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument(
+        "--lose-a-record",
+        action="store_true",
+        help="a worker leaves one out in silence: each seed must fail",
+    )
     options = parser.parse_args()
+    if options.jobs > 1:
+        return _spread(options.seeds, options.jobs)
     importing.install()
     # Coroutines of dead masters are closed after the run: nobody is to hear of it.
     sys.unraisablehook = lambda _: None
     warnings.simplefilter("ignore")
     if options.verbose:
-        logging.basicConfig(level=logging.DEBUG, format=" " * 11 + "%(name)s %(message)s")
+        logging.basicConfig(
+            level=logging.DEBUG, format=" " * 11 + "%(name)s %(message)s"
+        )
         logging.getLogger("asyncio").setLevel(logging.WARNING)
     else:
         logging.disable(logging.CRITICAL)
     from tests.simulation.run import run
 
+    from tests.simulation import toys
+
+    toys.lose_a_record = options.lose_a_record
     only = tuple(filter(None, options.only.split(",")))
     began, failed, simulated = time.perf_counter(), [], 0.0
     for seed in options.seeds:
@@ -73,5 +104,7 @@ if __name__ == "__main__":
     # Sets of strings must have the same order in each run.
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.environ["PYTHONHASHSEED"] = "0"
-        os.execv(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]])
+        os.execv(
+            sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]]
+        )
     sys.exit(main())

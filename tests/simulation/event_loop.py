@@ -63,7 +63,9 @@ class SimulatedLoop(asyncio.base_events.BaseEventLoop):
         self._process.kept.append(task)
         if len(self._process.kept) > 2000:
             kept = self._process.kept
-            kept[:] = [k for k in kept if not (isinstance(k, asyncio.Task) and k.done())]
+            kept[:] = [
+                k for k in kept if not (isinstance(k, asyncio.Task) and k.done())
+            ]
         return task
 
     def _process_events(self, event_list: list[Any]) -> None:

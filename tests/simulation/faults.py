@@ -46,7 +46,8 @@ class Faults:
         return [
             process
             for key, process in sorted(
-                platform.processes.items(), key=lambda item: (item[0].role, item[0].index)
+                platform.processes.items(),
+                key=lambda item: (item[0].role, item[0].index),
             )
             if key.role is role and process.alive
         ]

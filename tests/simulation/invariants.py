@@ -98,7 +98,14 @@ def _final(world: World, scenario: Scenario) -> Iterator[str]:
         return
     for ps, applied in enumerate(found):
         missing = np.flatnonzero(applied < 1)
-        if len(missing) and not _lossy(world, scenario):
+        live = world.values_of(ps)
+        unsaved = np.flatnonzero((applied < 1) & (live >= 1))
+        if len(unsaved):
+            yield (
+                f"the last checkpoint lacks {len(unsaved)} records that PS {ps} had "
+                f"applied when the job ended (first: number {unsaved[0]})"
+            )
+        elif len(missing) and not _lossy(world, scenario):
             yield (
                 f"{len(missing)} records are missing on PS {ps} (first: number "
                 f"{missing[0]} of {applied.size})"
@@ -237,8 +244,9 @@ def _versions(world: World) -> Iterator[str]:
 def _quorum(world: World, scenario: Scenario) -> Iterator[str]:
     """With all workers at work a version is made of a gradient of each."""
     run: list[float] = []
+    pause = 5 * scenario.step_seconds * scenario.slowest_step + 0.2
     for one in world.seen.short_versions:
-        if run and one[0] - run[-1] > 5 * scenario.step_seconds * scenario.slowest_step + 0.2:
+        if run and one[0] - run[-1] > pause:
             run = []
         run.append(one[0])
         if len(run) >= 3 and run[-1] - run[0] > 1.2 * scenario.step_seconds:

@@ -344,7 +344,8 @@ class ThreadedServer(_Server):
             load = handler.request_deserializer or (lambda data: data)
             dump = handler.response_serializer or (lambda message: message)
             many = isinstance(call.request, list)
-            request = iter([load(r) for r in call.request]) if many else load(call.request)
+            sent = call.request
+            request = iter([load(r) for r in sent]) if many else load(sent)
             context = _Context(call.details)
             serve = next(
                 method
@@ -450,7 +451,9 @@ def _insecure_channel(address: str, options: Any = None, **_: Any) -> Channel:
     return Channel(address, world_network())
 
 
-def _server(pool: ThreadPoolExecutor, interceptors: Any = (), **_: Any) -> ThreadedServer:
+def _server(
+    pool: ThreadPoolExecutor, interceptors: Any = (), **_: Any
+) -> ThreadedServer:
     return ThreadedServer(pool, interceptors or ())
 
 
@@ -459,6 +462,4 @@ def _aio_server(interceptors: Any = (), **_: Any) -> LoopServer:
 
 
 aio = _proxy("grpc.aio", real_aio, server=_aio_server)
-grpc = _proxy(
-    "grpc", real, insecure_channel=_insecure_channel, server=_server, aio=aio
-)
+grpc = _proxy("grpc", real, insecure_channel=_insecure_channel, server=_server, aio=aio)

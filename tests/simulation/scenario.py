@@ -97,7 +97,7 @@ def draw(seed: int, only: tuple[str, ...] = ()) -> Scenario:
     """Return what a seed means; with `only`, of these faults alone."""
     chance = random.Random(f"scenario {seed}")
     sync = chance.random() < 0.5
-    count = chance.choice([0, 1, 1, 1, 2, 2, 3]) if not only else chance.choice([1, 1, 2])
+    count = chance.choice([1, 1, 2] if only else [0, 1, 1, 1, 2, 2, 3])
     chosen = [chance.choice(only or KINDS) for _ in range(count)]
     return Scenario(
         seed=seed,

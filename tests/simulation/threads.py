@@ -342,7 +342,7 @@ class Future:
             try:
                 raise self._error
             finally:
-                self = None  # as the real one: no cycle through this frame
+                self = None  # noqa: PLW0642 - as the real one: no cycle through this frame
         return self._result
 
     def exception(self, timeout: float | None = None) -> BaseException | None:

@@ -36,7 +36,6 @@ class Settings:
     sources: int = 1
     batch_size: int = 4
 
-
     @property
     def size(self) -> int:
         """Numbers of a variable: one for each record in each epoch."""
@@ -44,6 +43,7 @@ class Settings:
 
 
 settings = Settings()
+lose_a_record = False  # to see that it is found
 
 
 class _Value:
@@ -256,6 +256,8 @@ class ToyStep:
         run.sleep(settings.step_seconds * slower)
         gradient = np.zeros(settings.size, np.float32)
         np.add.at(gradient, features, np.float32(-1))
+        if lose_a_record:
+            gradient[0] = 0
         gradients = [gradient.copy() for _ in range(settings.num_ps)]
         return StepResult(1.0, gradients)
 

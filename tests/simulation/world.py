@@ -95,7 +95,7 @@ class World:
         self.was_full = False
         self.launch_again = 0
         self.last_words = ""
-        self._parameters: dict[int, tuple[Process, Parameters]] = {}  # by PS
+        self._parameters: dict[int, tuple[Process, Parameters, int]] = {}
         Kernel.instance = self.kernel
         World.current = self
         disk.use(self.disk)
@@ -196,12 +196,13 @@ class World:
     def dies(self, process: Process) -> None:
         """A process is about to be killed by a fault."""
 
-    def installed(self, parameters: Parameters) -> None:
+    def installed(self, parameters: Parameters, rewind: int) -> None:
         """A PS begins with these parameters."""
         process, ps = current_process(), parameters.shard.ps
         before = self._parameters.get(ps)
-        self._parameters[ps] = (process, parameters)
-        if before is not None:
+        self._parameters[ps] = (process, parameters, rewind)
+        # What a rewind takes back is trained again.
+        if before is not None and before[2] == rewind:
             lost = float(before[1].shard.values.sum() - parameters.shard.values.sum())
             count = max(0, round(lost / toys.settings.batch_size))
             if count:
@@ -212,6 +213,10 @@ class World:
                     if one.pid == before[0].pid
                 )
                 self.seen.untold[ps] += min(count, recent)
+
+    def values_of(self, ps: int) -> Any:
+        """Return what a PS held when it ended."""
+        return self._parameters[ps][1].shard.values
 
     def stands(self) -> str:
         """Say where a job stands that does not end."""
@@ -235,6 +240,10 @@ class World:
     def applied(self, parameters: Parameters, pushes: Any) -> None:
         """A PS has made a version."""
         process = current_process()
+        if self.kernel.verbose:
+            told = [f"{p.push_id} task {p.task_id} to {p.records_done}" for p in pushes]
+            ps = parameters.shard.ps
+            self.kernel.log(f"ps-{ps} makes version {parameters.version} of {told}")
         if parameters.shard.ps == 0 and toys.settings.sync:
             at_work = [p for p in self.platform.all if p.alive and p.role == "worker"]
             training = sum(bool(p.__dict__.get("training")) for p in at_work)
@@ -289,10 +298,12 @@ def _watched(apply: Any) -> Any:
 
 
 def _noticed(load: Any) -> Any:
-    def noticed(self: ParameterServer, parameters: Parameters, *args: Any, **options: Any) -> None:
+    def noticed(
+        self: ParameterServer, parameters: Parameters, *args: Any, **options: Any
+    ) -> None:
         load(self, parameters, *args, **options)
         if World.current is not None:
-            World.current.installed(parameters)
+            World.current.installed(parameters, self._target)
 
     return noticed
 

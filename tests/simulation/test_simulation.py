@@ -1,0 +1,41 @@
+"""The protocol under 500 seeds of faults, each of which repeats exactly."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parents[2]
+
+
+def simulate(*arguments):
+    """Run the simulation in a process of its own: it replaces the standard library."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *arguments],
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.timeout(900)
+def test_nothing_is_lost_and_every_job_ends_under_500_seeds_of_faults():
+    code, told = simulate("--seeds", "0:500")
+    assert code == 0, told
+
+
+def test_a_seed_repeats_exactly():
+    code, told = simulate("--seeds", "0:8", "--twice")
+    assert code == 0, told
+
+
+def test_a_seed_whose_records_are_lost_is_printed():
+    code, told = simulate("--seeds", "0:3", "--lose-a-record")
+    assert code == 1
+    assert "1 records are missing" in told
+    assert "failed: 0 1 2" in told
