@@ -90,10 +90,11 @@ class Disk:
         """The machine fails: of what was not synced any page may be missing."""
         chance = kernel().random
         for path, writes in self.unsynced.items():
-            if not real_os.path.exists(path):
+            place = pathlib.Path(path)
+            if not place.exists():
                 continue
-            size = real_os.path.getsize(path)
-            with open(path, "r+b") as file:
+            size = place.stat().st_size
+            with place.open("r+b") as file:
                 for offset, data in writes:
                     for start in range(0, len(data), _PAGE):
                         if chance.random() < 0.5:
@@ -126,9 +127,13 @@ def _before(path: object, *, needs_room: bool) -> None:
 _ROOM = real_os.O_CREAT
 
 
+def _there(path: Any) -> bool:
+    return pathlib.Path(path).exists()
+
+
 def _open(path: Any, flags: int, mode: int = 0o777) -> int:
     disk = world_disk()
-    if disk is not None and flags & _ROOM and not real_os.path.exists(path):
+    if disk is not None and flags & _ROOM and not _there(path):
         disk.before(path, needs_room=True)
     fd = real_os.open(path, flags, mode)
     if disk is not None:

@@ -7,7 +7,6 @@ to choose a moment.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from elasticdl.job.names import Role
@@ -258,7 +257,7 @@ class Faults:
         self._note(f"the clock is set by {step} s")
         self._kernel.wall_offset += step
         self._kernel.later(0.5, lambda: self._kill(self._master))
-        self._kernel.later(6.0, lambda: self._kill(self._master))
+        self._kernel.later(4.0, lambda: self._kill(self._master))
 
     def damage_checkpoint(self, fault: Fault) -> None:
         """A bit of the newest checkpoint flips; a PS has to load one then."""
@@ -271,8 +270,8 @@ class Faults:
             return
         newest = max(versions, key=lambda path: int(path.name.split("-")[1]))
         shard = min(newest.glob("shard-*"))
-        size = os.path.getsize(shard)
-        with open(shard, "r+b") as file:
+        size = shard.stat().st_size
+        with shard.open("r+b") as file:
             file.seek(size // 2)
             byte = file.read(1)
             file.seek(size // 2)

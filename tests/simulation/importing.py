@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import random
+import secrets
 import sys
 import types
 from typing import Any
@@ -48,9 +49,19 @@ def _random() -> float:
     return run.random.random() if run is not None else random.random()
 
 
+def _token_bytes(size: int = 16) -> bytes:
+    run = Kernel.instance
+    return run.random.randbytes(size) if run is not None else secrets.token_bytes(size)
+
+
+def _token_hex(size: int = 16) -> str:
+    return _token_bytes(size).hex()
+
+
 def _stand_ins() -> dict[str, types.ModuleType]:
-    import psutil
     import signal
+
+    import psutil
 
     return {
         "threading": threads.threading,
@@ -66,6 +77,9 @@ def _stand_ins() -> dict[str, types.ModuleType]:
         "psutil": network._proxy("psutil", psutil, Process=_Processes),
         "signal": network._proxy("signal", signal, signal=_signal),
         "random": network._proxy("random", random, random=_random),
+        "secrets": network._proxy(
+            "secrets", secrets, token_bytes=_token_bytes, token_hex=_token_hex
+        ),
         "tensorflow": toy_keras.tensorflow,
         "keras": toy_keras.keras,
     }
@@ -90,9 +104,9 @@ def install() -> None:
         if level == 0 and importer.split(".")[0] == _PRODUCT:
             if name in stand_ins:
                 if not fromlist and "." in name:
-                    return stand_ins[name.split(".")[0]]
+                    return stand_ins[name.split(".", maxsplit=1)[0]]
                 return stand_ins[name]
-            if name.split(".")[0] in ("tensorflow", "keras"):
+            if name.split(".", maxsplit=1)[0] in ("tensorflow", "keras"):
                 raise ImportError(f"{name} is not simulated")
         return original(name, globals, locals, fromlist, level)
 

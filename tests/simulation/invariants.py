@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-
 from elasticdl.checkpoint import reshard, store
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import ElasticDLError, ExitCode
@@ -38,7 +37,7 @@ def problems(world: World, scenario: Scenario) -> Iterator[str]:
     for bug in world.kernel.bugs:
         yield f"a role died of a bug: {bug.strip().splitlines()[-1][:200]}"
     yield from _ending(world)
-    yield from _given_up(world)
+    yield from _given_up(world, scenario)
     yield from _checkpoints(world, scenario)
     yield from _final(world, scenario)
     yield from _losses(world, scenario)
@@ -56,8 +55,12 @@ def _ending(world: World) -> Iterator[str]:
         yield f"the job ended with {ended}: {message}"
 
 
-def _given_up(world: World) -> Iterator[str]:
+def _given_up(world: World, scenario: Scenario) -> Iterator[str]:
     """Nobody alive is killed, unless a fault had kept it from being heard."""
+    if scenario.kinds.isdisjoint({"ghost_master", "power_cut", "full_disk"}):
+        for time, name, reason in world.platform.stops:
+            if reason == "unknown to the master":
+                yield f"a live replica was ended: {name}, {reason}, at {time:.1f} s"
     report = folder.read_report(world.job_dir)
     if report is None or world.excused:
         return
@@ -235,7 +238,7 @@ def _versions(world: World) -> Iterator[str]:
                 )
                 return
     for one in applied.get(0, []):
-        workers = Counter(push_id.rsplit("-", 1)[0] for push_id in one.push_ids)
+        workers = Counter(push_id.rpartition("/")[0] for push_id in one.push_ids)
         if max(workers.values()) > 1:
             yield f"version {one.version} has two gradients of one worker"
             return

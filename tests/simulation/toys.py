@@ -88,6 +88,7 @@ class _Optimizer:
     global_clipnorm = None
     weight_decay = None
     use_ema = False
+    learning_rate = _learning_rate = 1.0
 
     def json(self) -> str:
         config: dict[str, Any] = {

@@ -173,6 +173,9 @@ class World:
         except ElasticDLError as error:
             self.kernel.log(f"{process.name}: {error}")
             return error.exit_code
+        except Exception as error:  # noqa: BLE001 - Python ends with 1
+            self.kernel.uncaught(process, "main", error)
+            return 1
 
     def run_worker(self, process: Process, launch: Launch) -> int:
         context = self._context(Role.WORKER, launch.key.index, launch.generation)
@@ -186,6 +189,9 @@ class World:
         except ElasticDLError as error:
             self.kernel.log(f"{process.name}: {error}")
             return error.exit_code
+        except Exception as error:  # noqa: BLE001 - Python ends with 1
+            self.kernel.uncaught(process, "main", error)
+            return 1
         finally:
             if process.alive:
                 life.close()
@@ -257,7 +263,7 @@ class World:
                 process.pid,
                 0,
                 parameters.version,
-                tuple(push.push_id for push in pushes),
+                tuple(str(push.push_id) for push in pushes),
             )
         )
 
