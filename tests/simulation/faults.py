@@ -164,6 +164,7 @@ class Faults:
         self._note(f"{process.name} is frozen for {fault.seconds} s", fault.seconds)
         self._world.excused.add(process.pid)
         process.stop()
+        self._kernel.later(8.0, lambda: self._world.network.silent(process))
         self._kernel.later(fault.seconds, process.go_on)
 
     def freeze_worker(self, fault: Fault) -> None:
@@ -206,6 +207,7 @@ class Faults:
         self._note(f"{process.name} is cut off for {fault.seconds} s", fault.seconds)
         self._excuse_all()
         process.isolated = True
+        self._kernel.later(8.0, lambda: self._world.network.silent(process))
 
         def over() -> None:
             process.isolated = False

@@ -20,6 +20,7 @@ from tests.simulation.kernel import Killed, Process, kernel
 from tests.simulation.threads import Event, ThreadPoolExecutor
 
 Status = real.StatusCode
+KEEPALIVE_SECONDS = 8.0  # what rpc.channel asks for: 5 s, and 3 s for the answer
 
 
 class CallError(real.RpcError, real.Call):
@@ -82,6 +83,9 @@ class _Context:
     def is_active(self) -> bool:
         return True
 
+    def cancel(self) -> None:
+        """The caller has its own word for it."""
+
 
 class _AioContext(_Context):
     async def abort(self, code: Status, details: str) -> None:  # type: ignore[override]
@@ -132,13 +136,21 @@ class Network:
         return call.reply
 
     def _lose(self, call: _Call) -> None:
-        """A packet is gone: the connection breaks, or nothing is heard any more."""
+        """A packet is gone: the connection breaks at once, or found by keepalive."""
         run = kernel()
-        if run.random.random() < 0.5:
-            run.later(
-                run.random.uniform(0.01, 1.0),
-                lambda: call.finish(error=(Status.UNAVAILABLE, "connection reset")),
-            )
+        most = 1.0 if run.random.random() < 0.5 else KEEPALIVE_SECONDS
+        run.later(
+            run.random.uniform(0.01, most),
+            lambda: call.finish(error=(Status.UNAVAILABLE, "connection reset")),
+        )
+
+    def silent(self, process: Process) -> None:
+        """A peer does not answer pings any more: calls to it break."""
+        if not (process.stopped or process.isolated):
+            return
+        for server in self.servers.values():
+            if server.process is process:
+                self.gone("", list(server.under_way))
 
     def _arrive(self, call: _Call) -> None:
         server = self.servers.get(call.address)
@@ -146,9 +158,23 @@ class Network:
             refused = (Status.UNAVAILABLE, "connection refused")
             kernel().later(self.hop(), lambda: call.finish(error=refused))
         elif server.process.isolated or call.caller.isolated:
-            pass
+            self._unanswered(call)
         else:
+            if server.process.stopped:
+                self._unanswered(call)
             server.take(call, lambda *told: self._back(call, server, *told))
+
+    def _unanswered(self, call: _Call) -> None:
+        def pinged() -> None:
+            server = self.servers.get(call.address)
+            there = server is not None and not (
+                server.process.stopped or server.process.isolated
+            )
+            if not there or call.caller.isolated:
+                lost = (Status.UNAVAILABLE, "keepalive watchdog timeout")
+                call.finish(error=lost)
+
+        kernel().later(KEEPALIVE_SECONDS, pinged)
 
     def _back(
         self, call: _Call, server: Any, reply: Any, error: tuple[Status, str] | None
@@ -196,6 +222,19 @@ class _Call:
             self.over.set()
 
 
+class _Stream:
+    """A call that answers with a stream; it is made when it is read."""
+
+    def __init__(self, call: _Call, result: Callable[[], Any]) -> None:
+        self._call, self._result = call, result
+
+    def __iter__(self) -> Any:
+        yield from self._result()
+
+    def cancel(self) -> None:
+        self._call.finish(error=(Status.CANCELLED, "Locally cancelled"))
+
+
 class Channel:
     """grpc.Channel."""
 
@@ -222,12 +261,16 @@ class Channel:
                 sent = [dump(r) for r in request] if many_in else dump(request)
                 details = _Details(method, tuple(metadata))
                 under_way = _Call(self._address, details, sent, timeout)
-                self._calls.add(under_way)
-                try:
-                    reply = self._network.call(under_way)
-                finally:
-                    self._calls.discard(under_way)
-                return iter([load(r) for r in reply]) if many_out else load(reply)
+
+                def result() -> Any:
+                    self._calls.add(under_way)
+                    try:
+                        reply = self._network.call(under_way)
+                    finally:
+                        self._calls.discard(under_way)
+                    return [load(r) for r in reply] if many_out else load(reply)
+
+                return _Stream(under_way, result) if many_out else result()
 
             return call
 
@@ -265,7 +308,7 @@ class _Server:
         self._methods: dict[str, Any] = {}
         self._generic: list[Any] = []
         self._addresses: list[str] = []
-        self._under_way: dict[_Call, None] = {}
+        self.under_way: dict[_Call, None] = {}
         self._started = False
 
     def add_generic_rpc_handlers(self, handlers: Iterable[Any]) -> None:
@@ -291,7 +334,7 @@ class _Server:
         for place in self._addresses:
             if self._network.servers.get(place) is self:
                 del self._network.servers[place]
-            self._network.gone(place, list(self._under_way))
+            self._network.gone(place, list(self.under_way))
 
     def _handler(self, details: _Details) -> Any:
         found = self._methods.get(details.method)
@@ -322,7 +365,7 @@ class ThreadedServer(_Server):
         if not self._started:
             answer(None, (Status.UNAVAILABLE, "connection refused"))
             return
-        self._under_way[call] = None
+        self.under_way[call] = None
         kernel().spawn(self.process, lambda: self._submit(call, answer), "accept")
 
     def _submit(self, call: _Call, answer: Callable[..., None]) -> None:
@@ -365,7 +408,7 @@ class ThreadedServer(_Server):
         except Exception as problem:  # noqa: BLE001 - as grpc
             kernel().uncaught(self.process, call.details.method, problem)
             error = (Status.UNKNOWN, f"Exception calling application: {problem}")
-        self._under_way.pop(call, None)
+        self.under_way.pop(call, None)
         answer(reply, error)
 
 
@@ -391,7 +434,7 @@ class LoopServer(_Server):
         if not self._started:
             answer(None, (Status.UNAVAILABLE, "connection refused"))
             return
-        self._under_way[call] = None
+        self.under_way[call] = None
 
         def begin() -> None:
             task = self._loop.create_task(self._serve(call, answer))
@@ -423,7 +466,7 @@ class LoopServer(_Server):
             kernel().uncaught(self.process, call.details.method, problem)
             error = (Status.UNKNOWN, repr(problem))
         finally:
-            self._under_way.pop(call, None)
+            self.under_way.pop(call, None)
         answer(reply, error)
 
 

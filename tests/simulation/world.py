@@ -29,6 +29,8 @@ from elasticdl.ps import kernels
 from elasticdl.ps import main as ps_main
 from elasticdl.ps.parameters import Parameters
 from elasticdl.ps.server import ParameterServer
+from elasticdl.rpc import ps_wire
+from elasticdl.rpc.watch import Watch
 from elasticdl.runner.base import Launch
 from elasticdl.runner.publisher import Platform as MasterPlatform
 from elasticdl.worker import main as worker_main
@@ -294,6 +296,19 @@ class World:
         gc.enable()
 
 
+class _PerProcess:
+    """A global of a module, of which each process has its own."""
+
+    def __init__(self, make: Any) -> None:
+        self._make = make
+
+    def __getattr__(self, name: str) -> Any:
+        held = current_process().__dict__.setdefault("globals", {})
+        if self not in held:
+            held[self] = self._make()
+        return getattr(held[self], name)
+
+
 def _watched(apply: Any) -> Any:
     def watched(self: Parameters, pushes: Any, **options: Any) -> None:
         apply(self, pushes, **options)
@@ -335,6 +350,7 @@ def _with_epoch(load: Any) -> Any:
     return with_epoch
 
 
+ps_wire._watch = _PerProcess(Watch)
 RecordLoader.load = _with_epoch(RecordLoader.load)
 Parameters.apply = _watched(Parameters.apply)
 ParameterServer._install = _noticed(ParameterServer._install)
