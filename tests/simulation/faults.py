@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from elasticdl.checkpoint.layout import MANIFEST
 from elasticdl.job.names import Role
 
 from tests.simulation.kernel import Process
@@ -267,10 +268,10 @@ class Faults:
         found = sorted(
             folder.glob("version-*/shard-*"), key=lambda path: path.stat().st_mtime_ns
         )
-        versions = {path.parent for path in found}
+        versions = {path.parent for path in found if (path.parent / MANIFEST).exists()}
         if len(versions) < 2:
             return
-        newest = max(versions, key=lambda path: int(path.name.split("-")[1]))
+        newest = max(versions, key=lambda path: (path / MANIFEST).stat().st_mtime_ns)
         shard = min(newest.glob("shard-*"))
         size = shard.stat().st_size
         with shard.open("r+b") as file:

@@ -38,6 +38,12 @@ def problems(world: World, scenario: Scenario) -> Iterator[str]:
         yield f"a role died of a bug: {bug.strip().splitlines()[-1][:200]}"
     yield from _ending(world)
     yield from _given_up(world, scenario)
+    if world.seen.initial:
+        yield (
+            "a PS of a job that had begun was given initial values: "
+            f"{', '.join(world.seen.initial)}; all else follows from it"
+        )
+        return
     yield from _checkpoints(world, scenario)
     yield from _final(world, scenario)
     yield from _losses(world, scenario)
@@ -134,7 +140,8 @@ def _checkpoints(world: World, scenario: Scenario) -> Iterator[str]:
         if str(path) in world.damaged:
             continue
         try:
-            manifest = store.read_manifest(disk.paths.Path(path), deep=True)
+            manifest = store.read_manifest(disk.paths.Path(path))
+            store.verify(disk.paths.Path(path))
         except ElasticDLError as error:
             if "never completed" not in str(error):
                 yield f"{path.name}: {error}"

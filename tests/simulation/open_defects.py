@@ -31,6 +31,11 @@ OPEN_DEFECTS = (
         "not to go below",
     ),
     OpenDefect(
+        r"was given initial values",
+        "a worker hands its initial values to a PS of a job that has begun: nobody "
+        "remembers that it has, or they are all that the worker has pulled",
+    ),
+    OpenDefect(
         r"stands still: .* finishing .* init=False",
         "a PS lost after the last record waits for values that no idle worker brings",
     ),

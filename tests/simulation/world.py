@@ -69,6 +69,7 @@ class Seen:
     applied: dict[int, list[Applied]] = field(default_factory=lambda: defaultdict(list))
     faults: list[str] = field(default_factory=list)
     last_fault: float = 0.0
+    initial: list[str] = field(default_factory=list)  # PS that began from nothing
     lost: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     untold: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     # (time, gradients, workers that trained) of versions of fewer gradients.
@@ -204,10 +205,13 @@ class World:
     def dies(self, process: Process) -> None:
         """A process is about to be killed by a fault."""
 
-    def installed(self, parameters: Parameters, rewind: int) -> None:
+    def installed(self, parameters: Parameters, rewind: int, *, loaded: bool) -> None:
         """A PS begins with these parameters."""
         process, ps = current_process(), parameters.shard.ps
         before = self._parameters.get(ps)
+        gone = float(before[1].shard.values.sum()) if before is not None else 0.0
+        if gone and not loaded and not parameters.shard.values.any():
+            self.seen.initial.append(f"PS {ps} at {self.kernel.now:.1f} s")
         self._parameters[ps] = (process, parameters, rewind)
         # What a rewind takes back is trained again.
         if before is not None and before[2] == rewind:
@@ -324,7 +328,8 @@ def _noticed(load: Any) -> Any:
     ) -> None:
         load(self, parameters, *args, **options)
         if World.current is not None:
-            World.current.installed(parameters, self._target)
+            loaded = bool(options.get("restored"))
+            World.current.installed(parameters, self._target, loaded=loaded)
 
     return noticed
 
