@@ -51,15 +51,6 @@ OPEN_DEFECTS = (
         r"versions of \d+ gradients",
         "a restarted master tells PS 0 a quorum before it has counted",
     ),
-    OpenDefect(
-        r"in-force.yaml: cannot be written",
-        "a master that starts on a full disk ends for good instead of waiting",
-    ),
-    OpenDefect(
-        r"applied more than once .* though nothing was lost",
-        "workers may learn that the job is over before the last report is durable; a "
-        "master that dies then gives that task out again",
-    ),
 )
 
 

@@ -153,7 +153,13 @@ def move_aside(root: Path) -> Path:
 
 def put_in_force(job_dir: JobDir, spec: JobSpec) -> None:
     """Write what replicas that start from now on go by. Raises OSError."""
-    write_values(job_dir.in_force_file, ValuesFile(kind="job", job=spec))
+    try:
+        write_values(job_dir.in_force_file, ValuesFile(kind="job", job=spec))
+    except SpecError as error:
+        if isinstance(error.__cause__, OSError):
+            # Nobody's specification is wrong: the disk is full, or not there.
+            raise error.__cause__ from None
+        raise
 
 
 def in_force(job_dir: JobDir) -> JobSpec:

@@ -219,7 +219,7 @@ def _replace(path: Path, text: str) -> None:
     except OSError as error:
         raise SpecError(
             f"{path}: cannot be written: {error.strerror}; the file is as it was"
-        ) from None
+        ) from error
 
 
 def _unreadable(path: Path, error: OSError | UnicodeDecodeError) -> Problem:

@@ -116,12 +116,12 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
                 unwritten = False
                 continue  # others may have reported meanwhile
             await self._parts.signals.wait_for_work(left)
-        if tasks or unwritten:
-            # One write for what was reported and what is leased.
+        finished = self.job.finished
+        if tasks or unwritten or finished:
+            # One write for what was reported and what is leased. Who is told that the
+            # job is over leaves: the report that made it so has to be on disk before.
             await self._parts.ledger.commit()
-        return master_pb2.LeaseReply(
-            tasks=tasks, results=results, finished=self.job.finished
-        )
+        return master_pb2.LeaseReply(tasks=tasks, results=results, finished=finished)
 
     @_answering
     async def WorkerSync(  # noqa: N802 - the name is the RPC's
