@@ -180,7 +180,11 @@ def _write(fd: int, data: Any) -> int:
 def _sync(fd: int) -> None:
     disk = world_disk()
     if disk is not None:
-        disk.before(disk.paths.get(fd, ""), needs_room=False)
+        path = disk.paths.get(fd, "")
+        if disk.mine(path) and current_process() is not None:
+            # Until it is over the machine may fail, and what was written be torn.
+            kernel().sleep(kernel().random.uniform(0.0, 0.004))
+        disk.before(path, needs_room=False)
         disk.synced(fd)
 
 
