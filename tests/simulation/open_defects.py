@@ -44,7 +44,7 @@ OPEN_DEFECTS = (
         "a running job does not go back beyond a damaged newest checkpoint",
     ),
     OpenDefect(
-        r"audit: .* is damaged",
+        r"jsonl: line \d+ is damaged",
         "a journal that a cut-off master or a failing machine tore cannot be read",
     ),
     OpenDefect(
