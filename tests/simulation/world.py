@@ -210,7 +210,9 @@ class World:
         process, ps = current_process(), parameters.shard.ps
         before = self._parameters.get(ps)
         gone = float(before[1].shard.values.sum()) if before is not None else 0.0
-        if gone and not loaded and not parameters.shard.values.any():
+        # A rewind to the job's beginning is told by its number.
+        same = before is not None and before[2] == rewind
+        if gone and same and not loaded and not parameters.shard.values.any():
             self.seen.initial.append(f"PS {ps} at {self.kernel.now:.1f} s")
         self._parameters[ps] = (process, parameters, rewind)
         # What a rewind takes back is trained again.
