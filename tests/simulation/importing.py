@@ -58,6 +58,10 @@ def _token_hex(size: int = 16) -> str:
     return _token_bytes(size).hex()
 
 
+def _token_urlsafe(size: int = 16) -> str:
+    return _token_hex(size)
+
+
 def _stand_ins() -> dict[str, types.ModuleType]:
     import signal
 
@@ -78,7 +82,11 @@ def _stand_ins() -> dict[str, types.ModuleType]:
         "signal": network._proxy("signal", signal, signal=_signal),
         "random": network._proxy("random", random, random=_random),
         "secrets": network._proxy(
-            "secrets", secrets, token_bytes=_token_bytes, token_hex=_token_hex
+            "secrets",
+            secrets,
+            token_bytes=_token_bytes,
+            token_hex=_token_hex,
+            token_urlsafe=_token_urlsafe,
         ),
         "tensorflow": toy_keras.tensorflow,
         "keras": toy_keras.keras,
