@@ -38,7 +38,8 @@ def problems(world: World, scenario: Scenario) -> Iterator[str]:
         yield f"a role died of a bug: {bug.strip().splitlines()[-1][:200]}"
     yield from _ending(world)
     yield from _given_up(world, scenario)
-    if world.seen.initial:
+    # An async PS goes on from what some worker has pulled; what that lacks is counted.
+    if world.seen.initial and (scenario.sync or scenario.recovery != "auto"):
         yield (
             "a PS of a job that had begun was given initial values: "
             f"{', '.join(world.seen.initial)}; all else follows from it"

@@ -21,10 +21,6 @@ class OpenDefect:
 
 OPEN_DEFECTS = (
     OpenDefect(
-        r"was given initial values",
-        "a PS that comes back takes initial values for those that a worker pulled",
-    ),
-    OpenDefect(
         r"updates count as lost",
         "an update that a worker's values still had counts as lost with its PS",
     ),
