@@ -114,13 +114,13 @@ def install() -> None:
                 if not fromlist and "." in name:
                     return stand_ins[name.split(".", maxsplit=1)[0]]
                 return stand_ins[name]
-            if name.split(".", maxsplit=1)[0] in ("tensorflow", "keras"):
-                raise ImportError(f"{name} is not simulated")
+            top = name.split(".", maxsplit=1)[0]
+            if top in ("tensorflow", "keras"):
+                return stand_ins[top]
         return original(name, globals, locals, fromlist, level)
 
     builtins.__import__ = import_for_product
     toys = importlib.import_module("tests.simulation.toys")
-    for name, module in toys.modules().items():
-        sys.modules[name] = module
-        package, _, leaf = name.rpartition(".")
-        setattr(importlib.import_module(package), leaf, module)
+    # Before other modules take these names out of them.
+    for name, names in toys.replaced().items():
+        vars(importlib.import_module(name)).update(names)

@@ -10,14 +10,12 @@ protocol.
 from __future__ import annotations
 
 import json
-import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tests.simulation import toy_keras
 from tests.simulation.kernel import kernel
 
 
@@ -203,19 +201,6 @@ def load_definition(*_: Any, **__: Any) -> ToyDefinition:
     return ToyDefinition()
 
 
-@dataclass(frozen=True)
-class Batch:
-    features: Any
-    labels: Any
-    num_records: int
-
-
-@dataclass(frozen=True)
-class BadInput:
-    index: int
-    reason: str
-
-
 class Feeder:
     """elasticdl.model.feeding.Feeder."""
 
@@ -223,9 +208,11 @@ class Feeder:
 
     def __init__(self, *_: Any, batch_size: int, **__: Any) -> None:
         self._size = batch_size
-        self.bad: list[BadInput] = []
+        self.bad: list[Any] = []
 
-    def batches(self, records: list[bytes]) -> Iterator[Batch]:
+    def batches(self, records: list[bytes]) -> Iterator[Any]:
+        from elasticdl.model.feeding import Batch
+
         for start in range(0, len(records), self._size):
             part = records[start : start + self._size]
             if settings.feed_seconds:
@@ -280,23 +267,14 @@ class MetricsServer:
         pass
 
 
-def modules() -> dict[str, types.ModuleType]:
-    """Return the product's modules that are replaced, by name."""
-    made = {}
-
-    def module(name: str, **content: Any) -> None:
-        found = types.ModuleType(name)
-        found.__dict__.update(content)
-        made[name] = found
-
-    module(
-        "elasticdl.model.definition",
-        load_definition=load_definition, ModelDefinition=ToyDefinition,
-    )  # fmt: skip
-    module(
-        "elasticdl.model.feeding", Batch=Batch, BadInput=BadInput, Feeder=Feeder,
-        FeedError=toy_keras.tensorflow.FeedError,
-    )  # fmt: skip
-    module("elasticdl.worker.step_choice", choose_step=choose_step)
-    module("elasticdl.metrics.server", MetricsServer=MetricsServer)
-    return made
+def replaced() -> dict[str, dict[str, Any]]:
+    """Return what is replaced, by the product's module that has it."""
+    return {
+        "elasticdl.model.definition": {
+            "load_definition": load_definition,
+            "ModelDefinition": ToyDefinition,
+        },
+        "elasticdl.model.feeding": {"Feeder": Feeder},
+        "elasticdl.worker.step_choice": {"choose_step": choose_step},
+        "elasticdl.metrics.server": {"MetricsServer": MetricsServer},
+    }
