@@ -20,7 +20,7 @@ from elasticdl.client import Scaling
 from elasticdl.data.datasets import make_dataset
 from elasticdl.job.spec import ValuesFile
 from elasticdl.job.status import JobStatus
-from elasticdl.master.journal import read_events
+from elasticdl.master.journal_files import read_events
 from elasticdl.testing.job import JobUnderTest
 from frame import Benchmark, Row, progress, seconds_row
 

@@ -11,6 +11,7 @@ gRPC status. Knows nothing of who raises it.
     |  `- BadRecordError    one record cannot be read (file and record number known)
     |- CheckpointError      a checkpoint is missing, torn or does not fit
     |- JournalError         the journal cannot be written or read
+    |- SupersededError      another master of the job has taken over: end, do nothing
     |- PlatformError        the place where replicas run refused or failed
     |- JobError             the job ended without success, or is in the wrong state
     |  `- NotFoundError     there is no job or replica of that name
@@ -107,6 +108,12 @@ class JournalError(ElasticDLError):
     """The journal cannot be written or read."""
 
     exit_code = ExitCode.STORAGE
+
+
+class SupersededError(ElasticDLError):
+    """Another master of the job has taken its journal over: this one has to end."""
+
+    exit_code = ExitCode.FENCED
 
 
 class PlatformError(ElasticDLError):

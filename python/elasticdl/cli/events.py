@@ -51,7 +51,9 @@ def events(seen: Seen, status: JobStatus) -> tuple[list[str], Seen]:
         # A job that goes on has a history that its own launch does not repeat.
         lines += [
             _relaunch_line(one)
-            for one in status.relaunches[seen.relaunches :]
+            for one in status.relaunches[
+                max(0, seen.relaunches - status.relaunches_before) :
+            ]
             if one.replacement or not fails
         ]
         if status.rewinds > seen.rewinds:
@@ -62,7 +64,7 @@ def events(seen: Seen, status: JobStatus) -> tuple[list[str], Seen]:
         lines.append(evaluation_line(evaluation))
     return lines, Seen(
         state=status.state,
-        relaunches=len(status.relaunches),
+        relaunches=status.relaunches_before + len(status.relaunches),
         evaluation_time=max(evaluated, seen.evaluation_time),
         master_generation=status.master_generation,
         rewinds=status.rewinds,

@@ -224,7 +224,8 @@ def roles(status: JobStatus) -> list[str]:
         alive = sum(r.state == "running" for r in ps if r in live)
         parts.append(f"PS {alive} of {len(indices)}")
     if status.relaunches:
-        parts.append(text.plural(len(status.relaunches), "relaunch"))
+        number = status.relaunches_before + len(status.relaunches)
+        parts.append(text.plural(number, "relaunch"))
     if status.progress.replayed_records:
         parts.append(f"{text.count(status.progress.replayed_records)} records replayed")
     return parts

@@ -61,7 +61,8 @@ def _of_report(report: JobReport) -> Iterator[KeyFigure]:
         yield _goodput(report.goodput)
     yield from _learned(report.last_loss, report.metrics)
     lost = [one for one in report.relaunches if one.replacement]
-    yield KeyFigure("relaunches", text.count(len(lost)))
+    number = report.relaunches_before + len(lost)
+    yield KeyFigure("relaunches", text.count(number))
     yield KeyFigure("replayed records", text.count(report.replayed_records))
     if report.skipped_batches:
         batches = text.count(report.skipped_batches)
@@ -99,7 +100,8 @@ def _of_status(status: JobStatus, *, now: float) -> Iterator[KeyFigure]:
     evaluation = status.last_evaluation
     yield from _learned(status.last_loss, evaluation.metrics if evaluation else {})
     lost = [one for one in status.relaunches if one.replacement]
-    yield KeyFigure("relaunches", text.count(len(lost)))
+    number = status.relaunches_before + len(lost)
+    yield KeyFigure("relaunches", text.count(number))
     yield KeyFigure("replayed records", text.count(progress.replayed_records))
 
 

@@ -34,6 +34,7 @@ class RunFile:
     started: float  # Unix seconds
     launcher_started: float = 0.0  # tells a later process of the same pid apart
     token: str = field(default="", repr=False)  # calls to the job carry it
+    launcher_mark: str = ""  # the same, also where the clock was set; "" is not known
 
     def alive(self) -> bool:
         """Whether that very launcher still lives."""
@@ -44,6 +45,9 @@ class RunFile:
             started = process.create_time()
         except psutil.Error:
             return False
+        mark = start_mark(self.launcher_pid)
+        if mark and self.launcher_mark:
+            return mark == self.launcher_mark
         expected = self.launcher_started
         return not expected or abs(started - expected) < _START_TOLERANCE_SECONDS
 
@@ -98,17 +102,12 @@ def prepare(values: ValuesFile, jobs_dir: Path, *, restart: bool) -> PreparedJob
     try:
         lock = JobLock(job_dir)
     except JobError:
-        run = read_run(job_dir)
-        pid = f" (pid {run.launcher_pid})" if run else ""
-        raise JobError(
-            f"job {spec.name} is already running{pid}; watch it with `elasticdl status "
-            f"{spec.name}`, end it with `elasticdl stop {spec.name}`, or give this one "
-            "another job.name"
-        ) from None
+        raise _runs_already(job_dir, spec) from None
     try:
-        resumed, notice = folder.make_room(
-            job_dir, spec, inspect(job_dir), restart=restart
-        )
+        condition = inspect(job_dir)
+        if condition is Condition.RUNNING:  # where the file system knows no locks
+            raise _runs_already(job_dir, spec)
+        resumed, notice = folder.make_room(job_dir, spec, condition, restart=restart)
         if resumed:
             notice += "; --restart begins afresh"
         job_dir.run_file.unlink(missing_ok=True)
@@ -117,6 +116,30 @@ def prepare(values: ValuesFile, jobs_dir: Path, *, restart: bool) -> PreparedJob
         lock.release()
         raise
     return PreparedJob(spec, job_dir, lock, resumed, notice)
+
+
+def _runs_already(job_dir: JobDir, spec: JobSpec) -> JobError:
+    run = read_run(job_dir)
+    pid = f" (pid {run.launcher_pid})" if run else ""
+    return JobError(
+        f"job {spec.name} is already running{pid}; watch it with `elasticdl status "
+        f"{spec.name}`, end it with `elasticdl stop {spec.name}`, or give this one "
+        "another job.name"
+    )
+
+
+def start_mark(pid: int) -> str:
+    """Return what tells a process from later ones of its pid; "" where Linux is not.
+
+    Counted from the machine's start, so that it stays when somebody sets the clock.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        # After the name, which may have spaces and brackets: state is field 3.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return f"{boot}:{fields[22 - 3]}"
 
 
 def own_start() -> tuple[int, float]:

@@ -28,11 +28,12 @@ STARTING_SECONDS = 120.0  # imports on a cold disk, a long journal
 class MasterEnd:
     """One end of a master process."""
 
-    time: float  # Unix seconds
+    time: float  # seconds of a clock that never jumps
     exit_code: int
     reason: ExitReason
     message: str  # its last words
     answered: bool  # whether it ever answered a call
+    untold: bool = False  # it left a report, and was to tell others of the job's end
 
     @property
     def how(self) -> str:
@@ -64,13 +65,19 @@ def after_end(
 ) -> Finish | Restart:
     """Decide after the last of `ends`; `reported` is the final report's state.
 
-    A master that wrote its report has ended the job, whatever its exit was. One that
-    was killed is always started again once it has answered; crashes are bounded.
+    A master that wrote its report has ended the job, whatever its exit was; but if it
+    was killed before it had told of the end as the job wishes, another one does so. One
+    that was killed is always started again once it has answered; crashes are bounded.
     """
     last = ends[-1]
     if reported is not None:
+        killed = last.reason is ExitReason.KILLED
+        if last.untold and killed and sum(end.untold for end in ends) == 1:
+            return Restart(0.0)
         return Finish(exit_code_of(reported, last.exit_code))
-    if last.reason is ExitReason.ERROR and last.exit_code in FINAL_EXITS:
+    # Another launcher's master has taken the job over: two would fight for it for ever.
+    final = (*FINAL_EXITS, ExitCode.FENCED)
+    if last.reason is ExitReason.ERROR and last.exit_code in final:
         return Finish(last.exit_code, last.message)
     streak = _unanswered(ends)
     if streak >= STARTS_WITHOUT_ANSWER:

@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elasticdl.client import folder, keeper
@@ -178,6 +178,7 @@ class Launcher:
             started=time.time(),
             launcher_started=started,
             token=self._token,
+            launcher_mark=folder.start_mark(pid),
         )
         folder.write_run(self.job_dir, run)
 
@@ -232,8 +233,9 @@ class Launcher:
             end = self._watch_master(generation)
             if self._killed.is_set():
                 return Finish(ExitCode.STOPPED, "stopped at once")
-            self._ends.append(end)
             report = read_report(self.job_dir)
+            untold = report is not None and self.spec.on_end.most_seconds > 0
+            self._ends.append(replace(end, untold=untold))
             decision = keeper.after_end(
                 self._ends, reported=report.status if report else None
             )
@@ -335,7 +337,7 @@ class _Probe:
 
 def _end_of(state: ReplicaState, *, answered: bool) -> MasterEnd:
     return MasterEnd(
-        time=state.since,
+        time=time.monotonic(),  # not `since`: crashes are counted within a time
         exit_code=state.exit_code,
         reason=state.reason,
         message=state.message,

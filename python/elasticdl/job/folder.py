@@ -9,6 +9,7 @@ start anything.
 from __future__ import annotations
 
 import enum
+import errno
 import fcntl
 import itertools
 import logging
@@ -30,6 +31,10 @@ log = logging.getLogger(__name__)
 ASIDE_MARK = "~"  # no job's name contains it
 KEPT_ASIDE = 3
 _LOOK_SECONDS = 0.5
+# What file systems without locks say, NFS without its lock service among them.
+_NO_LOCKS = frozenset(
+    {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
+)
 
 
 class Condition(enum.StrEnum):
@@ -71,7 +76,8 @@ class JobLock:
     def __init__(self, job_dir: JobDir, *, wait_seconds: float = 0.0) -> None:
         """Take the lock, waiting so long for it. Raises JobError if it is not free.
 
-        On a file system that knows no locks there is none.
+        On a file system that knows no locks there is none: then the journal alone
+        tells two masters apart. Raises OSError when storage fails.
         """
         job_dir.root.parent.mkdir(parents=True, exist_ok=True)
         path = job_dir.root.parent / f".{job_dir.root.name}.lock"
@@ -92,6 +98,9 @@ class JobLock:
                     told = True
                 time.sleep(_LOOK_SECONDS)
             except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    self._file.close()
+                    raise
                 log.warning("%s: cannot be locked (%s)", path, error.strerror)
                 return
             else:

@@ -137,7 +137,10 @@ class JobStatus(_Document):
     workers_max: int = 0  # 0: no maximum
     progress: Progress = Field(default_factory=Progress)
     replicas: list[ReplicaStatus] = Field(default_factory=list)
-    relaunches: list[Relaunch] = Field(default_factory=list)
+    relaunches: list[Relaunch] = Field(default_factory=list)  # the newest
+    relaunches_before: int = 0  # older ones, which are not listed
+    # Role -> reason -> replicas that ended, of the whole job.
+    relaunch_counts: dict[str, dict[str, int]] = Field(default_factory=dict)
     last_loss: float | None = None
     last_evaluation: EvaluationResult | None = None
     goodput_seconds: dict[str, float] = Field(default_factory=dict)
@@ -177,7 +180,8 @@ class JobReport(_Document):
     last_loss: float | None
     metrics: Figures  # of the last evaluation
     evaluations: list[EvaluationResult]
-    relaunches: list[Relaunch]
+    relaunches: list[Relaunch]  # the newest
+    relaunches_before: int = 0  # older ones, which are not listed
     checkpoint: str
     exports: list[str]
     predictions: str = ""

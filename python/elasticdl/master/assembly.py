@@ -35,6 +35,7 @@ from elasticdl.master.loop import Loop
 from elasticdl.master.master import Master
 from elasticdl.master.member_table import MemberTable
 from elasticdl.master.membership import Membership
+from elasticdl.master.patience import patiently
 from elasticdl.master.ps_group import Found, PsGroup
 from elasticdl.master.publishing import Publishing
 from elasticdl.master.relaunches import Relaunches
@@ -58,8 +59,7 @@ def steady_clock() -> Callable[[], float]:
 
 def latest(ledger: Ledger, name: str) -> dict[str, Any] | None:
     """Return the newest `state` note of a name."""
-    found = [note for note in ledger.notes("state") if note.get("name") == name]
-    return found[-1] if found else None
+    return ledger.newest_note("state", name)
 
 
 def spec_in_force(ledger: Ledger, spec: JobSpec) -> JobSpec:
@@ -122,7 +122,6 @@ def _ending_of(note: dict[str, Any] | None, *, fresh: bool) -> Ending | None:
 class _Start:
     """From where a master goes on."""
 
-    after: float  # replicas noted earlier belong to another launch
     course: Course
     begins: bool  # a training job was just launched
     initial_dir: str
@@ -178,14 +177,15 @@ def assemble(
         ledger.note("run", time=now, before=_seconds_before(ledger))
         ledger.note("state", name="job", state=str(JobState.STARTING), time=now)
     ledger.note("state", name="spec", job=spec.document())
-    _put_in_force(job_dir, spec)
-    after = ledger.notes("run")[-1]["time"]
+    patiently(
+        lambda: _put_in_force(job_dir, spec), seconds=spec.master.journal_wait_seconds
+    )
     begins = fresh and ended is None and spec.type is JobType.TRAIN
     job = _make_job(
         spec,
         job_dir,
         ledger,
-        _Start(after, course, begins, initial_dir),
+        _Start(course, begins, initial_dir),
         clock=clock,
     )
     if initial_dir and not job.trains:
@@ -216,7 +216,7 @@ def _make_job(
     signals = Signals(ledger.generation, workers_hold=local)
     side = SideTasks(ledger.generation)
     table = MemberTable(spec, ledger, num_ps=num_ps(spec))
-    table.adopt(now=now, after=start.after)
+    table.adopt(now=now)
     # Those that ended since they were noted are in the sums already.
     adopted = {member.generation for member in table.workers()}
     noted = (latest(ledger, "goodputLive") or {}).get("workers", {})
@@ -224,7 +224,7 @@ def _make_job(
         (latest(ledger, "goodput") or {}).get("seconds"),
         {int(g): seconds for g, seconds in noted.items() if int(g) in adopted},
     )
-    relaunches = Relaunches(ledger, after=start.after)
+    relaunches = Relaunches(ledger)
     directory = Path(spec.checkpoint.dir) if spec.checkpoint.dir else None
     keeper = Keeper(
         spec,

@@ -15,7 +15,7 @@ from typing import Any
 
 from elasticdl.errors import JournalError
 from elasticdl.job.names import Role, replica_name
-from elasticdl.master.journal import Event, read_events
+from elasticdl.master.journal_files import Event, read_events
 from elasticdl.master.task_queue import Plan
 
 

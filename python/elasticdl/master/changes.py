@@ -8,7 +8,7 @@ outlives a master. Pure: `now` is an argument.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from elasticdl.job.status import Relaunch
@@ -67,13 +67,22 @@ class Changes:
         self.counts[role, cause] += 1
         self.times[cause] = now
 
-    def with_endings(self, records: Iterable[Relaunch]) -> Changes:
-        """Return these changes and the endings of replicas that were needed."""
+    def with_endings(
+        self,
+        records: Iterable[Relaunch],
+        endings: Mapping[str, Mapping[str, int]],
+    ) -> Changes:
+        """Return these changes and the endings of replicas that were needed.
+
+        `records`: the newest; `endings`: all, counted by role and reason.
+        """
         counts = Counter(self.counts)
         times, costs = dict(self.times), dict(self.costs)
+        for role, by_reason in endings.items():
+            for reason, count in by_reason.items():
+                counts[role, cause_of(reason)] += count
         for record in records:
             cause = cause_of(record.reason)
-            counts[role_of(record.replica), cause] += 1
             times[cause] = record.time
             # Until the newest one's replacement works, its cost is not known.
             costs.pop(cause, None)

@@ -92,8 +92,10 @@ class Decisions:
     # -- replicas that ended ------------------------------------------------------
 
     def _relaunches(self, status: JobStatus, *, first: bool) -> Iterator[Decision]:
-        records = status.relaunches
-        for number in range(0 if first else self._told, len(records)):
+        before = status.relaunches_before
+        records = dict(enumerate(status.relaunches, before))
+        total = before + len(records)
+        for number in range(before if first else max(before, self._told), total):
             record = records[number]
             if record.replacement and record.seconds is None:
                 self._open.add(number)
@@ -105,7 +107,8 @@ class Decisions:
             yield from _ended(record)
             if record.seconds is not None:
                 yield _relaunched(record)
-        self._told = len(records)
+        self._told = total
+        self._open &= records.keys()
         for number in sorted(self._open):
             if records[number].seconds is not None:
                 self._open.discard(number)
@@ -169,6 +172,7 @@ class Decisions:
             )
         for life in [life for life in self._waits if life not in shown]:
             del self._waits[life]
+        self._lost &= {name for name, _ in [*shown, *self._here]}
 
     def _joined(self, replica: ReplicaStatus, life: _Life) -> Decision:
         since = self._waits.pop(life, None)

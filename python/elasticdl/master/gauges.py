@@ -86,20 +86,24 @@ class Gauges:
 
     def _membership(self, built: JobStatus) -> None:
         metrics, parts = self.metrics, self._job.parts
-        endings = built.relaunches
-        metrics.relaunches.set(Counter((role_of(r.replica), r.reason) for r in endings))
-        changes = parts.membership.changes.with_endings(endings)
+        records, endings = built.relaunches, built.relaunch_counts
+        metrics.relaunches.set(parts.relaunches.counts)
+        changes = parts.membership.changes.with_endings(records, endings)
         metrics.membership_changes.set(changes.counts)
         metrics.membership_time.set_by(changes.times)
         metrics.membership_cost.set_by(changes.costs)
-        preempted = [role_of(r.replica) for r in endings if r.reason == "preempted"]
         metrics.preemptions.set_by(
-            {role: preempted.count(role) for role in ("ps", "worker")}
+            {
+                role: endings.get(role, {}).get("preempted", 0)
+                for role in ("ps", "worker")
+            }
         )
         metrics.master_restarts.set_one(status.master_restarts(self._job))
         metrics.rewinds.set_one(built.rewinds)
         metrics.lost_updates.set_one(built.lost_updates)
-        for number, record in enumerate(endings):
+        before = built.relaunches_before
+        self._recovered = {n for n in self._recovered if n >= before}
+        for number, record in enumerate(records, before):
             if record.seconds is not None and number not in self._recovered:
                 self._recovered.add(number)
                 role = role_of(record.replica)

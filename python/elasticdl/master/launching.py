@@ -21,6 +21,7 @@ from elasticdl.runner.base import Launch, Runner
 log = logging.getLogger(__name__)
 
 _START_RETRY_SECONDS = 1.0
+_LAST_STOPS = 5  # tries
 
 
 class Launching:
@@ -35,11 +36,14 @@ class Launching:
         self._tried = bool(job.parts.table.members)
         self.trial: asyncio.Task[None] | None = None
 
+    def busy(self, *, now: float) -> bool:
+        """Whether something is asked of the platform now."""
+        return bool(self.stops or self._parts.table.due(now=now))
+
     async def act(self, *, now: float) -> None:
         """Carry out the stops, then start what is due."""
-        stops, self.stops = self.stops, []
         # First stops, then starts: a PS keeps its name.
-        await asyncio.gather(*(self._stop(stop) for stop in stops))
+        await self._stop_once()
         due = self._parts.table.due(now=now)
         if self._tried:
             await asyncio.gather(*(self._start(member) for member in due))
@@ -48,6 +52,24 @@ class Launching:
             first = {member.key.role: member for member in reversed(due)}
             launches = [self._launch(member) for member in first.values()]
             self.trial = asyncio.create_task(self._try(launches), name="trial")
+
+    async def stop_all(self, *, pause: float = _START_RETRY_SECONDS) -> None:
+        """Carry out the stops that are left when the loop has ended, if need be later.
+
+        Some are of replicas that are in no table any more: nobody else would end them.
+        """
+        for _ in range(_LAST_STOPS):
+            if not self.stops:
+                return
+            await self._stop_once()
+            if self.stops:
+                await asyncio.sleep(pause)
+        for stop in self.stops:
+            log.error("%s could not be ended (%s)", stop.key, stop.reason)
+
+    async def _stop_once(self) -> None:
+        stops, self.stops = self.stops, []
+        await asyncio.gather(*(self._stop(stop) for stop in stops))
 
     async def _try(self, launches: list[Launch]) -> None:
         try:

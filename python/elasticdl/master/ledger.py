@@ -9,6 +9,7 @@ Wherever `now` is asked for it is Unix seconds: deadlines survive a restart.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,13 +19,13 @@ from elasticdl.errors import JournalError
 from elasticdl.job.names import Role, replica_name
 from elasticdl.job.status import Replay
 from elasticdl.master import journal as journals
-from elasticdl.master.journal import Event, Journal
+from elasticdl.master.journal import Journal
+from elasticdl.master.journal_files import Event
+from elasticdl.master.notes import Notes
 from elasticdl.master.task_queue import LeasedTask, Plan, Task, TaskQueue
 
-# Notes of these kinds replace the older one of the same name; others add up.
-LATEST_ONLY = frozenset({"replica", "state", "checkpoint"})
-# What a snapshot keeps of each kind that adds up; the journal keeps all.
-_KEPT_NOTES = 10_000
+# Of tasks that were given out again the newest are listed; the journal has all.
+_KEPT_REPLAYS = 1_000
 
 
 class Ledger:
@@ -36,14 +37,14 @@ class Ledger:
         self.generation = 0
         self.plan: Plan | None = None
         self.queue: TaskQueue | None = None
-        self.replays: list[Replay] = []
+        self.replays: deque[Replay] = deque(maxlen=_KEPT_REPLAYS)
         self.replayed_records = 0
         self.rewinds = 0
         self.started = 0.0
         self._worker_index = 0
         self._replica_generation = 0
         self._lease_id = 0
-        self._notes: dict[str, list[dict[str, Any]]] = {}
+        self._notes = Notes()
         self._apply: dict[str, Callable[[Event], Any]] = {
             "open": self._on_open,
             "plan": self._on_plan,
@@ -67,17 +68,21 @@ class Ledger:
     ) -> Ledger:
         """Read what is there, if anything, and begin a new generation of the master.
 
-        `on_commit` is told of each write how many seconds it took. Raises JournalError
-        if the journal cannot be read or written.
+        A master that has the journal open loses it. `on_commit` is told of each write
+        how many seconds it took. Raises JournalError if the journal cannot be read or
+        written, or was written by other rules than these.
         """
-        number, state = journals.read_snapshot(directory)
-        ledger = Ledger(
-            Journal(directory, wait_seconds=wait_seconds, on_commit=on_commit)
-        )
-        if state is not None:
-            ledger._load(state)
-        for _, event in journals.read_events(directory, number):
-            ledger._apply[event["k"]](event)
+        try:
+            journal = Journal(directory, wait_seconds=wait_seconds, on_commit=on_commit)
+            ledger = Ledger(journal)
+            past = journal.past()
+            state = next(past)
+            if state:
+                ledger._load(state)
+            for event in past:
+                ledger._replay(event)
+        except OSError as error:
+            raise journals.cannot_write(directory, error) from error
         ledger._do({"k": "open", "t": now})
         return ledger
 
@@ -219,20 +224,36 @@ class Ledger:
         return self._replica_generation
 
     def note(self, kind: str, **data: Any) -> None:
-        """Journal a fact. Kinds in LATEST_ONLY keep the newest per `name`."""
+        """Journal a fact; `master.notes` says how long which kind is kept."""
         self._do({"k": "note", "kind": kind, "data": data})
 
     def notes(self, kind: str) -> list[dict[str, Any]]:
-        """Return the facts of a kind, also those of before a restart."""
-        return list(self._notes.get(kind, []))
+        """Return the facts of a kind that are kept, also those of before a restart."""
+        return self._notes.of(kind)
+
+    def newest_note(self, kind: str, name: str | None = None) -> dict[str, Any] | None:
+        """Return the newest fact of a kind, and of a name if its facts have names."""
+        return self._notes.newest(kind, name)
+
+    def count_notes(self, kind: str) -> int:
+        """Return how many facts of a kind were noted, also those not kept."""
+        return self._notes.count(kind)
 
     async def commit(self) -> None:
-        """Return when everything so far is on disk. Raises JournalError."""
+        """Return when everything so far is on disk.
+
+        What was done without an await between comes back whole or not at all. Raises
+        JournalError, SupersededError.
+        """
         await self._journal.commit()
+
+    async def hold(self) -> None:
+        """Return if no other master has taken over. Raises as `commit`."""
+        await self._journal.hold()
 
     async def compact_if_needed(self, limit: int = journals.SEGMENT_BYTES) -> None:
         """Write a snapshot and begin a new segment when this one exceeds `limit`."""
-        if self._journal.segment_bytes > limit:
+        if self._journal.wants_snapshot(limit):
             await self._journal.compact(self._state)
 
     @property
@@ -261,6 +282,33 @@ class Ledger:
         self._journal.append(event)
         return result
 
+    def _replay(self, event: Event) -> None:
+        """Apply an event of before, and compare what comes of it with what came."""
+        apply = self._apply.get(event["k"])
+        if apply is None:
+            raise JournalError(
+                f"the journal has an event of the unknown kind {event['k']!r}: another "
+                "version of ElasticDL wrote it; go on with that version"
+            )
+        apply(event)
+
+    def _found(self, event: Event, **fields: Any) -> None:
+        """Write into an event what came of it; of one of before, compare it.
+
+        A record would be trained twice or never if this version gave out the tasks of
+        a job that another one began in another order, or of another length.
+        """
+        for name, value in fields.items():
+            before = event.setdefault(name, value)
+            if before != value:
+                raise JournalError(
+                    f"the journal was written by other rules: event {event['k']!r} of "
+                    f"lease {event.get('l', '-')} says {name} = {before}, expected "
+                    f"{value}. Go on with the version of ElasticDL that began the job, "
+                    "or start afresh with --restart, from a checkpoint with "
+                    "checkpoint.initFrom"
+                )
+
     def _on_open(self, event: Event) -> None:
         self.generation += 1
         self.started = self.started or event["t"]
@@ -272,7 +320,7 @@ class Ledger:
     def _on_epochs(self, event: Event) -> None:
         self._tasks.set_epochs(event["n"])
         self.plan = self._tasks.plan
-        event["n"] = self.plan.epochs  # what audit needs
+        event["n"] = self.plan.epochs  # what audit needs; the same when replayed
 
     def _on_ids(self, event: Event) -> None:
         self._worker_index = event.get("worker", self._worker_index)
@@ -286,9 +334,15 @@ class Ledger:
         if leased is None:
             return None
         task = leased.task
-        # What audit needs; the queue would find the same again.
-        event.update(i=task.task_id, s=task.source, a=task.start, b=task.end)
-        event.update(e=task.epoch)
+        # What audit needs; the queue has to find the same again.
+        self._found(
+            event,
+            i=task.task_id,
+            s=task.source,
+            a=task.start,
+            b=task.end,
+            e=task.epoch,
+        )
         if task.replay:
             event["c"] = task.cause
             self._count_replay(task)
@@ -319,16 +373,15 @@ class Ledger:
             return
         credited = self.queue.restore(event["p"], dict(event["a"]))
         # What audit needs: the ranges that stay trained, and where leasing goes on.
-        event["cr"] = [[t.task_id, t.source, t.start, t.end, t.epoch] for t in credited]
-        event["cu"] = self.queue.cursor
-        event["wt"] = [[t.task_id, t.epoch] for t in self.queue.waiting]
+        self._found(
+            event,
+            cr=[[t.task_id, t.source, t.start, t.end, t.epoch] for t in credited],
+            cu=self.queue.cursor,
+            wt=[[t.task_id, t.epoch] for t in self.queue.waiting],
+        )
 
     def _on_note(self, event: Event) -> None:
-        kind, data = event["kind"], event["data"]
-        notes = self._notes.setdefault(kind, [])
-        if kind in LATEST_ONLY:
-            notes[:] = [n for n in notes if n.get("name") != data.get("name")]
-        notes.append(data)
+        self._notes.add(event["kind"], event["data"])
 
     def _count_replay(self, task: Task) -> None:
         self.replayed_records += task.records
@@ -358,20 +411,20 @@ class Ledger:
             "ids": [self._worker_index, self._replica_generation, self._lease_id],
             "plan": self.plan.to_json() if self.plan else None,
             "queue": self.queue.state() if self.queue else None,
-            "replays": [r.model_dump() for r in self.replays[-_KEPT_NOTES:]],
+            "replays": [r.model_dump() for r in self.replays],
             "replayed_records": self.replayed_records,
             "rewinds": self.rewinds,
-            "notes": {k: n[-_KEPT_NOTES:] for k, n in self._notes.items()},
+            "notes": self._notes.state(),
         }
 
     def _load(self, state: Event) -> None:
         self.generation = state["generation"]
         self.started = state["started"]
         self._worker_index, self._replica_generation, self._lease_id = state["ids"]
-        self.replays = [Replay(**r) for r in state["replays"]]
+        self.replays.extend(Replay(**r) for r in state["replays"])
         self.replayed_records = state["replayed_records"]
         self.rewinds = state["rewinds"]
-        self._notes = state["notes"]
+        self._notes.load(state["notes"])
         if state["plan"]:
             self._on_plan(state)
             self._tasks.load_state(state["queue"])

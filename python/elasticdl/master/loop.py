@@ -34,6 +34,7 @@ from elasticdl.master.member import Member, MemberState
 from elasticdl.master.membership import Departure, Stop
 from elasticdl.master.publishing import Publishing
 from elasticdl.master.resting import Resting
+from elasticdl.master.spec_watch import Stamp
 from elasticdl.master.stages import Stages
 from elasticdl.master.watchdog import Verdict, Watchdog
 from elasticdl.master.wind_down import WindDown
@@ -46,6 +47,8 @@ _LONGEST_SLEEP_SECONDS = 2.0
 _LATE_SECONDS = 1.0
 # The loop rests so many times as long as it was busy.
 _REST = 3.0
+# How often a master with nothing to write looks whether it is the job's master still.
+_HOLD_SECONDS = 2.0
 
 
 class Loop:
@@ -71,6 +74,7 @@ class Loop:
         self._watchdog = Watchdog(job)
         self._counting: asyncio.Task[None] | None = None
         self._attention = Attention(now=job.clock())
+        self._held_at = job.clock()
         self._handing_over = False
 
     def hand_over(self) -> None:
@@ -79,18 +83,24 @@ class Loop:
         self._parts.signals.wake()
 
     async def run(
-        self, call_itself: Callable[[], Awaitable[object]] | None = None
+        self,
+        call_itself: Callable[[], Awaitable[object]] | None = None,
+        *,
+        spec_seen: Stamp | None = None,
     ) -> Ending | None:
         """Run the job; return how it ended, with all replicas gone.
 
-        None if another master goes on with it. `call_itself` calls this master as a
-        replica does; without it only the event loop is known to be on time.
+        None if another master shall go on with it. Raises SupersededError if one has
+        done so already: then nothing must be asked of the platform, nor written.
+        `call_itself` calls this master as a replica does; without it only the event
+        loop is known to be on time. `spec_seen`: the values file's stamp from before
+        the job's spec was read.
         """
         hear = self._hear(call_itself or (lambda: asyncio.sleep(0)))
         tasks = [
             asyncio.create_task(hear, name="attention"),
             asyncio.create_task(self._watch_platform(), name="platform"),
-            asyncio.create_task(self._watch_spec(), name="spec"),
+            asyncio.create_task(self._watch_spec(spec_seen), name="spec"),
         ]
         job = self._job
         self._leasing.take_over(now=job.clock())
@@ -103,6 +113,7 @@ class Loop:
                 return None
             if job.ending is None:
                 job.end(JobState.SUCCEEDED, job.message, ExitCode.OK)
+            await self._hold_to_the_end()
             ending = job.ending or Ending(JobState.SUCCEEDED, "", ExitCode.OK)
             return await WindDown(job, self._runner).run(ending)
         finally:
@@ -110,6 +121,12 @@ class Loop:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+
+    async def _hold_to_the_end(self) -> None:
+        """Carry out the last stops. Raises SupersededError if the job is another's."""
+        with contextlib.suppress(JournalError):  # then nobody else can have taken it
+            await self._parts.ledger.hold()
+        await self._launching.stop_all()
 
     @property
     def _over(self) -> bool:
@@ -139,6 +156,9 @@ class Loop:
         busy = job.clock() - now
         try:
             await self._parts.ledger.commit()
+            if self._launching.busy(now=now) or now - self._held_at >= _HOLD_SECONDS:
+                await self._parts.ledger.hold()
+                self._held_at = now
             await self._launching.act(now=now)
             await self._parts.ledger.compact_if_needed()
         except JournalError as error:
@@ -284,8 +304,9 @@ class Loop:
         self._counting = None
         self._stages.counted(result)
 
-    async def _watch_spec(self) -> None:
-        async for edited in spec_watch.watch(self._job.job_dir.spec_file):
+    async def _watch_spec(self, seen: Stamp | None) -> None:
+        path = self._job.job_dir.spec_file
+        async for edited in spec_watch.watch(path, seen=seen):
             self.edit(edited)
 
     def edit(self, edited: JobSpec | SpecError) -> None:

@@ -20,6 +20,7 @@ from elasticdl.job.names import Role
 from elasticdl.job.status import JobState
 from elasticdl.job.values import load_values
 from elasticdl.master.serving import Start, serve
+from elasticdl.master.spec_watch import stamp
 from elasticdl.runner.local import LocalRunner
 from elasticdl.runner.publisher import Platform
 from elasticdl.runner.targets import TargetsFile
@@ -31,6 +32,7 @@ Serve = Callable[[RoleContext], Coroutine[Any, Any, ExitCode]]
 
 async def serve_here(context: RoleContext) -> ExitCode:
     """Run a job whose replicas are processes of a launcher."""
+    seen = stamp(context.job_dir.spec_file)  # before it is read
     spec = load_values(context.job_dir.spec_file).job
     set_up_logging(context.name, str(spec.log.level))
     hold_lifeline(context)
@@ -44,6 +46,7 @@ async def serve_here(context: RoleContext) -> ExitCode:
         on_signal=lambda master: master.job.end(
             JobState.STOPPED, "asked to stop (signal)", ExitCode.STOPPED
         ),
+        spec_seen=seen,
     )
     ending = await serve(context, spec, start)
     return ending.exit_code if ending else ExitCode.HANDED_OVER

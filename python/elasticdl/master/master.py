@@ -22,6 +22,7 @@ from elasticdl.master.job_state import Ending, Job
 from elasticdl.master.loop import Loop
 from elasticdl.master.publishing import Publishing
 from elasticdl.master.servicer import MasterServicer
+from elasticdl.master.spec_watch import Stamp
 
 log = logging.getLogger(__name__)
 
@@ -37,15 +38,18 @@ class Master:
     publishing: Publishing
 
     async def run(
-        self, call_itself: Callable[[], Awaitable[object]] | None = None
+        self,
+        call_itself: Callable[[], Awaitable[object]] | None = None,
+        *,
+        spec_seen: Stamp | None = None,
     ) -> Ending | None:
         """Run the job to its end, write the report, log the last line.
 
-        None if it was handed over to another master. `call_itself`: see Loop.run.
+        None if it was handed over to another master. The arguments: see Loop.run.
         """
         job = self.job
         over = job.ending if job.state.ended else None
-        ending = over or await self.loop.run(call_itself)
+        ending = over or await self.loop.run(call_itself, spec_seen=spec_seen)
         if ending is None:
             try:
                 await job.parts.ledger.commit()

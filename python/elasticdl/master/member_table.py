@@ -90,12 +90,10 @@ class MemberTable:
 
     # -- beginning ----------------------------------------------------------------
 
-    def adopt(self, *, now: float, after: float) -> None:
-        """Take up the members that an earlier master of this run (`after`) had."""
+    def adopt(self, *, now: float) -> None:
+        """Take up the members that an earlier master of this run had."""
         notes = self._ledger.notes("replica")
         for note in sorted(notes, key=lambda note: int(note["index"])):
-            if note["ended"] or note["time"] < after:
-                continue
             key = ReplicaKey(Role(note["role"]), note["index"])
             member = Member(
                 key=key,

@@ -63,7 +63,9 @@ class End:
         if self.report is not None:
             # By way of the text: it has null where a figure is not a number.
             figures = json.loads(self.report.model_dump_json(include=_FIGURES))
-            figures["relaunches"] = len(self.report.relaunches)
+            figures["relaunches"] = self.report.relaunches_before + len(
+                self.report.relaunches
+            )
         return {
             "name": self.name,
             "namespace": self.namespace,
@@ -89,7 +91,7 @@ async def tell_once(
 ) -> None:
     """Tell of a job's end unless an earlier master of this run has."""
     ledger, wanted = job.parts.ledger, job.spec.on_end
-    run = len(ledger.notes("run"))
+    run = ledger.count_notes("run")
     told = any(note["run"] == run for note in ledger.notes("toldEnd"))
     if told or not (wanted.command or wanted.webhook):
         return

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from elasticdl.errors import (
     JournalError,
     PlatformError,
     SpecError,
+    SupersededError,
 )
 from elasticdl.job import folder, names
 from elasticdl.job.context import Cluster as Place
@@ -38,7 +40,9 @@ from elasticdl.master.decisions import Decisions
 from elasticdl.master.job_state import Ending
 from elasticdl.master.master import Master
 from elasticdl.master.notices import notices
+from elasticdl.master.patience import patiently
 from elasticdl.master.serving import Start, serve
+from elasticdl.master.spec_watch import Stamp, stamp
 from elasticdl.runner.kubernetes.api import ApiServer
 from elasticdl.runner.kubernetes.cluster import Cluster
 
@@ -47,6 +51,9 @@ log = logging.getLogger(__name__)
 # A master on a node that was lost may still be running, and its lock takes a network
 # file system about a minute and a half to give up.
 _LOCK_SECONDS = 120.0
+# As long as a running master waits by default; the file that says is not read yet.
+_STORAGE_SECONDS = 60.0
+_UNREADABLE = "?"
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,7 @@ class Prepared:
     spec: JobSpec
     launched: bool  # by the ConfigMap's first master; else this one takes over
     lock: JobLock
+    spec_seen: Stamp | None  # of the values file in the job's folder
 
 
 def prepare(
@@ -78,10 +86,11 @@ def prepare(
     except OSError as error:
         raise _not_writable(job_dir, error) from error
     try:
-        if _owner(job_dir) == uid:
-            return Prepared(_after_edits(source, job_dir), False, lock)
+        if _owner(job_dir) in (uid, _UNREADABLE):
+            seen = stamp(job_dir.spec_file)  # before its source is read
+            return Prepared(_after_edits(source, job_dir), False, lock, seen)
         spec = _begin(load_values(source), job_dir)
-        return Prepared(spec, True, lock)
+        return Prepared(spec, True, lock, stamp(job_dir.spec_file))
     except OSError as error:
         lock.release()
         raise _not_writable(job_dir, error) from error
@@ -115,7 +124,10 @@ def take_over(job_dir: JobDir, uid: str) -> None:
     """
     aside = job_dir.owner_file.with_suffix(".tmp")
     try:
-        aside.write_text(uid)
+        with aside.open("w") as file:
+            file.write(uid)
+            file.flush()
+            os.fsync(file.fileno())
         aside.replace(job_dir.owner_file)
     except OSError as error:
         raise _not_writable(job_dir, error) from error
@@ -129,9 +141,14 @@ def _not_writable(job_dir: JobDir, error: OSError) -> JournalError:
 
 
 def _owner(job_dir: JobDir) -> str:
+    """Return who is noted, "" for nobody. Raises OSError if that cannot be told.
+
+    A living job that is taken for another one would lose all its replicas.
+    """
     try:
-        return job_dir.owner_file.read_text()
-    except OSError:
+        # Empty after a crash of the machine; somebody had begun the job.
+        return job_dir.owner_file.read_text() or _UNREADABLE
+    except FileNotFoundError:
         return ""
 
 
@@ -169,6 +186,8 @@ async def serve_in_pod(context: RoleContext, api: ApiServer) -> ExitCode:
         return exit_code_of(ending)
     except PlatformError:
         raise  # the next master may have more luck
+    except SupersededError:
+        raise  # the next master has the job already, and shows how it goes
     except ElasticDLError as error:
         await _show_failure(cluster, place.job, error)
         raise
@@ -179,7 +198,11 @@ async def serve_in_pod(context: RoleContext, api: ApiServer) -> ExitCode:
 async def _run(context: RoleContext, place: Place, cluster: Cluster) -> Ending | None:
     uid = place.owner_mark(cluster.config.current.uid)
     prepared = await asyncio.get_running_loop().run_in_executor(
-        None, lambda: prepare(place.config_dir, context.job_dir, uid=uid)
+        None,
+        lambda: patiently(
+            lambda: prepare(place.config_dir, context.job_dir, uid=uid),
+            seconds=_STORAGE_SECONDS,
+        ),
     )
     set_up_logging(context.name, str(prepared.spec.log.level))
     if prepared.launched and place.run > 1:
@@ -201,6 +224,7 @@ async def _run(context: RoleContext, place: Place, cluster: Cluster) -> Ending |
                 launched=prepared.launched,
                 attend=attend,
                 on_signal=lambda master: master.loop.hand_over(),
+                spec_seen=prepared.spec_seen,
             ),
         )
     finally:

@@ -64,9 +64,8 @@ class Publishing:
         newest = parts.keeper.newest
         return (
             job.state,
-            len(parts.relaunches.records),
-            # ... and those whose replacement works by now.
-            sum(one.seconds is not None for one in parts.relaunches.records),
+            parts.relaunches.total,
+            parts.relaunches.recovered,
             parts.ledger.rewinds,
             parts.keeper.failures,
             newest.manifest.version if newest else None,
@@ -122,14 +121,23 @@ def _short(full: JobStatus) -> JobStatus:
         r.model_copy(update={"detail": r.detail[:_MOST_DETAIL]})
         for r in full.relaunches[-_MOST_RELAUNCHES:]
     ]
-    return full.model_copy(update={"relaunches": relaunches})
+    left_out = len(full.relaunches) - len(relaunches)
+    return full.model_copy(
+        update={
+            "relaunches": relaunches,
+            "relaunches_before": full.relaunches_before + left_out,
+        }
+    )
 
 
 def _short_report(full: JobReport) -> JobReport:
     """Return the report without its long lists; whole it is in the job's folder."""
+    relaunches = full.relaunches[-_MOST_RELAUNCHES:]
+    left_out = len(full.relaunches) - len(relaunches)
     return full.model_copy(
         update={
-            "relaunches": full.relaunches[-_MOST_RELAUNCHES:],
+            "relaunches": relaunches,
+            "relaunches_before": full.relaunches_before + left_out,
             "replays": full.replays[-_MOST_RELAUNCHES:],
             "bad_records": full.bad_records[-_MOST_RELAUNCHES:],
             "evaluations": full.evaluations[-_MOST_RELAUNCHES:],

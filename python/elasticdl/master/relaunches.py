@@ -1,13 +1,16 @@
 """What happened to replicas that ended, and what that allows for the next one.
 
-Owns the record of relaunches (journaled as notes of kind `relaunch`), the count against
-`maxRestarts` and the series of quick endings. Called by `master.membership`. Decides
-with `replica_state`. Must not start or stop anything.
+Owns the record of relaunches (journaled as notes of kind `relaunch`, of which the
+newest are kept), their counts, the count against `maxRestarts` and the series of quick
+endings. Called by `master.membership`. Decides with `replica_state`. Must not start or
+stop anything.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter, deque
+from collections.abc import Sequence
 
 from elasticdl.job import status
 from elasticdl.job.names import Role
@@ -20,31 +23,63 @@ from elasticdl.master.replica_state import Ending, GiveUp, History, Limits, Rela
 
 log = logging.getLogger(__name__)
 
+# A job of preemptible machines has many; the journal and the history name them all.
+KEPT = 500
+_COUNTS = "relaunches"  # name of the note of kind `state` that has the counts
+
 
 class Relaunches:
     """The history of endings in one job."""
 
-    def __init__(self, ledger: Ledger, *, after: float) -> None:
-        """Read back the journal; only crashes since `after` (this run) count."""
+    def __init__(self, ledger: Ledger) -> None:
+        """Read back the journal; only crashes of this run count."""
         self._ledger = ledger
-        self.records: list[status.Relaunch] = []
+        self._kept: deque[status.Relaunch] = deque(maxlen=KEPT)
+        self.total = 0
+        self.recovered = 0  # replacements that worked, since this master began
+        # All of the job: role and reason -> endings.
+        self.counts: Counter[tuple[str, str]] = Counter()
         self._counted: list[float] = []  # when
         self._nowhere: dict[str, tuple[int, int]] = {}  # PS -> crashes, at checkpoint
         self._quick: dict[str, int] = {}  # "worker", "ps-0": endings in a row
         self._since: dict[str, tuple[int, float]] = {}  # replacement -> record, time
-        for note in ledger.notes("relaunch"):
-            fields = {k: v for k, v in note.items() if k != "counted"}
-            self.records.append(status.Relaunch(**fields))
-            if note["counted"] and note["time"] >= after:
-                self._counted.append(note["time"])
+        self._read(ledger)
+
+    def _read(self, ledger: Ledger) -> None:
+        notes = ledger.notes("relaunch")
+        self.total = ledger.count_notes("relaunch")
         took = {note["record"]: note["seconds"] for note in ledger.notes("recovered")}
-        self.records = [
-            record.model_copy(update={"seconds": took.get(number)})
-            for number, record in enumerate(self.records)
-        ]
-        for number, record in enumerate(self.records):
-            if record.replacement and record.seconds is None and record.time >= after:
+        for number, note in enumerate(notes, self.total - len(notes)):
+            fields = {k: v for k, v in note.items() if k != "counted"}
+            record = status.Relaunch(**{**fields, "seconds": took.get(number)})
+            self._kept.append(record)
+            awaited = ledger.newest_note("replica", record.replacement)
+            if awaited and record.seconds is None:
                 self._since[record.replacement] = (number, record.time)
+        counts = ledger.newest_note("state", _COUNTS)
+        if counts is None:  # a journal of format 1, which kept all
+            run = (ledger.newest_note("run") or {"time": 0.0})["time"]
+            self.counts.update(_count_of(record) for record in self._kept)
+            times = (n["time"] for n in notes if n["counted"])
+            self._counted = [time for time in times if time >= run]
+            return
+        for role, by_reason in counts["counts"].items():
+            for reason, count in by_reason.items():
+                self.counts[role, reason] = count
+        if counts["run"] == ledger.count_notes("run"):
+            self._counted = list(counts["counted"])
+
+    @property
+    def records(self) -> Sequence[status.Relaunch]:
+        """The newest, oldest first."""
+        return self._kept
+
+    def counts_by_role(self) -> dict[str, dict[str, int]]:
+        """Return how many replicas of each role ended for which reason."""
+        found: dict[str, dict[str, int]] = {}
+        for (role, reason), count in sorted(self.counts.items()):
+            found.setdefault(role, {})[reason] = count
+        return found
 
     def decide(
         self, member: Member, ending: Ending, *, spec: JobSpec, now: float
@@ -102,8 +137,9 @@ class Relaunches:
         now: float,
     ) -> None:
         """Record what was done about an ending."""
+        self._since.pop(member.name, None)  # its own coming is awaited no longer
         if replacement is not None:
-            self._since[replacement.name] = (len(self.records), now)
+            self._since[replacement.name] = (self.total, now)
         name = replacement.name if replacement else ""
         if name and isinstance(decision, Relaunch) and decision.memory_bytes:
             mebibytes = decision.memory_bytes / 2**20
@@ -116,10 +152,19 @@ class Relaunches:
             detail=detail[:2000],
             why_not="" if replacement else _why_not(decision),
         )
-        self.records.append(record)
+        self._kept.append(record)
+        self.total += 1
+        self.counts[_count_of(record)] += 1
         counted = isinstance(decision, GiveUp) or decision.counted
         self._ledger.note(
             "relaunch", **record.model_dump(), counted=counted and member.is_worker
+        )
+        self._ledger.note(
+            "state",
+            name=_COUNTS,
+            run=self._ledger.count_notes("run"),
+            counted=[*self._counted],
+            counts=self.counts_by_role(),
         )
         log.warning(
             "%s ended: %s; %s",
@@ -134,15 +179,23 @@ class Relaunches:
         if number < 0:
             return
         seconds = round(now - since, 3)
-        record = self.records[number]
-        self.records[number] = record.model_copy(update={"seconds": seconds})
+        self.recovered += 1
         self._ledger.note("recovered", record=number, seconds=seconds)
+        place = number - (self.total - len(self._kept))
+        if place < 0:
+            return
+        record = self._kept[place]
+        self._kept[place] = record.model_copy(update={"seconds": seconds})
         log.info(
             "%s works %.1f s after the end of %s",
             record.replacement,
             seconds,
             record.replica,
         )
+
+
+def _count_of(record: status.Relaunch) -> tuple[str, str]:
+    return record.replica.partition("-")[0], record.reason
 
 
 def _why_not(decision: Relaunch | GiveUp) -> str:

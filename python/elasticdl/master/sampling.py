@@ -66,7 +66,10 @@ def sample(
         checkpoint_version=status.checkpoint_version,
         checkpoint_age_seconds=status.checkpoint_age_seconds,
         checkpoint_seconds=status.checkpoint_seconds,
-        preemptions=sum(r.reason == "preempted" for r in status.relaunches),
+        preemptions=sum(
+            by_reason.get("preempted", 0)
+            for by_reason in status.relaunch_counts.values()
+        ),
         goodput_seconds=status.goodput_seconds,
         workers=(
             {str(r.index): _worker(r) for r in workers}

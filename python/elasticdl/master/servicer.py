@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import grpc.aio
 
-from elasticdl.errors import ElasticDLError, JournalError
+from elasticdl.errors import ElasticDLError, JournalError, SupersededError
 from elasticdl.job.status import JobState
 from elasticdl.master import status
 from elasticdl.master.heartbeats import Heartbeats
@@ -44,6 +44,9 @@ def _answering(method: Method[Reply]) -> Method[Reply]:
     async def call(self: Any, request: Any, context: ServicerContext) -> Reply:
         try:
             return await method(self, request, context)
+        except SupersededError as error:
+            self.job.parts.signals.wake()  # the loop ends; callers find the next one
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         except JournalError as error:
             self.job.end(JobState.FAILED, str(error), error.exit_code)
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))

@@ -22,6 +22,8 @@ from elasticdl.master.assembly import assemble, steady_clock
 from elasticdl.master.job_state import Ending
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.master import Master
+from elasticdl.master.patience import patiently
+from elasticdl.master.spec_watch import Stamp
 from elasticdl.metrics.event_loop import answers, in_loop
 from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.metrics.server import MetricsServer
@@ -40,6 +42,7 @@ class Start:
     make_platform: Callable[[], Platform]
     launched: bool  # somebody has just begun the job, or begun it anew
     on_signal: Callable[[Master], None]  # the first one; the second ends at once
+    spec_seen: Stamp | None  # of the values file, from before it was read
     attend: Callable[[Master], None] = lambda _: None  # before the first call
 
 
@@ -70,11 +73,15 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | 
     port = bind(server, context.host, context.port)
     clock = steady_clock()
     figures = MasterMetrics()
-    ledger = Ledger.open(
-        context.job_dir.journal_dir,
-        now=clock(),
-        wait_seconds=spec.master.journal_wait_seconds,
-        on_commit=figures.journal_seconds.observe,
+    patience = spec.master.journal_wait_seconds
+    ledger = patiently(
+        lambda: Ledger.open(
+            context.job_dir.journal_dir,
+            now=clock(),
+            wait_seconds=patience,
+            on_commit=figures.journal_seconds.observe,
+        ),
+        seconds=patience,
     )
     master = assemble(
         spec,
@@ -87,7 +94,7 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | 
     )
     await ledger.commit()
     _call_on_signals(lambda: start.on_signal(master))
-    start.attend(master)
+    patiently(lambda: start.attend(master), seconds=patience)
     master_pb2_grpc.add_MasterServicer_to_server(master.servicer, server)
     loop = asyncio.get_running_loop()
     metrics = MetricsServer(
@@ -108,7 +115,7 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | 
         metrics.port,
     )
     async with own_calls(context.announced(port), context.token) as call_itself:
-        ending = await master.run(call_itself)
+        ending = await master.run(call_itself, spec_seen=start.spec_seen)
     if ending is not None:
         await on_end.tell_once(
             master.job, ending, namespace=context.namespace, environ=context.environ

@@ -18,6 +18,8 @@ from elasticdl.job.values import load_values
 
 POLL_SECONDS = 0.5
 
+Stamp = tuple[int, int, int]  # time, size and number of a file
+
 # Dotted paths as in the file; a whole subtree counts with its prefix.
 LIVE = (
     "paused",
@@ -90,28 +92,34 @@ def _set(tree: dict[str, Any], path: str, value: Any) -> None:
     tree[last] = value
 
 
-async def watch(path: Path) -> AsyncIterator[JobSpec | SpecError]:
+async def watch(
+    path: Path, *, seen: Stamp | None
+) -> AsyncIterator[JobSpec | SpecError]:
     """Yield the file's job, or why it cannot be read, each time the file changes.
+
+    `seen`: the file's stamp from before the caller read it, so that no edit of since
+    then is lost, however long the caller took; None is as it is now.
 
     Polls the time stamp: a claim mounted from a ConfigMap or a network file system
     sends no events.
     """
     loop = asyncio.get_running_loop()
-    seen = _stamp(path)
+    seen = seen or stamp(path)
     while True:
         await asyncio.sleep(POLL_SECONDS)
-        stamp = await loop.run_in_executor(None, _stamp, path)
-        if stamp == seen or stamp is None:
+        now = await loop.run_in_executor(None, stamp, path)
+        if now == seen or now is None:
             continue
-        seen = stamp
+        seen = now
         yield await loop.run_in_executor(None, _load, path)
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def stamp(path: Path) -> Stamp | None:
+    """Return what differs after each edit of a file; None while it is replaced."""
     try:
         found = path.stat()
     except OSError:
-        return None  # being replaced
+        return None
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 

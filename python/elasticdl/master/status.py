@@ -21,6 +21,8 @@ from elasticdl.master.pace import Pace
 from elasticdl.master.task_queue import TaskQueue
 
 STOPPED = ExitCode.STOPPED
+# The launcher asks twice a second; the report names more.
+_MOST_RELAUNCHES = 100
 
 
 def build(job: Job, *, now: float) -> JobStatus:
@@ -51,7 +53,9 @@ def build(job: Job, *, now: float) -> JobStatus:
                 *table.past,
             ]
         ],
-        relaunches=parts.relaunches.records,
+        relaunches=(shown := list(parts.relaunches.records)[-_MOST_RELAUNCHES:]),
+        relaunches_before=parts.relaunches.total - len(shown),
+        relaunch_counts=parts.relaunches.counts_by_role(),
         last_loss=job.last_loss,
         last_evaluation=parts.rounds.last,
         goodput_seconds=parts.goodput.seconds(now=now),
@@ -71,7 +75,7 @@ def master_restarts(job: Job) -> int:
     """Return how many masters took the place of one that was lost."""
     ledger = job.parts.ledger
     # The first master of each launch took nobody's place.
-    return ledger.generation - len(ledger.notes("run"))
+    return ledger.generation - ledger.count_notes("run")
 
 
 def _message(job: Job) -> str:
@@ -204,7 +208,7 @@ def report(job: Job, *, now: float) -> JobReport:
         records=records,
         records_per_second=round(records / spent, 1) if spent > 0 else 0.0,
         replayed_records=parts.ledger.replayed_records,
-        replays=parts.ledger.replays,
+        replays=list(parts.ledger.replays),
         bad_records=parts.ledger.notes("badRecord"),
         skipped_batches=sum(n["batches"] for n in parts.ledger.notes("skipped")),
         lost_updates=parts.ps.lost_updates,
@@ -215,7 +219,8 @@ def report(job: Job, *, now: float) -> JobReport:
         last_loss=job.last_loss,
         metrics=last.metrics if last else {},
         evaluations=parts.rounds.results,
-        relaunches=parts.relaunches.records,
+        relaunches=list(parts.relaunches.records),
+        relaunches_before=parts.relaunches.total - len(parts.relaunches.records),
         checkpoint=newest.dir if newest else "",
         exports=job.exports,
         predictions=_predictions(job),

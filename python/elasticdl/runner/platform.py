@@ -15,6 +15,7 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -47,6 +48,9 @@ from elasticdl.runner.table import (
 )
 
 _CANNOT_START = 126  # as a shell says it
+# Replicas that ended are shown until so many others have: a master that was away learns
+# how they did. One that is not shown any more counts as taken away.
+_KEPT_ENDED = 500
 
 
 def _of_pods(name: str) -> bool:
@@ -65,6 +69,7 @@ class LocalPlatform:
         self._replicas: dict[int, Replica] = {}
         self._numbers = count(1)
         self._revision = 0
+        self._ended_numbers: deque[int] = deque()  # in the order in which they ended
         self._capacity: float | None = None
         self._closed = False
         self._address = ""
@@ -335,6 +340,9 @@ class LocalPlatform:
                 message=message,
             ),
         )
+        self._ended_numbers.append(replica.number)
+        if len(self._ended_numbers) > _KEPT_ENDED:
+            self._replicas.pop(self._ended_numbers.popleft(), None)
 
     def _exited(self, number: int, returncode: int) -> None:
         """Called from the thread that waited for the process; takes the lock."""

@@ -64,6 +64,17 @@ def test_a_crash_tells_the_last_traceback(stage: Stage) -> None:
     assert "begin" not in ended.message
 
 
+def test_replicas_that_ended_long_ago_are_forgotten(stage: Stage) -> None:
+    stage.platform.set_capacity(0)  # they wait, and are gone when they are stopped
+    for index in range(1200):
+        stage.platform.start(launch(index, index + 1))
+        key = ReplicaKey(Role.WORKER, index)
+        assert stage.platform.stop(key, grace_seconds=0.0, reason="scaled down")
+    states = stage.platform.states().states
+    assert len(states) == 500
+    assert {state.key.index for state in states} == set(range(700, 1200))
+
+
 def test_a_segmentation_fault_is_the_codes_own_crash(stage: Stage) -> None:
     stage.scripts[Role.WORKER] = (
         "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -164,6 +167,50 @@ def test_a_running_job_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JobError, match=rf"already running \(pid {pid}\)"):
         prepare(values(), tmp_path, restart=False)
     job.lock.release()
+
+
+def test_a_running_job_is_refused_where_the_file_system_knows_no_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    for kind in ({}, {"type": "evaluate", "checkpoint": {"initFrom": "x"}}):
+        place = tmp_path / str(len(kind))
+        job = prepare(values(**kind), place, restart=False)
+        pid, started = folder.own_start()
+        run = RunFile(pid, "a:1", "a:2", time.time(), started)
+        folder.write_run(job.job_dir, run)
+        with pytest.raises(JobError, match=rf"already running \(pid {pid}\)"):
+            prepare(values(**kind), place, restart=False)
+        assert folder.read_run(job.job_dir) == run
+        job.lock.release()
+
+
+def test_a_lock_that_storage_fails_is_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        JobLock(JobDir(tmp_path / "digits"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Linux has /proc")
+def test_a_launcher_lives_on_when_the_clock_is_set(tmp_path: Path) -> None:
+    job_dir = run_once(tmp_path, None)
+    pid, started = folder.own_start()
+    mark = folder.start_mark(pid)
+    # What psutil would have said before the clock was set an hour ahead.
+    run = RunFile(pid, "a:1", "a:2", 0.0, started - 3600.0, launcher_mark=mark)
+    folder.write_run(job_dir, run)
+    assert inspect(job_dir) is Condition.RUNNING
+    other = folder.start_mark(os.getppid())
+    folder.write_run(job_dir, replace(run, launcher_mark=other))
+    assert inspect(job_dir) is Condition.INTERRUPTED
 
 
 def test_conditions(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from elasticdl.client.keeper import (
     CRASH_WINDOW_SECONDS,
@@ -59,6 +61,24 @@ def test_a_written_report_ends_the_job(
 ) -> None:
     decision = after_end([end(exit_code=exit_code)], reported=state)
     assert decision == Finish(expected)
+
+
+def test_a_master_that_was_killed_before_it_told_of_the_end_is_followed_by_one() -> (
+    None
+):
+    killed = replace(KILLED, untold=True)
+    assert after_end([killed], reported=JobState.SUCCEEDED) == Restart(0.0)
+    # ... which tells, or is killed as well: then it is enough.
+    told = end(exit_code=0, reason=ExitReason.COMPLETED)
+    for last in (told, killed):
+        decision = after_end([killed, last], reported=JobState.SUCCEEDED)
+        assert decision == Finish(ExitCode.OK)
+
+
+def test_a_master_that_lost_its_journal_to_another_is_not_started_again() -> None:
+    last = end(exit_code=ExitCode.FENCED, message="another master has taken over")
+    decision = after_end([last], reported=None)
+    assert decision == Finish(ExitCode.FENCED, "another master has taken over")
 
 
 @pytest.mark.parametrize("exit_code", [2, 3, 4, 5, 6])

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import shard_file
-from elasticdl.errors import ExitCode, FencedError, RpcError
+from elasticdl.errors import ExitCode, FencedError, RpcError, SupersededError
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec import ValuesFile
 from elasticdl.job.status import JobReport
@@ -24,6 +24,7 @@ from elasticdl.master import status
 from elasticdl.master.assembly import assemble, steady_clock
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.master import Master
+from elasticdl.master.spec_watch import Stamp
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.server import aio_server, bind
@@ -423,7 +424,12 @@ class Rig:
         self.runner.end(key, reason, exit_code=exit_code, message=message)
 
     @asynccontextmanager
-    async def serving(self, *, launched: bool = False):
+    async def serving(
+        self,
+        *,
+        launched: bool = False,
+        spec_seen: Stamp | None = None,
+    ):
         """Run a master until the block ends; the replicas outlive it."""
         steady, ahead = steady_clock(), self.clock_ahead
 
@@ -447,13 +453,14 @@ class Rig:
         )
         master_pb2_grpc.add_MasterServicer_to_server(self.master.servicer, server)
         await server.start()
-        self.running = asyncio.ensure_future(self.master.run())
+        self.running = asyncio.ensure_future(self.master.run(spec_seen=spec_seen))
         try:
             yield self.master
         finally:
             if not self.running.done():
                 self.running.cancel()
-            with suppress(asyncio.CancelledError):
+            # One that another master has followed says so in `running`.
+            with suppress(asyncio.CancelledError, SupersededError):
                 await self.running
             await server.stop(grace=0)
             ledger.close()

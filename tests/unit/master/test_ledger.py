@@ -1,14 +1,12 @@
 """Ledger, journal and audit: what is answered is on disk, and the proof of it."""
 
 import asyncio
-import resource
 from dataclasses import replace
 
 import pytest
 from elasticdl.data.reader import Shard
 from elasticdl.errors import JournalError
 from elasticdl.master.audit import audit, to_json
-from elasticdl.master.journal import Journal, read_events
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.task_queue import Plan
 from hypothesis import given, settings
@@ -95,32 +93,6 @@ def test_epochs_change_at_once_and_none_that_has_begun_is_cut(tmp_path):
     assert [(e.times, e.finished) for e in audited.epochs] == [({1: 93}, True)] * 3
 
 
-def test_torn_last_line_is_dropped(tmp_path):
-    ledger = opened(tmp_path)
-    work(ledger, count=3)
-    closed(ledger)
-    segment = next(tmp_path.glob("*.jsonl"))
-    whole = segment.read_bytes()
-    segment.write_bytes(whole + b'0badc0de {"k":"lease","w')
-    ledger = Ledger.open(tmp_path, now=2.0)
-    assert ledger.queue.done_tasks == 3
-    closed(ledger)
-    assert segment.read_bytes().startswith(whole)
-    assert audit(tmp_path).master_restarts == 1
-
-
-def test_damage_in_the_middle_is_an_error_that_names_the_line(tmp_path):
-    ledger = opened(tmp_path)
-    work(ledger, count=3)
-    closed(ledger)
-    segment = next(tmp_path.glob("*.jsonl"))
-    lines = segment.read_bytes().splitlines(keepends=True)
-    lines[2] = lines[2].replace(b'"w":0', b'"w":1')
-    segment.write_bytes(b"".join(lines))
-    with pytest.raises(JournalError, match=r"line 3 is damaged.*initFrom"):
-        Ledger.open(tmp_path, now=2.0)
-
-
 def test_compaction_keeps_state_and_history(tmp_path):
     ledger = opened(tmp_path)
 
@@ -180,79 +152,6 @@ def test_snapshot_without_its_segment_is_used_and_not_forgotten(tmp_path):
     last = opened(tmp_path)
     assert last.queue.done_tasks == 6
     closed(last)
-
-
-def test_many_callers_share_a_write(tmp_path):
-    async def crowd():
-        journal = Journal(tmp_path)
-
-        async def one(number):
-            journal.append({"k": "note", "n": number})
-            await journal.commit()
-
-        await asyncio.gather(*(one(n) for n in range(200)))
-        journal.close()
-        return journal.writes
-
-    writes = run(crowd())
-    assert len(list(read_events(tmp_path))) == 200
-    assert writes <= 3
-
-
-class _FullDisk:
-    """Makes every write past `size` bytes of a file fail, as on a full disk."""
-
-    def __enter__(self):
-        self._old = resource.getrlimit(resource.RLIMIT_FSIZE)
-        return self
-
-    def allow(self, size):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, self._old[1]))
-
-    def __exit__(self, *_):
-        resource.setrlimit(resource.RLIMIT_FSIZE, self._old)
-
-
-def test_full_disk_is_waited_for_and_nothing_is_acknowledged_meanwhile(tmp_path):
-    async def fill():
-        with _FullDisk() as disk:
-            journal = Journal(tmp_path, wait_seconds=30.0)
-            journal.append({"k": "note", "n": 1})
-            await journal.commit()
-            disk.allow(journal.segment_bytes + 5)  # the next line would be torn
-            journal.append({"k": "note", "n": 2})
-            waiting = asyncio.ensure_future(journal.commit())
-            while journal.blocked_since is None:
-                await asyncio.sleep(0.01)
-            assert not waiting.done()
-            disk.allow(1 << 20)
-            await waiting
-            assert journal.blocked_since is None
-            journal.close()
-
-    run(fill())
-    assert [e["n"] for _, e in read_events(tmp_path)] == [1, 2]
-
-
-def test_disk_that_stays_full_is_an_error_that_says_what_to_do(tmp_path):
-    async def fill():
-        with _FullDisk() as disk:
-            journal = Journal(tmp_path, wait_seconds=0.0)
-            disk.allow(0)
-            journal.append({"k": "note"})
-            with pytest.raises(JournalError, match=r"cannot write.*free some room"):
-                await journal.commit()
-            with pytest.raises(JournalError):
-                await journal.commit()
-            journal.close()
-
-    run(fill())
-
-
-def test_journal_in_an_unwritable_place_is_a_clear_error(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(JournalError, match="cannot write the journal"):
-        Ledger.open(tmp_path / "file", now=1.0)
 
 
 def test_audit_counts_replays_and_late_reports(tmp_path):

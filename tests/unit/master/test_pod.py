@@ -3,7 +3,14 @@
 from pathlib import Path
 
 import pytest
-from elasticdl.errors import FINAL_EXITS, ExitCode, JobError, PlatformError, SpecError
+from elasticdl.errors import (
+    FINAL_EXITS,
+    ExitCode,
+    JobError,
+    JournalError,
+    PlatformError,
+    SpecError,
+)
 from elasticdl.job.folder import JobLock, put_in_force
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec import ValuesFile
@@ -114,6 +121,20 @@ def test_an_edit_while_no_master_ran_does_not_touch_what_replicas_read(
     prepared = volume.start("a", values(model=model))
     assert prepared.spec.model.files == {"cnn.py": "x = 2\n"}  # to be compared
     assert (volume.job_dir.model_dir / "cnn.py").read_text() == "x = 1\n"
+
+
+def test_an_owner_that_cannot_be_read_is_not_taken_for_none(volume: Volume) -> None:
+    """A living job that is begun anew loses all its replicas."""
+    volume.start("a")
+    volume.leave("first", None)
+    volume.job_dir.owner_file.unlink()
+    volume.job_dir.owner_file.mkdir()  # reading it is an OSError, as on a lost disk
+    with pytest.raises(JournalError, match="cannot be prepared"):
+        prepare(volume.config_dir, volume.job_dir, uid="a", lock_seconds=0.0)
+    volume.job_dir.owner_file.rmdir()
+    volume.job_dir.owner_file.write_text("")  # a crash of the machine left no more
+    assert not volume.start("a").launched
+    assert volume.mark == "first"
 
 
 def test_another_kind_of_job_does_not_take_an_unfinished_one_over(

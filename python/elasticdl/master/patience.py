@@ -1,0 +1,61 @@
+"""Storage that is away for a moment, met by a master that begins.
+
+Owns which errors of storage pass by themselves and the waiting for them. Called before
+a master serves, when nothing else could be done meanwhile; while it runs the journal
+waits in its own way. Must not know what is tried.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from elasticdl.errors import JournalError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_RETRY_SECONDS = 0.5
+# Nobody mends these by waiting.
+_LASTING = frozenset(
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ENAMETOOLONG,
+        errno.EEXIST,
+    }
+)
+
+
+def patiently(
+    act: Callable[[], T],
+    *,
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> T:
+    """Return what `act` returns, trying so long while storage fails it. Blocks.
+
+    Raises JournalError as `act` does: at once if waiting does not help.
+    """
+    until = clock() + seconds
+    while True:
+        try:
+            return act()
+        except JournalError as error:
+            if not passes(error.__cause__) or clock() >= until:
+                raise
+            log.warning("%s; trying for %.0f s more", error, until - clock())
+        sleep(_RETRY_SECONDS)
+
+
+def passes(error: BaseException | None) -> bool:
+    """Whether an error of storage may be over in a moment, as on a network disk."""
+    return isinstance(error, OSError) and error.errno not in _LASTING

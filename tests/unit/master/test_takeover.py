@@ -1,0 +1,107 @@
+"""One master after another, and one beside another: real masters, scripted replicas."""
+
+import asyncio
+
+from elasticdl.errors import PlatformError, SupersededError
+from elasticdl.job.status import JobState
+from elasticdl.job.values import edit_values
+from elasticdl.master.launching import Launching
+from elasticdl.master.ledger import Ledger
+from elasticdl.master.membership import Stop
+from elasticdl.master.spec_watch import stamp
+from elasticdl.runner.base import ReplicaKey, Role
+
+
+def leased(rig) -> int:
+    queue = rig.master.job.parts.ledger.queue
+    return len(queue.leased) if queue is not None else 0
+
+
+def test_an_old_master_that_wakes_up_ends_and_touches_nothing(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as old:
+            await rig.until(lambda: leased(rig) == 2)
+            next_one = Ledger.open(rig.job_dir.journal_dir, now=2.0)
+            # What the old one would end: replicas that the next one started.
+            stranger = ReplicaKey(Role.WORKER, 9)
+            old.loop._launching.stops.append(Stop(stranger, 0.0, "unknown"))
+            old.job.parts.signals.wake()
+            await asyncio.wait([rig.running])
+        assert isinstance(rig.running.exception(), SupersededError)
+        await next_one.hold()
+        next_one.close()
+        assert rig.runner.stops == []
+        assert not rig.job_dir.report_file.exists()
+
+    rig.run(story)
+
+
+def test_a_master_with_nothing_to_write_finds_out_that_it_is_the_old_one(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving():
+            await rig.until(lambda: leased(rig) == 2)
+            Ledger.open(rig.job_dir.journal_dir, now=2.0).close()
+            await asyncio.wait([rig.running])
+        assert isinstance(rig.running.exception(), SupersededError)
+        assert not rig.job_dir.report_file.exists()
+
+    rig.run(story)
+
+
+def test_a_lease_longer_than_its_time_outlives_the_master(rig) -> None:
+    """Renewals are not journaled: a task of an hour would go to a second worker."""
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving():
+            await rig.until(lambda: leased(rig) == 2)
+            held = set(rig.master.job.parts.ledger.queue.leased)
+        rig.clock_ahead = 10_000.0
+        async with rig.serving() as master:
+            members = master.job.parts.table.members
+            await rig.until(lambda: not any(m.unsettled for m in members.values()))
+            await rig.until(lambda: all(m.worker or m.ps for m in members.values()))
+            assert set(master.job.parts.ledger.queue.leased) == held
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert report.replayed_records == 0
+
+    rig.run(story)
+
+
+def test_an_edit_during_a_masters_start_is_taken(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        seen = stamp(rig.job_dir.spec_file)  # then the file is read, and then edited
+        edit_values(rig.job_dir.spec_file, {"job.worker.replicas": 3})
+        async with rig.serving(spec_seen=seen) as master:
+            await rig.until(lambda: master.job.spec.worker.replicas == 3)
+            rig.world.go.set()
+            await rig.ended()
+
+    rig.run(story)
+
+
+def test_stops_that_failed_are_carried_out_at_the_end(rig) -> None:
+    async def story(rig) -> None:
+        tried = []
+
+        class Away:
+            async def stop(self, key, *, grace_seconds, reason):
+                tried.append(key)
+                if len(tried) < 3:
+                    raise PlatformError("the API server is away")
+
+        async with rig.serving() as master:
+            launching = Launching(master.job, Away())
+            stranger = ReplicaKey(Role.WORKER, 9)
+            launching.stops.append(Stop(stranger, 0.0, "unknown to the master"))
+            await launching.stop_all(pause=0.0)
+            await rig.ended()
+        assert tried == [stranger] * 3
+        assert launching.stops == []
+
+    rig.run(story)
