@@ -27,8 +27,9 @@ def add_parser(verbs: Verbs) -> None:
         help_text="from the journal: how often each record was trained, and by whom",
         description="Counts from the journal how often the records of each epoch were "
         "trained, by\nwhom, and why some were given out again. Exit code 8 when a "
-        "finished epoch missed\na record. In a cluster a short pod counts, since the "
-        "journal is on a volume there.",
+        "finished epoch missed\na record, or when a task went by other rules than "
+        "once, or again after it came back.\nIn a cluster a short pod counts, since "
+        "the journal is on a volume there.",
         examples=(
             "elasticdl audit digits",
             "elasticdl audit digits --json",

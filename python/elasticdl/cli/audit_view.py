@@ -26,7 +26,7 @@ def audit_view(report: AuditReport) -> RenderableType:
         times = ", ".join(
             f"{text.count(records)} x{often}" for often, records in epoch.times.items()
         )
-        undone = f", {text.count(epoch.undone)} undone" if epoch.undone else ""
+        left_out = "".join(f", {words}" for words in _left_out(epoch))
         by = ", ".join(f"{name} {text.count(n)}" for name, n in epoch.by_worker.items())
         epochs.add_row(
             f"{first + 1}"
@@ -34,7 +34,7 @@ def audit_view(report: AuditReport) -> RenderableType:
             else f"{first + 1}-{epoch.epoch + 1}",
             "yes" if epoch.finished else "no",
             text.count(epoch.records),
-            times + undone,
+            times + left_out,
             by,
         )
     parts: list[RenderableType] = [epochs]
@@ -51,8 +51,24 @@ def audit_view(report: AuditReport) -> RenderableType:
                 style="red",
             )
         )
+    for fault in report.faults[:_MOST_GAPS]:
+        parts.append(Text(f"broken: {fault}", style="red"))
     parts += [Text(""), Text(_verdict(report))]
     return Group(*parts)
+
+
+def _left_out(epoch: EpochAudit) -> Iterator[str]:
+    """Yield what became of records that are not in the parameters as they were read."""
+    if epoch.undone:
+        yield f"{text.count(epoch.undone)} undone"
+    if epoch.bad:
+        yield f"{text.count(epoch.bad)} bad"
+    if epoch.skipped:
+        yield f"{text.count(epoch.skipped)} skipped (loss not finite)"
+    if epoch.filtered > 0:
+        yield f"{text.count(epoch.filtered)} without a row (feed)"
+    elif epoch.filtered < 0:
+        yield f"{text.count(-epoch.filtered)} rows more than records (feed)"
 
 
 def alike(epochs: Sequence[EpochAudit]) -> Iterator[tuple[int, EpochAudit]]:
@@ -83,6 +99,7 @@ def _verdict(report: AuditReport) -> str:
         text.plural(number, what)
         for number, what in (
             (report.late_reports, "late report"),
+            (report.lost_updates, "lost update"),
             (report.master_restarts, "master restart"),
             (report.rewinds, "rewind"),
         )
@@ -92,8 +109,18 @@ def _verdict(report: AuditReport) -> str:
     if report.gaps:
         missed = sum(gap.end - gap.start for gap in report.gaps)
         return f"MISSED {text.count(missed)} records of finished epochs{extra}"
+    if report.faults:
+        return (
+            f"NOT BY THE RULES: {text.plural(len(report.faults), 'fault')} in what the "
+            f"journal says{extra}"
+        )
     if not finished:
         return f"no epoch of training is finished yet{extra}"
+    once = " exactly once" if report.once else ""
+    again = sum(one.records for one in report.replays)
+    if again:
+        extra = f", up to {text.count(again)} of them again{extra}"
     return (
-        f"every record of {text.plural(finished, 'finished epoch')} was trained{extra}"
+        f"every record of {text.plural(finished, 'finished epoch')} was trained{once}"
+        f"{extra}"
     )

@@ -58,7 +58,7 @@ exit codes:
   5    data is missing, empty or corrupt
   6    a checkpoint or the journal cannot be written or read
   7    the platform refused: a port in use, no answer
-  8    audit: a finished epoch missed a record
+  8    audit: a finished epoch missed a record, or a task went by other rules
   9    fenced: another one took this one's place
   70   a bug ended the master, again and again
   130  the job was stopped before its end

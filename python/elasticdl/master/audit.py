@@ -1,20 +1,26 @@
 """Proof from the journal: how often each range of records was trained, and by whom.
 
-Owns the count. Called by `elasticdl audit` and by fault tests. Independent of the task
-queue on purpose: it counts ranges against the sources' lengths, so that a mistake in
-the queue shows here. Must not change the journal.
+Owns the verdict. Called by `elasticdl audit` and by fault tests. Believes neither the
+task queue nor a worker: what happened to each task is followed event by event
+(`master.audit_tasks`) and compared with the sources' lengths, the plan's steps and what
+the workers say that they made of the records. Must not change the journal.
+
+It reads as a stream, and holds some 15 bytes for each task.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from elasticdl.errors import JournalError
 from elasticdl.job.names import Role, replica_name
+from elasticdl.master.audit_tasks import DONE, NEW, Range, Tasks
 from elasticdl.master.journal_files import Event, read_events
 from elasticdl.master.task_queue import Plan
 
@@ -44,7 +50,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class ReplayCause:
-    """Records given out again, by cause."""
+    """Records given out again, by cause: they may have been trained in part before."""
 
     cause: str
     tasks: int
@@ -61,6 +67,17 @@ class EpochAudit:
     times: dict[int, int]  # trained so often (valid trainings) -> records
     by_worker: dict[str, int]  # records
     undone: int  # records trained and undone by a rewind
+    rows: int | None = None  # that `feed` made and were trained; None: not all told
+    bad: int = 0  # records left out because they could not be read or parsed
+    skipped: int = 0  # rows left out because their loss was not finite
+
+    @property
+    def filtered(self) -> int:
+        """Records of which `feed` made no row; below 0 if it made more rows."""
+        if self.rows is None:
+            return 0
+        taken = sum(records for often, records in self.times.items() if often)
+        return taken - self.bad - self.skipped - self.rows
 
 
 @dataclass(frozen=True)
@@ -70,44 +87,53 @@ class AuditReport:
     epochs: list[EpochAudit]
     gaps: list[Gap]
     replays: list[ReplayCause]
-    late_reports: int
+    late_reports: int  # of leases that had moved on: applied, and done again by others
     master_restarts: int
     rewinds: int
-    trained: list[Trained] = field(repr=False)
+    trained: list[Trained] = field(repr=False)  # only if asked for
+    faults: list[str] = field(default_factory=list)  # broken rules, in words
+    late_records: int = 0
+    lost_updates: int = 0  # that died with a PS in async mode
+
+    @property
+    def once(self) -> bool:
+        """Whether nothing may have been trained more than once, or been lost later."""
+        again = any(often > 1 for epoch in self.epochs for often in epoch.times)
+        return not (again or self.replays or self.late_reports or self.lost_updates)
 
     @property
     def ok(self) -> bool:
-        """Whether no finished epoch missed a record."""
-        return not self.gaps
+        """Whether no finished epoch missed a record and all went by the rules."""
+        return not self.gaps and not self.faults
 
 
 @dataclass
 class _Count:
     """What has been read so far."""
 
+    trained: list[Trained] | None
     plan: Plan | None = None
-    tasks_per_epoch: int = 0
-    leases: dict[int, Event] = field(default_factory=dict)
-    trained: list[Trained] = field(default_factory=list)
-    given_out: dict[int, int] = field(default_factory=dict)  # epoch -> tasks
-    outstanding: dict[int, Event] = field(default_factory=dict)  # task -> lease
+    tasks: Tasks | None = None
+    holders: dict[int, str] = field(default_factory=dict)
     causes: Counter[str] = field(default_factory=Counter)
     cause_records: Counter[str] = field(default_factory=Counter)
-    cursor: int = 0
-    late: int = 0
     opened: int = 0
     rewinds: int = 0
+    lost_updates: int = 0
     cut_short: bool = False
     succeeded: bool = False
 
 
-def audit(journal_dir: Path) -> AuditReport:
-    """Read the whole journal. Raises JournalError if it is missing or damaged."""
+def audit(journal_dir: Path, *, list_trained: bool = False) -> AuditReport:
+    """Read the whole journal. Raises JournalError if it is missing or damaged.
+
+    `list_trained`: keep each finished task, which takes memory.
+    """
     if not journal_dir.is_dir():
         raise JournalError(
             f"{journal_dir}: no journal there; was the job ever started?"
         )
-    count = _Count()
+    count = _Count([] if list_trained else None)
     for _, event in read_events(journal_dir):
         handler = _HANDLERS.get(event["k"])
         if handler:
@@ -121,9 +147,8 @@ def _on_open(count: _Count, event: Event) -> None:
 
 
 def _on_plan(count: _Count, event: Event) -> None:
-    count.plan = plan = Plan.from_json(event["plan"])
-    size = plan.batch_size * plan.batches_per_task
-    count.tasks_per_epoch = sum(-(-s.num_records // size) for s in plan.shards)
+    count.plan = Plan.from_json(event["plan"])
+    count.tasks = Tasks(count.plan)
 
 
 def _on_epochs(count: _Count, event: Event) -> None:
@@ -134,52 +159,48 @@ def _on_epochs(count: _Count, event: Event) -> None:
 def _on_lease(count: _Count, event: Event) -> None:
     if "i" not in event:  # nothing was left to give out
         return
-    count.leases[event["l"]] = event
-    count.outstanding[event["i"]] = event
-    count.cursor = max(count.cursor, event["i"] + 1)
+    _tasks(count).lease(event)
     if "c" in event:
         count.causes[event["c"]] += 1
         count.cause_records[event["c"]] += event["b"] - event["a"]
+    if count.trained is not None:
+        count.holders[event["i"]] = replica_name(Role.WORKER, event["w"])
 
 
 def _on_done(count: _Count, event: Event) -> None:
-    lease = count.leases.pop(event["l"], None)
-    if lease is None or "late" in event:
-        count.late += 1
-        return
-    count.outstanding.pop(lease["i"], None)
-    count.trained.append(
-        Trained(
-            lease["i"],
-            lease["e"],
-            lease["s"],
-            lease["a"],
-            lease["b"],
-            replica_name(Role.WORKER, lease["w"]),
-        )
-    )
+    tasks = _tasks(count)
+    task_id = tasks.done(event)
+    if task_id is not None and count.trained is not None:
+        count.trained.append(_trained(count, task_id, *tasks.range_of(task_id)))
+
+
+def _trained(count: _Count, task_id: int, start: int, end: int) -> Trained:
+    tasks = _tasks(count)
+    source, _, _ = tasks.grid.portion(tasks.places[task_id])
+    worker = count.holders.get(task_id, "?")
+    return Trained(task_id, tasks.epoch_of(task_id), source, start, end, worker)
+
+
+def _on_back(count: _Count, event: Event) -> None:
+    _tasks(count).back(event)
 
 
 def _on_rewind(count: _Count, event: Event) -> None:
-    """What is after the position is undone, but for the prefixes in the parameters."""
     count.rewinds += 1
+    if not event["p"]:
+        return
     position = event["p"]
+    count.cut_short = position["stopped"]
+    _tasks(count).rewind(event)
+    if count.trained is None:
+        return
     again = {task["task_id"]: task for task in position["waiting"]}
-    holders = {one.task_id: one.worker for one in count.trained}
-    holders.update(
-        (lease["i"], replica_name(Role.WORKER, lease["w"]))
-        for lease in count.leases.values()
-    )
     count.trained = [
         one if _survives(one, position["cursor"], again) else replace(one, valid=False)
         for one in count.trained
     ]
-    count.leases.clear()  # reports of them count no more
-    for task_id, source, start, end, epoch in event["cr"]:
-        worker = holders.get(task_id, "?")
-        count.trained.append(Trained(task_id, epoch, source, start, end, worker))
-    count.cursor = event["cu"]
-    count.outstanding = {task_id: {"e": epoch} for task_id, epoch in event["wt"]}
+    for task_id, _source, start, end, _epoch in event["cr"]:
+        count.trained.append(_trained(count, task_id, start, end))
 
 
 def _survives(one: Trained, cursor: int, again: dict[int, Event]) -> bool:
@@ -196,8 +217,17 @@ def _on_stop(count: _Count, event: Event) -> None:
 
 
 def _on_note(count: _Count, event: Event) -> None:
-    if event["kind"] == "state" and event["data"].get("state") == "succeeded":
-        count.succeeded = True
+    kind, data = event["kind"], event["data"]
+    if kind == "state" and "state" in data and data.get("name", "job") == "job":
+        count.succeeded = data["state"] == "succeeded"
+    elif kind == "lostUpdates":
+        count.lost_updates += data["count"]
+
+
+def _tasks(count: _Count) -> Tasks:
+    if count.tasks is None:
+        raise JournalError("a task event before the plan: the journal is damaged")
+    return count.tasks
 
 
 _HANDLERS = {
@@ -206,6 +236,7 @@ _HANDLERS = {
     "epochs": _on_epochs,
     "lease": _on_lease,
     "done": _on_done,
+    "back": _on_back,
     "rewind": _on_rewind,
     "stop": _on_stop,
     "note": _on_note,
@@ -213,85 +244,182 @@ _HANDLERS = {
 
 
 def _report(count: _Count) -> AuditReport:
-    plan = count.plan
+    plan, tasks = count.plan, count.tasks
     epochs: list[EpochAudit] = []
     gaps: list[Gap] = []
-    if plan is not None:
-        open_epochs = {lease["e"] for lease in count.outstanding.values()}
-        for epoch in _epochs(count, plan):
-            whole = count.cursor >= (epoch + 1) * count.tasks_per_epoch
-            # A job that says it succeeded has to have trained every epoch it was
-            # asked for, whatever the queue believed.
-            promised = (
-                count.succeeded
-                and not count.cut_short
-                and not plan.max_steps
-                and epoch < plan.epochs
-            )
-            finished = promised or (whole and epoch not in open_epochs)
-            mine = [t for t in count.trained if t.epoch == epoch]
-            times, missed = _coverage(plan, [t for t in mine if t.valid])
-            if finished and not (plan.max_steps and not whole):
-                gaps += [Gap(epoch, s, a, b) for s, a, b in missed]
-            by_worker: Counter[str] = Counter()
-            for one in mine:
-                by_worker[one.worker] += one.end - one.start
-            epochs.append(
-                EpochAudit(
-                    epoch=epoch,
-                    finished=finished,
-                    records=plan.records_per_epoch,
-                    times=dict(sorted(times.items())),
-                    by_worker=dict(sorted(by_worker.items())),
-                    undone=sum(t.end - t.start for t in mine if not t.valid),
-                )
-            )
+    faults: list[str] = []
+    if plan is not None and tasks is not None:
+        faults = list(tasks.faults)
+        # A job that says it succeeded has to have trained all that it was asked for,
+        # whatever the queue believed.
+        promised = count.succeeded and not count.cut_short
+        faults += _too_few_steps(tasks, plan) if promised else []
+        look = _Look(tasks, promised, plan)
+        for epoch in range(look.epochs):
+            one, missed = look.at(epoch)
+            epochs.append(one)
+            gaps += missed
     return AuditReport(
         epochs=epochs,
         gaps=gaps,
         replays=[
-            ReplayCause(cause, tasks, count.cause_records[cause])
-            for cause, tasks in count.causes.most_common()
+            ReplayCause(cause, number, count.cause_records[cause])
+            for cause, number in count.causes.most_common()
         ],
-        late_reports=count.late,
+        late_reports=tasks.late if tasks else 0,
         master_restarts=max(0, count.opened - 1),
         rewinds=count.rewinds,
-        trained=count.trained,
+        trained=count.trained or [],
+        faults=faults,
+        late_records=tasks.late_records if tasks else 0,
+        lost_updates=count.lost_updates,
     )
 
 
-def _epochs(count: _Count, plan: Plan) -> Iterable[int]:
-    seen = -(-count.cursor // count.tasks_per_epoch) if count.tasks_per_epoch else 0
-    promised = plan.epochs if count.succeeded and not count.cut_short else 0
-    return range(max(seen, 0 if plan.max_steps else promised))
+def _too_few_steps(tasks: Tasks, plan: Plan) -> list[str]:
+    all_given_out = plan.epochs and tasks.given_out >= plan.epochs * tasks.grid.places
+    if not plan.max_steps or all_given_out:
+        return []
+    steps = tasks.steps()
+    if steps >= plan.max_steps:
+        return []
+    return [
+        f"the job succeeded with tasks of {steps} steps, expected {plan.max_steps} "
+        "(maxSteps)"
+    ]
 
 
-def _coverage(
-    plan: Plan, trained: list[Trained]
-) -> tuple[Counter[int], list[tuple[str, int, int]]]:
-    """Return how many records were trained how often, and the ranges never trained."""
-    by_source: dict[str, list[Trained]] = {}
-    for one in trained:
-        by_source.setdefault(one.source, []).append(one)
-    times: Counter[int] = Counter()
-    missed = []
-    for shard in plan.shards:
-        mine = by_source.get(shard.source, [])
-        for start, end, often in _sweep(shard.start, shard.end, mine):
-            times[often] += end - start
-            if not often:
-                missed.append((shard.source, start, end))
-    return times, missed
+class _Look:
+    """Looks at one epoch after the other, when all events are counted."""
+
+    def __init__(self, tasks: Tasks, promised: bool, plan: Plan) -> None:
+        self._tasks = tasks
+        self._plan = plan
+        self._promised = promised
+        self._per_epoch = tasks.grid.places
+        self._lengths = tasks.grid.lengths()
+        self._state = np.array(tasks.state, np.uint8)
+        self._places = np.array(tasks.places, np.int32)
+        self._rows = np.array(tasks.rows, np.int32)
+        self._odd: dict[int, list[int]] = {}
+        for task_id in tasks.odd:
+            self._odd.setdefault(task_id // self._per_epoch, []).append(task_id)
+        self._left: dict[int, list[int]] = {}
+        for task_id in tasks.left:
+            self._left.setdefault(task_id // self._per_epoch, []).append(task_id)
+        begun = -(-tasks.given_out // self._per_epoch)
+        asked = plan.epochs if promised and not plan.max_steps else 0
+        self.epochs = max(begun, asked)
+
+    def at(self, epoch: int) -> tuple[EpochAudit, list[Gap]]:
+        """Return what became of an epoch, and what it missed though it is finished."""
+        tasks = self._tasks
+        first = epoch * self._per_epoch
+        last = min(first + self._per_epoch, len(tasks))
+        state = self._state[first:last]
+        odd = self._odd.get(epoch, [])
+        every = self._promised and not self._plan.max_steps
+        every = every and epoch < self._plan.epochs
+        cut = any(tasks.odd[task_id].cut for task_id in odd)
+        whole = bool(len(state) == self._per_epoch and (state != NEW).all())
+        finished = every or (whole and not cut and bool((state == DONE).all()))
+        # Tasks that a rewind left to nobody are missed as well.
+        passed = tasks.given_out >= first + self._per_epoch
+        stray = passed and not cut and bool(np.isin(state, (NEW, DONE)).all())
+        times, missed = self._coverage(first, last, odd)
+        gaps: list[Gap] = []
+        if finished or stray:
+            gaps = [Gap(epoch, source, a, b) for source, a, b in missed]
+        elif self._promised and self._plan.max_steps:
+            gaps = list(self._unfinished(epoch, first, last))
+        by_worker = tasks.by_worker.get(epoch, Counter())
+        done = state == DONE
+        rows = self._rows[first:last][done]
+        told = bool(len(rows)) and bool((rows >= 0).all())
+        partly = any(tasks.odd[task_id].parts for task_id in odd)
+        left = [tasks.left[task_id] for task_id in self._left.get(epoch, [])]
+        return (
+            EpochAudit(
+                epoch=epoch,
+                finished=finished or stray,
+                records=self._plan.records_per_epoch,
+                times=dict(sorted(times.items())),
+                by_worker={
+                    replica_name(Role.WORKER, worker): records
+                    for worker, records in sorted(by_worker.items())
+                },
+                undone=tasks.undone[epoch],
+                rows=int(rows.sum()) if told and not partly else None,
+                bad=sum(one.bad for one in left),
+                skipped=sum(one.skipped for one in left),
+            ),
+            gaps,
+        )
+
+    def _unfinished(self, epoch: int, first: int, last: int) -> Iterator[Gap]:
+        """Yield what a job that succeeded by its steps never got back."""
+        waiting = (self._state[first:last] != DONE) & (self._places[first:last] >= 0)
+        for task_id in (np.flatnonzero(waiting) + first).tolist():
+            source, _, _ = self._tasks.grid.portion(self._tasks.places[task_id])
+            yield Gap(epoch, source, *self._tasks.range_of(task_id))
+
+    def _coverage(
+        self, first: int, last: int, odd: list[int]
+    ) -> tuple[Counter[int], list[tuple[str, int, int]]]:
+        """Return how many records were trained how often, and those never trained."""
+        tasks, grid = self._tasks, self._tasks.grid
+        plain = self._state[first:last] == DONE
+        plain[np.array(odd, np.int64) - first] = False
+        places = self._places[first:last][plain]
+        often = np.bincount(places, minlength=self._per_epoch)
+        ranges: dict[int, list[Range]] = {}
+        for task_id in odd:
+            place = tasks.places[task_id]
+            if place >= 0:
+                mine = ranges.setdefault(place, [])
+                mine += tasks.odd[task_id].parts
+                if tasks.state[task_id] == DONE:
+                    mine.append(tasks.range_of(task_id))
+        whole = np.ones(self._per_epoch, bool)
+        whole[list(ranges)] = False
+        times: Counter[int] = Counter()
+        for number in np.unique(often[whole]).tolist():
+            times[number] += int(self._lengths[whole & (often == number)].sum())
+        missed = [
+            grid.portion(p) for p in np.flatnonzero(whole & (often == 0)).tolist()
+        ]
+        for place, mine in ranges.items():
+            source, start, end = grid.portion(place)
+            full = [(start, end)] * int(often[place])
+            for a, b, number in _sweep(start, end, [*mine, *full]):
+                times[number] += b - a
+                if not number:
+                    missed.append((source, a, b))
+        return times, list(_joined(missed))
+
+
+def _joined(ranges: list[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
+    """Yield the ranges with neighbours in one piece."""
+    last: tuple[str, int, int] | None = None
+    for source, start, end in sorted(ranges):
+        if last is not None and (last[0], last[2]) == (source, start):
+            last = (source, last[1], end)
+            continue
+        if last is not None:
+            yield last
+        last = (source, start, end)
+    if last is not None:
+        yield last
 
 
 def _sweep(
-    start: int, end: int, trained: list[Trained]
+    start: int, end: int, trained: list[Range]
 ) -> Iterator[tuple[int, int, int]]:
     """Yield (start, end, times) over [start, end), neighbours of equal times merged."""
     steps: Counter[int] = Counter()
-    for one in trained:
-        steps[max(one.start, start)] += 1
-        steps[min(one.end, end)] -= 1
+    for one_start, one_end in trained:
+        steps[max(one_start, start)] += 1
+        steps[min(one_end, end)] -= 1
     begin, often = start, 0
     for place in sorted(steps):
         if steps[place] == 0:
@@ -308,10 +436,15 @@ def to_json(report: AuditReport) -> dict[str, Any]:
     """Return the report as plain data, without the list of all trainings."""
     return {
         "ok": report.ok,
-        "epochs": [vars(epoch) for epoch in report.epochs],
+        "epochs": [
+            {**vars(epoch), "filtered": epoch.filtered} for epoch in report.epochs
+        ],
         "gaps": [vars(gap) for gap in report.gaps],
+        "faults": report.faults,
         "replays": [vars(one) for one in report.replays],
         "late_reports": report.late_reports,
+        "late_records": report.late_records,
+        "lost_updates": report.lost_updates,
         "master_restarts": report.master_restarts,
         "rewinds": report.rewinds,
     }

@@ -199,10 +199,9 @@ class JournalReader:
             if not found:
                 return
             self.ends[number] = file.tell()
-            for line in found.splitlines():
-                event: Event = json.loads(line)
-                if event["k"] != SEGMENT:
-                    yield event
+            # At once: a call for each line takes twice as long.
+            events: list[Event] = json.loads(b"[%s]" % found[:-1].replace(b"\n", b","))
+            yield from (event for event in events if event["k"] != SEGMENT)
 
     def _lines(
         self, number: int, file: IO[bytes], bound: int | None

@@ -22,6 +22,7 @@ from elasticdl.job.spec import JobSpec
 from elasticdl.job.status import JobState
 from elasticdl.master import course
 from elasticdl.master.job_state import Job
+from elasticdl.master.ledger import Made
 from elasticdl.master.member import Member
 from elasticdl.master.replica_state import error_first
 from elasticdl.master.rounds import BEST
@@ -146,7 +147,11 @@ class Leasing:
         ledger = self._parts.ledger
         if report.outcome == Outcome.DONE:
             done = ledger.finish(
-                report.lease_id, records=report.records, steps=report.steps, now=now
+                report.lease_id,
+                records=report.records,
+                steps=report.steps,
+                made=_made(report),
+                now=now,
             )
             if done is not None:
                 self._parts.membership.hangs = 0
@@ -362,6 +367,13 @@ def _remember(table: OrderedDict[int, V], key: int, value: V) -> None:
     table[key] = value
     while len(table) > _REMEMBERED:
         table.popitem(last=False)
+
+
+def _made(report: TaskReport) -> Made | None:
+    """Return what became of a task's records; an older worker does not say."""
+    if not report.HasField("rows"):
+        return None
+    return Made(report.rows, len(report.bad_records), report.skipped_rows)
 
 
 def _code(report: TaskReport) -> ExitCode:

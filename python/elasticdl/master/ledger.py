@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,15 @@ from elasticdl.master.task_queue import LeasedTask, Plan, Task, TaskQueue
 
 # Of tasks that were given out again the newest are listed; the journal has all.
 _KEPT_REPLAYS = 1_000
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a worker made of a task's records."""
+
+    rows: int  # that `feed` made of them, and that were trained
+    bad: int = 0  # records that could not be read or parsed
+    skipped_rows: int = 0  # of batches whose loss was not finite
 
 
 class Ledger:
@@ -123,12 +132,25 @@ class Ledger:
         return leased
 
     def finish(
-        self, lease_id: int, *, records: int, steps: int, now: float
+        self,
+        lease_id: int,
+        *,
+        records: int,
+        steps: int,
+        now: float,
+        made: Made | None = None,
     ) -> LeasedTask | None:
-        """Book a finished task; None if its lease has moved on (a late report)."""
-        done: LeasedTask | None = self._do(
-            {"k": "done", "l": lease_id, "n": records, "st": steps, "t": round(now, 3)}
-        )
+        """Book a finished task; None if its lease has moved on (a late report).
+
+        `records`, `steps` and `made` are what the worker says; `audit` compares it.
+        """
+        event: Event = {"k": "done", "l": lease_id, "n": records, "st": steps}
+        if made is not None:
+            event["r"] = made.rows
+            event.update({"b": made.bad} if made.bad else {})
+            event.update({"sk": made.skipped_rows} if made.skipped_rows else {})
+        event["t"] = round(now, 3)
+        done: LeasedTask | None = self._do(event)
         return done
 
     def give_back(

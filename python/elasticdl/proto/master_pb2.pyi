@@ -450,12 +450,15 @@ class TaskReport(_message.Message):
     SKIPPED_BATCHES_FIELD_NUMBER: _builtins.int
     FATAL_FIELD_NUMBER: _builtins.int
     EXIT_CODE_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    SKIPPED_ROWS_FIELD_NUMBER: _builtins.int
     task_id: _builtins.int
     lease_id: _builtins.int
     outcome: Global___Outcome.ValueType
     error: _builtins.str
     """FAILED: last traceback"""
     records: _builtins.int
+    """that the reader gave of the range, bad ones too"""
     steps: _builtins.int
     loss: _builtins.float
     """mean over the task"""
@@ -470,6 +473,10 @@ class TaskReport(_message.Message):
     """FAILED: more tries are useless (NaN loss, bad data)"""
     exit_code: _builtins.int
     """FAILED: kind of error, errors.ExitCode; 0: not known"""
+    rows: _builtins.int
+    """DONE, training: that `feed` made and were trained"""
+    skipped_rows: _builtins.int
+    """onNanLoss: skip: rows of the batches left out"""
     @_builtins.property
     def bad_records(self) -> _containers.RepeatedCompositeFieldContainer[Global___BadRecord]: ...
     @_builtins.property
@@ -494,12 +501,16 @@ class TaskReport(_message.Message):
         skipped_batches: _builtins.int = ...,
         fatal: _builtins.bool = ...,
         exit_code: _builtins.int = ...,
+        rows: _builtins.int | None = ...,
+        skipped_rows: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_rows", b"_rows", "rows", b"rows"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bad_records", b"bad_records", "error", b"error", "exit_code", b"exit_code", "fatal", b"fatal", "lease_id", b"lease_id", "loss", b"loss", "model_version", b"model_version", "outcome", b"outcome", "records", b"records", "results_json", b"results_json", "shards", b"shards", "skipped_batches", b"skipped_batches", "state", b"state", "steps", b"steps", "task_id", b"task_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rows", b"_rows", "bad_records", b"bad_records", "error", b"error", "exit_code", b"exit_code", "fatal", b"fatal", "lease_id", b"lease_id", "loss", b"loss", "model_version", b"model_version", "outcome", b"outcome", "records", b"records", "results_json", b"results_json", "rows", b"rows", "shards", b"shards", "skipped_batches", b"skipped_batches", "skipped_rows", b"skipped_rows", "state", b"state", "steps", b"steps", "task_id", b"task_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__rows: _TypeAlias = _typing.Literal["rows"]  # noqa: Y015
+    _WhichOneofArgType__rows: _TypeAlias = _typing.Literal["_rows", b"_rows"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rows) -> _WhichOneofReturnType__rows | None: ...
 
 Global___TaskReport: _TypeAlias = TaskReport  # noqa: Y015
 

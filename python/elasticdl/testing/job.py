@@ -243,7 +243,7 @@ class JobUnderTest:
 
     def audit(self) -> AuditReport:
         """Count from the journal how often each record was trained."""
-        return audit(self.job_dir.journal_dir)
+        return audit(self.job_dir.journal_dir, list_trained=True)
 
     def processes(self) -> list[str]:
         """Return the living processes that belong to the job's folder."""

@@ -35,8 +35,10 @@ class _Run:
     loaded: LoadedTask
     in_order: bool
     steps: int = 0
-    records: int = 0
+    records: int = 0  # rows of the batches that were tried
+    begun: bool = False  # a batch may have been applied, whatever came of the call
     skipped: int = 0
+    skipped_rows: int = 0
     loss_sum: float = 0.0
     version: int = 0
     last_batch: int = -1  # Trainer.trained after its last batch; -1 is under way
@@ -50,6 +52,7 @@ class _Run:
         self.version = done.version
         if done.skipped:
             self.skipped += 1
+            self.skipped_rows += records
         else:
             self.steps += 1
             self.loss_sum += done.loss
@@ -60,7 +63,10 @@ class _Run:
             task_id=task.task_id,
             lease_id=task.lease_id,
             outcome=Outcome.DONE,
-            records=task.end - task.start,
+            # What was really read and trained; `audit` compares it with the task.
+            records=len(self.loaded.records) + len(self.loaded.bad),
+            rows=self.records - self.skipped_rows,
+            skipped_rows=self.skipped_rows,
             steps=self.steps,
             loss=self.loss_sum / max(1, self.steps),
             model_version=self.version,
@@ -146,7 +152,8 @@ class Training:
         """Return every task that is not acknowledged, but for `keep`."""
         for run in self._runs:
             if keep is None or run.task.lease_id != keep.lease_id:
-                self._stream.report(returned(run.task, run.records))
+                touched = max(run.records, int(run.begun))
+                self._stream.report(returned(run.task, touched))
         self._runs.clear()
 
     def report_acknowledged(self) -> None:
@@ -185,6 +192,7 @@ class Training:
         )
         self._shows.begins(batch)
         start = self._shows.clock()
+        run.begun = True
         try:
             done = self._trainer.train_batch(batch.features, batch.labels, at)
         except NanLossError as error:

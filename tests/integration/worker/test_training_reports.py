@@ -1,0 +1,121 @@
+"""What a worker says of a task: what it read, what its feed made, what was bad."""
+
+import threading
+import time
+
+from elasticdl.metrics.ledger import GoodputLedger
+from elasticdl.metrics.registry import WorkerMetrics
+from elasticdl.model.feeding import BadInput, Batch
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import Outcome, TaskType
+from elasticdl.worker.progress import Progress
+from elasticdl.worker.records import LoadedTask
+from elasticdl.worker.trainer import BatchDone
+from elasticdl.worker.training import Shows, Training
+
+
+class Filter:
+    """A feed that makes no row of odd records and cannot parse the number 6."""
+
+    def __init__(self) -> None:
+        self.bad = []
+
+    def batches(self, records):
+        self.bad = [
+            BadInput(place, "six") for place, one in enumerate(records) if one == b"6"
+        ]
+        rows = [one for one in records if int(one) % 2 == 0 and one != b"6"]
+        for start in range(0, len(rows), 2):
+            part = rows[start : start + 2]
+            yield Batch(part, None, len(part))
+
+
+class Steps:
+    """A trainer that skips a batch with the number 8 and may break at a step."""
+
+    def __init__(self, breaks_at: int = -1) -> None:
+        self.trained = self.acknowledged = 0
+        self._breaks_at = breaks_at
+
+    def train_batch(self, features, _labels, _at) -> BatchDone:
+        if self.trained == self._breaks_at:
+            raise ConnectionError("the push was applied, its answer was lost")
+        self.trained += 1
+        self.acknowledged = self.trained
+        return BatchDone(loss=0.5, version=self.trained, skipped=b"8" in features)
+
+    def flush(self) -> None:
+        """Nothing is under way."""
+
+
+class Stream:
+    """Takes the reports."""
+
+    def __init__(self) -> None:
+        self.reports = []
+
+    def peek(self):
+        return None
+
+    def report(self, report, *, can_wait=False) -> None:
+        del can_wait
+        self.reports.append(report)
+
+    def is_lost(self, _lease_id) -> bool:
+        return False
+
+
+def training(trainer):
+    stream = Stream()
+    clock = time.monotonic
+    parts = Progress(clock), GoodputLedger(clock), WorkerMetrics()
+    shows = Shows(*parts, log_loss_steps=1000)
+    made = Training(
+        trainer,
+        Filter(),
+        stream,
+        stream,
+        leaving=threading.Event(),
+        shows=shows,
+        in_order=False,
+    )
+    return made, stream.reports
+
+
+def task(end=12):
+    return master_pb2.Task(
+        task_id=3, lease_id=9, type=TaskType.TRAINING, source="a", start=0, end=end
+    )
+
+
+def records(*numbers):
+    return [str(number).encode() for number in numbers]
+
+
+def test_a_report_tells_rows_bad_records_and_skipped_rows_apart():
+    made, reports = training(Steps())
+    made.run(LoadedTask(task(), records(*range(12))))
+    (report,) = reports
+    assert report.outcome == Outcome.DONE
+    # Of 0 to 11: 0, 2, 4 and 10 in steps, 8 skipped with 4; 6 is bad, six have no row.
+    assert report.records == 12
+    assert (report.rows, report.skipped_rows) == (3, 2)
+    assert len(report.bad_records) == 1
+
+
+def test_a_report_tells_when_the_reader_gave_fewer_records():
+    bad = (master_pb2.BadRecord(source="a", record=2, reason="torn"),)
+    made, reports = training(Steps())
+    made.run(LoadedTask(task(), records(0, 1, 4, 5), bad))
+    assert reports[0].records == 5  # of 12
+
+
+def test_a_task_whose_first_push_may_have_been_applied_is_not_untouched():
+    made, reports = training(Steps(breaks_at=0))
+    try:
+        made.run(LoadedTask(task(), records(*range(12))))
+    except ConnectionError:
+        made.hand_back()
+    (report,) = reports
+    assert report.outcome == Outcome.RETURNED
+    assert report.records > 0
