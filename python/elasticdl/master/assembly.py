@@ -23,7 +23,7 @@ from elasticdl.job.status import JobState
 from elasticdl.master import spec_watch
 from elasticdl.master.callbacks import Action, ScaleLearningRate, StopTraining
 from elasticdl.master.course import Course, course_of
-from elasticdl.master.data_plan import DataStage
+from elasticdl.master.data_plan import DataStage, Shards
 from elasticdl.master.gauges import Gauges
 from elasticdl.master.goodput import Goodput
 from elasticdl.master.heartbeats import Heartbeats
@@ -125,6 +125,7 @@ class _Start:
     course: Course
     begins: bool  # a training job was just launched
     initial_dir: str
+    known: Shards | None  # what an earlier master of this launch counted
 
 
 def _initial_dir(ledger: Ledger, init_from: str) -> str:
@@ -185,7 +186,13 @@ def assemble(
         spec,
         job_dir,
         ledger,
-        _Start(course, begins, initial_dir),
+        _Start(
+            course,
+            begins,
+            initial_dir,
+            # Who launches a job again may have changed its data: counted again.
+            known=None if fresh else _known_shards(ledger),
+        ),
         clock=clock,
     )
     if initial_dir and not job.trains:
@@ -287,7 +294,7 @@ def _make_job(
         rounds=rounds,
         keeper=keeper,
         data=DataStage(
-            spec, known=_known_shards(ledger), prepared=bool(ledger.notes("prepared"))
+            spec, known=start.known, prepared=bool(ledger.notes("prepared"))
         ),
     )
     job = Job(spec, job_dir, parts, started=ledger.started, clock=clock)

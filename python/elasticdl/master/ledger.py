@@ -9,6 +9,7 @@ Wherever `now` is asked for it is Unix seconds: deadlines survive a restart.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -104,8 +105,8 @@ class Ledger:
         elif self.plan != replace(plan, epochs=self.plan.epochs):
             raise JournalError(
                 f"the journal was begun with {_summary(self.plan)}, now there is "
-                f"{_summary(plan)}; put the old data and settings back, or start "
-                "afresh with --restart"
+                f"{_summary(plan)}{_other_source(self.plan, plan)}; put the old data "
+                "and settings back, or start afresh with --restart"
             )
         elif self.plan.epochs != plan.epochs:
             self.set_epochs(plan.epochs)
@@ -450,6 +451,16 @@ class Ledger:
         if state["plan"]:
             self._on_plan(state)
             self._tasks.load_state(state["queue"])
+
+
+def _other_source(before: Plan, now: Plan) -> str:
+    """Name the first source that is not what it was; empty if all are."""
+    for old, new in itertools.zip_longest(before.shards, now.shards):
+        if old != new:
+            was = f"{old.source} had {old.num_records} records" if old else "nothing"
+            is_ = f"{new.source} has {new.num_records}" if new else "nothing"
+            return f". First difference: {was}, now {is_}"
+    return ""
 
 
 def _summary(plan: Plan) -> str:

@@ -106,13 +106,16 @@ class Stages:
         except ElasticDLError as error:
             job.end(JobState.FAILED, str(error), error.exit_code)
             return
-        if not ledger.notes("shards"):
-            shards = {
-                kind: [[s.source, s.start, s.end] for s in of_kind]
-                for kind, of_kind in data.shards.items()
-            }
-            ledger.note("shards", shards=shards)
+        shards = {
+            kind: [[s.source, s.start, s.end] for s in of_kind]
+            for kind, of_kind in data.shards.items()
+        }
+        noted = ledger.newest_note("shards")
+        if noted is None:
             ledger.note("start", position=ledger.position())
+        # Other data for validation are taken when the job is launched again.
+        if noted is None or noted["shards"] != shards:
+            ledger.note("shards", shards=shards)
             for kind, of_kind in data.shards.items():
                 records = sum(shard.num_records for shard in of_kind)
                 log.info("%s data: %d records, %d files", kind, records, len(of_kind))

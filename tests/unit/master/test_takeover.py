@@ -85,6 +85,38 @@ def test_an_edit_during_a_masters_start_is_taken(rig) -> None:
     rig.run(story)
 
 
+def test_data_that_changed_between_two_launches_are_refused(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving():
+            await rig.until(lambda: leased(rig) >= 2)
+        with (rig.root / "train.csv").open("a") as file:
+            file.write("99,1\n" * 8)
+        rig.world.go.set()
+        async with rig.serving(launched=True):
+            report = await rig.ended()
+        assert report.status is JobState.FAILED
+        assert "was begun with 64 records in 1 sources" in report.message
+        assert "train.csv had 64 records, now" in report.message
+        assert "has 72; put the old data and settings back" in report.message
+
+    rig.run(story)
+
+
+def test_a_job_launched_again_goes_on_with_the_same_data(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving():
+            await rig.until(lambda: leased(rig) >= 2)
+        rig.world.go.set()
+        async with rig.serving(launched=True):
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert report.records == 64
+
+    rig.run(story)
+
+
 def test_stops_that_failed_are_carried_out_at_the_end(rig) -> None:
     async def story(rig) -> None:
         tried = []
