@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -208,7 +207,7 @@ def test_a_launcher_lives_on_when_the_clock_is_set(tmp_path: Path) -> None:
     run = RunFile(pid, "a:1", "a:2", 0.0, started - 3600.0, launcher_mark=mark)
     folder.write_run(job_dir, run)
     assert inspect(job_dir) is Condition.RUNNING
-    other = folder.start_mark(os.getppid())
+    other = folder.start_mark(1)
     folder.write_run(job_dir, replace(run, launcher_mark=other))
     assert inspect(job_dir) is Condition.INTERRUPTED
 
