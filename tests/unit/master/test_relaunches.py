@@ -31,7 +31,7 @@ class Past:
     """The endings of one job."""
 
     def __init__(self, ledger: Ledger, job: JobSpec) -> None:
-        self.relaunches = Relaunches(ledger, after=0.0)
+        self.relaunches = Relaunches(ledger)
         self.job = job
 
     def ends(
