@@ -100,8 +100,10 @@ def test_values_that_are_handed_back_bring_no_pushes_so_a_repeat_is_not_lost(gro
     unanswered = other.next_push_id()
     ps.push(other, ps.gradients(1.0), unanswered, [0, 0])
     have = client.pull()
-    ps.relaunch(1, min_version=1)
-    client.initialize(ps.layout, ps.optimizer, list(have.buffers), have.version)
+    ps.relaunch(1, min_version=1, handback=True)
+    client.initialize(
+        ps.layout, ps.optimizer, list(have.buffers), versions=have.versions
+    )
     # The PS cannot know whether it is in these values: twice rather than never.
     ps.push(other, ps.gradients(1.0), unanswered, [0, 0])
     assert client.pull().versions == [1, 2]
