@@ -42,6 +42,7 @@ from elasticdl.job.spec_base import (
     Strategy,
     UpdateMode,
 )
+from elasticdl.job.training import TrainingSpec
 
 __all__ = [
     "MAX_NAME_LENGTH",
@@ -181,36 +182,6 @@ class DataSpec(SpecModel):
         OnBadRecord.FAIL,
         description="`fail` ends the job naming file and record; `skip` lists it in "
         "the report.",
-    )
-
-
-class TrainingSpec(SpecModel):
-    """How long to train, in which portions."""
-
-    epochs: CountOrZero = Field(
-        1,
-        description="Passes over the data; 0 is endless. May change while the job "
-        "runs: an epoch that has begun is finished.",
-    )
-    max_steps: CountOrZero = Field(
-        0, description="Stop after so many batches of all workers together; 0 is never."
-    )
-    batch_size: PositiveInt = Field(64, description="Records a worker takes per step.")
-    batches_per_task: PositiveInt = Field(
-        8,
-        description="A task is this many batches; what a lost worker repeats (async: "
-        "and the last 0.1 s of its tasks, if they are shorter).",
-    )
-    seed: int = Field(
-        0, description="Seed of task order, row order and initial values."
-    )
-    log_loss_steps: PositiveInt = Field(
-        100, description="A worker logs its loss every so many steps."
-    )
-    on_nan_loss: OnNanLoss = Field(
-        OnNanLoss.STOP,
-        description="`stop` fails the job; `skip` drops the batch's gradient and "
-        "counts it in the report.",
     )
 
 

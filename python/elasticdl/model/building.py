@@ -12,6 +12,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.random.seed_generator import global_seed_generator
 
 from elasticdl.data.reader import Metadata
 from elasticdl.errors import UserCodeError
@@ -92,10 +93,12 @@ def example(
     if sample:
         records = tf.data.Dataset.from_tensor_slices(tf.constant(list(sample)))
         fed = feed(records, mode, metadata)
-        if feed_batches(fed, records):
-            fed = fed.unbatch()
+        # What a feed batches stays as it is: batches padded to different lengths do
+        # not join.
+        if not feed_batches(fed, records):
+            fed = fed.batch(len(sample))
         with feed.code.running(feed.name):
-            element = next(iter(fed.batch(len(sample))), None)
+            element = next(iter(fed), None)
         if element is not None:
             features, labels = split_element(element, mode)
             return fit_features(model, features), labels
@@ -144,7 +147,11 @@ def takes_training(model: keras.Model) -> bool:
 def build_weights(code: ModelCode, model: keras.Model, features: Any, name: str) -> Any:
     """Call the model once so that all weights exist; return its outputs."""
     with code.running(f"calling the model of {name}()"):
-        return call(model, features, training=False)
+        outputs = call(model, features, training=False)
+    # Made now, since unseeded `keras.random` would make it while a step is traced.
+    # Not earlier: its seed is drawn from the same numbers as those of initial values.
+    global_seed_generator()
+    return outputs
 
 
 def mode_of(job_type: str) -> str:

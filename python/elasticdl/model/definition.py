@@ -21,16 +21,19 @@ import tensorflow as tf
 from elasticdl.data.reader import Metadata, Reader
 from elasticdl.errors import UserCodeError
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec import JobSpec, JobType, OnNanLoss, Strategy
 from elasticdl.model import building, user_code
 from elasticdl.model import callbacks as callback_rules
 from elasticdl.model.classic_reader import ClassicReader
 from elasticdl.model.feed_call import PREDICTION, Feed
 from elasticdl.model.losses import Loss, check_loss
+from elasticdl.model.masks import masks_of
 from elasticdl.model.metric_parts import (
     NamedMetric,
+    compiled_metrics,
     full_precision,
     named_metrics,
+    result_names,
 )
 from elasticdl.model.metrics import MetricSet
 from elasticdl.model.optimizers import (
@@ -38,7 +41,16 @@ from elasticdl.model.optimizers import (
     choose_optimizer,
     optimizer_json,
 )
+from elasticdl.model.overrides import (
+    compiled_with_xla,
+    evaluates_itself,
+    overrides,
+    refuse_unsupported,
+    trains_itself,
+)
+from elasticdl.model.specs import relaxed
 from elasticdl.model.symbols import Symbols, find_symbols, write_files
+from elasticdl.model.targets import check_class_weights, class_weighted, parted
 from elasticdl.model.user_code import ModelCode, did_you_mean
 from elasticdl.model.variables import trainable_variables
 
@@ -50,7 +62,7 @@ class _Built:
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
     features: Any  # an example batch, None if shapes are unknown
-    labels: Any
+    targets: Any
     predictions: Any
 
 
@@ -73,8 +85,9 @@ class ModelDefinition:
 
     @property
     def jit_compile(self) -> bool:
-        """Whether the step is to be compiled with XLA (`model.jitCompile`)."""
-        return self._spec.model.jit_compile
+        """Whether the step is compiled with XLA: by the job, or by `compile`."""
+        asked = self._built is not None and compiled_with_xla(self._built.model)
+        return self._spec.model.jit_compile or asked
 
     @property
     def feed(self) -> Feed | None:
@@ -147,7 +160,7 @@ class ModelDefinition:
                 "every feature a shape in feed (tensor.set_shape), or the model "
                 "keras.Input"
             )
-        features, labels = example if example is not None else (None, None)
+        features, targets = example if example is not None else (None, None)
         predictions = None
         if features is not None:
             predictions = full_precision(
@@ -158,10 +171,45 @@ class ModelDefinition:
                 f"{symbols.model_name}() made a model without weights: there is "
                 "nothing to train"
             )
-        self._built = _Built(model, optimizer, features, labels, predictions)
-        if labels is not None and predictions is not None and mode != PREDICTION:
-            check_loss(self.code, self.loss, labels, predictions)
+        self._built = _Built(model, optimizer, features, targets, predictions)
+        refuse_unsupported(model, trains_on_ps=self._trains_on_ps)
+        self._refuse_unused()
+        if targets is not None and predictions is not None and mode != PREDICTION:
+            check_class_weights(targets, self._spec.training.class_weight)
+            if not self.trains_itself:
+                check_loss(self.code, self._loss, targets, predictions)
         return model
+
+    @property
+    def _trains_on_ps(self) -> bool:
+        spec = self._spec
+        return spec.type is JobType.TRAIN and spec.strategy is not Strategy.LOCAL
+
+    def _refuse_unused(self) -> None:
+        """Raise UserCodeError for parts of the module that an own step would not use."""
+        if not self.trains_itself:
+            return
+        model, names = self.model, self._spec.model
+        there = [
+            name
+            for name, part in (
+                (names.loss, self._symbols.loss),
+                (names.optimizer, self._symbols.optimizer),
+            )
+            if part is not None
+        ]
+        if there or self._spec.training.class_weight:
+            what = there or ["training.classWeight"]
+            raise UserCodeError(
+                f"{type(model).__name__} has a train_step of its own, which does not "
+                f"use {' and '.join(f'`{name}`' for name in what)}; say it in "
+                "model.compile and in train_step, and take it out"
+            )
+        if self._spec.training.on_nan_loss is OnNanLoss.SKIP:
+            raise UserCodeError(
+                f"{type(model).__name__} has a train_step of its own, of which no "
+                "batch can be left out; set training.onNanLoss: stop"
+            )
 
     def _known(self) -> _Built:
         if self._built is None:
@@ -194,7 +242,9 @@ class ModelDefinition:
         if features is None:
             return None
 
-        def spec(path: tuple[Any, ...], tensor: Any) -> tf.TensorSpec:
+        def spec(path: tuple[Any, ...], tensor: Any) -> Any:
+            if not isinstance(tensor, tf.Tensor):  # ragged or sparse
+                return relaxed(tensor)
             name = "_".join(str(part) for part in path) or None
             return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype, name=name)
 
@@ -218,16 +268,69 @@ class ModelDefinition:
     def loss(self, labels: Any, predictions: Any) -> tf.Tensor:
         """Return the loss of a batch: float32 scalar, without regularisation terms.
 
-        This is what evaluation reports. Raises UserCodeError when it is no scalar.
+        Raises UserCodeError when it is no scalar.
         """
-        return self._loss.of_batch(labels, predictions)
+        return self._loss.plain(labels, predictions)
 
-    def training_loss(self, features: Any, labels: Any, predictions: Any) -> tf.Tensor:
+    def training_loss(self, features: Any, targets: Any, predictions: Any) -> tf.Tensor:
         """Return what a training step minimises: the loss and the model's own losses.
 
         Call it right after `call(features, training=True)`, in the same tf.function.
         """
-        return self._loss.of_step(features, labels, predictions)
+        weighted = class_weighted(targets, self._spec.training.class_weight)
+        return self._loss.whole(features, weighted, predictions, training=True)
+
+    # What the model's class brings of its own.
+
+    @property
+    def trains_itself(self) -> bool:
+        """Whether the model has a train_step of its own."""
+        return self._spec.type is JobType.TRAIN and trains_itself(self.model)
+
+    @property
+    def evaluates_itself(self) -> bool:
+        """Whether the model has a test_step or metrics of its own."""
+        return evaluates_itself(self.model)
+
+    def train_itself(self, features: Any, targets: Any) -> Any:
+        """Run the model's own train_step; return what it says of the batch."""
+        with self.code.running("train_step"):
+            return self.model.train_step((features, *_as_fit(targets)))
+
+    def evaluate_batch(self, features: Any, targets: Any) -> tuple[Any, Any, list[Any]]:
+        """Return loss, predictions and their masks, as Keras's `evaluate` sees them.
+
+        Use it in a tf.function; masks do not leave one by themselves. Metrics of
+        layers, and all where the model evaluates itself, are updated by it.
+        """
+        if self.evaluates_itself:
+            with self.code.running("test_step"):
+                said = self.model.test_step((features, *_as_fit(targets)))
+            self._refuse_untracked(said)
+            return tf.constant(0.0), (), []
+        predictions = self.call(features, training=False)
+        loss = self._loss.whole(features, targets, predictions, training=False)
+        return loss, predictions, masks_of(predictions)
+
+    def predict(self, features: Any) -> Any:
+        """Return what a prediction job gives for a batch; use it in a tf.function."""
+        if not overrides(self.model, "predict_step"):
+            return self.call(features, training=False)
+        with self.code.running("predict_step"):
+            return full_precision(self.model.predict_step((features,)))
+
+    def _refuse_untracked(self, said: Any) -> None:
+        known = {metric.name for metric in self.model.metrics}
+        for metric in self.model.metrics:
+            if type(metric).__name__ == "CompileMetrics":
+                known.update(result_names(metric))
+        unknown = sorted(set(said) - known) if isinstance(said, dict) else []
+        if unknown:
+            raise UserCodeError(
+                f"test_step of {type(self.model).__name__} returns `{unknown[0]}`, "
+                "which no metric of the model keeps, so it is of one batch alone; "
+                "keep it in a keras.metrics.Mean that the model has as an attribute"
+            )
 
     # Metrics.
 
@@ -237,32 +340,36 @@ class ModelDefinition:
         Keep the set and `reset` it for the next task: each new one is traced again.
         """
         built = self._known()
-        named: list[NamedMetric] = []
-        if self._symbols.metrics is not None:
+        own = self.evaluates_itself
+        if own:
+            named = [
+                NamedMetric(metric.name, metric, by_model=True)
+                for metric in built.model.metrics
+            ]
+        elif self._symbols.metrics is not None:
             name = self._spec.model.eval_metrics
             with self.code.running(f"{name}()"):
                 tree = self._symbols.metrics()
             named = named_metrics(tree)
         else:
-            named = [
-                NamedMetric("compiled", metric)
-                for metric in built.model.metrics
-                if type(metric).__name__ == "CompileMetrics"
-            ]
+            named = compiled_metrics(built.model)
         metrics = MetricSet(
             code=self.code,
             named=named,
-            loss=self.loss,
             output_names=list(getattr(built.model, "output_names", [])),
+            has_loss=not own,
         )
-        labels, predictions = built.labels, built.predictions
-        if labels is None and predictions is not None and named:
+        targets, predictions = built.targets, built.predictions
+        if targets is None and predictions is not None and named:
             # The default feed and no sample: one class number per record.
-            labels = tf.nest.map_structure(
+            targets = tf.nest.map_structure(
                 lambda t: tf.zeros([t.shape[0]]), predictions
             )
-        if labels is not None and predictions is not None:
-            metrics.warm(labels, predictions)
+        if own and built.features is not None and built.targets is not None:
+            tf.function(self.evaluate_batch)(built.features, built.targets)
+            metrics.reset()
+        elif targets is not None and predictions is not None:
+            metrics.warm(targets, predictions)
         else:
             metrics.reset()
         return metrics
@@ -302,6 +409,12 @@ class ModelDefinition:
     def learning_rate_of(self, version: int, epoch: int) -> float | None:
         """Return the learning rate that a scheduler callback sets, None without one."""
         return self._schedule.learning_rate_of(version, epoch)
+
+
+def _as_fit(targets: Any) -> tuple[Any, ...]:
+    """Return what follows the features in the data that Keras's steps take."""
+    labels, weights = parted(targets)
+    return (labels,) if weights is None else (labels, weights)
 
 
 def load_definition(

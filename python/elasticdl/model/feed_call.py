@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from elasticdl.data.reader import Metadata
 from elasticdl.errors import UserCodeError
+from elasticdl.model.targets import Weighted
 from elasticdl.model.user_code import ModelCode, did_you_mean
 
 TRAINING = "training"
@@ -78,24 +79,23 @@ def check_element(name: str, spec: Any, mode: str) -> None:
     """Raise UserCodeError when an element of the fed dataset has the wrong form."""
     if mode == PREDICTION:
         return
-    if isinstance(spec, tuple) and len(spec) == 2:
+    if isinstance(spec, tuple) and len(spec) in (2, 3):
         return
-    if isinstance(spec, tuple) and len(spec) == 3:
-        raise UserCodeError(
-            f"{name} gives (features, labels, weights); sample weights are not "
-            "supported: multiply them in the loss, or return (features, labels)"
-        )
     raise UserCodeError(
         f"{name} gives {type(spec).__name__} in mode {mode}, expected a pair "
-        "(features, labels)"
+        "(features, labels), or (features, labels, weights)"
     )
 
 
 def split_element(element: Any, mode: str) -> tuple[Any, Any]:
-    """Return (features, labels); labels are None in prediction."""
-    if isinstance(element, tuple) and len(element) == 2:
-        return element[0], None if mode == PREDICTION else element[1]
-    return element, None
+    """Return features, and what predictions are compared with; None in prediction."""
+    if not isinstance(element, tuple) or len(element) not in (2, 3):
+        return element, None
+    if mode == PREDICTION:
+        return element[0], None
+    if len(element) == 3 and element[2] is not None:
+        return element[0], Weighted(element[1], element[2])
+    return element[0], element[1]
 
 
 def fit_features(model: keras.Model, features: Any) -> Any:

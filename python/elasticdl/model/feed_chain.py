@@ -68,6 +68,49 @@ def refuse_endless(chain: Sequence[Any] | None, name: str) -> None:
             )
 
 
+def refuse_dropping(result: Any, source: Any, name: str) -> None:
+    """Raise UserCodeError when feed drops records by their number or place.
+
+    A feed sees one task at a time: what it drops there it drops of each task, and the
+    records count as trained.
+    """
+    for dataset in _above(result, source):
+        kind = type(dataset).__name__
+        count = tf.get_static_value(getattr(dataset, "_count", None) or 0)
+        if kind in _BATCHES | {"_RebatchDataset"}:
+            drops = tf.get_static_value(getattr(dataset, "_drop_remainder", False))
+            said = "drops what is left over of each task (drop_remainder=True)"
+            instead = "batch without it, or return single records"
+        elif kind == "_TakeDataset":
+            drops, said = count is None or count >= 0, "takes some records of each task"
+            instead = "take it out and set training.maxSteps, or give it less data"
+        elif kind == "_SkipDataset":
+            drops, said = count is None or count != 0, "skips records of each task"
+            instead = "take it out: a CSV's header is no record here"
+        elif kind == "_ShardDataset":
+            drops, said = True, "takes a shard of each task"
+            instead = "take it out: workers get different tasks anyway"
+        else:
+            continue
+        if drops:
+            raise UserCodeError(
+                f"{name} {said}, so records would count as trained that never were; "
+                + instead
+            )
+
+
+def _above(dataset: Any, source: Any) -> list[Any]:
+    """Return the datasets that the source's records pass through, `dataset` last."""
+    if dataset is source:
+        return []
+    found: list[Any] = []
+    for below in getattr(dataset, "_inputs", list)():
+        if below is source or (passed := _above(below, source)):
+            found += [] if below is source else passed
+            found.append(dataset)
+    return found
+
+
 def keeps_order(chain: Sequence[Any] | None) -> bool:
     """Say whether the chain gives one element per record, in the records' order."""
     allowed = _MAPS | _PASSING

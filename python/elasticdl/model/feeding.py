@@ -35,7 +35,7 @@ class Batch:
     """Some records as tensors; the first axis of each is the record."""
 
     features: Any
-    labels: Any  # None in prediction
+    labels: Any  # with weights a targets.Weighted; None in prediction
     num_records: int
 
 
@@ -214,6 +214,7 @@ class Feeder:
         self._source, self._result = source, result
         chain = feed_chain.chain_of(result, source)
         feed_chain.refuse_endless(chain, feed.name)
+        feed_chain.refuse_dropping(result, source, feed.name)
         kind = feed_chain.batches_itself(chain)
         if feed_chain.keeps_nothing(chain):
             return feed_plans.PipelinePlan(

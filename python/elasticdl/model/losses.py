@@ -6,6 +6,7 @@ nothing of gradients.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,9 @@ import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
 from elasticdl.model.metric_parts import full_precision
+from elasticdl.model.overrides import overrides
+from elasticdl.model.specs import relaxed
+from elasticdl.model.targets import parted
 from elasticdl.model.user_code import ModelCode, takes_predictions_first
 
 
@@ -27,58 +31,82 @@ class Loss:
     function: Callable[..., Any] | None
     model: keras.Model
 
-    def of_batch(self, labels: Any, predictions: Any) -> tf.Tensor:
+    def plain(self, targets: Any, predictions: Any) -> tf.Tensor:
         """Return the loss alone, float32. Raises UserCodeError if it is no scalar."""
-        predictions = full_precision(predictions)
+        labels, weights = parted(targets)
         if self.function is None:
             compiled = getattr(self.model, "_compile_loss", None)
-            if compiled is None:
-                # A model with a compute_loss of its own.
-                value = self.model.compute_loss(y=labels, y_pred=predictions)
-            else:
-                value = compiled(labels, predictions)
+            if compiled is None or overrides(self.model, "compute_loss"):
+                return self._of_model(None, targets, predictions, training=False)
+            value = compiled(labels, full_precision(predictions), weights)
             return checked_value(value, "loss")
-        pair = (labels, predictions)
+        arguments = [labels, full_precision(predictions)]
         if takes_predictions_first(self.function):
-            pair = (predictions, labels)
+            arguments.reverse()
+        if weights is not None:
+            if not takes_weights(self.function):
+                raise UserCodeError(
+                    f"feed gives (features, labels, weights), but {self.name} takes "
+                    "no weights; give it a third parameter `weights`, or leave the "
+                    "loss to model.compile"
+                )
+            arguments.append(weights)
         with self.code.running(f"{self.name}(labels, predictions)"):
-            value = self.function(*pair)
+            value = self.function(*arguments)
         return checked_value(value, self.name)
 
-    def of_step(self, features: Any, labels: Any, predictions: Any) -> tf.Tensor:
+    def whole(
+        self, features: Any, targets: Any, predictions: Any, *, training: bool
+    ) -> tf.Tensor:
         """Return the loss with weight and activity regularisers and `add_loss` terms.
 
-        Those belong to the model's latest call.
+        Those belong to the model's latest call, in the same tf.function.
         """
         if self.function is None:
-            with self.code.running("compute_loss"):
-                value = self.model.compute_loss(
-                    x=features, y=labels, y_pred=full_precision(predictions)
-                )
-            return checked_value(value, "compute_loss")
-        total = self.of_batch(labels, predictions)
+            return self._of_model(features, targets, predictions, training=training)
+        total = self.plain(targets, predictions)
         for extra in self.model.losses:
             total += tf.cast(tf.reduce_sum(extra), tf.float32)
         return total
 
+    def _of_model(
+        self, features: Any, targets: Any, predictions: Any, *, training: bool
+    ) -> tf.Tensor:
+        labels, weights = parted(targets)
+        # What train_step calls: it knows overrides with and without `training`.
+        compute_loss = self.model._compute_loss  # noqa: SLF001
+        with self.code.running("compute_loss"):
+            value = compute_loss(
+                x=features,
+                y=labels,
+                y_pred=full_precision(predictions),
+                sample_weight=weights,
+                training=training,
+            )
+        return checked_value(value, "compute_loss")
 
-def check_loss(
-    code: ModelCode, loss: Callable[[Any, Any], Any], labels: Any, predictions: Any
-) -> None:
+
+def takes_weights(function: Callable[..., Any]) -> bool:
+    """Say whether a loss function has a third parameter, for sample weights."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return any(p.kind is p.VAR_POSITIONAL for p in parameters) or (
+        len([p for p in parameters if p.kind in places]) > 2
+        and parameters[2].name in {"weights", "sample_weight", "sample_weights"}
+    )
+
+
+def check_loss(code: ModelCode, loss: Loss, targets: Any, predictions: Any) -> None:
     """Trace the loss on the shapes at hand; raises UserCodeError when it is unfit.
 
     Traced, not run: made-up labels may be no legal ones.
     """
-
-    def spec(tensor: Any) -> tf.TensorSpec:
-        return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype)
-
-    traced = tf.function(loss)
+    traced = tf.function(loss.plain)
     with code.running("loss(labels, predictions)"):
-        traced.get_concrete_function(
-            tf.nest.map_structure(spec, labels),
-            tf.nest.map_structure(spec, predictions),
-        )
+        traced.get_concrete_function(relaxed(targets), relaxed(predictions))
 
 
 def checked_value(value: Any, name: str) -> tf.Tensor:

@@ -16,6 +16,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from elasticdl.errors import UserCodeError
+from elasticdl.model.masks import with_mask_of
 from elasticdl.model.user_code import takes_predictions_first
 
 Array = NDArray[Any]
@@ -53,6 +54,12 @@ class NamedMetric:
     name: str
     metric: keras.metrics.Metric
     output: str | None = None
+    by_model: bool = False  # the model's own call or step updates it
+
+    @property
+    def compiled(self) -> bool:
+        """Whether it stands for all metrics of `compile`, with names of their own."""
+        return type(self.metric).__name__ == "CompileMetrics"
 
 
 def refuse_unless_sum(
@@ -64,7 +71,7 @@ def refuse_unless_sum(
     """Raise UserCodeError unless the state of both parts is the sum of theirs."""
     own = [key for key in both if key.startswith(f"{item.name}/")]
     kind = type(item.metric).__name__
-    if not own and kind != "CompileMetrics":
+    if not own and not item.compiled:
         raise UserCodeError(
             f"metric `{item.name}` ({kind}) keeps its state in Python, expected "
             "variables (self.add_variable), which can be added up over workers"
@@ -80,6 +87,21 @@ def refuse_unless_sum(
             )
 
 
+def compiled_metrics(model: keras.Model) -> list[NamedMetric]:
+    """Return what Keras's `evaluate` reports of a compiled model, but for the loss.
+
+    Metrics of layers and the losses of single outputs are updated by the model's call
+    and by compute_loss.
+    """
+    return [
+        NamedMetric("compiled", metric)
+        if type(metric).__name__ == "CompileMetrics"
+        else NamedMetric(metric.name, metric, by_model=True)
+        for metric in model.metrics
+        if metric.name != "loss"
+    ]
+
+
 def result_names(metric: Any) -> list[str]:
     """Return the names that compiled metrics give their results."""
     result = metric.result() if metric.variables else {}
@@ -91,7 +113,7 @@ def full_precision(tree: Any) -> Any:
 
     def cast(tensor: Any) -> Any:
         if tensor.dtype in (tf.bfloat16, tf.float16):
-            return tf.cast(tensor, tf.float32)
+            return with_mask_of(tf.cast(tensor, tf.float32), tensor)
         return tensor
 
     return tf.nest.map_structure(cast, tree)

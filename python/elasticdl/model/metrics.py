@@ -12,7 +12,7 @@ or a Python list does not add up: it is refused, with the reason, at its first b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
+from elasticdl.model.masks import masks_of, put_masks
 from elasticdl.model.metric_parts import (
     Array,
     NamedMetric,
@@ -29,6 +30,7 @@ from elasticdl.model.metric_parts import (
     refuse_unless_sum,
     result_names,
 )
+from elasticdl.model.targets import parted
 from elasticdl.model.user_code import ModelCode
 
 LOSS = "loss"
@@ -47,8 +49,8 @@ class MetricSet:
 
     code: ModelCode
     named: Sequence[NamedMetric]
-    loss: Callable[[Any, Any], Any]
     output_names: Sequence[str] = ()
+    has_loss: bool = True  # else the model's own evaluation step tells what it is
     _loss_sum: float = 0.0
     _loss_count: float = 0.0
     _initial: dict[str, Array] = field(default_factory=dict)
@@ -57,9 +59,9 @@ class MetricSet:
 
     def names(self) -> list[str]:
         """Return the names of the results, `loss` first."""
-        names = [LOSS]
+        names = [LOSS] if self.has_loss else []
         for item in self.named:
-            if type(item.metric).__name__ == "CompileMetrics":
+            if item.compiled:
                 names.extend(result_names(item.metric))
             else:
                 names.append(item.name)
@@ -76,31 +78,39 @@ class MetricSet:
                     return "max" if known == "up" else "min"
         return None
 
-    def warm(self, labels: Any, predictions: Any) -> None:
+    def warm(self, targets: Any, predictions: Any) -> None:
         """Let metrics that make variables at their first update make them."""
         with self.code.running("the metrics"):
-            for item in self.named:
-                self._update_one(item, labels, predictions)
+            self._update_all(targets, predictions)
         self.reset()
 
-    def update(self, labels: Any, predictions: Any) -> None:
-        """Add a batch. Raises UserCodeError when a metric raises or is no sum."""
-        predictions = full_precision(predictions)
-        if not self._checked:
-            self._check(labels, predictions)
-        if self._step is None:
-            # One traced call for all metrics: eager updates cost a millisecond each.
-            self._step = tf.function(self._update_all, reduce_retracing=True)
-        with self.code.running("the metrics"):
-            try:
-                loss = self._step(labels, predictions)
-            except _NOT_TRACEABLE:
-                # A metric in plain Python (NumPy, lists) runs as it is.
-                self._step = self._update_all
-                loss = self._step(labels, predictions)
-        records = int(tf.nest.flatten(labels)[0].shape[0])
+    def update(self, targets: Any, predictions: Any, loss: Any, records: int) -> None:
+        """Add a batch. Raises UserCodeError when a metric raises or is no sum.
+
+        Args:
+            targets: Labels, with weights as targets.Weighted.
+            predictions: With their masks (model/masks.py).
+            loss: Of the batch.
+            records: In it.
+        """
         self._loss_sum += float(loss) * records
         self._loss_count += records
+        if all(item.by_model for item in self.named):
+            return
+        predictions = full_precision(predictions)
+        if not self._checked:
+            self._check(targets, predictions, records)
+        if self._step is None:
+            # One traced call for all metrics: eager updates cost a millisecond each.
+            self._step = tf.function(self._update_masked, reduce_retracing=True)
+        with self.code.running("the metrics"):
+            masks = masks_of(predictions)
+            try:
+                self._step(targets, predictions, masks)
+            except _NOT_TRACEABLE:
+                # A metric in plain Python (NumPy, lists) runs as it is.
+                self._step = self._update_masked
+                self._step(targets, predictions, masks)
 
     def state(self) -> dict[str, Array]:
         """Return what has been added up since `reset`, as arrays to be summed."""
@@ -136,7 +146,7 @@ class MetricSet:
         """Begin anew."""
         for item in self.named:
             item.metric.reset_state()
-            if type(item.metric).__name__ == "CompileMetrics":
+            if item.compiled:
                 for inner in item.metric.metrics:
                     inner.reset_state()
         self._loss_sum = self._loss_count = 0.0
@@ -146,7 +156,9 @@ class MetricSet:
 
     def results(self) -> dict[str, float]:
         """Return each metric's value of what has been added up."""
-        results = {LOSS: self._loss_sum / self._loss_count if self._loss_count else 0.0}
+        results: dict[str, float] = {}
+        if self.has_loss:
+            results[LOSS] = self._loss_sum / max(self._loss_count, 1.0)
         with self.code.running("the metrics"):
             for item in self.named:
                 value = item.metric.result()
@@ -168,39 +180,64 @@ class MetricSet:
                 found.append((f"{item.name}/{index}:{variable.name}", variable))
         return found
 
-    def _update_all(self, labels: Any, predictions: Any) -> Any:
-        for item in self.named:
-            self._update_one(item, labels, predictions)
-        return tf.cast(self.loss(labels, predictions), tf.float32)
+    def _update_masked(self, targets: Any, predictions: Any, masks: list[Any]) -> None:
+        self._update_all(targets, put_masks(predictions, masks))
 
-    def _update_one(self, item: NamedMetric, labels: Any, predictions: Any) -> None:
+    def _update_all(self, targets: Any, predictions: Any) -> None:
+        for item in self.named:
+            if not item.by_model:
+                self._update_one(item, *parted(targets), predictions)
+
+    def _update_one(
+        self, item: NamedMetric, labels: Any, weights: Any, predictions: Any
+    ) -> None:
         if item.output is not None:
             labels = pick_output(labels, item.output, self.output_names)
             predictions = pick_output(predictions, item.output, self.output_names)
-        item.metric.update_state(labels, predictions)
+        if item.compiled and weights is not None:
+            # It gives them to `weighted_metrics` alone.
+            item.metric.update_state(labels, predictions, weights)
+        else:
+            item.metric.update_state(labels, predictions)
 
-    def _check(self, labels: Any, predictions: Any) -> None:
+    def _check(self, targets: Any, predictions: Any, size: int) -> None:
         """Try on two halves of a batch that the states add up, then forget them."""
-        size = int(tf.nest.flatten(labels)[0].shape[0])
         if size < 2:
             return
         self._checked = True
         before = self.state()
         halves = [
-            tf.nest.map_structure(lambda t: t[: size // 2], (labels, predictions)),
-            tf.nest.map_structure(lambda t: t[size // 2 :], (labels, predictions)),
+            (
+                tf.nest.map_structure(lambda t: _rows(t, *ends), targets),
+                put_masks(
+                    tf.nest.map_structure(lambda t: _rows(t, *ends), predictions),
+                    [m if m is None else _rows(m, *ends) for m in masks_of(predictions)],
+                ),
+            )
+            for ends in ((0, size // 2), (size // 2, size))
         ]
         first, second, both = (
             self._state_of([halves[i] for i in parts]) for parts in ([0], [1], [0, 1])
         )
         for item in self.named:
-            refuse_unless_sum(item, first, second, both)
+            if not item.by_model:
+                refuse_unless_sum(item, first, second, both)
         self.load_state(before)
 
     def _state_of(self, batches: Sequence[tuple[Any, Any]]) -> dict[str, Array]:
         self.reset()
         with self.code.running("the metrics"):
-            for labels, predictions in batches:
-                for item in self.named:
-                    self._update_one(item, labels, predictions)
+            for targets, predictions in batches:
+                self._update_all(targets, predictions)
         return self.state()
+
+
+def _rows(tensor: Any, start: int, end: int) -> Any:
+    if isinstance(tensor, tf.SparseTensor):
+        rank = tensor.shape.rank
+        return tf.sparse.slice(
+            tensor,
+            [start] + [0] * (rank - 1),
+            [end - start, *tf.unstack(tensor.dense_shape)[1:]],
+        )
+    return tensor[start:end]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from elasticdl.tensor.placement import Kind
@@ -16,12 +15,13 @@ from elasticdl.worker.loss_scale import LossScale
 from elasticdl.worker.packing import Arena
 from elasticdl.worker.step import (
     Definition,
+    RecordingScope,
     StepResult,
     Tensors,
     Traced,
     as_gradients,
-    changing_variables,
     kind_of,
+    refuse_assigned,
 )
 
 
@@ -33,7 +33,8 @@ class BufferStep:
         self._definition = definition
         self._scale = scale
         self._variables = list(definition.model.trainable_variables)
-        self._state = changing_variables(definition.model)
+        # Metrics of layers are for evaluations, which count by themselves.
+        self._metrics = {id(v) for v in definition.model.metrics_variables}
         self._traced = Traced(self._compute, jit=definition.jit_compile)
         self._kinds: list[Kind] = []
         # Views are made once per arena: arenas take turns.
@@ -69,7 +70,7 @@ class BufferStep:
         mapping = list(zip(self._variables, parameters, strict=True))
         with tf.GradientTape() as tape:
             tape.watch(parameters)
-            with keras.StatelessScope(mapping, collect_losses=True) as scope:
+            with RecordingScope(mapping) as scope:
                 out = self._definition.call(features, training=True)
                 loss = self._definition.training_loss(features, labels, out)
                 scaled = loss if self._scale is None else self._scale.scaled(loss)
@@ -78,11 +79,11 @@ class BufferStep:
             gradients, fine = self._scale.unscaled(gradients)
         self._kinds = [kind_of(g) for g in gradients]
         finite = tf.math.is_finite(loss)
-        for variable in self._state:
-            new = scope.get_current_value(variable)
-            if new is not None:
+        refuse_assigned([v for v in self._variables if id(v) in scope.assigned])
+        for key, variable in scope.assigned.items():
+            if key not in self._metrics:
                 # A batch whose loss is not a number must not spoil the statistics.
                 old = variable.value
-                new = tf.cast(new, old.dtype)
+                new = tf.cast(scope.get_current_value(variable), old.dtype)
                 variable.assign(tf.where(finite, new, old))
         return loss, [g for g in gradients if g is not None], fine

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Feeder
+from elasticdl.model.masks import put_masks
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome
 from elasticdl.tensor import codec
@@ -37,14 +38,13 @@ class Evaluator:
         progress: Progress,
     ) -> None:
         """Take a module with its model built and a feeder in evaluation mode."""
-        self._definition = definition
         self._feeder = feeder
         self._trainer = trainer
         self._borrowed = borrowed
         self._progress = progress
         self._metrics = definition.metrics()
         self._cached: tuple[str, Values | None] | None = None
-        self._outputs = tf.function(self._call, reduce_retracing=True)
+        self._forward = tf.function(definition.evaluate_batch, reduce_retracing=True)
 
     def forget(self) -> None:
         """Drop the cached snapshot (the PS were rewound)."""
@@ -59,7 +59,10 @@ class Evaluator:
         with self._borrowed.set_to(values):
             for batch in self._feeder.batches(loaded.records):
                 self._progress.begins(batch.num_records)
-                self._metrics.update(batch.labels, self._outputs(batch.features))
+                loss, outputs, masks = self._forward(batch.features, batch.labels)
+                self._metrics.update(
+                    batch.labels, put_masks(outputs, masks), loss, batch.num_records
+                )
                 records += batch.num_records
                 self._progress.ended()
         return master_pb2.TaskReport(
@@ -92,9 +95,6 @@ class Evaluator:
             self._cached = None  # not two versions in memory at once
             self._cached = (task.snapshot, self._trainer.values(task.snapshot, ticket))
         return self._cached[1]
-
-    def _call(self, features: Any) -> Any:
-        return self._definition.call(features, training=False)
 
 
 def encode_state(state: dict[str, np.ndarray[Any, Any]]) -> bytes:

@@ -16,6 +16,7 @@ import keras
 from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.model.optimizers import base_learning_rate
 from elasticdl.proto import ps_pb2
+from elasticdl.worker.own_step import OwnStep
 from elasticdl.worker.trainer import (
     BatchDone,
     BatchPosition,
@@ -35,7 +36,7 @@ class LocalTrainer:
 
     def __init__(
         self,
-        step: VariableStep,
+        step: VariableStep | OwnStep,
         optimizer: keras.optimizers.Optimizer,
         *,
         version: int,

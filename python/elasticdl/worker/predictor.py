@@ -102,13 +102,12 @@ class Predictor:
         progress: Progress,
     ) -> None:
         """Take a module with its model built and a feeder in prediction mode."""
-        self._definition = definition
         self._feeder = feeder
         self._sink = sink
         self._trainer = trainer
         self._borrowed = borrowed
         self._progress = progress
-        self._outputs = tf.function(self._call, reduce_retracing=True)
+        self._outputs = tf.function(definition.predict, reduce_retracing=True)
 
     def predict(self, loaded: LoadedTask) -> master_pb2.TaskReport:
         """Return the report of a prediction task."""
@@ -132,6 +131,3 @@ class Predictor:
             records=records,
             bad_records=loaded.bad,
         )
-
-    def _call(self, features: Any) -> Any:
-        return self._definition.call(features, training=False)

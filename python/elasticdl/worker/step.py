@@ -17,6 +17,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from elasticdl.errors import UserCodeError
+from elasticdl.model.specs import relaxed
 from elasticdl.tensor.placement import Kind
 from elasticdl.worker.packing import Arena, Gradient, RowGradient
 
@@ -72,27 +74,6 @@ class GradientStep(Protocol):
         """Compute one batch. The model's non-trainable state moves on with it."""
 
 
-def relaxed(nest: Tensors) -> Tensors:
-    """Return specs of a batch that leave the number of records open."""
-
-    def spec(value: Any) -> Any:
-        whole = tf.type_spec_from_value(value)
-        if isinstance(whole, tf.TensorSpec) and whole.shape.rank:
-            return tf.TensorSpec([None, *whole.shape[1:]], whole.dtype)
-        if isinstance(whole, tf.RaggedTensorSpec) and whole.shape.rank:
-            return tf.RaggedTensorSpec(
-                [None, *whole.shape[1:]],
-                whole.dtype,
-                ragged_rank=whole.ragged_rank,
-                row_splits_dtype=whole.row_splits_dtype,
-            )
-        if isinstance(whole, tf.SparseTensorSpec) and whole.shape.rank:
-            return tf.SparseTensorSpec([None, *whole.shape[1:]], whole.dtype)
-        return whole
-
-    return tf.nest.map_structure(spec, nest)
-
-
 def kind_of(gradient: Any) -> Kind:
     """Return how a traced gradient comes."""
     if gradient is None:
@@ -117,6 +98,49 @@ def as_gradients(computed: Sequence[Any], kinds: Sequence[Kind]) -> list[Gradien
     """Return what a traced step gave, which leaves out variables without gradient."""
     found = iter(computed)
     return [None if kind is Kind.FROZEN else as_gradient(next(found)) for kind in kinds]
+
+
+class RecordingScope(keras.StatelessScope):  # type: ignore[misc]
+    """Keeps what a call assigns to variables, and which variables they are.
+
+    Also those that the model does not list: Keras's generator of unseeded random
+    numbers, and variables that user code keeps elsewhere.
+    """
+
+    def __init__(self, mapping: Sequence[tuple[Any, Any]]) -> None:
+        """Take the variables that have other values inside, and these values."""
+        super().__init__(mapping, collect_losses=True)
+        self.assigned: dict[int, Any] = {}
+
+    def add_update(self, update: tuple[Any, Any]) -> None:
+        """See keras.StatelessScope."""
+        variable = update[0]
+        if variable._initializer is not None:  # noqa: SLF001
+            # Its value here would be a constant of the trace.
+            raise RuntimeError(f"`{variable.path}` is made while the step is traced")
+        self.assigned[id(variable)] = variable
+        super().add_update(update)
+
+
+def refuse_assigned(variables: Sequence[Any]) -> None:
+    """Raise UserCodeError: the model's call assigns trainable variables."""
+    if variables:
+        raise UserCodeError(
+            f"a layer assigns its trainable variable `{variables[0].path}` while it is "
+            "called (as SpectralNormalization does), which would not reach the "
+            "parameter servers; set strategy: local, or leave the layer out"
+        )
+
+
+def assigned_in_graph(variables: Sequence[Any]) -> list[Any]:
+    """Return those of the variables that the graph being traced assigns so far."""
+    graph = tf.compat.v1.get_default_graph()
+    handles = {
+        op.inputs[0].name
+        for op in graph.get_operations()
+        if op.type.startswith("Assign") and op.inputs
+    }
+    return [v for v in variables if graph.capture(v.value.handle).name in handles]
 
 
 def changing_variables(model: keras.Model) -> list[Any]:

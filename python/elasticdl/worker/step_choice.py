@@ -39,7 +39,9 @@ def choose_step(
             a loss scale of its own.
         scale: How the loss is scaled.
     """
-    variables = VariableStep(definition, optimizer=optimizer, guard=True, scale=scale)
+    variables = VariableStep(
+        definition, optimizer=optimizer, guard=True, on_ps=True, scale=scale
+    )
     if optimizer is None:
         buffers = BufferStep(definition, scale)
         try:

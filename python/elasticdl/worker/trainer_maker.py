@@ -27,6 +27,7 @@ from elasticdl.worker.life import Life
 from elasticdl.worker.local_checkpoint import LocalCheckpoints, LocalState
 from elasticdl.worker.local_trainer import LocalTrainer
 from elasticdl.worker.loss_scale import LossScale
+from elasticdl.worker.own_step import OwnStep
 from elasticdl.worker.ps_link import PsLink
 from elasticdl.worker.ps_trainer import PsTrainer, PsTrainerOptions
 from elasticdl.worker.shared_variables import SharedVariables
@@ -66,8 +67,13 @@ class TrainerMaker:
         life, definition = self._life, self._definition
         optimizer = definition.optimizer
         skip_nan = self._spec.training.on_nan_loss is OnNanLoss.SKIP
-        step = VariableStep(definition, optimizer=optimizer, guard=skip_nan)
-        step.kinds(batch.features, batch.labels)
+        step: VariableStep | OwnStep
+        if definition.trains_itself:
+            step = OwnStep(definition)
+            step.trace(batch.features, batch.labels)
+        else:
+            step = VariableStep(definition, optimizer=optimizer, guard=skip_nan)
+            step.kinds(batch.features, batch.labels)
         state = LocalState(definition.model, optimizer, definition.optimizer_json())
         version = 0
         path = restore_dir or self._spec.checkpoint.init_from

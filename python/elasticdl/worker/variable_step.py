@@ -21,8 +21,10 @@ from elasticdl.worker.step import (
     Tensors,
     Traced,
     as_gradients,
+    assigned_in_graph,
     changing_variables,
     kind_of,
+    refuse_assigned,
 )
 
 
@@ -35,6 +37,7 @@ class VariableStep:
         *,
         optimizer: keras.optimizers.Optimizer | None = None,
         guard: bool = False,
+        on_ps: bool = False,
         scale: LossScale | None = None,
     ) -> None:
         """Take a module whose model is built; its variables hold the parameters.
@@ -43,11 +46,13 @@ class VariableStep:
             definition: The module.
             optimizer: Applies the gradients within the step; None leaves that to PS.
             guard: Let a batch whose loss is not a number change nothing.
+            on_ps: Refuse a model whose call assigns its trainable variables.
             scale: How the loss is scaled. None leaves that to `optimizer`.
         """
         self._definition = definition
         self._optimizer = optimizer
         self._guard = guard
+        self._on_ps = on_ps
         self._scale = scale
         self.variables = list(definition.model.trainable_variables)
         if optimizer is not None and not optimizer.built:
@@ -82,6 +87,8 @@ class VariableStep:
             out = self._definition.call(features, training=True)
             loss = self._definition.training_loss(features, labels, out)
             scaled = self._scaled(loss)
+        if self._on_ps:
+            refuse_assigned(assigned_in_graph(self.variables))
         gradients = tape.gradient(scaled, [v.value for v in self.variables])
         fine: Any = True
         if self._scale is not None:

@@ -14,7 +14,7 @@ from elasticdl.model.definition import load_definition
 from elasticdl.model.user_code import locate, short
 from elasticdl.model.variables import trainable_variables
 
-from tests.integration.model.conftest import CLASSIC, COMPILED
+from tests.integration.model.conftest import CLASSIC, COMPILED, add
 
 CLASSIC_MODEL = CLASSIC.split("def loss")[0]
 
@@ -193,8 +193,10 @@ def feed(dataset, mode, metadata):
     definition = built(text, "net.model")
     metrics = definition.metrics()
     batch = next(feeder(definition).batches(records))
-    metrics.update(batch.labels, definition.call(batch.features, training=False))
-    assert set(metrics.results()) == {"loss", "a_accuracy", "b_mae"}
+    predictions = definition.call(batch.features, training=False)
+    add(metrics, definition, batch.labels, predictions)
+    names = {"loss", "a_loss", "b_loss", "a_accuracy", "b_mae"}
+    assert set(metrics.results()) == names
 
 
 # What is wrong is said in one line.

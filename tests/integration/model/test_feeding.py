@@ -189,9 +189,20 @@ def test_older_names_and_fewer_arguments_are_understood(built, feeder, records):
         ("return dataset.map(parse).repeat()", "repeats the data without end"),
         ("return dataset.map(lambda r: parse(r)[0])", "expected a pair"),
         (
-            "return dataset.map(lambda r: (*parse(r), 1.0))",
-            "sample weights are not supported",
+            "return dataset.map(lambda r: (*parse(r), 1.0, 2.0))",
+            r"expected a pair .*or \(features, labels, weights\)",
         ),
+        (
+            "return dataset.map(parse).batch(8, drop_remainder=True)",
+            "drops what is left over of each task",
+        ),
+        (
+            "return dataset.map(parse).padded_batch(8, drop_remainder=True)",
+            "drops what is left over of each task",
+        ),
+        ("return dataset.map(parse).take(100)", "feed takes some records of each task"),
+        ("return dataset.skip(1).map(parse)", "a CSV's header is no record here"),
+        ("return dataset.shard(2, 0).map(parse)", "takes a shard of each task"),
         ("return dataset.map(lambda r: nothing(r))", r"net\.py:\d+ in .*nothing"),
     ],
 )

@@ -7,7 +7,7 @@ import tensorflow as tf
 from elasticdl.errors import UserCodeError
 from elasticdl.tensor.codec import decode, encode, join
 
-from tests.integration.model.conftest import CLASSIC, COMPILED
+from tests.integration.model.conftest import CLASSIC, COMPILED, add
 
 METRICS = """
 def eval_metrics_fn():
@@ -81,13 +81,13 @@ def test_the_sum_of_states_is_the_state_of_one_process(built, metrics, binary, w
     definition = built(text)
     whole = definition.metrics()
     for labels, predictions in batches(5, width, binary=binary):
-        whole.update(labels, predictions)
+        add(whole, definition, labels, predictions)
 
     worker = definition.metrics()
     states = []
     for part in batches(5, width, binary=binary):
         worker.reset()
-        worker.update(*part)
+        add(worker, definition, *part)
         states.append(worker.state())
     summary = definition.metrics()
     summary.load_state(summed(states))
@@ -108,9 +108,8 @@ def test_results_are_those_of_keras_evaluate(built, records):
     metrics = definition.metrics()
     for start in range(0, len(x), 8):
         part = slice(start, start + 8)
-        metrics.update(
-            tf.constant(y[part]), definition.call(tf.constant(x[part]), training=False)
-        )
+        predictions = definition.call(tf.constant(x[part]), training=False)
+        add(metrics, definition, tf.constant(y[part]), predictions)
     results = metrics.results()
     assert set(results) == {"loss", "accuracy", "top"}
     for name, value in results.items():
@@ -153,11 +152,13 @@ def eval_metrics_fn():
     assert metrics.names() == ["loss", "one/accuracy", "two/error"]
     batch = next(feeder(definition).batches(records))
     predictions = definition.call(batch.features, training=False)
-    metrics.update(batch.labels, predictions)
+    add(metrics, definition, batch.labels, predictions)
     error = np.abs(batch.labels["two"].numpy() - predictions["two"].numpy()).mean()
     assert metrics.results()["two/error"] == pytest.approx(float(error), rel=1e-5)
     with pytest.raises(UserCodeError, match=r"output `one`.*only \['two'\]"):
-        metrics.update({"two": batch.labels["two"]}, {"two": predictions["two"]})
+        metrics.update(
+            {"two": batch.labels["two"]}, {"two": predictions["two"]}, 0.0, 8
+        )
 
 
 MAXIMUM = """
@@ -198,7 +199,7 @@ def eval_metrics_fn():
 def test_a_metric_that_does_not_add_up_is_refused(built, metrics, message):
     definition = built(START + metrics)
     with pytest.raises(UserCodeError, match=message):
-        definition.metrics().update(*next(batches(1, 3)))
+        add(definition.metrics(), definition, *next(batches(1, 3)))
 
 
 @pytest.mark.parametrize(
@@ -232,9 +233,10 @@ def eval_metrics_fn():
     }
 """
     )
-    metrics = built(text).metrics()
+    definition = built(text)
+    metrics = definition.metrics()
     for labels, predictions in batches(2, 3):
-        metrics.update(labels, predictions)
+        add(metrics, definition, labels, predictions)
     assert 0 <= metrics.results()["right"] <= 1
 
 

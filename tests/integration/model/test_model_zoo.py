@@ -12,7 +12,7 @@ from elasticdl.job.spec import JobSpec
 from elasticdl.model.definition import load_definition
 from elasticdl.model.feeding import Feeder
 
-from tests.integration.model.conftest import example
+from tests.integration.model.conftest import add, example
 
 ZOO = Path(__file__).resolve().parents[3] / "model_zoo"
 RANDOM = np.random.default_rng(2)
@@ -97,7 +97,8 @@ def test_a_module_trains_evaluates_and_predicts(name, tmp_path):
 
     metrics = definition.metrics()
     for batch in feeders["evaluation"].batches(records):
-        metrics.update(batch.labels, definition.call(batch.features, training=False))
+        predictions = definition.call(batch.features, training=False)
+        add(metrics, definition, batch.labels, predictions)
     assert 0 <= metrics.results()["accuracy"] <= 1
     for batch in feeders["prediction"].batches(records):
         assert batch.labels is None
@@ -210,7 +211,8 @@ def test_a_module_of_the_old_zoo_runs_unmodified(built, feeder):
     metrics = definition.metrics()
     assert metrics.names() == ["loss", "logits/accuracy", "logits/auc"]
     for batch in feeder(definition, mode="evaluation").batches(records):
-        metrics.update(batch.labels, definition.call(batch.features, training=False))
+        predictions = definition.call(batch.features, training=False)
+        add(metrics, definition, batch.labels, predictions)
     assert 0 <= metrics.results()["logits/auc"] <= 1
     processor = definition.outputs_processor()
     for batch in feeder(definition, mode="prediction").batches(records):

@@ -1,0 +1,139 @@
+"""What of a Keras model's own ways this product takes, and what it cannot.
+
+Owns the rules for methods that a model overrides and for options of compile, layers and
+variables that a worker with parameter servers would pass over. Called by `definition`
+once the model is built. What is refused is named, with what to do instead. Knows
+nothing of steps.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from elasticdl.errors import UserCodeError
+
+logger = logging.getLogger(__name__)
+
+# A training step, or an evaluation, of the model's own: run where one process trains.
+TRAINING_METHODS = ("train_step",)
+EVALUATION_METHODS = ("test_step", "compute_metrics", "get_metrics_result")
+# Loops: there is none of Keras's here that they could take part in.
+_LOOPS = (
+    "fit",
+    "evaluate",
+    "predict",
+    "train_on_batch",
+    "test_on_batch",
+    "predict_on_batch",
+    "make_train_function",
+    "make_test_function",
+    "make_predict_function",
+)
+
+
+def overrides(model: keras.Model, name: str) -> bool:
+    """Say whether a method of the model is the user's, not Keras's."""
+    if name in vars(model):
+        return True
+    for kind in type(model).__mro__:
+        if name in vars(kind):
+            return not kind.__module__.startswith("keras.")
+    return False
+
+
+def trains_itself(model: keras.Model) -> bool:
+    """Say whether the model has a training step of its own."""
+    return any(overrides(model, name) for name in TRAINING_METHODS)
+
+
+def evaluates_itself(model: keras.Model) -> bool:
+    """Say whether the model has an evaluation step or metrics of its own."""
+    return any(overrides(model, name) for name in EVALUATION_METHODS)
+
+
+def compiled_with_xla(model: keras.Model) -> bool:
+    """Say whether `compile` was told `jit_compile=True`; "auto" is not that."""
+    return compiled_option(model, "jit_compile") is True
+
+
+def compiled_option(model: keras.Model, name: str) -> Any:
+    """Return an argument of `compile`, None where the model is not compiled."""
+    config = getattr(model, "_compile_config", None)
+    return None if config is None else config.config.get(name)
+
+
+def refuse_unsupported(model: keras.Model, *, trains_on_ps: bool) -> None:
+    """Raise UserCodeError naming all that would be passed over."""
+    problems = list(_anywhere(model))
+    if trains_on_ps:
+        problems += _on_ps(model)
+    if problems:
+        raise UserCodeError("; ".join(problems))
+    steps = getattr(model, "steps_per_execution", 1)
+    if isinstance(steps, int) and steps > 1:
+        logger.warning(
+            "compile(steps_per_execution=%d) changes nothing here: each batch is a "
+            "step of its own",
+            steps,
+        )
+
+
+def _anywhere(model: keras.Model) -> Iterator[str]:
+    name = type(model).__name__
+    for method in _LOOPS:
+        if overrides(model, method):
+            yield (
+                f"{name}.{method} is never called: the job's loop takes the place of "
+                "Keras's; override train_step or test_step instead"
+            )
+    if getattr(model, "run_eagerly", False) or tf.config.functions_run_eagerly():
+        yield (
+            "run_eagerly=True is not supported, a step is traced once; leave it out, "
+            "and use tf.print to look into a step"
+        )
+    for layer in _layers(model):
+        if getattr(layer, "quantization_mode", None):
+            yield (
+                f"layer `{layer.path}` is quantized ({layer.quantization_mode}), "
+                "which cannot be trained; quantize the exported model"
+            )
+
+
+def _on_ps(model: keras.Model) -> Iterator[str]:
+    name = type(model).__name__
+    for method in (*TRAINING_METHODS, *EVALUATION_METHODS):
+        if overrides(model, method):
+            yield (
+                f"{name}.{method} runs with strategy: local alone, since the "
+                "parameter servers apply what compute_loss gives gradients for; set "
+                "strategy: local, or override compute_loss"
+            )
+    for variable in model.trainable_variables:
+        if variable.constraint is not None:
+            kind = type(variable.constraint).__name__
+            yield (
+                f"variable `{variable.path}` has the constraint {kind}, which the "
+                "parameter servers do not apply; set strategy: local, or leave it out"
+            )
+        if getattr(variable, "overwrite_with_gradient", False):
+            yield (
+                f"variable `{variable.path}` is overwritten with its gradient "
+                "(float8), which the parameter servers do not do; set strategy: local"
+            )
+    for layer in _layers(model):
+        if getattr(layer, "stateful", False) and isinstance(layer, keras.layers.RNN):
+            yield (
+                f"layer `{layer.path}` is a stateful RNN, whose state goes from batch "
+                "to batch of one process; set strategy: local, or stateful=False"
+            )
+
+
+def _layers(model: keras.Model) -> list[Any]:
+    return list(
+        getattr(model, "_flatten_layers", lambda **_: model.layers)(include_self=False)
+    )

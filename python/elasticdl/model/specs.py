@@ -1,0 +1,32 @@
+"""Specs of batches: any number of records, tensors of any kind.
+
+Owns what stays open when something is traced for batches that may differ in size.
+Used by the checks of loss and model and by the worker's steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+
+def relaxed(nest: Any) -> Any:
+    """Return specs of a batch that leave the number of records open."""
+
+    def spec(value: Any) -> Any:
+        whole = tf.type_spec_from_value(value)
+        if isinstance(whole, tf.TensorSpec) and whole.shape.rank:
+            return tf.TensorSpec([None, *whole.shape[1:]], whole.dtype)
+        if isinstance(whole, tf.RaggedTensorSpec) and whole.shape.rank:
+            return tf.RaggedTensorSpec(
+                [None, *whole.shape[1:]],
+                whole.dtype,
+                ragged_rank=whole.ragged_rank,
+                row_splits_dtype=whole.row_splits_dtype,
+            )
+        if isinstance(whole, tf.SparseTensorSpec) and whole.shape.rank:
+            return tf.SparseTensorSpec([None, *whole.shape[1:]], whole.dtype)
+        return whole
+
+    return tf.nest.map_structure(spec, nest)
