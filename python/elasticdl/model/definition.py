@@ -186,7 +186,7 @@ class ModelDefinition:
         return spec.type is JobType.TRAIN and spec.strategy is not Strategy.LOCAL
 
     def _refuse_unused(self) -> None:
-        """Raise UserCodeError for parts of the module that an own step would not use."""
+        """Raise UserCodeError for parts of the module that an own step leaves out."""
         if not self.trains_itself:
             return
         model, names = self.model, self._spec.model

@@ -92,7 +92,10 @@ def takes_weights(function: Callable[..., Any]) -> bool:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return False
-    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    places = (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    )
     return any(p.kind is p.VAR_POSITIONAL for p in parameters) or (
         len([p for p in parameters if p.kind in places]) > 2
         and parameters[2].name in {"weights", "sample_weight", "sample_weights"}

@@ -207,14 +207,8 @@ class MetricSet:
         self._checked = True
         before = self.state()
         halves = [
-            (
-                tf.nest.map_structure(lambda t: _rows(t, *ends), targets),
-                put_masks(
-                    tf.nest.map_structure(lambda t: _rows(t, *ends), predictions),
-                    [m if m is None else _rows(m, *ends) for m in masks_of(predictions)],
-                ),
-            )
-            for ends in ((0, size // 2), (size // 2, size))
+            (_rows(targets, 0, size // 2), _rows(predictions, 0, size // 2)),
+            (_rows(targets, size // 2, size), _rows(predictions, size // 2, size)),
         ]
         first, second, both = (
             self._state_of([halves[i] for i in parts]) for parts in ([0], [1], [0, 1])
@@ -232,12 +226,16 @@ class MetricSet:
         return self.state()
 
 
-def _rows(tensor: Any, start: int, end: int) -> Any:
-    if isinstance(tensor, tf.SparseTensor):
-        rank = tensor.shape.rank
-        return tf.sparse.slice(
-            tensor,
-            [start] + [0] * (rank - 1),
-            [end - start, *tf.unstack(tensor.dense_shape)[1:]],
-        )
-    return tensor[start:end]
+def _rows(tree: Any, start: int, end: int) -> Any:
+    """Return some records of a batch, with their masks."""
+    masks = [m if m is None else m[start:end] for m in masks_of(tree)]
+    parts = tf.nest.map_structure(lambda t: _rows_of(t, start, end), tree)
+    return put_masks(parts, masks)
+
+
+def _rows_of(tensor: Any, start: int, end: int) -> Any:
+    if not isinstance(tensor, tf.SparseTensor):
+        return tensor[start:end]
+    first = [start] + [0] * (len(tensor.shape) - 1)
+    size = tf.concat([[end - start], tensor.dense_shape[1:]], 0)
+    return tf.sparse.slice(tensor, first, size)

@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from elasticdl.errors import ElasticDLError, UserCodeError
+from elasticdl.model import classic_names
 
 _LONGEST_MESSAGE = 400
 _OWN_PACKAGE = Path(__file__).resolve().parents[1]
@@ -70,6 +71,8 @@ class ModelCode:
         """Return the one-line message for an exception of the user's code."""
         where = self._where(error)
         place = f" at {where}" if where else ""
+        if known := classic_names.advice(error):
+            return f"{what}{place}: {known}"
         return f"{what} raised {type(error).__name__}{place}: {short(error)}"
 
     def _where(self, error: BaseException) -> str:

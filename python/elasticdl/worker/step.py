@@ -100,7 +100,7 @@ def as_gradients(computed: Sequence[Any], kinds: Sequence[Kind]) -> list[Gradien
     return [None if kind is Kind.FROZEN else as_gradient(next(found)) for kind in kinds]
 
 
-class RecordingScope(keras.StatelessScope):  # type: ignore[misc]
+class RecordingScope(keras.StatelessScope):
     """Keeps what a call assigns to variables, and which variables they are.
 
     Also those that the model does not list: Keras's generator of unseeded random

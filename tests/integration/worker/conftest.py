@@ -273,10 +273,11 @@ def rig(ps_group, definition):
         pull_steps=1,
         skip_nan=False,
         learning_rate_of=lambda version, epoch: None,
+        batch=None,
     ):
         group = group or ps_group()
         module = module or definition()
-        features, labels = next(make_batches(1, 4))
+        features, labels = batch or next(make_batches(1, 4))
         scale = LossScale.of(module.optimizer)
         optimizer = without_loss_scale(module.optimizer)
         step, kinds = choose_step(

@@ -1,4 +1,4 @@
-"""Classic names of what `feed` is called for.
+"""Classic names: what `feed` is called for, and kinds of readers.
 
 Owns nothing: the strings are those of model/feed_call.py. For user modules alone.
 """
@@ -12,3 +12,10 @@ class Mode:
     TRAINING = "training"
     EVALUATION = "evaluation"
     PREDICTION = "prediction"
+
+
+class ReaderType:
+    """Kinds of readers that `create_data_reader` of the classic package makes."""
+
+    CSV_READER = "CSV"
+    RECORDIO_READER = "RecordIO"

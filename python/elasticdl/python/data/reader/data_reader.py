@@ -11,8 +11,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from elasticdl.data.reader import Metadata
+from elasticdl.errors import UserCodeError
 
-__all__ = ["AbstractDataReader", "Metadata"]
+__all__ = ["AbstractDataReader", "Metadata", "check_required_kwargs"]
+
+
+def check_required_kwargs(required_args: list[str], kwargs: Mapping[str, Any]) -> None:
+    """Raise UserCodeError naming the keywords that a reader needs and did not get."""
+    missing = [name for name in required_args if kwargs.get(name) is None]
+    if missing:
+        raise UserCodeError(
+            f"the reader needs {', '.join(missing)}, it got {sorted(kwargs)}; give it "
+            "in custom_data_reader"
+        )
 
 
 class AbstractDataReader(ABC):

@@ -1,0 +1,495 @@
+"""Cells of the matrix against plain Keras: what a module may say, by how it trains.
+
+A case is a module's text: three forms of a model, an optimizer, what compile is told,
+a feed. `cells` makes all combinations; test_matrix.py runs each of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import tensorflow as tf
+
+STRATEGIES = ("local", "sync", "async")
+FORMS = ("functional", "sequential", "subclassed")
+
+HEAD = """
+import keras
+import numpy as np
+import tensorflow as tf
+"""
+MODEL = {
+    "functional": """
+def model():
+    inputs = keras.Input({shape}, dtype="{dtype}"{options})
+    hidden = inputs
+    for layer in layers():
+        hidden = layer(hidden)
+    network = {kind}(inputs, hidden)
+    {compile}
+    return network
+""",
+    "sequential": """
+def model():
+    network = keras.Sequential(
+        [keras.Input({shape}, dtype="{dtype}"{options}), *layers()])
+    {compile}
+    return network
+""",
+    "subclassed": """
+class Net({kind}):
+    def __init__(self):
+        super().__init__()
+        self.parts = layers()
+
+    def call(self, inputs):
+        for layer in self.parts:
+            inputs = layer(inputs)
+        return inputs
+
+
+def model():
+    network = Net()
+    {compile}
+    return network
+""",
+}
+LAYERS = """
+def layers():
+    return [
+        keras.layers.Dense(8, activation="tanh"{options}),
+        {middle}keras.layers.Dense(3),
+    ]
+"""
+SPARSE_LOSS = "keras.losses.SparseCategoricalCrossentropy(from_logits=True)"
+FEEDS = {
+    "plain": 'return f["x"], f["y"]',
+    "weighted": 'return f["x"], f["y"], f["w"]',
+    "words": 'return f["words"], f["y"]',
+    "two inputs": 'return {"left": f["x"], "right": f["x"] * 2.0 + 1.0}, f["y"]',
+    "two outputs": 'return f["x"], {"kind": f["y"], "size": f["x"][:1]}',
+    "two outputs weighted": 'return (f["x"], {"kind": f["y"], "size": f["x"][:1]}, '
+    '{"kind": f["w"], "size": 1.0 - f["w"] / 2.0})',
+    "listed outputs": 'return f["x"], (f["y"], f["x"][:1])',
+    "one hot": 'return f["x"], tf.one_hot(f["y"], 3)',
+    "sparse": 'return f["ids"], f["y"]',
+    "ragged": 'return tf.RaggedTensor.from_tensor(f["x"][tf.newaxis, :3])[0], f["y"]',
+}
+FEED = """
+def feed(dataset, mode, metadata):
+    spec = {
+        "x": tf.io.FixedLenFeature([6], tf.float32),
+        "y": tf.io.FixedLenFeature([], tf.int64),
+        "w": tf.io.FixedLenFeature([], tf.float32),
+        "words": tf.io.FixedLenFeature([5], tf.int64),
+        "ids": tf.io.VarLenFeature(tf.int64),
+    }
+
+    def parse(record):
+        f = tf.io.parse_single_example(record, spec)
+        BODY
+
+    return dataset.map(parse)
+"""
+RECORDS = 29  # three batches of 8, and a short one
+BATCH = 8
+
+
+@dataclass(frozen=True)
+class Case:
+    """A module, and what is said where it is refused."""
+
+    name: str
+    layers: str = LAYERS.format(options="", middle="")
+    before: str = ""  # text before the layers
+    model: str = ""  # in place of all three forms
+    kind: str = "keras.Model"
+    forms: tuple[str, ...] = ("functional",)
+    shape: str = "(6,)"
+    dtype: str = "float32"
+    input_options: str = ""
+    optimizer: str = "keras.optimizers.Adam(0.05)"
+    loss: str = SPARSE_LOSS
+    compile: str = ""
+    after: str = ""  # text after the model: functions of the classic form
+    feed: str = "plain"
+    job: dict = field(default_factory=dict)
+    fit: dict = field(default_factory=dict)
+    refused: dict = field(default_factory=dict)  # strategy -> what the sentence has
+    rtol: float = 2e-4
+    atol: float = 2e-5
+
+    def text(self, form: str) -> str:
+        """Return the module."""
+        compiled = (
+            f"network.compile({self.optimizer}, loss={self.loss}{self.compile})"
+            if self.loss
+            else f"network.compile({self.optimizer}{self.compile})"
+        )
+        made = (self.model or MODEL[form]).format(
+            shape=self.shape,
+            dtype=self.dtype,
+            options=self.input_options,
+            compile=compiled,
+            kind=self.kind,
+        )
+        feed = FEED.replace("BODY", FEEDS[self.feed])
+        return HEAD + self.before + self.layers + made + self.after + feed
+
+
+def middle(layer: str, **options: object) -> str:
+    """Return the layers with one between them."""
+    return LAYERS.format(
+        middle=f"{layer},\n        ", options=options.get("options", "")
+    )
+
+
+def records() -> list[bytes]:
+    """Return the data of all cells: the same numbers each time."""
+    rng = np.random.default_rng(7)
+    made = []
+    for number in range(RECORDS):
+        x = rng.normal(size=6).astype(np.float32)
+        words = rng.integers(1, 9, 5)
+        words[rng.integers(1, 6) :] = 0
+        ids = rng.integers(0, 20, rng.integers(0, 4)) if number >= BATCH else []
+        made.append(_example(x=x, y=[int(rng.integers(0, 3))],
+                             w=np.float32(rng.uniform(0.2, 3, 1)),
+                             words=words, ids=np.asarray(ids, np.int64)))  # fmt: skip
+    return made
+
+
+def _example(**features: object) -> bytes:
+    found = {}
+    for name, value in features.items():
+        array = np.asarray(value)
+        if array.dtype.kind == "f":
+            found[name] = tf.train.Feature(float_list=tf.train.FloatList(value=array))
+        else:
+            found[name] = tf.train.Feature(int64_list=tf.train.Int64List(value=array))
+    return tf.train.Example(
+        features=tf.train.Features(feature=found)
+    ).SerializeToString()
+
+
+ON_PS = ("sync", "async")
+
+
+def refused_on_ps(sentence: str) -> dict:
+    """Return what a case has where parameter servers refuse it."""
+    return dict.fromkeys(ON_PS, sentence)
+
+
+NOISE = """
+class Noise(keras.layers.Layer):
+    def call(self, inputs, training=False):
+        if training:
+            return inputs + 0.3 * keras.random.normal(keras.ops.shape(inputs))
+        return inputs
+
+"""
+ELSEWHERE = """
+COUNT = []
+
+class Counting(keras.layers.Layer):
+    def call(self, inputs, training=False):
+        if not COUNT:
+            COUNT.append(None)
+        if training:
+            seen = KEPT["seen"]
+            seen.assign(seen + 1.0)
+            return inputs * keras.ops.cast(1.0 / (1.0 + seen), inputs.dtype)
+        return inputs
+
+KEPT = {"seen": keras.Variable(0.0, trainable=False, name="seen")}
+
+"""
+OWN_STEP = """
+class Doubled(keras.Model):
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(x=x, y=y, y_pred=self(x, training=True)) * 2.0
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return {"loss": loss}
+
+"""
+OWN_TEST = """
+class Tested(keras.Model):
+    def __init__(self, *args, **keywords):
+        super().__init__(*args, **keywords)
+        self.far = keras.metrics.Mean(name="far")
+
+    def test_step(self, data):
+        x, y = data
+        self.far.update_state(keras.ops.abs(self(x, training=False)))
+        return {"far": self.far.result()}
+
+"""
+OWN_METRICS = """
+class Counted(keras.Model):
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        return {**super().compute_metrics(x, y, y_pred, sample_weight)}
+
+"""
+OWN_LOSS = """
+class Squared(keras.Model):
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None,
+                     training=True):
+        factor = 2.0 if training else 1.0
+        loss = super().compute_loss(x, y, y_pred, sample_weight)
+        return factor * loss + 0.01 * keras.ops.mean(y_pred ** 2)
+
+"""
+TWO_OUTPUTS = """
+def model():
+    inputs = keras.Input((6,))
+    hidden = keras.layers.Dense(8, activation="tanh")(inputs)
+    network = keras.Model(inputs, {{
+        "kind": keras.layers.Dense(3, name="kind")(hidden),
+        "size": keras.layers.Dense(1, name="size")(hidden)}})
+    {compile}
+    return network
+"""
+LISTED_OUTPUTS = """
+def model():
+    inputs = keras.Input((6,))
+    hidden = keras.layers.Dense(8, activation="tanh")(inputs)
+    network = keras.Model(inputs, [
+        keras.layers.Dense(3)(hidden), keras.layers.Dense(1)(hidden)])
+    {compile}
+    return network
+"""
+TWO_LOSSES = f'{{"kind": {SPARSE_LOSS}, "size": "mse"}}'
+TWO_INPUTS = """
+def model():
+    left, right = keras.Input((6,), name="left"), keras.Input((6,), name="right")
+    hidden = keras.layers.Dense(8, activation="tanh")(
+        keras.layers.Concatenate()([left, right]))
+    network = keras.Model({{"left": left, "right": right}},
+                          keras.layers.Dense(3)(hidden))
+    {compile}
+    return network
+"""
+MASKED = """
+def layers():
+    return [
+        keras.layers.Embedding(9, 4, mask_zero=True),
+        keras.layers.LSTM(4, return_sequences=True),
+        keras.layers.Dense(3),
+    ]
+"""
+PER_WORD = 'return f["words"], f["words"] % 3'
+FEEDS["per word"] = PER_WORD
+FEEDS["per word weighted"] = PER_WORD + ', f["w"]'
+ADDS = """
+class Adds(keras.layers.Layer):
+    def call(self, inputs):
+        self.add_loss(0.1 * keras.ops.mean(keras.ops.abs(inputs)))
+        return inputs
+
+"""
+SEES = """
+class Sees(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.mean = keras.metrics.Mean(name="activation")
+
+    def call(self, inputs):
+        self.mean.update_state(inputs)
+        return inputs
+
+"""
+SPARSE_IDS = """
+def layers():
+    from elasticdl.python.elasticdl.layers.embedding import Embedding
+    return [Embedding(4, input_dim=20, combiner="sum"), keras.layers.Dense(3)]
+"""
+STATEFUL = """
+def layers():
+    return [
+        keras.layers.Reshape((3, 2)),
+        keras.layers.LSTM(4, stateful=True),
+        keras.layers.Dense(3),
+    ]
+"""
+DECAY = """
+def decaying():
+    made = keras.optimizers.AdamW(0.05, weight_decay=0.3)
+    made.exclude_from_weight_decay(var_names=["bias"])
+    return made
+
+"""
+ACCURACY = ', metrics=["accuracy"]'
+AS_KERAS = (
+    Case("plain", forms=FORMS, compile=ACCURACY),
+    Case("dropout", layers=middle("keras.layers.Dropout(0.4)"), forms=FORMS),
+    Case("dropout with a seed", layers=middle("keras.layers.Dropout(0.4, seed=3)")),
+    Case("unseeded keras.random", before=NOISE, layers=middle("Noise()"), forms=FORMS),
+    Case(
+        "a variable that the model does not list",
+        before=ELSEWHERE,
+        layers=middle("Counting()"),
+    ),
+    Case(
+        "BatchNormalization",
+        layers=middle("keras.layers.BatchNormalization(momentum=0.8)"),
+        forms=FORMS,
+    ),
+    Case("LayerNormalization", layers=middle("keras.layers.LayerNormalization()")),
+    Case(
+        "SpectralNormalization",
+        layers=middle("keras.layers.SpectralNormalization(keras.layers.Dense(8))"),
+        refused=refused_on_ps("assigns its trainable variable"),
+    ),
+    Case(
+        "constraint NonNeg",
+        layers=LAYERS.format(options=', kernel_constraint="non_neg"', middle=""),
+        refused=refused_on_ps("has the constraint NonNeg"),
+    ),
+    Case(
+        "constraint MaxNorm",
+        layers=LAYERS.format(
+            options=", kernel_constraint=keras.constraints.MaxNorm(0.5)", middle=""
+        ),
+        refused=refused_on_ps("has the constraint MaxNorm"),
+    ),
+    Case(
+        "weight regulariser",
+        layers=LAYERS.format(options=', kernel_regularizer="l2"', middle=""),
+        forms=FORMS,
+    ),
+    Case(
+        "activity regulariser",
+        layers=LAYERS.format(options=', activity_regularizer="l1"', middle=""),
+    ),
+    Case("add_loss", before=ADDS, layers=middle("Adds()"), forms=FORMS),
+    Case("metric of a layer", before=SEES, layers=middle("Sees()"), compile=ACCURACY),
+    Case("frozen layer", layers=middle("keras.layers.Dense(8, trainable=False)")),
+    Case("mask", layers=MASKED, shape="(5,)", dtype="int32", feed="per word",
+         forms=FORMS, compile=ACCURACY),
+    Case("mask and mixed precision", layers=MASKED, shape="(5,)", dtype="int32",
+         feed="per word", compile=ACCURACY, job={"model": {"mixedPrecision": True}},
+         rtol=3e-2, atol=3e-3),
+    Case("mask and sample weights", layers=MASKED, shape="(5,)", dtype="int32",
+         feed="per word weighted",
+         compile=', weighted_metrics=["accuracy"], metrics=["accuracy"]'),
+    Case("mixed precision", job={"model": {"mixedPrecision": True}}, forms=FORMS,
+         rtol=3e-2, atol=3e-3),
+    Case("sample weights", feed="weighted", forms=FORMS,
+         compile=', metrics=["accuracy"], weighted_metrics=["accuracy"]'),
+    Case("class weights", job={"training": {"classWeight": {0: 1.0, 2: 4.0}}},
+         fit={"class_weight": {0: 1.0, 2: 4.0}}, compile=ACCURACY, forms=FORMS),
+    Case("class weights of one-hot labels", feed="one hot",
+         loss="keras.losses.CategoricalCrossentropy(from_logits=True)",
+         job={"training": {"classWeight": {1: 0.5, 2: 4.0}}},
+         fit={"class_weight": {0: 1.0, 1: 0.5, 2: 4.0}}, compile=ACCURACY),
+    Case("two inputs", model=TWO_INPUTS, feed="two inputs"),
+    Case("two outputs with weights of losses", model=TWO_OUTPUTS, feed="two outputs",
+         loss=TWO_LOSSES, compile=', loss_weights={"kind": 0.3, "size": 2.0}, '
+         'metrics={"kind": ["accuracy"], "size": ["mae"]}'),
+    Case("two outputs with sample weights", model=TWO_OUTPUTS,
+         feed="two outputs weighted", loss=TWO_LOSSES,
+         compile=', weighted_metrics={"kind": ["accuracy"], "size": ["mae"]}'),
+    Case("a list of outputs", model=LISTED_OUTPUTS, feed="listed outputs",
+         loss=f'[{SPARSE_LOSS}, "mse"]', compile=", loss_weights=[1.0, 0.5]"),
+    Case("sparse ids, a batch without any", layers=SPARSE_IDS, shape="(20,)",
+         dtype="int64", input_options=", sparse=True", feed="sparse",
+         optimizer="keras.optimizers.SGD(0.5)"),
+    Case("own loss function", loss="lambda y, p: keras.ops.mean((p[:, 0] - "
+         "keras.ops.cast(y, 'float32')) ** 2)"),
+    Case("loss of sums", loss="keras.losses.SparseCategoricalCrossentropy("
+         "from_logits=True, reduction='sum')"),
+    Case("own compute_loss", before=OWN_LOSS, kind="Squared",
+         forms=("functional", "subclassed"), compile=ACCURACY),
+    Case("own train_step", before=OWN_STEP, kind="Doubled",
+         forms=("functional", "subclassed"),
+         refused=refused_on_ps(r"\.train_step runs with strategy: local alone")),
+    Case("own test_step", before=OWN_TEST, kind="Tested",
+         refused=refused_on_ps(r"Tested\.test_step runs with strategy: local alone")),
+    Case("own compute_metrics", before=OWN_METRICS, kind="Counted", compile=ACCURACY,
+         refused=refused_on_ps(r"Counted\.compute_metrics runs with strategy: local")),
+    Case("run_eagerly", compile=", run_eagerly=True",
+         refused=dict.fromkeys(STRATEGIES, "run_eagerly=True is not supported")),
+    Case("steps_per_execution", compile=", steps_per_execution=1"),
+    Case("jit_compile", compile=", jit_compile=True"),
+    Case("stateful RNN", layers=STATEFUL,
+         input_options=", batch_size=8",
+         refused={**refused_on_ps("is a stateful RNN")}),
+    Case("float16 layer",
+         layers=LAYERS.format(options=', dtype="mixed_float16"', middle=""),
+         optimizer="keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.05))",
+         rtol=2e-2, atol=2e-3),
+    Case("bfloat16 variables",
+         layers=LAYERS.format(options=', dtype="bfloat16"', middle=""),
+         refused=dict.fromkeys(STRATEGIES, "expected float32")),
+)  # fmt: skip
+OPTIMIZERS = {
+    "SGD": ("0.1", "0.1, momentum=0.9", "0.1, momentum=0.9, nesterov=True"),
+    "Adam": ("0.05", "0.05, amsgrad=True"),
+    "AdamW": ("0.05, weight_decay=0.1",),
+    "Adamax": ("0.05",),
+    "Nadam": ("0.05",),
+    "Ftrl": ("0.1", "0.1, l1_regularization_strength=0.01"),
+    "Lion": ("0.01",),
+    "Adagrad": ("0.1",),
+    "RMSprop": ("0.02", "0.02, momentum=0.5", "0.02, centered=True, epsilon=1e-3"),
+    "Adadelta": ("1.0",),
+    "Lamb": ("0.05",),
+    "Adafactor": ("0.05",),
+    "Muon": ("0.05",),
+}
+NOT_ON_PS = ("Lamb", "Adafactor", "Muon")
+COMMON = (
+    "weight_decay=0.1",
+    "clipnorm=0.1",
+    "global_clipnorm=0.1",
+    "clipvalue=0.02",
+    "use_ema=True, ema_momentum=0.8",
+    "use_ema=True, ema_overwrite_frequency=2",
+    "gradient_accumulation_steps=2",
+    "loss_scale_factor=8.0",
+)
+
+
+def of_optimizers() -> list[Case]:
+    """Return a case for each optimizer and each of its options."""
+    made = [
+        (name, f"keras.optimizers.{name}({options})")
+        for name, all_options in OPTIMIZERS.items()
+        for options in all_options
+    ]
+    made += [
+        (name, f"keras.optimizers.{name}({OPTIMIZERS[name][0]}, {option})")
+        for name, option in itertools.product(("SGD", "Adam"), COMMON)
+    ]
+    made += [
+        ("Adam", "keras.optimizers.Adam(keras.optimizers.schedules."
+                 "ExponentialDecay(0.05, 2, 0.5))"),
+        ("SGD", "keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))"),
+    ]  # fmt: skip
+    cases = [
+        Case(
+            text.removeprefix("keras.optimizers.").replace("keras.optimizers.", ""),
+            optimizer=text,
+            refused=refused_on_ps(name) if name in NOT_ON_PS else {},
+        )
+        for name, text in made
+    ]
+    cases.append(
+        Case("exclude_from_weight_decay", before=DECAY, optimizer="decaying()")
+    )
+    return cases
+
+
+def cells() -> list[tuple[Case, str, str]]:
+    """Return all cells: case, form, strategy."""
+    return [
+        (replace(case), form, strategy)
+        for case in (*AS_KERAS, *of_optimizers())
+        for form in case.forms
+        for strategy in STRATEGIES
+    ]

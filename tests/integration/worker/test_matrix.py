@@ -1,0 +1,201 @@
+"""Each cell of the matrix trains and evaluates as Keras's `fit`, or is refused."""
+
+import dataclasses
+import functools
+import json
+import time
+import types
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from elasticdl.data.reader import Metadata
+from elasticdl.errors import RefusedError, UserCodeError
+from elasticdl.job.names import JobDir
+from elasticdl.job.spec import JobSpec
+from elasticdl.model import building
+from elasticdl.model.definition import load_definition
+from elasticdl.model.feeding import Feeder
+from elasticdl.model.variables import trainable_variables
+from elasticdl.proto import master_pb2
+from elasticdl.worker.evaluator import Evaluator
+from elasticdl.worker.local_trainer import LocalTrainer
+from elasticdl.worker.model_values import ModelValues
+from elasticdl.worker.own_step import OwnStep
+from elasticdl.worker.progress import Progress
+from elasticdl.worker.records import LoadedTask
+from elasticdl.worker.trainer import BatchPosition
+from elasticdl.worker.variable_step import VariableStep
+
+from tests.integration.worker.matrix import BATCH, cells, records
+
+CELLS = cells()
+
+
+@functools.cache
+def data():
+    return records()
+
+
+@dataclasses.dataclass
+class Trained:
+    """Losses and weights after each step, and what an evaluation says."""
+
+    losses: list
+    weights: list
+    state: dict
+    evaluation: dict
+
+
+class Steps(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.weights, self.losses = [], []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.weights.append([v.numpy() for v in self.model.trainable_variables])
+        self.losses.append(logs["loss"])
+
+
+@functools.cache
+def plain_keras(text, mixed, fit):
+    """Train the module by `fit`."""
+    building.begin(seed=0, mixed_precision=mixed)
+    module = types.ModuleType("plain")
+    exec(compile(text, "plain", "exec"), module.__dict__)
+    model = module.model()
+    source = tf.data.Dataset.from_tensor_slices(data())
+    dataset = module.feed(source, "training", None).batch(BATCH)
+    features = next(iter(dataset))[0]
+    model(features)
+    steps = Steps()
+    model.fit(dataset, verbose=0, shuffle=False, callbacks=[steps],
+              class_weight=dict(fit) or None)  # fmt: skip
+    for variable, value in zip(
+        model.trainable_variables, steps.weights[-1], strict=True
+    ):
+        variable.assign(value)  # `fit` ends with the averages of `use_ema`
+    evaluation = model.evaluate(dataset, verbose=0, return_dict=True)
+    state = {v.path: v.numpy() for v in model.non_trainable_variables}
+    return Trained(steps.losses, steps.weights, state, evaluation)
+
+
+@pytest.fixture
+def module(tmp_path):
+    """Makes a built definition and its feeders."""
+
+    def make(case, form, strategy):
+        model = {
+            "definition": "net.model",
+            "files": {"net.py": case.text(form)},
+            **case.job.get("model", {}),
+        }
+        spec = JobSpec.model_validate({
+            "name": "cell", "data": {"training": "none"}, **case.job,
+            "model": model,
+            "strategy": "local" if strategy == "local" else "parameterServer",
+        })  # fmt: skip
+        made = load_definition(spec, JobDir(tmp_path / "job"))
+        made.build_model(Metadata(), data()[:2])
+        return made, lambda mode: Feeder(
+            made, mode=mode, batch_size=BATCH, metadata=Metadata()
+        )
+
+    return make
+
+
+def local(definition, batch):
+    if definition.trains_itself:
+        step = OwnStep(definition)
+        step.trace(batch.features, batch.labels)
+    else:
+        step = VariableStep(definition, optimizer=definition.optimizer)
+        step.kinds(batch.features, batch.labels)
+    return LocalTrainer(
+        step,
+        definition.optimizer,
+        version=0,
+        skip_nan=False,
+        learning_rate_of=lambda version, epoch: None,
+        learning_rate_scale=lambda: 1.0,
+        between_steps=lambda version, applied: None,
+    )
+
+
+@pytest.fixture
+def product(module, rig, ps_group):
+    """Trains a cell as a worker does, and evaluates it."""
+
+    def train(case, form, strategy):
+        definition, feeder = module(case, form, strategy)
+        batches = list(feeder("training").batches(data()))
+        first = batches[0]
+        if strategy == "local":
+            trainer = local(definition, first)
+        else:
+            group = ps_group(2, sync=strategy == "sync")
+            trainer = rig(group, definition, pipeline=False,
+                          batch=(first.features, first.labels)).trainer  # fmt: skip
+        losses, weights, done = [], [], 0
+        for batch in batches:
+            done += batch.num_records
+            at = BatchPosition(1, 0, done, batch.num_records, batch is batches[-1])
+            losses.append(trainer.train_batch(batch.features, batch.labels, at).loss)
+            values = trainer.values("", None)
+            variables = trainable_variables(definition.model)
+            weights.append(
+                [v.numpy() for v in variables]
+                if values is None
+                else [np.array(v) for v in values.trainable]
+            )
+        state = {v.path: v.numpy() for v in definition.model.non_trainable_variables}
+        evaluator = Evaluator(
+            definition,
+            feeder("evaluation"),
+            trainer=trainer,
+            borrowed=ModelValues(definition.model, trainer),
+            progress=Progress(time.monotonic),
+        )
+        task = master_pb2.Task(task_id=2, lease_id=2)
+        report = evaluator.evaluate(LoadedTask(task, data(), []))
+        summary = evaluator.summarize(master_pb2.Task(state=report.state))
+        return Trained(losses, weights, state, json.loads(summary.results_json))
+
+    return train
+
+
+def assert_same(ours, theirs, case):
+    tolerance = {"rtol": case.rtol, "atol": case.atol}
+    assert len(ours.weights) == len(theirs.weights)
+    for step, (mine, others) in enumerate(
+        zip(ours.weights, theirs.weights, strict=True)
+    ):
+        for number, (one, other) in enumerate(zip(mine, others, strict=True)):
+            np.testing.assert_allclose(
+                one, other, **tolerance, err_msg=f"variable {number}, step {step}"
+            )
+    for path, value in theirs.state.items():
+        np.testing.assert_allclose(ours.state[path], value, **tolerance, err_msg=path)
+    assert ours.evaluation.keys() == theirs.evaluation.keys()
+    for name, value in theirs.evaluation.items():
+        np.testing.assert_allclose(
+            ours.evaluation[name], value, **tolerance, err_msg=f"evaluation: {name}"
+        )
+
+
+@pytest.mark.parametrize(
+    ("case", "form", "strategy"),
+    CELLS,
+    ids=[f"{case.name}-{form}-{strategy}" for case, form, strategy in CELLS],
+)
+def test_a_cell_equals_keras_or_is_refused(product, case, form, strategy):
+    if sentence := case.refused.get(strategy):
+        with pytest.raises((UserCodeError, RefusedError), match=sentence):
+            product(case, form, strategy)
+        return
+    mixed = case.job.get("model", {}).get("mixedPrecision", False)
+    fit = tuple(case.fit.get("class_weight", {}).items())
+    theirs = plain_keras(case.text(form), mixed, fit)
+    ours = product(case, form, strategy)
+    assert_same(ours, theirs, case)
