@@ -18,11 +18,13 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras.src.random.seed_generator import global_seed_generator
 from numpy.typing import NDArray
 
 from elasticdl.model.variables import NamedVariable, named
 
 _FLOAT32_BYTES = 4
+_UNSEEDED = "keras.random/seed_generator_state"
 _SEED_STRIDE = 0x9E3779B1  # odd, far from small multiples of itself modulo 2^32
 
 
@@ -57,6 +59,8 @@ def non_trainable(model: keras.Model) -> ModelState:
             shared.append(item)
         else:
             own.append(item)
+    # No variable of the model, but what unseeded `keras.random` draws from.
+    own.append(NamedVariable(_UNSEEDED, global_seed_generator().state))
     return ModelState(shared, own, frozen)
 
 

@@ -59,8 +59,8 @@ def test_state_is_sorted_by_what_happens_to_it(built):
         "moving_variance",
     ]
     assert [v.name for v in state.frozen] == ["frozen/kernel", "frozen/bias"]
-    assert len(state.own) == 1
-    assert len(state.everything) == 5
+    assert [v.name.rsplit("/")[-1] for v in state.own] == ["seed_generator_state"] * 2
+    assert len(state.everything) == 6
 
 
 def test_workers_drop_out_different_units(built):
