@@ -11,7 +11,6 @@ import math
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Feeder
@@ -22,6 +21,7 @@ from elasticdl.tensor import codec
 from elasticdl.worker.model_values import ModelValues
 from elasticdl.worker.progress import Progress
 from elasticdl.worker.records import LoadedTask
+from elasticdl.worker.step import Traced
 from elasticdl.worker.trainer import Trainer, Values
 
 
@@ -44,7 +44,10 @@ class Evaluator:
         self._progress = progress
         self._metrics = definition.metrics()
         self._cached: tuple[str, Values | None] | None = None
-        self._forward = tf.function(definition.evaluate_batch, reduce_retracing=True)
+        # Traced for any number of records: what Keras weighs by a batch's static size
+        # (losses of single outputs) must not depend on which sizes came first.
+        self._forward = Traced(definition.evaluate_batch, jit=False)
+        self._is_traced = False
 
     def forget(self) -> None:
         """Drop the cached snapshot (the PS were rewound)."""
@@ -59,6 +62,9 @@ class Evaluator:
         with self._borrowed.set_to(values):
             for batch in self._feeder.batches(loaded.records):
                 self._progress.begins(batch.num_records)
+                if not self._is_traced:
+                    self._forward.trace([], [batch.features, batch.labels])
+                    self._is_traced = True
                 loss, outputs, masks = self._forward(batch.features, batch.labels)
                 self._metrics.update(
                     batch.labels, put_masks(outputs, masks), loss, batch.num_records
