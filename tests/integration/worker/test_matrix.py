@@ -28,6 +28,7 @@ from elasticdl.worker.records import LoadedTask
 from elasticdl.worker.trainer import BatchPosition
 from elasticdl.worker.variable_step import VariableStep
 
+from tests.integration.worker import matrix_table
 from tests.integration.worker.matrix import BATCH, cells, records
 
 CELLS = cells()
@@ -199,3 +200,10 @@ def test_a_cell_equals_keras_or_is_refused(product, case, form, strategy):
     theirs = plain_keras(case.text(form), mixed, fit)
     ours = product(case, form, strategy)
     assert_same(ours, theirs, case)
+
+
+def test_the_table_in_the_docs_is_made_of_these_cells():
+    page = matrix_table.DOCS.read_text()
+    assert page == matrix_table.with_table(page), (
+        "run `python -m tests.integration.worker.matrix_table`"
+    )

@@ -1,0 +1,228 @@
+"""Pieces of text that the modules of the matrix are put together of.
+
+Owns the three forms of a model, feeds, and layers and models with a way of their own.
+"""
+
+from __future__ import annotations
+
+HEAD = """
+import keras
+import numpy as np
+import tensorflow as tf
+"""
+MODEL = {
+    "functional": """
+def model():
+    inputs = keras.Input({shape}, dtype="{dtype}"{options})
+    hidden = inputs
+    for layer in layers():
+        hidden = layer(hidden)
+    network = {kind}(inputs, hidden)
+    {compile}
+    return network
+""",
+    "sequential": """
+def model():
+    network = keras.Sequential(
+        [keras.Input({shape}, dtype="{dtype}"{options}), *layers()])
+    {compile}
+    return network
+""",
+    "subclassed": """
+class Net({kind}):
+    def __init__(self):
+        super().__init__()
+        self.parts = layers()
+
+    def call(self, inputs):
+        for layer in self.parts:
+            inputs = layer(inputs)
+        return inputs
+
+
+def model():
+    network = Net()
+    {compile}
+    return network
+""",
+}
+LAYERS = """
+def layers():
+    return [
+        keras.layers.Dense(8, activation="tanh"{options}),
+        {middle}keras.layers.Dense(3),
+    ]
+"""
+SPARSE_LOSS = "keras.losses.SparseCategoricalCrossentropy(from_logits=True)"
+FEEDS = {
+    "plain": 'return f["x"], f["y"]',
+    "weighted": 'return f["x"], f["y"], f["w"]',
+    "words": 'return f["words"], f["y"]',
+    "two inputs": 'return {"left": f["x"], "right": f["x"] * 2.0 + 1.0}, f["y"]',
+    "two outputs": 'return f["x"], {"kind": f["y"], "size": f["x"][:1]}',
+    "two outputs weighted": 'return (f["x"], {"kind": f["y"], "size": f["x"][:1]}, '
+    '{"kind": f["w"], "size": 1.0 - f["w"] / 2.0})',
+    "listed outputs": 'return f["x"], (f["y"], f["x"][:1])',
+    "one hot": 'return f["x"], tf.one_hot(f["y"], 3)',
+    "sparse": 'return f["ids"], f["y"]',
+    "ragged": 'return tf.RaggedTensor.from_tensor(f["x"][tf.newaxis, :3])[0], f["y"]',
+}
+FEED = """
+def feed(dataset, mode, metadata):
+    spec = {
+        "x": tf.io.FixedLenFeature([6], tf.float32),
+        "y": tf.io.FixedLenFeature([], tf.int64),
+        "w": tf.io.FixedLenFeature([], tf.float32),
+        "words": tf.io.FixedLenFeature([5], tf.int64),
+        "ids": tf.io.VarLenFeature(tf.int64),
+    }
+
+    def parse(record):
+        f = tf.io.parse_single_example(record, spec)
+        BODY
+
+    return dataset.map(parse)
+"""
+
+
+NOISE = """
+class Noise(keras.layers.Layer):
+    def call(self, inputs, training=False):
+        if training:
+            return inputs + 0.3 * keras.random.normal(keras.ops.shape(inputs))
+        return inputs
+
+"""
+ELSEWHERE = """
+COUNT = []
+
+class Counting(keras.layers.Layer):
+    def call(self, inputs, training=False):
+        if not COUNT:
+            COUNT.append(None)
+        if training:
+            seen = KEPT["seen"]
+            seen.assign(seen + 1.0)
+            return inputs * keras.ops.cast(1.0 / (1.0 + seen), inputs.dtype)
+        return inputs
+
+KEPT = {"seen": keras.Variable(0.0, trainable=False, name="seen")}
+
+"""
+OWN_STEP = """
+class Doubled(keras.Model):
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = self.compute_loss(x=x, y=y, y_pred=self(x, training=True)) * 2.0
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply(gradients, self.trainable_variables)
+        return {"loss": loss}
+
+"""
+OWN_TEST = """
+class Tested(keras.Model):
+    def __init__(self, *args, **keywords):
+        super().__init__(*args, **keywords)
+        self.far = keras.metrics.Mean(name="far")
+
+    def test_step(self, data):
+        x, y = data
+        self.far.update_state(keras.ops.abs(self(x, training=False)))
+        return {"far": self.far.result()}
+
+"""
+OWN_METRICS = """
+class Counted(keras.Model):
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        return {**super().compute_metrics(x, y, y_pred, sample_weight)}
+
+"""
+OWN_LOSS = """
+class Squared(keras.Model):
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None,
+                     training=True):
+        factor = 2.0 if training else 1.0
+        loss = super().compute_loss(x, y, y_pred, sample_weight)
+        return factor * loss + 0.01 * keras.ops.mean(y_pred ** 2)
+
+"""
+TWO_OUTPUTS = """
+def model():
+    inputs = keras.Input((6,))
+    hidden = keras.layers.Dense(8, activation="tanh")(inputs)
+    network = keras.Model(inputs, {{
+        "kind": keras.layers.Dense(3, name="kind")(hidden),
+        "size": keras.layers.Dense(1, name="size")(hidden)}})
+    {compile}
+    return network
+"""
+LISTED_OUTPUTS = """
+def model():
+    inputs = keras.Input((6,))
+    hidden = keras.layers.Dense(8, activation="tanh")(inputs)
+    network = keras.Model(inputs, [
+        keras.layers.Dense(3)(hidden), keras.layers.Dense(1)(hidden)])
+    {compile}
+    return network
+"""
+TWO_LOSSES = f'{{"kind": {SPARSE_LOSS}, "size": "mse"}}'
+TWO_INPUTS = """
+def model():
+    left, right = keras.Input((6,), name="left"), keras.Input((6,), name="right")
+    hidden = keras.layers.Dense(8, activation="tanh")(
+        keras.layers.Concatenate()([left, right]))
+    network = keras.Model({{"left": left, "right": right}},
+                          keras.layers.Dense(3)(hidden))
+    {compile}
+    return network
+"""
+MASKED = """
+def layers():
+    return [
+        keras.layers.Embedding(9, 4, mask_zero=True),
+        keras.layers.LSTM(4, return_sequences=True),
+        keras.layers.Dense(3),
+    ]
+"""
+PER_WORD = 'return f["words"], f["words"] % 3'
+FEEDS["per word"] = PER_WORD
+FEEDS["per word weighted"] = PER_WORD + ', tf.fill([5], f["w"])'
+ADDS = """
+class Adds(keras.layers.Layer):
+    def call(self, inputs):
+        self.add_loss(0.1 * keras.ops.mean(keras.ops.abs(inputs)))
+        return inputs
+
+"""
+SEES = """
+class Sees(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.mean = keras.metrics.Mean(name="activation")
+
+    def call(self, inputs):
+        self.mean.update_state(inputs)
+        return inputs
+
+"""
+SPARSE_IDS = """
+def layers():
+    from elasticdl.python.elasticdl.layers.embedding import Embedding
+    return [Embedding(4, input_dim=20, combiner="sum"), keras.layers.Dense(3)]
+"""
+STATEFUL = """
+def layers():
+    return [
+        keras.layers.Reshape((3, 2)),
+        keras.layers.LSTM(4, stateful=True),
+        keras.layers.Dense(3),
+    ]
+"""
+DECAY = """
+def decaying():
+    made = keras.optimizers.AdamW(0.05, weight_decay=0.3)
+    made.exclude_from_weight_decay(var_names=["bias"])
+    return made
+
+"""
