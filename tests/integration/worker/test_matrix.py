@@ -29,7 +29,7 @@ from elasticdl.worker.trainer import BatchPosition
 from elasticdl.worker.variable_step import VariableStep
 
 from tests.integration.worker import matrix_table
-from tests.integration.worker.matrix import BATCH, cells, records
+from tests.integration.worker.matrix import BATCH, RECORDS, cells, records
 
 CELLS = cells()
 
@@ -166,9 +166,17 @@ def product(module, rig, ps_group):
     return train
 
 
+def running_means(losses):
+    """Return what Keras shows after each batch: the mean over all records so far."""
+    sizes = [BATCH] * (len(losses) - 1) + [RECORDS % BATCH]
+    return np.cumsum(np.multiply(losses, sizes)) / np.cumsum(sizes)
+
+
 def assert_same(ours, theirs, case):
     tolerance = {"rtol": case.rtol, "atol": case.atol}
     assert len(ours.weights) == len(theirs.weights)
+    shown = ours.losses if case.kind == "Doubled" else running_means(ours.losses)
+    np.testing.assert_allclose(shown, theirs.losses, **tolerance, err_msg="losses")
     for step, (mine, others) in enumerate(
         zip(ours.weights, theirs.weights, strict=True)
     ):
