@@ -74,6 +74,7 @@ class ModelDefinition:
         self._spec = spec
         self._symbols = symbols
         self._built: _Built | None = None
+        self._said: frozenset[str] = frozenset()  # what an own test_step returns
         self.code = code
 
     # What is known before the model is built.
@@ -307,6 +308,7 @@ class ModelDefinition:
             with self.code.running("test_step"):
                 said = self.model.test_step((features, *_as_fit(targets)))
             self._refuse_untracked(said)
+            self._said = frozenset(said) if isinstance(said, dict) else frozenset()
             return tf.constant(0.0), (), []
         predictions = self.call(features, training=False)
         loss = self._loss.whole(features, targets, predictions, training=False)
@@ -318,6 +320,11 @@ class ModelDefinition:
             return self.call(features, training=False)
         with self.code.running("predict_step"):
             return full_precision(self.model.predict_step((features,)))
+
+    def _is_said(self, item: NamedMetric) -> bool:
+        """Say whether the model's test_step returns a metric; Keras shows no other."""
+        names = result_names(item.metric) if item.compiled else [item.name]
+        return not self._said.isdisjoint(names)
 
     def _refuse_untracked(self, said: Any) -> None:
         known = {metric.name for metric in self.model.metrics}
@@ -367,6 +374,7 @@ class ModelDefinition:
             )
         if own and built.features is not None and built.targets is not None:
             tf.function(self.evaluate_batch)(built.features, built.targets)
+            metrics.named = [item for item in named if self._is_said(item)]
             metrics.reset()
         elif targets is not None and predictions is not None:
             metrics.warm(targets, predictions)

@@ -209,7 +209,7 @@ AS_KERAS = (
     Case("a list of outputs", model=LISTED_OUTPUTS, feed="listed outputs",
          loss=f'[{SPARSE_LOSS}, "mse"]', compile=", loss_weights=[1.0, 0.5]"),
     Case("sparse ids, a batch without any", layers=SPARSE_IDS, shape="(20,)",
-         dtype="int64", input_options=", sparse=True", feed="sparse",
+         dtype="int64", forms=("subclassed",), feed="sparse",
          optimizer="keras.optimizers.SGD(0.5)"),
     Case("own loss function", loss="lambda y, p: keras.ops.mean((p[:, 0] - "
          "keras.ops.cast(y, 'float32')) ** 2)"),
