@@ -45,6 +45,7 @@ from elasticdl.model.overrides import (
     compiled_with_xla,
     evaluates_itself,
     overrides,
+    refuse_stateful,
     refuse_unsupported,
     trains_itself,
 )
@@ -151,6 +152,7 @@ class ModelDefinition:
             symbols.model_name,
             self._spec.model.params,
         )
+        refuse_stateful(model)
         optimizer = choose_optimizer(self._spec.model, self.code, symbols, model)
         example = building.example(
             self.feed, model, mode=mode, metadata=metadata, sample=sample

@@ -74,9 +74,12 @@ class Embedding(keras.layers.Layer):
             raise ValueError("a SparseTensor of ids needs a combiner")
         table = tf.convert_to_tensor(self.embeddings)
         if sparse:
-            return tf.nn.embedding_lookup_sparse(
+            found = tf.nn.embedding_lookup_sparse(
                 table, inputs, None, combiner=self.combiner
             )
+            # It ends with the last record that has an id; the others are zeros too.
+            without = tf.shape(inputs)[0] - tf.shape(found)[0]
+            return tf.pad(found, [[0, without], [0, 0]])
         rows = tf.gather(table, tf.cast(inputs, tf.int64))
         if self.combiner is None:
             return rows

@@ -125,11 +125,19 @@ def _on_ps(model: keras.Model) -> Iterator[str]:
                 f"variable `{variable.path}` is overwritten with its gradient "
                 "(float8), which the parameter servers do not do; set strategy: local"
             )
+
+
+def refuse_stateful(model: keras.Model) -> None:
+    """Raise UserCodeError for an RNN that goes on from batch to batch.
+
+    Asked before the model is called, which takes batches of one size alone.
+    """
     for layer in _layers(model):
         if getattr(layer, "stateful", False) and isinstance(layer, keras.layers.RNN):
-            yield (
-                f"layer `{layer.path}` is a stateful RNN, whose state goes from batch "
-                "to batch of one process; set strategy: local, or stateful=False"
+            raise UserCodeError(
+                f"layer `{layer.path}` is a stateful RNN, which needs all batches in "
+                "the order of one sequence and of one size, but tasks go to any "
+                "worker and end with shorter ones; set stateful=False"
             )
 
 

@@ -150,6 +150,20 @@ def test_a_sparse_tensor_of_ids_is_combined():
         Embedding(2, input_dim=5).call(sparse)
 
 
+@pytest.mark.parametrize("combiner", ["sum", "mean", "sqrtn"])
+@pytest.mark.parametrize("places", [[0, 2], [0], []], ids=["middle", "end", "none"])
+def test_a_record_without_any_id_is_combined_to_zeros(combiner, places):
+    from elasticdl.model.embedding import Embedding
+
+    layer = Embedding(2, input_dim=5, combiner=combiner)
+    layer.build()
+    indices = np.array([[place, 0] for place in places], np.int64).reshape(-1, 2)
+    ids = tf.SparseTensor(indices, tf.constant([3] * len(places), tf.int64), [4, 2])
+    expected = np.zeros((4, 2), np.float32)
+    expected[places] = layer.embeddings.numpy()[3]
+    np.testing.assert_allclose(layer.call(ids).numpy(), expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

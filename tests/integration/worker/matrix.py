@@ -230,7 +230,7 @@ AS_KERAS = (
     Case("jit_compile", compile=", jit_compile=True"),
     Case("stateful RNN", layers=STATEFUL,
          input_options=", batch_size=8",
-         refused={**refused_on_ps("is a stateful RNN")}),
+         refused=dict.fromkeys(STRATEGIES, "is a stateful RNN")),
     Case("float16 layer",
          layers=LAYERS.format(options=', dtype="mixed_float16"', middle=""),
          optimizer="keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.05))",
