@@ -398,3 +398,60 @@ def test_an_error_out_of_a_py_function_is_told_without_its_trace():
         "Traceback (most recent call last):\n\n    return func(device, token, args)\n"
     )
     assert short(RuntimeError(text)) == "ValueError: feed broke"
+
+
+# Labels and weights as Keras's fit takes them.
+
+RAGGED = CLASSIC.replace(
+    '(features, found["label"])',
+    "(features, tf.RaggedTensor.from_row_lengths(tf.ones([3]), [1, 2]))",
+).replace(
+    "tf.nn.sparse_softmax_cross_entropy_with_logits(labels, predictions)",
+    "tf.reduce_sum(labels.to_tensor(), [1, 2]) - predictions[:, 0]",
+)
+WEIGHTED = CLASSIC.replace(
+    '(features, found["label"])', '(features, found["label"], 2.0)'
+)
+
+
+def test_a_loss_of_ragged_labels_is_traced_with_ragged_labels(built, records):
+    definition = built(RAGGED, sample=records[:2])
+    assert definition.model.built
+
+
+def test_a_feed_may_pad_batches_smaller_than_the_jobs(built, feeder, records):
+    text = CLASSIC.replace(
+        "return dataset.map(parse)",
+        "return dataset.map(parse).map(lambda x, y: (x, tf.repeat(y, y + 1)))"
+        ".padded_batch(2)",
+    ).replace(
+        "tf.nn.sparse_softmax_cross_entropy_with_logits(labels, predictions)",
+        "tf.cast(tf.reduce_sum(labels, 1), tf.float32) * predictions[:, 0]",
+    )
+    definition = built(text, sample=records[:8])
+    sizes = [batch.num_records for batch in feeder(definition).batches(records)]
+    assert sizes == [2] * 25
+
+
+def test_weights_go_to_a_loss_function_with_a_third_parameter(built, records, feeder):
+    text = WEIGHTED.replace("loss(labels, predictions)", "loss(labels, p, weights)")
+    text = text.replace("(labels, predictions)\n    )", "(labels, p) * weights\n    )")
+    definition = built(text, sample=records[:8])
+    batch = next(feeder(definition).batches(records))
+    predictions = definition.call(batch.features, training=False)
+    weighted = definition.loss(batch.labels, predictions)
+    plain = definition.loss(
+        batch.labels._replace(weights=tf.ones_like(batch.labels.weights)), predictions
+    )
+    assert float(weighted) == pytest.approx(2 * float(plain), rel=1e-5)
+
+
+def test_weights_that_nothing_takes_are_refused(built, records):
+    with pytest.raises(UserCodeError, match="give it a third parameter `weights`"):
+        built(WEIGHTED, sample=records[:8])
+
+
+def test_class_weights_beside_sample_weights_are_refused(built, records):
+    job = {"training": {"classWeight": {0: 2.0}}}
+    with pytest.raises(UserCodeError, match="expected one of the two"):
+        built(WEIGHTED, sample=records[:8], job=job)

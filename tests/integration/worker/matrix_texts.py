@@ -65,7 +65,6 @@ FEEDS = {
     "listed outputs": 'return f["x"], (f["y"], f["x"][:1])',
     "one hot": 'return f["x"], tf.one_hot(f["y"], 3)',
     "sparse": 'return f["ids"], f["y"]',
-    "ragged": 'return tf.RaggedTensor.from_tensor(f["x"][tf.newaxis, :3])[0], f["y"]',
 }
 FEED = """
 def feed(dataset, mode, metadata):
@@ -94,12 +93,8 @@ class Noise(keras.layers.Layer):
 
 """
 ELSEWHERE = """
-COUNT = []
-
 class Counting(keras.layers.Layer):
     def call(self, inputs, training=False):
-        if not COUNT:
-            COUNT.append(None)
         if training:
             seen = KEPT["seen"]
             seen.assign(seen + 1.0)
