@@ -298,6 +298,35 @@ class Channel:
             call.finish(error=(Status.CANCELLED, "Channel closed!"))
 
 
+class LoopChannel(Channel):
+    """grpc.aio.Channel: a simulated thread makes each call."""
+
+    def _callable(self, *, many_in: bool, many_out: bool) -> Any:
+        make_blocking = super()._callable(many_in=many_in, many_out=many_out)
+
+        def make(*args: Any, **options: Any) -> Any:
+            call = make_blocking(*args, **options)
+
+            async def later(*args: Any, **options: Any) -> Any:
+                loop = asyncio.get_running_loop()
+                try:
+                    return await loop.run_in_executor(
+                        None, lambda: call(*args, **options)
+                    )
+                except CallError as error:
+                    nothing = real_aio.Metadata()
+                    raise real_aio.AioRpcError(
+                        error.code(), nothing, nothing, details=error.details()
+                    ) from error
+
+            return later
+
+        return make
+
+    async def close(self, grace: float | None = None) -> None:  # type: ignore[override]
+        super().close()
+
+
 class _Server:
     """What both servers share."""
 
@@ -504,5 +533,19 @@ def _aio_server(interceptors: Any = (), **_: Any) -> LoopServer:
     return LoopServer(interceptors or ())
 
 
-aio = _proxy("grpc.aio", real_aio, server=_aio_server)
+def _aio_channel(address: str, options: Any = None, **_: Any) -> LoopChannel:
+    return LoopChannel(address, world_network())
+
+
+def _refused(*_: Any, **__: Any) -> Any:
+    raise NotImplementedError("the simulation has no such channel; add it")
+
+
+aio = _proxy(
+    "grpc.aio",
+    real_aio,
+    server=_aio_server,
+    insecure_channel=_aio_channel,
+    secure_channel=_refused,
+)
 grpc = _proxy("grpc", real, insecure_channel=_insecure_channel, server=_server, aio=aio)

@@ -114,7 +114,7 @@ class World:
     def goes_on(self, code: int) -> bool:
         """Whether the user launches the job again that ended so."""
         if code == ExitCode.STORAGE and self.was_full:
-            self.was_full = False
+            self.was_full = self.disk.full  # until there is room, it may fail again
             return True
         if code == ExitCode.STOPPED and self.launch_again:
             self.launch_again -= 1
