@@ -162,7 +162,7 @@ def _checkpoints(world: World, scenario: Scenario) -> Iterator[str]:
 
 
 def _plan(world: World) -> Plan | None:
-    from elasticdl.master.journal import read_events
+    from elasticdl.master.journal_files import read_events
 
     try:
         for _, event in read_events(world.job_dir.journal_dir):

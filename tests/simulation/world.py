@@ -7,7 +7,6 @@ Owns what a seed's scenario is made of and what is watched while it runs. Called
 
 from __future__ import annotations
 
-import functools
 import gc
 import shutil
 import tempfile
@@ -22,9 +21,9 @@ from elasticdl.errors import ElasticDLError, ExitCode, FencedError
 from elasticdl.job.context import RoleContext
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec import JobSpec, ValuesFile
-from elasticdl.job.status import JobState
 from elasticdl.job.values import write_values
-from elasticdl.master.serving import Start, serve
+from elasticdl.master import main as master_main
+from elasticdl.master import serving
 from elasticdl.ps import kernels
 from elasticdl.ps import main as ps_main
 from elasticdl.ps.parameters import Parameters
@@ -32,7 +31,6 @@ from elasticdl.ps.server import ParameterServer
 from elasticdl.rpc import ps_wire
 from elasticdl.rpc.watch import Watch
 from elasticdl.runner.base import Launch
-from elasticdl.runner.publisher import Platform as MasterPlatform
 from elasticdl.worker import main as worker_main
 from elasticdl.worker.life import Life
 from elasticdl.worker.records import LoadedTask, RecordLoader
@@ -140,19 +138,12 @@ class World:
         )
 
     def run_master(self, process: Process) -> int:
-        context = self._context(Role.MASTER, 0, process.generation)
-        runner = SimulatedRunner(self.platform, process)
-        start = Start(
-            make_platform=lambda: MasterPlatform(runner),
-            launched=self.platform.launched,
-            on_signal=lambda master: master.job.end(
-                JobState.STOPPED, "asked to stop (signal)", ExitCode.STOPPED
-            ),
-            attend=functools.partial(self.attend, process),
-        )
+        # A launcher counts its masters from 1.
+        number = 1 if self.platform.launched else process.generation + 1
+        context = self._context(Role.MASTER, 0, number)
         loop = SimulatedLoop(process, lambda: self.before_master_step(process))
         try:
-            ending = loop.run(serve(context, self.spec, start))
+            return loop.run(master_main.serve_here(context))
         except ElasticDLError as error:
             self.kernel.log(f"{process.name}: {error}")
             self.last_words = str(error)
@@ -160,11 +151,10 @@ class World:
         except Exception as error:  # noqa: BLE001 - as master.main
             self.kernel.uncaught(process, "main", error)
             return ExitCode.CRASHED
-        return ending.exit_code if ending else ExitCode.HANDED_OVER
 
-    def attend(self, process: Process, master: Any) -> None:
-        """A master is about to serve."""
-        process.__dict__["master"] = master
+    def runner(self) -> SimulatedRunner:
+        """Return the platform as the calling master sees it."""
+        return SimulatedRunner(self.platform, current_process())
 
     def run_ps(self, process: Process, launch: Launch) -> int:
         context = self._context(Role.PS, launch.key.index, launch.generation)
@@ -359,6 +349,21 @@ def _with_epoch(load: Any) -> Any:
 
 ps_wire._watch = _PerProcess(Watch)
 RecordLoader.load = _with_epoch(RecordLoader.load)
+
+
+def _shown(assemble: Any) -> Any:
+    def shown(*args: Any, **options: Any) -> Any:
+        master = assemble(*args, **options)
+        current_process().__dict__["master"] = master
+        return master
+
+    return shown
+
+
+master_main.LocalRunner = lambda *_, **__: World.current.runner()
+master_main.hold_lifeline = lambda _: None
+master_main.set_up_logging = lambda *_: None
+serving.assemble = _shown(serving.assemble)
 Parameters.apply = _watched(Parameters.apply)
 ParameterServer._install = _noticed(ParameterServer._install)
 Training.run = _trains(Training.run)
