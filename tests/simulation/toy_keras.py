@@ -51,8 +51,28 @@ class _Optimizers:
             pass
 
 
+class _SeedState:
+    """The variable that unseeded noise draws from; a toy draws none."""
+
+    path = name = "seed_generator_state"
+    dtype = "int64"
+    shape = (2,)
+
+    def __init__(self) -> None:
+        self.value = np.zeros(2, np.int64)
+
+    def assign(self, array: Any) -> None:
+        self.value = np.array(array, np.int64)
+
+
+class _SeedGenerator:
+    def __init__(self) -> None:
+        self.state = _SeedState()
+
+
 tensorflow = _module("tensorflow")
 keras = _module("keras")
 keras.backend.standardize_dtype = str  # type: ignore[attr-defined]
 keras.ops.convert_to_numpy = np.asarray  # type: ignore[attr-defined]
 keras.optimizers = _Optimizers  # type: ignore[attr-defined]
+keras.global_seed_generator = _SeedGenerator  # type: ignore[attr-defined]
