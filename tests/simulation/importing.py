@@ -13,6 +13,7 @@ import random
 import secrets
 import sys
 import types
+import uuid
 from typing import Any
 
 from tests.simulation import disk, network, threads, toy_keras
@@ -62,6 +63,10 @@ def _token_urlsafe(size: int = 16) -> str:
     return _token_hex(size)
 
 
+def _uuid4() -> uuid.UUID:
+    return uuid.UUID(bytes=_token_bytes(16), version=4)
+
+
 def _stand_ins() -> dict[str, types.ModuleType]:
     import signal
 
@@ -88,6 +93,7 @@ def _stand_ins() -> dict[str, types.ModuleType]:
             token_hex=_token_hex,
             token_urlsafe=_token_urlsafe,
         ),
+        "uuid": network._proxy("uuid", uuid, uuid4=_uuid4),
         "tensorflow": toy_keras.tensorflow,
         "keras": toy_keras.keras,
     }

@@ -20,11 +20,12 @@ class Broadcast:
 
     def __init__(self) -> None:
         """Nobody waits yet."""
-        self._waiting: set[asyncio.Future[None]] = set()
+        # A dict, for its order: who has waited longest is woken first.
+        self._waiting: dict[asyncio.Future[None], None] = {}
 
     def notify(self) -> None:
         """Wake everybody."""
-        waiting, self._waiting = self._waiting, set()
+        waiting, self._waiting = self._waiting, {}
         for future in waiting:
             _end(future)
 
@@ -35,12 +36,12 @@ class Broadcast:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         timer = loop.call_later(max(0.0, seconds), _end, future)
-        self._waiting.add(future)
+        self._waiting[future] = None
         try:
             await future
         finally:
             timer.cancel()
-            self._waiting.discard(future)
+            self._waiting.pop(future, None)
 
 
 def _end(future: asyncio.Future[None]) -> None:

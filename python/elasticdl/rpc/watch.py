@@ -68,7 +68,7 @@ class Watch:
         """`clock` is monotonic seconds. Its thread begins with the first call."""
         self._clock = clock
         self._changed = threading.Condition()
-        self._calls: set[Watched] = set()
+        self._calls: dict[Watched, None] = {}  # oldest first
         self._thread: threading.Thread | None = None
 
     @contextmanager
@@ -78,7 +78,7 @@ class Watch:
         if end is not None:
             call.end = end
         with self._changed:
-            self._calls.add(call)
+            self._calls[call] = None
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._run, name="watch", daemon=True
@@ -89,14 +89,15 @@ class Watch:
             yield call
         finally:
             with self._changed:
-                self._calls.discard(call)
+                self._calls.pop(call, None)
 
     def look(self) -> None:
         """End the calls that are due."""
         now = self._clock()
         with self._changed:
             stalled = [call for call in self._calls if call.is_due(now)]
-            self._calls.difference_update(stalled)
+            for call in stalled:
+                del self._calls[call]
         for call in stalled:
             call.stalled = True
             call.end()

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from elasticdl.master.signals import Signals
+from elasticdl.master.signals import Broadcast, Signals
 
 
 def woken(ring, *, workers_hold: bool = False) -> set[str]:
@@ -48,3 +48,23 @@ def test_a_revision_told_to_ps_is_never_older_than_before() -> None:
     assert signals.ps_revision > before[1]
     signals.bump()
     assert signals.revision > before[0]
+
+
+def test_who_has_waited_longest_is_woken_first() -> None:
+    woken: list[int] = []
+
+    async def wait(bell: Broadcast, number: int) -> None:
+        await bell.wait(60.0)
+        woken.append(number)
+
+    async def story() -> None:
+        bell = Broadcast()
+        tasks = []
+        for number in range(200):
+            tasks.append(asyncio.ensure_future(wait(bell, number)))
+            await asyncio.sleep(0)
+        bell.notify()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(story())
+    assert woken == list(range(200))
