@@ -169,6 +169,10 @@ REFUSED_BY_THE_SCHEMA = {
     ),
 }
 REFUSED_BY_A_TEMPLATE = {
+    "a name under which another job shows itself": (
+        GOOD.replace("digits", "digits-status"),
+        "job.name: got `digits-status`, expected another end than `-status`",
+    ),
     "a job of no kind": (
         GOOD.replace("kind: job\n", ""),
         "these values hold a `job:`, but no line `kind: job`: add it at the top",

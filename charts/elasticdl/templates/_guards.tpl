@@ -35,6 +35,13 @@
   {{- end -}}
 {{- end -}}
 {{- if eq $kind "job" -}}
+  {{- range $end := list "-status" "-history" -}}
+    {{- with $.Values.job.name -}}
+      {{- if hasSuffix $end . -}}
+        {{- fail (printf "job.name: got `%s`, expected another end than `%s`: the job `%s` shows itself in the ConfigMap elasticdl-%s; choose another name" . $end (trimSuffix $end .) .) -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
   {{- with .Values.job.namespace -}}
     {{- if ne . $.Release.Namespace -}}
       {{- fail (printf "job.namespace is `%s`, but the release goes to `%s`, where its master looks for everything: install with `-n %s`, or take job.namespace out" . $.Release.Namespace .) -}}

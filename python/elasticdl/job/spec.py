@@ -26,6 +26,7 @@ from elasticdl.job.replicas import (
 from elasticdl.job.spec_base import (
     MAX_NAME_LENGTH,
     NAME_PATTERN,
+    NOT_AT_THE_END,
     PATH_PATTERN,
     QUANTITY_PATTERN,
     CountOrZero,
@@ -339,10 +340,30 @@ class JobSpec(SpecModel):
 
     @model_validator(mode="after")
     def _complete(self) -> JobSpec:
-        problems = [*self._needs_of_type(), *self._needs_of_strategy()]
+        problems = [
+            *self._name_of_another(),
+            *self._needs_of_type(),
+            *self._needs_of_strategy(),
+        ]
         if problems:
             raise ProblemsError(*problems)
         return self
+
+    def _name_of_another(self) -> list[Problem]:
+        """Refuse a name under which another job shows itself in a cluster."""
+        ending = next((e for e in NOT_AT_THE_END if self.name.endswith(e)), None)
+        if ending is None:
+            return []
+        other = self.name.removesuffix(ending)
+        return [
+            Problem(
+                "name",
+                repr(self.name),
+                f"another end than `{ending}`: the job `{other}` shows itself in the "
+                f"ConfigMap elasticdl-{self.name}",
+                "choose another name",
+            )
+        ]
 
     def _needs_of_type(self) -> list[Problem]:
         problems = []

@@ -26,6 +26,7 @@ from elasticdl.job.kinds import (
 __all__ = [
     "MAX_NAME_LENGTH",
     "NAME_PATTERN",
+    "NOT_AT_THE_END",
     "PATH_PATTERN",
     "QUANTITY_PATTERN",
     "CountOrZero",
@@ -46,6 +47,8 @@ __all__ = [
 NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 # `elasticdl-<job>-master` is the name of a Service, which ends at 63 characters.
 MAX_NAME_LENGTH = 46
+# Ends of the names of the ConfigMaps in which a job shows its status and history.
+NOT_AT_THE_END = ("-status", "-history")
 PATH_PATTERN = "^/"
 QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$"
 

@@ -45,9 +45,18 @@ class LocalState:
     """Values, optimizer slots and non-trainable state of one process."""
 
     def __init__(
-        self, model: keras.Model, optimizer: keras.optimizers.Optimizer, config: str
+        self,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        config: str,
+        *,
+        beside: Sequence[keras.optimizers.Optimizer] = (),
     ) -> None:
-        """Take a built model, its optimizer and that one's JSON."""
+        """Take a built model, its optimizer and that one's JSON.
+
+        `beside` are the optimizers that a training step of the model's own uses, in a
+        fixed order and with their variables made.
+        """
         self._optimizer = optimizer
         self._config = config
         self._trainable = trainable_variables(model)
@@ -61,6 +70,7 @@ class LocalState:
         self._slots, self._others = _slots_of(
             optimizer, self._trainable, self._iterations
         )
+        self._others.update(_variables_beside(beside))
 
     def write(self, version: int) -> Callable[[Path, Progress], Any]:
         """Copy everything now; return what writes it, for another thread."""
@@ -221,6 +231,18 @@ def _slots_of(
             others[f"optimizer/{variable.name}/{seen[variable.name]}"] = variable
             seen[variable.name] += 1
     return slots, others
+
+
+def _variables_beside(
+    optimizers: Sequence[keras.optimizers.Optimizer],
+) -> dict[str, Any]:
+    """Return all variables of further optimizers by a name, but their rates."""
+    return {
+        f"optimizer {number}/{variable.name}/{place}": variable
+        for number, optimizer in enumerate(optimizers, 1)
+        for place, variable in enumerate(_all_of(optimizer))
+        if variable.name != "learning_rate"
+    }
 
 
 def _all_of(optimizer: keras.optimizers.Optimizer) -> list[Any]:

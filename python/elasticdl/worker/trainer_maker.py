@@ -5,8 +5,10 @@ Owns the one place where strategies differ. Called once by worker.assemble.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import keras
 
 from elasticdl.job.spec import JobSpec, JobType, OnNanLoss, Strategy, UpdateMode
 from elasticdl.model.definition import ModelDefinition
@@ -27,7 +29,7 @@ from elasticdl.worker.life import Life
 from elasticdl.worker.local_checkpoint import LocalCheckpoints, LocalState
 from elasticdl.worker.local_trainer import LocalTrainer
 from elasticdl.worker.loss_scale import LossScale
-from elasticdl.worker.own_step import OwnStep
+from elasticdl.worker.own_step import OwnStep, other_optimizers
 from elasticdl.worker.ps_link import PsLink
 from elasticdl.worker.ps_trainer import PsTrainer, PsTrainerOptions
 from elasticdl.worker.shared_variables import SharedVariables
@@ -68,13 +70,17 @@ class TrainerMaker:
         optimizer = definition.optimizer
         skip_nan = self._spec.training.on_nan_loss is OnNanLoss.SKIP
         step: VariableStep | OwnStep
+        beside: Sequence[keras.optimizers.Optimizer] = ()
         if definition.trains_itself:
             step = OwnStep(definition)
             step.trace(batch.features, batch.labels)
+            beside = other_optimizers(definition.model)
         else:
             step = VariableStep(definition, optimizer=optimizer, guard=skip_nan)
             step.kinds(batch.features, batch.labels)
-        state = LocalState(definition.model, optimizer, definition.optimizer_json())
+        state = LocalState(
+            definition.model, optimizer, definition.optimizer_json(), beside=beside
+        )
         version = 0
         path = restore_dir or self._spec.checkpoint.init_from
         if path:

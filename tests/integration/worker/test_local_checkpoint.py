@@ -7,6 +7,7 @@ from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.proto import master_pb2
 from elasticdl.worker.local_checkpoint import LocalCheckpoints, LocalState
+from elasticdl.worker.own_step import OwnStep, other_optimizers
 
 from tests.integration.worker.test_local_trainer import local, train, weights
 from tests.integration.worker.test_optimizer_options import text_of
@@ -172,3 +173,66 @@ def test_seeds_and_state_come_back(definition, mlp, batches_of, tmp_path):
         np.testing.assert_array_equal(
             keras.ops.convert_to_numpy(mine), keras.ops.convert_to_numpy(theirs)
         )
+
+
+TWO_OPTIMIZERS = """
+import keras
+import tensorflow as tf
+
+
+class Two(keras.Model):
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape(persistent=True) as tape:
+            loss = tf.reduce_mean((self(x, training=True)[:, 0] - y) ** 2)
+        for optimizer, layer in (
+            (self.optimizer, self.first), (self.other, self.second)
+        ):
+            ours = layer.trainable_variables
+            optimizer.apply(tape.gradient(loss, [v.value for v in ours]), ours)
+        return {"loss": loss}
+
+
+def model():
+    inputs = keras.Input((3,))
+    first, second = keras.layers.Dense(4), keras.layers.Dense(1)
+    network = Two(inputs, second(first(inputs)))
+    network.first, network.second = first, second
+    network.other = keras.optimizers.Adam(0.01)
+    network.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
+    return network
+"""
+
+
+def test_a_models_further_optimizers_come_back_too(definition, tmp_path):
+    draw = np.random.default_rng(0)
+    x, y = draw.normal(size=(32, 3)).astype("float32"), draw.random(32, "float32")
+
+    def trained(module, steps):
+        step = OwnStep(module)
+        step.trace(x, y)
+        for _ in range(steps):
+            step.apply(x, y)
+        return step
+
+    def state(module):
+        others = other_optimizers(module.model)
+        assert len(others) == 1
+        config = module.optimizer_json()
+        return LocalState(module.model, module.optimizer, config, beside=others)
+
+    named = {"definition": "net.model", "files": {"net.py": TWO_OPTIMIZERS}}
+    local_job = {"strategy": "local", "worker": {"replicas": 1}}
+    module, again = (definition(model=named, **local_job) for _ in range(2))
+    step = trained(module, 5)
+    write = state(module).write(5)
+    entry = write(tmp_path, lambda _: None)
+    manifest = Manifest(job="j", strategy="local", version=5, shards=[entry])
+    store.write_manifest(tmp_path, manifest)
+    resumed = trained(again, 0)
+    state(again).restore(tmp_path)
+    for _ in range(5):
+        step.apply(x, y)
+        resumed.apply(x, y)
+    for mine, theirs in zip(weights(again), weights(module), strict=True):
+        np.testing.assert_array_equal(mine, theirs)

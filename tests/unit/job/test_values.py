@@ -251,6 +251,14 @@ def test_rules_between_fields_are_reported_with_their_place(line, part):
     assert found.startswith("f.yaml:1")
 
 
+@pytest.mark.parametrize("name", ["digits-status", "digits-history"])
+def test_a_name_under_which_another_job_shows_itself_is_refused(name):
+    found = mistakes(
+        with_line("  paused: false").replace("name: digits", f"name: {name}")
+    )
+    assert f"ConfigMap elasticdl-{name}" in " ".join(found)
+
+
 def test_prepare_is_a_data_set_or_a_command():
     text = GOOD.replace("training: data/train", "training: t\n    prepare: {}")
     assert "got neither of them, expected exactly one" in mistake(text)
