@@ -75,6 +75,11 @@ def quiet(job):
     )
     step = one.status_now().progress.steps
     one.wait_for_step(step + 60)
+    # The survivor may make these steps while the replacement still traces its first.
+    one.wait_until(
+        lambda s: [bool(r.step) for r in running_workers(s)] == [True, True],
+        "two workers that made a step",
+    )
     edit_values(one.job_dir.spec_file, {"job.paused": True})
     one.wait_until(
         lambda s: (
