@@ -220,7 +220,9 @@ def test_state_of_own_layers_is_put_together_as_its_steps_make_it(
         rigs[number % 4].trainer.flush()
         mean = float(features.mean())
         average = 0.8 * average + 0.2 * mean
-    got = {n.split("/")[-1]: a for n, a in rigs[0].trainer.values("", None).state.items()}
+    got = {
+        n.split("/")[-1]: a for n, a in rigs[0].trainer.values("", None).state.items()
+    }
     assert got["average"] == pytest.approx(average, abs=1e-5)
     assert got["last"] == pytest.approx(mean, abs=1e-5)
     assert got["seen"] == 40
