@@ -163,12 +163,40 @@ REFUSED_BY_THE_SCHEMA = {
         PLATFORM + "priorityClasses: {high: {value: high}}\n",
         "at '/priorityClasses/high/value': got string, want null or integer",
     ),
+    "a priority above those of users": (
+        PLATFORM + "priorityClasses: {high: {value: 3000000000}}\n",
+        "at '/priorityClasses/high/value': maximum: got 3",
+    ),
+    "a priority below all numbers": (
+        PLATFORM + "priorityClasses: {low: {value: -3000000000}}\n",
+        "at '/priorityClasses/low/value': minimum: got -3",
+    ),
+    "a class of two words": (
+        PLATFORM + "priorityClasses: {high: {name: my high}}\n",
+        "at '/priorityClasses/high/name': 'my high' does not match pattern",
+    ),
+    "a class with lines of its own": (
+        PLATFORM + 'priorityClasses: {low: {name: "a\\nvalue: 1"}}\n',
+        "at '/priorityClasses/low/name'",
+    ),
     "an unknown class": (
         PLATFORM + "priorityClasses: {medium: {value: 1}}\n",
         "at '/priorityClasses': additional properties 'medium' not allowed",
     ),
 }
 REFUSED_BY_A_TEMPLATE = {
+    "two classes of one name": (
+        PLATFORM + "priorityClasses: {high: {name: one}, low: {name: one}}\n",
+        "priorityClasses: got the name `one` twice, expected two classes",
+    ),
+    "a class of the system": (
+        PLATFORM + "priorityClasses: {high: {name: system-training}}\n",
+        "priorityClasses.high.name: got `system-training`, expected a name that does",
+    ),
+    "workers above their PS": (
+        PLATFORM + "priorityClasses: {low: {value: 7}}\n",
+        "priorityClasses.high.value: got -5, expected at least that of `low`, 7",
+    ),
     "a name under which another job shows itself": (
         GOOD.replace("digits", "digits-status"),
         "job.name: got `digits-status`, expected another end than `-status`",

@@ -139,7 +139,7 @@ def test_an_empty_values_file_makes_no_second_platform(with_job):
     )
     refused(
         lambda: with_job.install("mnist", {}, namespace="other"),
-        "PriorityClass `high` is there already, from release `elasticdl` in namespace",
+        "PriorityClass `elasticdl-high` is there already, from release `elasticdl`",
         "its values file is empty or has no `kind: job`",
     )
 
@@ -152,10 +152,10 @@ def test_a_second_platform_only_names_the_priority_classes(with_job):
 
 
 def test_priority_classes_that_nobody_installed_by_helm_are_left_alone(cluster):
-    cluster.api.add("/apis/scheduling.k8s.io/v1/priorityclasses/low", value=1)
+    cluster.api.add("/apis/scheduling.k8s.io/v1/priorityclasses/elasticdl-low", value=1)
     refused(
         lambda: cluster.install("elasticdl"),
-        "PriorityClass `low` is there already, from somebody without Helm",
+        "PriorityClass `elasticdl-low` is there already, from somebody without Helm",
         "set priorityClasses.create=false",
     )
 

@@ -284,7 +284,7 @@ def test_the_master_may_use_a_whole_cpu_while_it_starts():
     assert container(of("master", wanted))["resources"]["limits"]["cpu"] == "2"
 
 
-@pytest.mark.parametrize("priority", ["low", "training-class", "create"])
+@pytest.mark.parametrize("priority", ["batch", "training-class", "create"])
 def test_one_priority_class_is_in_the_template(priority):
     changes = {role: {"priority": priority} for role in ROLES}
     for role in ROLES:
@@ -313,9 +313,9 @@ def test_high_and_low_are_words_for_the_clusters_own_classes():
 
 
 def test_nobody_is_pushed_out_before_the_workers():
-    assert of("master")["spec"]["priorityClassName"] == "high"
-    assert of("ps")["spec"]["priorityClassName"] == "high"
-    assert of("worker")["spec"]["priorityClassName"] == "low"
+    assert of("master")["spec"]["priorityClassName"] == "elasticdl-high"
+    assert of("ps")["spec"]["priorityClassName"] == "elasticdl-high"
+    assert of("worker")["spec"]["priorityClassName"] == "elasticdl-low"
 
 
 @pytest.mark.parametrize("role", ROLES)

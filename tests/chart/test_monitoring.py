@@ -190,15 +190,9 @@ def test_metrics_of_the_exporter_are_open_as_far_as_is_wanted():
     assert closed["spec"]["ingress"][0]["from"] == peers
 
 
-def test_serving_begins_at_the_class_high_or_where_it_is_said():
-    assert arguments(exporter()).serving_priority == 1_000_000
-    renamed = objects(
-        {
-            "monitoring": {"exporter": {"enabled": True}},
-            "priorityClasses": {"high": {"name": "important", "value": 5000}},
-        }
-    )
-    assert arguments(renamed).serving_priority == 5000
+def test_serving_begins_above_what_has_no_class_or_where_it_is_said():
+    assert arguments(exporter()).serving_priority == 1
+    assert arguments(exporter(servingPriority=0)).serving_priority == 0
     chosen = arguments(exporter(servingPriority=77, servingLabels={"a": "b", "c": "d"}))
     assert chosen.serving_priority == 77
     assert chosen.serving_labels == "a=b,c=d"

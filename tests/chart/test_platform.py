@@ -1,8 +1,11 @@
 """The platform's release: what it makes, and what masters may do by it."""
 
-import pytest
+import re
 
-from tests.chart.rendering import example, objects, of_kind, render
+import pytest
+import yaml
+
+from tests.chart.rendering import ROOT, example, objects, of_kind, render
 
 PODS = {"Pod", "Job", "Deployment", "StatefulSet", "DaemonSet", "CronJob", "ReplicaSet"}
 
@@ -11,8 +14,8 @@ def test_a_platform_renders_these_objects_and_no_others():
     assert sorted(objects()) == [
         ("NetworkPolicy", "elasticdl"),
         ("PersistentVolumeClaim", "fileserver-claim"),
-        ("PriorityClass", "high"),
-        ("PriorityClass", "low"),
+        ("PriorityClass", "elasticdl-high"),
+        ("PriorityClass", "elasticdl-low"),
         ("Role", "elasticdl-master"),
         ("RoleBinding", "elasticdl-master"),
         ("ServiceAccount", "elasticdl-job"),
@@ -24,13 +27,58 @@ def test_a_platform_runs_no_pod_and_holds_no_secret():
     assert not {kind for kind, _ in objects()} & {*PODS, "Secret", "ConfigMap"}
 
 
-def test_the_priority_classes_are_those_of_the_tutorial():
-    found = objects()
-    high, low = found["PriorityClass", "high"], found["PriorityClass", "low"]
-    assert (high["value"], low["value"]) == (1_000_000, 1_000)
+WITHOUT_A_CLASS = 0  # what Kubernetes gives a pod that names none
+NOT_EXPENDABLE = -10  # for a cluster-autoscaler, from its default cut-off on
+
+
+def test_training_pushes_nothing_out_and_whatever_has_no_class_pushes_out_training():
+    high, low = classes(objects())
+    assert NOT_EXPENDABLE <= low["value"] < high["value"] < WITHOUT_A_CLASS
     assert not high["globalDefault"]
     assert not low["globalDefault"]
-    assert low["preemptionPolicy"] == "Never"  # training pushes nothing out
+    assert {high["preemptionPolicy"], low["preemptionPolicy"]} == {"Never"}
+
+
+def test_classes_stay_for_other_namespaces_when_their_release_goes():
+    for one in classes(objects()):
+        assert one["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+
+
+def test_the_classes_of_the_classic_tutorial_are_made_from_the_pages_values():
+    text = (ROOT / "docs" / "priorities.md").read_text()
+    values = yaml.safe_load(
+        next(
+            b for b in re.findall(r"```yaml\n(.*?)```", text, re.S) if "name: high" in b
+        )
+    )
+    high, low = classes(objects(values))
+    assert (high["metadata"]["name"], low["metadata"]["name"]) == ("high", "low")
+    assert high["value"] > low["value"] > WITHOUT_A_CLASS
+    assert high["preemptionPolicy"] == "PreemptLowerPriority"
+
+
+def test_each_class_of_the_pages_quota_is_one_that_the_platform_makes():
+    text = (ROOT / "docs" / "priorities.md").read_text()
+    made = {one["metadata"]["name"] for one in classes(objects())}
+    quotas = [
+        document
+        for block in re.findall(r"```yaml\n(.*?)```", text, re.S)
+        for document in yaml.safe_load_all(block)
+        if document.get("kind") == "ResourceQuota"
+    ]
+    named = {
+        name
+        for quota in quotas
+        for scope in quota["spec"]["scopeSelector"]["matchExpressions"]
+        for name in scope.get("values", [])
+    }
+    assert made <= named
+
+
+def classes(found):
+    """Return the two PriorityClasses, the higher one first."""
+    both = [made for (kind, _), made in found.items() if kind == "PriorityClass"]
+    return sorted(both, key=lambda one: -one["value"])
 
 
 def test_priority_classes_may_be_named_otherwise_or_be_there_already():
@@ -126,7 +174,7 @@ def test_names_of_accounts_are_the_same_in_both_kinds_of_release():
 
 def test_notes_say_what_is_there_and_the_next_command():
     notes = render(namespace="team")["NOTES.txt"]
-    assert "PriorityClasses    high (1000000), low (1000)" in notes
+    assert "PriorityClasses    elasticdl-high (-5), elasticdl-low (-10)" in notes
     assert "helm install digits charts/elasticdl -n team -f values/digits.yaml" in notes
     assert "kubectl describe pvc fileserver-claim -n team" in notes
     second = render(example("second-platform"))["NOTES.txt"]

@@ -59,8 +59,8 @@ helm uninstall digits -n ml
 {objects}
 PS and workers are made by the master while the job runs. They belong to the ConfigMap,
 so `helm uninstall` of the job takes them along. Uninstalling the platform keeps its
-claims (`claims[].keep`) and takes the accounts and classes that running jobs use:
-uninstall jobs first.
+claims (`claims[].keep`) and the PriorityClasses, which other namespaces use, and takes
+the accounts that running jobs use: uninstall jobs first.
 
 ## Changing a release
 
@@ -103,9 +103,9 @@ _OBJECTS = (
         "platform",
         "ServiceAccounts `elasticdl-master` (with a Role of that name) and "
         "`elasticdl-job`, NetworkPolicy `elasticdl`, PersistentVolumeClaims, "
-        "PriorityClasses `high` and `low`; where `monitoring` asks for them "
-        "Deployment, Service, ClusterRole and NetworkPolicy `elasticdl-exporter`, "
-        "PodMonitors, dashboards and alerts",
+        "PriorityClasses `elasticdl-high` and `elasticdl-low`; where `monitoring` asks "
+        "for them Deployment, Service, ClusterRole and NetworkPolicy "
+        "`elasticdl-exporter`, PodMonitors, dashboards and alerts",
     ),
     (
         "job",

@@ -31,9 +31,10 @@ _ROLES = {
         "release runs one Deployment that reads nodes and pods, and writes nothing. "
         "Free is allocatable less requested. A pod counts as *training* by the label "
         "`elasticdl-job-name`, else as *serving* from the priority "
-        "`monitoring.exporter.servingPriority` on (0 is that of the class for "
-        "`priority: high`) or by `monitoring.exporter.servingLabels`; what runs the "
-        "cluster itself is *other*, as is the rest.",
+        "`monitoring.exporter.servingPriority` on (1: whatever has a PriorityClass "
+        "above 0; 0 also takes what has none) or by "
+        "`monitoring.exporter.servingLabels`; what runs the cluster itself is *other*, "
+        "as is the rest.",
     ),
 }
 

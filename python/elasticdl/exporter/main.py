@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from elasticdl.errors import ElasticDLError, ExitCode, SpecError
 from elasticdl.exporter.objects import Serving
 from elasticdl.exporter.watching import Cluster
+from elasticdl.job.chart_monitoring import ExporterValues
 from elasticdl.job.context import set_up_logging
 from elasticdl.metrics.event_loop import answers, in_loop
 from elasticdl.metrics.registry import ClusterMetrics
@@ -41,7 +42,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--serving-priority",
         type=int,
-        default=1_000_000,
+        default=ExporterValues().serving_priority,
         help="pods of at least this priority count as serving",
     )
     parser.add_argument(

@@ -105,9 +105,9 @@ class ExporterValues(SpecModel):
         default_factory=list, description="Names of Secrets that it is pulled with."
     )
     serving_priority: int = Field(
-        0,
-        description="Pods of at least this priority count as serving; 0 is the value "
-        "of `priorityClasses.high`.",
+        1,
+        description="Pods of at least this priority count as serving. 0 also counts "
+        "those that have no PriorityClass.",
     )
     serving_labels: dict[str, str] = Field(
         default_factory=dict,

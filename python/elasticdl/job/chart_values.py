@@ -14,7 +14,12 @@ from pydantic import Field
 
 from elasticdl.job.chart_monitoring import MonitoringValues
 from elasticdl.job.chart_pods import PodsValues
-from elasticdl.job.spec_base import PATH_PATTERN, QUANTITY_PATTERN, SpecModel
+from elasticdl.job.spec_base import (
+    OBJECT_PATTERN,
+    PATH_PATTERN,
+    QUANTITY_PATTERN,
+    SpecModel,
+)
 
 # What only one kind of release reads, also a part of a section. The chart refuses it in
 # the other kind, where it would do nothing.
@@ -122,33 +127,55 @@ class RbacValues(SpecModel):
     )
 
 
-class HighPriorityValues(SpecModel):
-    """The class of what must not wait: serving, masters, PS."""
+# The priorities that Kubernetes lets users have.
+_LOWEST, _HIGHEST = -2_147_483_648, 1_000_000_000
 
-    name: str = Field(
-        "high", description="Name of the class; a job's values need the same."
+
+def _class_name(default: str) -> Any:
+    return Field(
+        default,
+        pattern=OBJECT_PATTERN,
+        max_length=253,
+        description="Name of the class; a job's values need the same.",
     )
-    value: int = Field(1_000_000, description="Priority.")
+
+
+def _class_value(default: int) -> Any:
+    return Field(
+        default,
+        ge=_LOWEST,
+        le=_HIGHEST,
+        description="Priority. A pod without any class has 0; what is below -10 makes "
+        "a cluster-autoscaler add no node.",
+    )
+
+
+class HighPriorityValues(SpecModel):
+    """The class of masters and PS, which a job cannot do without."""
+
+    name: str = _class_name("elasticdl-high")
+    value: int = _class_value(-5)
     preemption_policy: Literal["PreemptLowerPriority", "Never"] = Field(
-        "PreemptLowerPriority", description="Whether its pods push others out."
+        "Never",
+        description="`PreemptLowerPriority` lets its pods push out whatever is lower, "
+        "in all namespaces.",
     )
     description: str = Field(
-        "Serving, and masters and PS of training jobs.", description="For people."
+        "Masters and PS of training jobs: below all that has no class.",
+        description="For people.",
     )
 
 
 class LowPriorityValues(HighPriorityValues):
     """The class of workers."""
 
-    name: str = Field(
-        "low", description="Name of the class; a job's values need the same."
-    )
-    value: int = Field(1_000, description="Priority.")
+    name: str = _class_name("elasticdl-low")
+    value: int = _class_value(-10)
     preemption_policy: Literal["PreemptLowerPriority", "Never"] = Field(
         "Never", description="Workers wait for room, and push nothing out."
     )
     description: str = Field(
-        "Workers of training jobs: pushed out by what is high.",
+        "Workers of training jobs: pushed out by all that is higher.",
         description="For people.",
     )
 
@@ -158,8 +185,9 @@ class PriorityClassesValues(SpecModel):
 
     create: bool = Field(
         True,
-        description="Platform: make both. False where another release has made them, "
-        "or where classes of the cluster are used.",
+        description="Platform: make both, and keep them when the release is "
+        "uninstalled: other namespaces use them. False where another release has made "
+        "them, or where classes of the cluster are used.",
     )
     high: HighPriorityValues = Field(
         default_factory=HighPriorityValues,
@@ -246,7 +274,8 @@ class ChartValues(SpecModel):
     priority_classes: PriorityClassesValues = Field(
         default_factory=PriorityClassesValues,
         description="PriorityClasses, of the whole cluster: one platform makes them, "
-        "jobs go by their names.",
+        "jobs go by their names. As they stand training pushes nothing out, and "
+        "everything else pushes out training; docs/priorities.md.",
     )
     claims: list[ClaimValues] = Field(
         default_factory=_claims,

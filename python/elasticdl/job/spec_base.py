@@ -27,6 +27,7 @@ __all__ = [
     "MAX_NAME_LENGTH",
     "NAME_PATTERN",
     "NOT_AT_THE_END",
+    "OBJECT_PATTERN",
     "PATH_PATTERN",
     "QUANTITY_PATTERN",
     "CountOrZero",
@@ -50,6 +51,8 @@ MAX_NAME_LENGTH = 46
 # Ends of the names of the ConfigMaps in which a job shows its status and history.
 NOT_AT_THE_END = ("-status", "-history")
 PATH_PATTERN = "^/"
+# Name of an object of Kubernetes, a class or a claim: a DNS subdomain.
+OBJECT_PATTERN = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$"
 
 PositiveInt = Annotated[int, Field(ge=1)]

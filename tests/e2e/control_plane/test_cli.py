@@ -190,7 +190,8 @@ class User:
 
 @pytest.fixture(scope="session")
 def priority_classes(control_plane):
-    for name, value in (("high", 1_000_000), ("low", 1_000)):
+    values = {"elasticdl-high": -5, "elasticdl-low": -10, "test-serving": 1_000}
+    for name, value in values.items():
         control_plane.kubectl("create", "priorityclass", name, f"--value={value}")
 
 
@@ -219,7 +220,7 @@ def test_the_tutorials_flags_make_the_tutorials_job(user):
     for line in ("replicas: 4", "replicas: 2", "cpu: 2", "everySteps: 200"):
         assert line in job
     pod = user.get("job", "elasticdl-test-mnist-master")["spec"]["template"]["spec"]
-    assert pod["priorityClassName"] == "high"
+    assert pod["priorityClassName"] == "elasticdl-high"
     assert pod["containers"][0]["imagePullPolicy"] == "Always"
     assert pod["containers"][0]["image"] == "localhost:5000/elasticdl:mnist"
 
@@ -317,7 +318,7 @@ def serving_pod(node: str) -> dict[str, Any]:
         "metadata": {"name": "serving"},
         "spec": {
             "nodeName": node,
-            "priorityClassName": "high",
+            "priorityClassName": "test-serving",
             "terminationGracePeriodSeconds": 0,
             "containers": [container],
         },

@@ -119,6 +119,8 @@ def deployment(
     finally:
         for file in ("jobs.yaml", "platform.yaml", "projects.yaml"):
             argo.kube.run("delete", "--filename", str(files / file), seconds=240)
+        for name in in_cluster.TRAINING_CLASSES:  # kept, as Helm would
+            kube.delete("priorityclass", name)
         kube.delete("namespace", JOBS, wait=True)
 
 

@@ -19,12 +19,14 @@ import elasticdl as elasticdl_package
 import pytest
 
 from tests.e2e import figures
+from tests.e2e.jobs import serving
 from tests.e2e.jobs.job import JobInCluster
 from tests.e2e.kube import Kube
 from tests.e2e.own_cluster import ROLES, ROOT, OwnCluster
 from tests.e2e.releases import Helm, Values, merged
 
 NAMESPACES = "elasticdl-e2e"
+TRAINING_CLASSES = ("elasticdl-high", "elasticdl-low")  # by the chart's defaults
 
 
 @dataclass(frozen=True)
@@ -101,14 +103,17 @@ def cluster() -> Iterator[ClusterUnderTest]:
 
 @pytest.fixture(scope="session")
 def platform(cluster: ClusterUnderTest) -> Iterator[ClusterUnderTest]:
-    """The cluster with the PriorityClasses of one platform release."""
+    """The cluster with the PriorityClasses of one platform release, and of serving."""
     namespace = f"{NAMESPACES}-platform"
     kube, helm = cluster.kube(namespace), cluster.helm(namespace)
     make_namespace(kube)
     helm.uninstall("elasticdl")
     helm.install("elasticdl", {})
+    serving.make_class(kube)
     yield cluster
     helm.uninstall("elasticdl")
+    for name in (*TRAINING_CLASSES, serving.CLASS):  # which the release keeps
+        kube.delete("priorityclass", name)
     kube.delete("namespace", namespace)
 
 

@@ -74,7 +74,7 @@ def test_the_cloud_tutorial(kube, helm, elasticdl, zoo_image, images, tmp_path):
     figures.record("relaunch_to_first_step_seconds", time.monotonic() - deleted)
     assert job.in_phase("worker") == {f"worker-{i}" for i in range(1, 5)}
 
-    # "Serving needs the CPUs": five pods of priority high push out three workers.
+    # "Serving needs the CPUs": five pods above training push out three workers.
     serving.deploy(kube, image=images.ps, replicas=5)
     began = time.monotonic()
     wait_until("5 serving pods", lambda: serving.num_running(kube) == 5, seconds=60)
