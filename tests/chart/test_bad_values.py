@@ -143,6 +143,10 @@ REFUSED_BY_THE_SCHEMA = {
         GOOD + "state: {mountPath: data}\n",
         "at '/state/mountPath': 'data' does not match pattern '^/'",
     ),
+    "a folder out of the claim": (
+        GOOD + "state: {subPath: ../other}\n",
+        "at '/state/subPath': '../other' does not match pattern",
+    ),
     "a policy that is no truth": (
         GOOD + "networkPolicy: {enabled: 'no'}\n",
         "at '/networkPolicy/enabled': got string, want null or boolean",

@@ -156,7 +156,24 @@ limits:
     {{- $claim := dict "claimName" $state.claimName -}}
     {{- $_ := set $volumes $state.claimName (dict "name" "elasticdl-state" "persistentVolumeClaim" $claim) -}}
   {{- end -}}
-  {{- $mounts = append $mounts (dict "name" (get $volumes $state.claimName).name "mountPath" $state.mountPath) -}}
+  {{- $mount := dict "name" (get $volumes $state.claimName).name "mountPath" $state.mountPath -}}
+  {{- if $state.subPath }}{{ $_ := set $mount "subPath" $state.subPath }}{{ end -}}
+  {{- $mounts = append $mounts $mount -}}
+{{- end -}}
+{{- if and (eq .role "worker") $state.hideOtherJobs -}}
+  {{- /* An empty folder over those of all jobs, and the own one in it. */ -}}
+  {{- $root := trimSuffix "/" $state.mountPath -}}
+  {{- $folder := trimPrefix (printf "%s/" $root) (include "elasticdl.jobDir" .) -}}
+  {{- $own := dict -}}
+  {{- range $mounts -}}
+    {{- if eq (trimSuffix "/" .mountPath) $root }}{{ $own = deepCopy . }}{{ end -}}
+  {{- end -}}
+  {{- $above := trimSuffix "/" ($own.subPath | default "") -}}
+  {{- $_ := set $own "mountPath" (include "elasticdl.jobDir" .) -}}
+  {{- $_ := set $own "subPath" (trimPrefix "/" (printf "%s/%s" $above $folder)) -}}
+  {{- $_ := set $volumes "hidden" (dict "name" "elasticdl-hidden" "emptyDir" (dict "sizeLimit" "1Mi")) -}}
+  {{- $mounts = append $mounts (dict "name" "elasticdl-hidden" "mountPath" (printf "%s/.elasticdl/jobs" $root)) -}}
+  {{- $mounts = append $mounts $own -}}
 {{- end -}}
 {{- if not (has "/tmp" $taken) -}}
   {{- $_ := set $volumes "tmp" (dict "name" "elasticdl-tmp" "emptyDir" dict) -}}
@@ -219,7 +236,8 @@ containers:
   - name: main
     image: {{ include "elasticdl.image" . | quote }}
     imagePullPolicy: {{ .job.imagePullPolicy }}
-    command: [python, -m, elasticdl.{{ .role }}.main]
+    {{- /* -P: nothing is imported from the working directory, which all jobs can write. */}}
+    command: [python, -P, -m, elasticdl.{{ .role }}.main]
     workingDir: {{ .root.Values.state.mountPath }}
     env:
       {{- include "elasticdl.env" . | nindent 6 }}

@@ -74,7 +74,7 @@ def _from_keras(name: str, python: str) -> Arrays:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "arrays.npz"
         done = subprocess.run(
-            [python, "-c", _FETCH, name, str(out)],
+            [python, "-P", "-c", _FETCH, name, str(out)],
             capture_output=True,
             text=True,
             check=False,

@@ -18,6 +18,7 @@ from elasticdl.job.spec_base import (
     OBJECT_PATTERN,
     PATH_PATTERN,
     QUANTITY_PATTERN,
+    SUB_PATH_PATTERN,
     SpecModel,
 )
 
@@ -73,6 +74,20 @@ class StateValues(SpecModel):
         description="Where it appears, and the folder that all roles start in: "
         "relative paths of the job begin here. An entry of `job.volumes` on this path "
         "takes the claim's place.",
+    )
+    sub_path: str = Field(
+        "",
+        pattern=SUB_PATH_PATTERN,
+        description="Folder of the claim that appears there instead of its root, for "
+        "all roles: the job sees nothing above it, data and jobs of others included. "
+        "It has to be writable for the pods' user.",
+    )
+    hide_other_jobs: bool = Field(
+        False,
+        description="Workers see no other job's folder (`.elasticdl/jobs`), only their "
+        "own, mounted as a `subPath`. Data and all else of the claim stays as it is. "
+        "Needs a claim whose driver knows `subPath`, and no `checkpoint.initFrom` in "
+        "another job's folder where a worker reads it (`strategy: local`).",
     )
 
 

@@ -77,13 +77,19 @@ class End:
     def environment(self) -> dict[str, str]:
         """Return the environment of the command."""
         kept = {k: v for k, v in self.environ.items() if k != names.ENV_TOKEN}
-        return kept | {
-            names.ENV_ENDED_JOB: self.name,
-            names.ENV_NAMESPACE: self.namespace,
-            names.ENV_ENDED_STATE: str(self.state),
-            names.ENV_ENDED_MESSAGE: self.message,
-            names.ENV_ENDED_REPORT: str(self.report_file),
-        }
+        # The command has the master's rights; workers can write the folder it starts
+        # in. A Python among its programs imports nothing from there.
+        return (
+            {"PYTHONSAFEPATH": "1"}
+            | kept
+            | {
+                names.ENV_ENDED_JOB: self.name,
+                names.ENV_NAMESPACE: self.namespace,
+                names.ENV_ENDED_STATE: str(self.state),
+                names.ENV_ENDED_MESSAGE: self.message,
+                names.ENV_ENDED_REPORT: str(self.report_file),
+            }
+        )
 
 
 async def tell_once(

@@ -21,8 +21,12 @@ CommandOf = Callable[[Role], Sequence[str]]
 
 
 def role_command(role: Role) -> Sequence[str]:
-    """Return the command line of a role's process."""
-    return (sys.executable, "-m", f"elasticdl.{role}.main")
+    """Return the command line of a role's process.
+
+    `-P`: nothing is imported from the folder that it is started in. The user's model
+    zoo is put on the path by workers (`model.user_code`).
+    """
+    return (sys.executable, "-P", "-m", f"elasticdl.{role}.main")
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class Kubelet:
         data = {"job.yaml": job_yaml}
         for role in ("ps", "worker"):
             env = self._told() | {"ELASTICDL_PORT": "50002"}
-            main["command"] = ["python", "-m", f"elasticdl.{role}.main"]
+            main["command"] = ["python", "-P", "-m", f"elasticdl.{role}.main"]
             main["env"] = [{"name": k, "value": v} for k, v in env.items()]
             data[f"{role}.yaml"] = json.dumps(template)
         self.rig.admin.call(

@@ -50,7 +50,7 @@ def test_a_role_is_started_with_its_name_and_addresses(stage: Stage) -> None:
 
 
 def test_the_command_of_a_role_is_its_main_module() -> None:
-    assert role_command(Role.PS) == (sys.executable, "-m", "elasticdl.ps.main")
+    assert role_command(Role.PS) == (sys.executable, "-P", "-m", "elasticdl.ps.main")
 
 
 def test_a_crash_tells_the_last_traceback(stage: Stage) -> None:

@@ -1,6 +1,7 @@
 """Who is told of a job's end: a real command, a real HTTP server on loopback."""
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -171,6 +172,16 @@ def test_a_command_learns_all_from_its_environment(tmp_path) -> None:
         "TOKEN": None,
         "mine": "kept",
     }
+
+
+def test_a_command_imports_nothing_from_the_folder_that_it_starts_in(
+    tmp_path, monkeypatch, caplog
+) -> None:
+    (tmp_path / "hmac.py").write_text("raise SystemExit('HIJACKED')")
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, "-c", "import hmac"]
+    on_end.tell(OnEndSpec(command=command), end(tmp_path, environ={**os.environ}))
+    assert "HIJACKED" not in caplog.text
 
 
 @pytest.mark.parametrize(

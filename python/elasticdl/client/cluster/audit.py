@@ -86,7 +86,10 @@ def audit_pod(config_map: Object, name: str, arguments: Sequence[str] = ()) -> O
         "lifecycle",
     ):
         main.pop(key, None)
-    main["command"] = ["python", "-m", "elasticdl.cli.main", "audit", folder.name]
+    # `-P` and a folder of its own: workers can write the one that a PS starts in.
+    program = ["python", "-P", "-m", "elasticdl.cli.main"]
+    main["command"] = [*program, "audit", folder.name]
+    main["workingDir"] = "/"
     main["args"] = ["--jobs-dir", str(folder.parent), *arguments]
     main["resources"] = copy.deepcopy(_RESOURCES)
     spec["containers"] = [main]
