@@ -504,13 +504,32 @@ def test_only_the_jobs_own_pods_reach_master_and_ps():
     assert spec["podSelector"] == own["podSelector"]
     assert inner["from"] == [own]
     assert [port["port"] for port in inner["ports"]] == [50001, 50002]
-    assert metrics == {"ports": [{"protocol": "TCP", "port": 8080}]}
+    assert metrics["ports"] == [{"protocol": "TCP", "port": 8080}]
     peers = [{"ipBlock": {"cidr": "10.0.0.0/8"}}]
     closed = objects(job(networkPolicy={"metricsFrom": peers}))
     assert of_kind(closed, "NetworkPolicy")["spec"]["ingress"][1]["from"] == peers
     assert "NetworkPolicy" not in {
         kind for kind, _ in objects(job(networkPolicy={"enabled": False}))
     }
+
+
+def test_metrics_are_closed_to_other_namespaces_but_those_that_are_labelled():
+    monitored = {"monitoring": {"exporter": {"enabled": True}}}
+    (of_exporter,) = objects(monitored)["NetworkPolicy", "elasticdl-exporter"]["spec"][
+        "ingress"
+    ]
+    of_job = of_kind(objects(job()), "NetworkPolicy")["spec"]["ingress"][1]
+    labels = {"elasticdl.org/scrapes": "true"}
+    assert (
+        of_job["from"]
+        == of_exporter["from"]
+        == [
+            {"podSelector": {}},  # of the policy's own namespace
+            {"namespaceSelector": {"matchLabels": labels}},
+        ]
+    )
+    opened = objects(job(networkPolicy={"metricsFrom": []}))
+    assert "from" not in of_kind(opened, "NetworkPolicy")["spec"]["ingress"][1]
 
 
 def test_the_token_is_random_unless_a_secret_is_named():

@@ -10,11 +10,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from elasticdl.job.names import LABEL_SCRAPES
 from elasticdl.job.spec_base import SpecModel
 
 _WholeSeconds = Annotated[int, Field(ge=0)]
 _Share = Annotated[float, Field(gt=0, le=1)]
 _Factor = Annotated[float, Field(ge=1)]
+
+
+def metrics_readers() -> list[dict[str, Any]]:
+    """Return who may read metrics: this namespace, and those with the label for it."""
+    labels = {LABEL_SCRAPES: "true"}
+    return [{"podSelector": {}}, {"namespaceSelector": {"matchLabels": labels}}]
 
 
 class DashboardsValues(SpecModel):
@@ -126,9 +133,9 @@ class ExporterValues(SpecModel):
         default_factory=list, description="Tolerations, as in a pod."
     )
     metrics_from: list[dict[str, Any]] = Field(
-        default_factory=list,
+        default_factory=metrics_readers,
         description="Who may read its metrics (port 8080), as a list of "
-        "NetworkPolicyPeer; empty is anybody.",
+        "NetworkPolicyPeer; as `networkPolicy.metricsFrom`.",
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from elasticdl.job.chart_monitoring import MonitoringValues
+from elasticdl.job.chart_monitoring import MonitoringValues, metrics_readers
 from elasticdl.job.chart_pods import PodsValues
 from elasticdl.job.spec_base import (
     OBJECT_PATTERN,
@@ -128,9 +128,11 @@ class NetworkPolicyValues(SpecModel):
         "pods of the same job.",
     )
     metrics_from: list[dict[str, Any]] = Field(
-        default_factory=list,
+        default_factory=metrics_readers,
         description="Job: who may read metrics (port 8080), as a list of "
-        "NetworkPolicyPeer; empty is anybody.",
+        "NetworkPolicyPeer: pods of the job's namespace, and of namespaces that are "
+        "labelled `elasticdl.org/scrapes=true`, as that of Prometheus. Empty is "
+        "anybody.",
     )
 
 

@@ -75,6 +75,8 @@ LABEL_INDEX = "elasticdl-replica-index"
 LABEL_GENERATION = "elasticdl-generation"
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGED_BY_MASTER = "elasticdl-master"
+# On a namespace: its pods may read the metrics of jobs (networkPolicy.metricsFrom).
+LABEL_SCRAPES = "elasticdl.org/scrapes"
 # On the job's ConfigMap: ends the job in good order; the value is the reason.
 ANNOTATION_STOP = "elasticdl.org/stop"
 # On the master's batch Job, by the master: what a health check can read of the job.

@@ -1,13 +1,23 @@
-"""`/metrics`, `/healthz` and `/readyz` of a process, on a thread of their own.
+"""`/metrics`, `/healthz` and `/readyz` of a process, on threads of their own.
 
-Owns the HTTP server. Started by every role's main. Knows nothing of what is measured.
+Owns the HTTP server and its bounds. Started by every role's main. Knows nothing of what
+is measured.
+
+The port may be reached by anybody whom the network lets through, and the kubelet's
+probes come in by it: connections that ask nothing must neither fill the process with
+threads nor keep a probe out. So there are a few threads, a connection that is silent
+ends soon, and where all threads are taken the one that has been silent longest ends.
 """
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -16,6 +26,86 @@ from elasticdl.errors import ElasticDLError, PlatformError
 
 # How often the thread looks whether it is to end: what a process waits when it leaves.
 _LOOK_SECONDS = 0.1
+# What may be open at a time: two Prometheus, two probes, and as many again.
+MAX_CONNECTIONS = 8
+# How long a peer may take for its request, or to take the answer. A Prometheus that
+# asks less often opens another connection.
+SILENT_SECONDS = 5.0
+# How long the thread of a connection that was ended may take to notice it.
+_ENDING_SECONDS = 1.0
+
+
+class _Server(ThreadingHTTPServer):
+    """Serves at most MAX_CONNECTIONS connections at a time."""
+
+    daemon_threads = True
+    request_queue_size = 128  # who comes in a crowd waits, and need not call again
+
+    def __init__(
+        self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]
+    ) -> None:
+        super().__init__(address, handler)
+        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._lock = threading.Lock()
+        self._silent: dict[socket.socket, None] = {}  # longest silent first
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Give a connection a thread; at the price of a silent one's, if need be."""
+        if not self._free.acquire(blocking=False):
+            self._end_silent()
+            if not self._free.acquire(timeout=_ENDING_SECONDS):
+                self.shutdown_request(request)  # all are being answered
+                return
+        self.silent(request)
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection on the thread that it was given."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.speaks(request)
+            self._free.release()
+
+    def silent(self, connection: socket.socket) -> None:
+        """Note that a connection has nothing to be answered."""
+        with self._lock:
+            self._silent[connection] = None
+
+    def speaks(self, connection: socket.socket) -> None:
+        """Note that a connection is being answered, or is over."""
+        with self._lock:
+            self._silent.pop(connection, None)
+
+    def _end_silent(self) -> None:
+        with self._lock:
+            connection = next(iter(self._silent), None)
+            # Its thread, which waits to read, closes it; the peer may be gone already.
+            if connection is not None:
+                del self._silent[connection]
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print what went wrong, but not that a peer went away in the middle."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+_Answer = tuple[int, str, bytes]  # status, content type, body
+_PATHS = b"try /metrics, /healthz or /readyz\n"
+
+
+def _scraped(registry: CollectorRegistry, refresh: Callable[[], None]) -> _Answer:
+    try:
+        refresh()
+    except ElasticDLError as error:
+        return 503, "text/plain", f"{error}\n".encode()
+    return 200, CONTENT_TYPE_LATEST, generate_latest(registry)
+
+
+def _probed(good: bool) -> _Answer:
+    return 200 if good else 503, "text/plain", b"ok\n" if good else b"not yet\n"
 
 
 class MetricsServer:
@@ -40,23 +130,19 @@ class MetricsServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            timeout = SILENT_SECONDS
 
             def do_GET(self) -> None:  # the name http.server asks for
+                metrics_server.speaks(self.connection)
                 path = self.path.partition("?")[0]
                 if path == "/metrics":
-                    try:
-                        refresh()
-                    except ElasticDLError as error:
-                        self._send(503, "text/plain", f"{error}\n".encode())
-                        return
-                    self._send(200, CONTENT_TYPE_LATEST, generate_latest(registry))
+                    answer = _scraped(registry, refresh)
                 elif path in ("/healthz", "/readyz"):
-                    good = healthy() if path == "/healthz" else ready()
-                    text = b"ok\n" if good else b"not yet\n"
-                    self._send(200 if good else 503, "text/plain", text)
+                    answer = _probed(healthy() if path == "/healthz" else ready())
                 else:
-                    text = b"try /metrics, /healthz or /readyz\n"
-                    self._send(404, "text/plain", text)
+                    answer = 404, "text/plain", _PATHS
+                self._send(*answer)
+                metrics_server.silent(self.connection)
 
             def _send(self, status: int, kind: str, body: bytes) -> None:
                 self.send_response(status)
@@ -69,13 +155,13 @@ class MetricsServer:
                 """Stay silent: a scrape every few seconds is no news."""
 
         try:
-            self._server = ThreadingHTTPServer((host, port), Handler)
+            metrics_server = _Server((host, port), Handler)
         except OSError as error:
             raise PlatformError(
                 f"cannot listen on {host}:{port} for metrics ({error.strerror}); "
                 "choose another port, or 0 for any free one"
             ) from error
-        self._server.daemon_threads = True
+        self._server = metrics_server
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(
             target=self._server.serve_forever,

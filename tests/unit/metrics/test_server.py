@@ -1,11 +1,17 @@
 """Metrics and health over HTTP."""
 
+import contextlib
 import http.client
+import socket
+import threading
 
 import pytest
 from elasticdl.errors import PlatformError
-from elasticdl.metrics.server import MetricsServer
+from elasticdl.metrics import server as serving
+from elasticdl.metrics.server import MAX_CONNECTIONS, MetricsServer
 from prometheus_client import CollectorRegistry, Gauge
+
+BOUND_SECONDS = 30.0
 
 
 def get(port: int, path: str) -> tuple[int, str]:
@@ -51,3 +57,72 @@ def test_a_port_in_use_is_a_clear_error():
             )
     finally:
         first.close()
+
+
+@contextlib.contextmanager
+def served(**settings):
+    server = MetricsServer(
+        CollectorRegistry(), ready=lambda: True, healthy=lambda: True, **settings
+    )
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+@contextlib.contextmanager
+def connected(port, count, sends=b""):
+    with contextlib.ExitStack() as stack:
+        made = []
+        for _ in range(count):
+            one = socket.create_connection(("127.0.0.1", port), BOUND_SECONDS)
+            made.append(stack.enter_context(one))
+            one.sendall(sends)
+        yield made
+
+
+@pytest.mark.parametrize(
+    "sends", [b"", b"GET /metrics HTTP/1.1\r\nHost: a\r\n"], ids=["nothing", "half"]
+)
+def test_silent_connections_take_a_few_threads_and_keep_no_probe_out(sends):
+    before = threading.active_count()
+    with served() as server, connected(server.port, 300, sends):
+        assert get(server.port, "/healthz") == (200, "ok\n")
+        assert get(server.port, "/metrics")[0] == 200
+        # One thread may end while the next begins.
+        assert threading.active_count() <= before + 1 + 2 * MAX_CONNECTIONS
+
+
+def test_a_connection_that_says_nothing_is_ended(monkeypatch):
+    monkeypatch.setattr(serving, "SILENT_SECONDS", 0.05)
+    with served() as server, connected(server.port, 1) as (peer,):
+        assert peer.recv(1) == b""
+
+
+def test_a_connection_that_asked_once_and_is_silent_then_gives_way_too():
+    """As a Prometheus that keeps its connection open between two scrapes."""
+    with served() as server:
+        asks = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+        with connected(server.port, 3 * MAX_CONNECTIONS, asks):
+            assert get(server.port, "/readyz") == (200, "ok\n")
+
+
+def test_who_is_answered_is_never_ended_for_who_comes_later():
+    answers, asked = threading.Event(), threading.Event()
+
+    def refresh():
+        asked.set()
+        assert answers.wait(BOUND_SECONDS)
+
+    found = []
+    with served(refresh=refresh) as server:
+        scrape = threading.Thread(
+            target=lambda: found.append(get(server.port, "/metrics"))
+        )
+        scrape.start()
+        assert asked.wait(BOUND_SECONDS)
+        with connected(server.port, 3 * MAX_CONNECTIONS):
+            assert get(server.port, "/healthz") == (200, "ok\n")
+            answers.set()
+            scrape.join(BOUND_SECONDS)
+    assert [status for status, _ in found] == [200]
