@@ -592,3 +592,26 @@ def test_notes_say_what_is_there_and_the_next_command():
     assert "its master makes 2 PS and 3 workers" in notes
     assert "elasticdl status digits -n ml" in notes
     assert "helm upgrade release charts/elasticdl -n ml -f FILE" in notes
+
+
+def test_null_in_a_role_takes_away_what_all_roles_have():
+    common = {
+        "runtimeClassName": "nvidia",
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"operator": "Exists"}],
+    }
+    worker = {
+        "securityContext": {"runAsUser": None, "fsGroup": None},
+        "containerSecurityContext": {"capabilities": None},
+        "runtimeClassName": None,
+        "tolerations": None,
+        "nodeSelector": None,
+    }
+    found = pods(objects(job(pods={"common": common, "worker": worker})))
+    spec = found["worker"]["spec"]
+    assert not {"runAsUser", "fsGroup"} & set(spec["securityContext"])
+    assert spec["securityContext"]["runAsGroup"] == 10001
+    assert "capabilities" not in container(found["worker"])["securityContext"]
+    assert not {"runtimeClassName", "tolerations", "nodeSelector"} & set(spec)
+    assert found["ps"]["spec"]["securityContext"]["runAsUser"] == 10001
+    assert found["ps"]["spec"]["runtimeClassName"] == "nvidia"

@@ -48,6 +48,7 @@
     {{- end -}}
   {{- end -}}
 {{- end -}}
+{{- if eq $kind "job" }}{{ include "elasticdl.checkJob" $ }}{{ end -}}
 {{- $kind -}}
 {{- end -}}
 

@@ -49,16 +49,20 @@ elasticdl.org/tensorboard-of: {{ .Values.job.name }}
 {{- end -}}
 
 {{/* A mapping laid over another one, as YAML. A value wins, false and 0 too (which
-     mergeOverwrite loses); a key without a value means the default. */}}
+     mergeOverwrite loses); a key without a value means the default, with `drop` that
+     the key goes. */}}
 {{- define "elasticdl.overlay" -}}
 {{- $result := .base -}}
+{{- $drop := .drop -}}
 {{- range $key, $value := .over -}}
   {{- $below := get $result $key -}}
   {{- if and (kindIs "map" $value) (kindIs "map" $below) -}}
-    {{- $inner := include "elasticdl.overlay" (dict "base" $below "over" $value) -}}
+    {{- $inner := include "elasticdl.overlay" (dict "base" $below "over" $value "drop" $drop) -}}
     {{- $_ := set $result $key ($inner | fromYaml) -}}
   {{- else if not (kindIs "invalid" $value) -}}
     {{- $_ := set $result $key $value -}}
+  {{- else if $drop -}}
+    {{- $_ := unset $result $key -}}
   {{- end -}}
 {{- end -}}
 {{- toYaml $result -}}

@@ -2,7 +2,8 @@
      JOB has the defaults in it. */}}
 
 {{/* What `pods` says for a role: lists of `common` and of the role one after the other,
-     mappings and texts of the role over those of `common`. */}}
+     mappings and texts of the role over those of `common`. A key with null in a role
+     takes away what `common` says. */}}
 {{- define "elasticdl.podValues" -}}
 {{- $common := .root.Values.pods.common | default dict -}}
 {{- $own := get .root.Values.pods .role | default dict -}}
@@ -11,9 +12,11 @@
   {{- if and (kindIs "slice" $value) (hasKey $common $key) -}}
     {{- $_ := set $result $key (concat (get $common $key | default list) $value) -}}
   {{- else if and (kindIs "map" $value) (kindIs "map" (get $common $key)) -}}
-    {{- $over := dict "base" (deepCopy (get $common $key)) "over" $value -}}
+    {{- $over := dict "base" (deepCopy (get $common $key)) "over" $value "drop" true -}}
     {{- $_ := set $result $key (include "elasticdl.overlay" $over | fromYaml) -}}
-  {{- else if $value -}}
+  {{- else if kindIs "invalid" $value -}}
+    {{- $_ := unset $result $key -}}
+  {{- else -}}
     {{- $_ := set $result $key $value -}}
   {{- end -}}
 {{- end -}}

@@ -87,6 +87,7 @@ The chart refuses, in a plain sentence:
 - `job:` without `kind: job`, and sections of one kind in a release of the other;
 - a second platform that would make the same PriorityClasses;
 - a second job of one name, and a job whose `job.namespace` is not the release's;
+- a job that its master would refuse, in the words of `elasticdl validate`;
 - a job in a namespace without the platform, or whose claim is not there.
 
 Where no cluster is asked while rendering (`helm template`, Argo CD), what compares with

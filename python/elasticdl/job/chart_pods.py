@@ -6,7 +6,7 @@ how the templates use them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -14,52 +14,57 @@ from elasticdl.job.spec_base import SpecModel
 
 
 class PodValues(SpecModel):
-    """What the pods of one role have beyond what the job's specification says."""
+    """What the pods of one role have beyond what the job's specification says.
 
-    labels: dict[str, str] = Field(
+    A key with null is told to the chart: in a role it takes away what `common` says.
+    """
+
+    null_is_a_value: ClassVar[bool] = True
+
+    labels: dict[str, str] | None = Field(
         default_factory=dict, description="Labels of the pods."
     )
-    annotations: dict[str, str] = Field(
+    annotations: dict[str, str] | None = Field(
         default_factory=dict, description="Annotations of the pods."
     )
-    node_selector: dict[str, str] = Field(
+    node_selector: dict[str, str] | None = Field(
         default_factory=dict, description="Labels that their nodes must have."
     )
-    affinity: dict[str, Any] = Field(
+    affinity: dict[str, Any] | None = Field(
         default_factory=dict, description="Affinity, as in a pod."
     )
-    tolerations: list[dict[str, Any]] = Field(
+    tolerations: list[dict[str, Any]] | None = Field(
         default_factory=list, description="Tolerations, as in a pod."
     )
-    topology_spread_constraints: list[dict[str, Any]] = Field(
+    topology_spread_constraints: list[dict[str, Any]] | None = Field(
         default_factory=list, description="Topology spread constraints, as in a pod."
     )
-    runtime_class_name: str = Field("", description="RuntimeClass, as `nvidia`.")
-    scheduler_name: str = Field(
+    runtime_class_name: str | None = Field("", description="RuntimeClass, as `nvidia`.")
+    scheduler_name: str | None = Field(
         "", description="Scheduler; empty is the cluster's own."
     )
-    env: list[dict[str, Any]] = Field(
+    env: list[dict[str, Any]] | None = Field(
         default_factory=list,
         description="Environment in the form of a container, which also reads Secrets, "
         "ConfigMaps and fields of the pod; plain values fit into `job.env` too.",
     )
-    env_from: list[dict[str, Any]] = Field(
+    env_from: list[dict[str, Any]] | None = Field(
         default_factory=list,
         description="Whole Secrets and ConfigMaps as environment, as in a container.",
     )
-    volumes: list[dict[str, Any]] = Field(
+    volumes: list[dict[str, Any]] | None = Field(
         default_factory=list,
         description="Volumes of any kind, as in a pod; claims and host paths fit into "
         "`job.volumes` too.",
     )
-    volume_mounts: list[dict[str, Any]] = Field(
+    volume_mounts: list[dict[str, Any]] | None = Field(
         default_factory=list, description="Where they appear, as in a container."
     )
-    security_context: dict[str, Any] = Field(
+    security_context: dict[str, Any] | None = Field(
         default_factory=dict,
         description="Security context of the pod, over the one of all roles.",
     )
-    container_security_context: dict[str, Any] = Field(
+    container_security_context: dict[str, Any] | None = Field(
         default_factory=dict,
         description="Security context of the container, over the one of all roles.",
     )
@@ -87,12 +92,12 @@ def _container_security() -> dict[str, Any]:
 class CommonPodValues(PodValues):
     """What the pods of all roles have."""
 
-    security_context: dict[str, Any] = Field(
+    security_context: dict[str, Any] | None = Field(
         default_factory=_pod_security,
         description="Security context of the pod: the restricted Pod Security "
         "Standard. A key with null is left to the cluster, as `runAsUser: null`.",
     )
-    container_security_context: dict[str, Any] = Field(
+    container_security_context: dict[str, Any] | None = Field(
         default_factory=_container_security,
         description="Security context of the container, the same. Writable are `/tmp` "
         "and the volumes.",
@@ -107,8 +112,9 @@ class PodsValues(SpecModel):
     )
     master: PodValues = Field(
         default_factory=PodValues,
-        description="The master alone; the same keys. Cannot change while the job "
-        "runs, nor can what `common` says: Kubernetes keeps a Job's pod as it is.",
+        description="The master alone; the same keys, null takes away what `common` "
+        "says. Cannot change while the job runs, nor can what `common` says: "
+        "Kubernetes keeps a Job's pod as it is.",
     )
     ps: PodValues = Field(
         default_factory=PodValues, description="PS alone; the same keys."

@@ -182,6 +182,10 @@ class _Finder:
     def _unknown_key(self, path: Path) -> None:
         name = str(path[-1])
         known = fields.known_keys(ValuesFile, path[:-1])
+        if gone := wording.gone(path):
+            self._unknown(path, gone)
+            self._remove(path)
+            return
         near = nearest(name, known)
         elsewhere = wording.elsewhere(name)
         if elsewhere and not (near and same_word(name, near)):

@@ -229,7 +229,7 @@ def without_nulls(model: type[BaseModel], tree: Mapping[str, Any]) -> dict[str, 
     fields = aliases(model)
     clean: dict[str, Any] = {}
     for key, value in tree.items():
-        if value is None and key in fields:
+        if value is None and key in fields and not _keeps_null(model):
             continue
         inner = model_of(fields[key].annotation) if key in fields else None
         clean[key] = (
@@ -238,6 +238,10 @@ def without_nulls(model: type[BaseModel], tree: Mapping[str, Any]) -> dict[str, 
             else value
         )
     return clean
+
+
+def _keeps_null(model: type[BaseModel]) -> bool:
+    return bool(getattr(model, "null_is_a_value", False))
 
 
 def section_descriptions(model: type[BaseModel], path: str) -> dict[str, str]:

@@ -141,7 +141,11 @@ FLAGS: tuple[Flag, ...] = (
     _maps("volume", "volumes", as_.volumes),
     _maps("image_pull_policy", "imagePullPolicy"),
     _maps("envs", "env", as_.environment),
-    _maps("populate_env_names", "populateEnv"),
+    _refused(
+        "populate_env_names",
+        "the master's environment is not copied, which would show values of Secrets; "
+        "--envs reaches all roles, as pods.common.env and .envFrom of a values file do",
+    ),
     _maps("log_level", "log.level", as_.level),
     _maps("log_file_path", "log.file"),
     _maps("port", "master.port", as_.whole),

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from elasticdl.job.problems import Problem, ProblemsError
+from elasticdl.job.quantity import bytes_or_zero, parse_bytes
 from elasticdl.job.spec_base import (
     PATH_PATTERN,
     QUANTITY_PATTERN,
@@ -79,6 +80,15 @@ class LimitsSpec(SpecModel):
     )
 
 
+def _below(resource: str, limit: str, request: str) -> Problem:
+    return Problem(
+        f"limits.{resource}",
+        limit,
+        f"at least resources.{resource}, {request}",
+        f"raise it, or lower resources.{resource}",
+    )
+
+
 class ReplicaSpec(SpecModel):
     """What master, PS and workers have in common."""
 
@@ -95,16 +105,21 @@ class ReplicaSpec(SpecModel):
 
     @model_validator(mode="after")
     def _limits_hold_the_request(self) -> Self:
-        most = self.limits.cpu if self.limits is not None else None
-        if most is not None and most < self.resources.cpu:
-            raise ProblemsError(
-                Problem(
-                    "limits.cpu",
-                    f"{most:g}",
-                    f"at least resources.cpu, {self.resources.cpu:g}",
-                    "raise it, or lower resources.cpu",
-                )
-            )
+        if self.limits is None:
+            return self
+        most, asked = self.limits, self.resources
+        problems = []
+        if most.cpu is not None and most.cpu < asked.cpu:
+            problems.append(_below("cpu", f"{most.cpu:g}", f"{asked.cpu:g}"))
+        if most.memory and parse_bytes(most.memory) < parse_bytes(asked.memory):
+            problems.append(_below("memory", most.memory, asked.memory))
+        problems += [
+            _below(f"extra.{name}", amount, asked.extra[name])
+            for name, amount in most.extra.items()
+            if bytes_or_zero(amount) < bytes_or_zero(asked.extra.get(name))
+        ]
+        if problems:
+            raise ProblemsError(*problems)
         return self
 
 

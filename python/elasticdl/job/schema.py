@@ -60,6 +60,7 @@ def _section(definition: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
     clean: dict[str, Any] = _without_titles(definition)
     required = clean.get("required", [])
     for name, field in clean.get("properties", {}).items():
+        _flatten(field)
         if name not in required:
             _allow_null(field)
         if isinstance(field.get("default"), dict | list) or field.get("default") == "":
@@ -67,6 +68,14 @@ def _section(definition: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
     if nullable:
         _allow_null(clean)
     return clean
+
+
+def _flatten(field: dict[str, Any]) -> None:
+    """Write `a type, or null` without `anyOf`: Helm would tell both as mistakes."""
+    kinds = [kind for kind in field.get("anyOf", []) if kind != {"type": "null"}]
+    if len(kinds) == 1 and "type" in kinds[0]:
+        del field["anyOf"]
+        field.update(kinds[0])
 
 
 def _allow_null(field: dict[str, Any]) -> None:

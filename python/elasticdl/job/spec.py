@@ -322,12 +322,6 @@ class JobSpec(SpecModel):
     env: dict[str, str] = Field(
         default_factory=dict, description="Environment of all roles."
     )
-    populate_env: str = Field(
-        "",
-        description="Regular expression; variables of the master's environment whose "
-        "whole name matches reach PS and workers too. Processes on this machine "
-        "inherit the environment of `elasticdl train` anyway.",
-    )
     volumes: list[VolumeSpec] = Field(
         default_factory=list, description="Volumes of all pods."
     )
@@ -342,6 +336,7 @@ class JobSpec(SpecModel):
     def _complete(self) -> JobSpec:
         problems = [
             *self._name_of_another(),
+            *self._files_outside(),
             *self._needs_of_type(),
             *self._needs_of_strategy(),
         ]
@@ -363,6 +358,15 @@ class JobSpec(SpecModel):
                 f"ConfigMap elasticdl-{self.name}",
                 "choose another name",
             )
+        ]
+
+    def _files_outside(self) -> list[Problem]:
+        expected = "a file name inside the model's folder"
+        help_ = "take `..` and the leading `/` away"
+        return [
+            Problem("model.files", repr(name), expected, help_)
+            for name in self.model.files
+            if name.startswith("/") or ".." in name.split("/")
         ]
 
     def _needs_of_type(self) -> list[Problem]:

@@ -7,7 +7,7 @@ from there.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -66,6 +66,9 @@ PositiveSeconds = Annotated[float, Field(gt=0)]
 
 class SpecModel(BaseModel):
     """Frozen, closed to unknown keys, camelCase outside and snake_case inside."""
+
+    # Whether a field with null says something, and not the same as one left out.
+    null_is_a_value: ClassVar[bool] = False
 
     model_config = ConfigDict(
         frozen=True,

@@ -93,6 +93,17 @@ def wrong_value(path: Path, item: dict[str, Any]) -> Problem:
     )
 
 
+_GONE: dict[tuple[str, ...], str] = {
+    ("job", "populateEnv"): "take it out: `job.env` reaches all roles, as "
+    "`pods.common.env` and `pods.common.envFrom` do",
+}
+
+
+def gone(path: Path) -> str | None:
+    """Return what to do about a key that older versions had, or None."""
+    return _GONE.get(tuple(map(str, path)))
+
+
 def elsewhere(name: str) -> str | None:
     """Return where a key belongs that stands in the wrong section, or None."""
     places = [

@@ -175,7 +175,6 @@ def test_three_flags_are_enough():
         ("worker_pod_priority", "high=0.5", "worker.priority", "0.5"),
         ("image_pull_policy", "Never", "image_pull_policy", "Never"),
         ("envs", "A=1,B=x,y", "env", {"A": "1", "B": "x,y"}),
-        ("populate_env_names", "AWS_.*", "populate_env", "AWS_.*"),
         ("log_level", "WARNING", "log.level", "warning"),
         ("log_file_path", "l", "log.file", "l"),
         ("port", "50001", "master.port", 50001),

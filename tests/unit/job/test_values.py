@@ -251,6 +251,12 @@ def test_rules_between_fields_are_reported_with_their_place(line, part):
     assert found.startswith("f.yaml:1")
 
 
+def test_a_key_that_is_gone_says_what_takes_its_place():
+    found = mistake(with_line("  populateEnv: 'AWS_.*'"))
+    assert "job.populateEnv: got an unknown key" in found
+    assert "take it out: `job.env` reaches all roles" in found
+
+
 @pytest.mark.parametrize("name", ["digits-status", "digits-history"])
 def test_a_name_under_which_another_job_shows_itself_is_refused(name):
     found = mistakes(

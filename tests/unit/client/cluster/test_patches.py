@@ -167,3 +167,10 @@ def test_a_chart_that_is_none_is_refused_by_its_path(tmp_path):
         find_chart(tmp_path)
     (tmp_path / "Chart.yaml").touch()
     assert find_chart(tmp_path) == tmp_path
+
+
+def test_null_in_a_roles_pods_reaches_the_chart():
+    pods = "pods: {worker: {tolerations: null, securityContext: {runAsUser: null}}}\n"
+    assert chart_values(values(pods))["pods"] == {
+        "worker": {"tolerations": None, "securityContext": {"runAsUser": None}}
+    }

@@ -1,0 +1,114 @@
+{{/* What the specification's own rules refuse (`JobSpec` of the Python package), in the
+     same sentences: a master would refuse it too, and its Job has then failed for good.
+     tests/chart/test_rules_of_jobs.py compares both. */}}
+
+{{/* A quantity as a number: `512Mi`, `0.5`; of (dict "of" QUANTITY). */}}
+{{- define "elasticdl.amount" -}}
+{{- $text := .of | toString -}}
+{{- $unit := regexFind "[A-Za-z]*$" $text -}}
+{{- $sizes := dict "" 1.0 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15
+      "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0
+      "Pi" 1125899906842624.0 -}}
+{{ mulf (trimSuffix $unit $text | float64) (get $sizes $unit | default 0) }}
+{{- end -}}
+
+{{/* One sentence, of (list PATH GOT EXPECTED NEXT). */}}
+{{- define "elasticdl.problem" -}}
+{{ index . 0 }}: got {{ index . 1 }}, expected {{ index . 2 }}; {{ index . 3 }}
+{{- end -}}
+
+{{/* Of (dict "role" ROLE "spec" SPEC): what of its limits is below the request. */}}
+{{- define "elasticdl.limitProblems" -}}
+{{- $asked := .spec.resources -}}
+{{- $limits := .spec.limits | default dict -}}
+{{- $pairs := list -}}
+{{- range $name := list "cpu" "memory" -}}
+  {{- with get $limits $name }}{{ $pairs = append $pairs (list $name . (get $asked $name)) }}{{ end -}}
+{{- end -}}
+{{- range $name, $limit := $limits.extra -}}
+  {{- with get ($asked.extra | default dict) $name -}}
+    {{- $pairs = append $pairs (list (printf "extra.%s" $name) $limit .) -}}
+  {{- end -}}
+{{- end -}}
+{{- range $pairs -}}
+  {{- $name := first . -}}
+  {{- $limit := include "elasticdl.amount" (dict "of" (index . 1)) | float64 -}}
+  {{- $request := include "elasticdl.amount" (dict "of" (index . 2)) | float64 -}}
+  {{- if lt $limit $request }}
+{{ include "elasticdl.problem" (list (printf "job.%s.limits.%s" $.role $name) (index . 1 | toString) (printf "at least resources.%s, %s" $name (index . 2 | toString)) (printf "raise it, or lower resources.%s" $name)) }}
+  {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* All problems of a job with the defaults in it, one a line. */}}
+{{- define "elasticdl.jobProblems" -}}
+{{- $job := . -}}
+{{- $definition := $job.model.definition | default "" -}}
+{{- if not $definition }}
+{{ include "elasticdl.problem" (list "job.model.definition" "nothing" "the model function, as `folder.file.function`" "add it") }}
+{{- else if not (regexMatch "^[^.]+[.]." $definition) }}
+{{ include "elasticdl.problem" (list "job.model.definition" (squote $definition) "the model function, as `folder.file.function`" "add the function's name behind the file's") }}
+{{- end }}
+{{- range $name, $_ := $job.model.files }}
+  {{- if or (hasPrefix "/" $name) (has ".." (splitList "/" $name)) }}
+{{ include "elasticdl.problem" (list "job.model.files" (squote $name) "a file name inside the model's folder" "take `..` and the leading `/` away") }}
+  {{- end }}
+{{- end }}
+{{- if kindIs "map" $job.data.prepare }}
+  {{- with dict "dataset" $job.data.prepare.dataset "command" $job.data.prepare.command }}
+  {{- if eq (empty .dataset) (empty .command) }}
+{{ include "elasticdl.problem" (list "job.data.prepare" (empty .dataset | ternary "neither of them" "both") "exactly one of `dataset` and `command`" "write `dataset: digits`, or a command as a list of words") }}
+  {{- end }}
+  {{- end }}
+{{- end }}
+{{- $origin := get (dict "train" "training" "evaluate" "validation" "predict" "prediction") $job.type }}
+{{- if not (get $job.data $origin) }}
+{{ include "elasticdl.problem" (list (printf "job.data.%s" $origin) "nothing" (printf "the records of this %s job" $job.type) "name a file, a folder or a glob") }}
+{{- end }}
+{{- if and (ne $job.type "train") (not $job.checkpoint.initFrom) }}
+{{ include "elasticdl.problem" (list "job.checkpoint.initFrom" "nothing" (printf "the checkpoint that this %s job loads" $job.type) "name a checkpoint (`.../version-N`) or a folder of them") }}
+{{- end }}
+{{- $worker := $job.worker }}
+{{- $replicas := int $worker.replicas }}
+{{- if and (eq $job.strategy "local") (ne $replicas 1) }}
+{{ include "elasticdl.problem" (list "job.worker.replicas" (toString $replicas) "1, since strategy `local` runs one worker" "write 1, or strategy: parameterServer") }}
+{{- end }}
+{{- if and $worker.max (gt $replicas (int $worker.max)) }}
+{{ include "elasticdl.problem" (list "job.worker.replicas" (toString $replicas) (printf "at most worker.max, %d" (int $worker.max)) "raise worker.max or lower worker.replicas") }}
+{{- end }}
+{{- if gt (int $worker.min) $replicas }}
+{{ include "elasticdl.problem" (list "job.worker.min" (int $worker.min | toString) (printf "at most worker.replicas, %d" $replicas) "lower worker.min or raise worker.replicas") }}
+{{- end }}
+{{- if le (float64 $worker.deadSeconds) (float64 $worker.heartbeatSeconds) }}
+{{ include "elasticdl.problem" (list "job.worker.deadSeconds" ($worker.deadSeconds | toString) (printf "more than worker.heartbeatSeconds, %v" $worker.heartbeatSeconds) "several times it, or every replica counts as dead") }}
+{{- end }}
+{{- $priority := $worker.priority | toString }}
+{{- if contains "=" $priority }}
+{{ include "elasticdl.problem" (list "job.worker.priority" (squote $priority) "a PriorityClass, or a share of `high` workers from 0 to 1" (printf "write `%s` for `%s`" (splitList "=" $priority | last) $priority)) }}
+{{- else if and (regexMatch "^[0-9.]+$" $priority) (or (not (regexMatch "^([0-9]+[.]?[0-9]*|[.][0-9]+)$" $priority)) (gt (float64 $priority) 1.0)) }}
+{{ include "elasticdl.problem" (list "job.worker.priority" (squote $priority) "a PriorityClass, or a share of `high` workers from 0 to 1" "write it as `0.5`") }}
+{{- end }}
+{{- if and (eq $job.ps.mode "async") (gt (int $job.ps.gradsToWait) 1) }}
+{{ include "elasticdl.problem" (list "job.ps.gradsToWait" (int $job.ps.gradsToWait | toString) "0 with ps.mode async" "set ps.mode: sync, or leave it out") }}
+{{- end }}
+{{- if and (eq $job.ps.mode "sync") (eq $job.ps.recovery "continue") }}
+{{ include "elasticdl.problem" (list "job.ps.recovery" "continue" "`auto` or `rewind` with ps.mode sync" "all PS have one version there; leave it out, or set ps.mode: async") }}
+{{- end }}
+{{- range $place, $volume := $job.volumes }}
+  {{- if eq (empty $volume.claimName) (empty $volume.hostPath) }}
+{{ include "elasticdl.problem" (list (printf "job.volumes[%d]" $place) (empty $volume.claimName | ternary "neither of them" "both") "exactly one of `claimName` and `hostPath`" "name where the volume comes from") }}
+  {{- end }}
+{{- end }}
+{{- range $role := list "master" "ps" "worker" }}
+{{- include "elasticdl.limitProblems" (dict "role" $role "spec" (get $job $role)) }}
+{{- end }}
+{{- /* What is so in a cluster alone. */}}
+{{- if has (int $job.master.port) (list 8080) }}
+{{ include "elasticdl.problem" (list "job.master.port" "8080" "another port than that of its metrics" "take it out: it is 50001 then") }}
+{{- end }}
+{{- end -}}
+
+{{/* Ends the rendering with them, if there are any. */}}
+{{- define "elasticdl.checkJob" -}}
+{{- with include "elasticdl.jobProblems" (include "elasticdl.job" . | fromYaml) | trim }}{{ fail . }}{{ end -}}
+{{- end -}}

@@ -1,0 +1,79 @@
+"""What the command line refuses about a job, the chart refuses in the same words."""
+
+import helm_python as helm
+import pytest
+from elasticdl.job.values import parse_values
+
+from tests.chart.rendering import render
+
+JOB = """\
+kind: job
+job:
+  name: digits
+  model: {definition: a.b}
+  data: {training: data}
+"""
+REFUSED = {
+    "no model function": JOB.replace("{definition: a.b}", "{zoo: z}"),
+    "a model without its file": JOB.replace("a.b", "net"),
+    "model code outside of its folder": JOB.replace(
+        "{definition: a.b}", "{definition: a.b, files: {'../../x.py': ''}}"
+    ),
+    "an absolute model file": JOB.replace(
+        "{definition: a.b}", "{definition: a.b, files: {/etc/x.py: ''}}"
+    ),
+    "no data": JOB.replace("training: data", "validation: data"),
+    "an evaluation of nothing": JOB + "  type: evaluate\n",
+    "two ways to prepare": JOB.replace(
+        "training: data", "training: data, prepare: {dataset: a, command: [b]}"
+    ),
+    "no way to prepare": JOB.replace("training: data", "training: d, prepare: {}"),
+    "fewer workers than the minimum": JOB + "  worker: {replicas: 2, min: 5}\n",
+    "more workers than the maximum": JOB + "  worker: {replicas: 9, max: 5}\n",
+    "three local workers": JOB + "  strategy: local\n  worker: {replicas: 3}\n",
+    "dead before the next heartbeat": JOB
+    + "  worker: {deadSeconds: 2, heartbeatSeconds: 2}\n",
+    "half more than all": JOB + "  worker: {priority: 1.5}\n",
+    "a share that is none": JOB + "  worker: {priority: '1.5.2'}\n",
+    "a share as flags write it": JOB + "  worker: {priority: high=0.5}\n",
+    "gradients to wait for in async mode": JOB + "  ps: {gradsToWait: 2}\n",
+    "a PS that goes on alone in sync mode": JOB
+    + "  ps: {mode: sync, recovery: continue}\n",
+    "a volume from nowhere": JOB + "  volumes: [{mountPath: /x}]\n",
+    "a volume from two places": JOB
+    + "  volumes: [{mountPath: /x, claimName: a, hostPath: /b}]\n",
+    "less CPU than asked for": JOB
+    + "  ps: {resources: {cpu: 4}, limits: {cpu: 0.5}}\n",
+    "less memory than asked for": JOB
+    + "  worker: {resources: {memory: 4Gi}, limits: {memory: 1000Mi}}\n",
+    "less memory than by default": JOB + "  worker: {limits: {memory: 1Gi}}\n",
+    "fewer GPUs than asked for": JOB
+    + "  worker: {resources: {extra: {gpu: '2'}}, limits: {extra: {gpu: '1'}}}\n",
+    "several at once": JOB
+    + "  strategy: local\n  worker: {replicas: 3, min: 5}\n  ps: {gradsToWait: 2}\n",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED.values(), ids=list(REFUSED))
+def test_both_refuse_it_and_say_the_same(text):
+    values, problems = parse_values(text, source="v")
+    assert values is None
+    with pytest.raises(helm.HelmError) as refusal:
+        render(helm.values_from_yaml(text))
+    for problem in problems:
+        assert str(problem).partition(": ")[2] in str(refusal.value)
+
+
+def test_what_lies_on_the_border_is_taken_by_both():
+    text = JOB + (
+        "  worker: {replicas: 5, min: 5, max: 5, deadSeconds: 2, priority: 1,\n"
+        "    resources: {memory: 1Gi}, limits: {memory: 1024Mi, cpu: 1}}\n"
+        "  ps: {mode: sync, gradsToWait: 5, recovery: rewind}\n"
+    )
+    assert parse_values(text, source="v")[1] == []
+    assert render(helm.values_from_yaml(text))
+
+
+def test_the_port_of_the_metrics_is_not_the_masters_in_a_cluster():
+    with pytest.raises(helm.HelmError, match=r"job.master.port: got 8080, expected an"):
+        render(helm.values_from_yaml(JOB + "  master: {port: 8080}\n"))

@@ -1,0 +1,51 @@
+"""Every key that may be written into a values file is read by somebody."""
+
+import re
+
+import pytest
+from elasticdl.job.chart_values import ChartValues
+from elasticdl.job.fields import documented
+from elasticdl.job.spec import JobSpec
+from pydantic.alias_generators import to_snake
+
+from tests.chart.rendering import ROOT
+
+TEMPLATES = "\n".join(
+    file.read_text()
+    for file in sorted((ROOT / "charts" / "elasticdl" / "templates").rglob("*.*"))
+)
+# Where keys are declared and flags are mapped to them: that is no use of a key.
+DECLARED = {
+    "spec.py", "spec_base.py", "replicas.py", "flag_table.py", "chart_values.py",
+    "chart_pods.py", "chart_monitoring.py",
+}  # fmt: skip
+CODE = "\n".join(
+    file.read_text()
+    for file in sorted((ROOT / "python" / "elasticdl").rglob("*.py"))
+    if not (file.parent.name == "job" and file.name in DECLARED)
+)
+RULES = (
+    ROOT / "charts" / "elasticdl" / "files" / "rules" / "elasticdl.yaml"
+).read_text()
+# Read by no template, by its own description.
+FOR_PARENTS = {"global"}
+
+
+def last(path):
+    return path.rpartition(".")[2]
+
+
+def in_templates(key):
+    return re.search(rf"(\.|\"){re.escape(key)}\b", TEMPLATES)
+
+
+@pytest.mark.parametrize("key", sorted({last(d.path) for d in documented(JobSpec, "")}))
+def test_a_field_of_a_job_is_read_by_a_process_or_by_a_template(key):
+    assert re.search(rf"\.{to_snake(key)}\b", CODE) or in_templates(key)
+
+
+@pytest.mark.parametrize(
+    "key", sorted({last(d.path) for d in documented(ChartValues, "")} - FOR_PARENTS)
+)
+def test_a_key_of_the_chart_is_read_by_a_template(key):
+    assert in_templates(key) or f"# threshold: {key}" in RULES
