@@ -96,6 +96,7 @@ class World:
         self.was_full = False
         self.launch_again = 0
         self.last_words = ""
+        self._newest_master: Any = None  # that served: who knows whose leases are
         self._parameters: dict[int, tuple[Process, Parameters, int]] = {}
         Kernel.instance = self.kernel
         World.current = self
@@ -249,8 +250,7 @@ class World:
             ps = parameters.shard.ps
             self.kernel.log(f"ps-{ps} makes version {parameters.version} of {told}")
         if parameters.shard.ps == 0 and toys.settings.sync:
-            at_work = [p for p in self.platform.all if p.alive and p.role == "worker"]
-            training = sum(bool(p.__dict__.get("training")) for p in at_work)
+            training = self._training()
             if len(pushes) < training:
                 entry = (self.kernel.now, len(pushes), training)
                 self.seen.short_versions.append(entry)
@@ -264,6 +264,23 @@ class World:
                 tuple(str(push.push_id) for push in pushes),
             )
         )
+
+    def _training(self) -> int:
+        """Return how many workers train a task that is theirs, by the newest master.
+
+        At most as many as a version takes gradients.
+        """
+        process = self.platform.master
+        if process is not None and "master" in process.__dict__:
+            self._newest_master = process.__dict__["master"]
+        if self._newest_master is None:
+            return 0
+        job = self._newest_master.job
+        queue = job.parts.ledger.queue
+        leased = queue.leased if queue is not None else {}
+        workers = [p for p in self.platform.all if p.alive and p.role == "worker"]
+        training = sum(p.__dict__.get("training") in leased for p in workers)
+        return min(training, job.spec.ps.grads_to_wait or job.spec.worker.replicas)
 
     # -- running -----------------------------------------------------------------
 
@@ -329,11 +346,11 @@ def _noticed(load: Any) -> Any:
 def _trains(run: Any) -> Any:
     def trains(self: Training, loaded: Any) -> None:
         process = current_process()
-        process.__dict__["training"] = True
+        process.__dict__["training"] = loaded.task.lease_id
         try:
             run(self, loaded)
         finally:
-            process.__dict__["training"] = False
+            process.__dict__["training"] = None
 
     return trains
 

@@ -34,7 +34,7 @@ class Heartbeats:
     def register(
         self, request: master_pb2.RegisterRequest, *, now: float
     ) -> master_pb2.RegisterReply:
-        """Take up a replica. Raises FencedError."""
+        """Take up a replica. Raises FencedError, and RpcError to be asked again."""
         member = self._parts.table.require(request.replica)
         member.last_heard = now
         member.address = request.address
@@ -45,10 +45,10 @@ class Heartbeats:
             if self._fall_back(member, directory, reason, now=now):
                 member.restore = Restore(dir=self._parts.ps.rewind_dir)
         self._parts.membership.runs(member, now=now)
+        restore = self._restore(member, now=now)
         if not member.registered:
             member.registered = True
             log.info("%s is up (pid %d)", member.name, member.pid)
-        restore = self._restore(member, now=now)
         self._parts.table.note(member, now=now)
         self._parts.table.heard(member)
         if member.is_worker:
@@ -228,7 +228,7 @@ class Heartbeats:
         index = member.key.index
         return master_pb2.PsSyncReply(
             revision=self._parts.signals.ps_revision,
-            quorum=self._parts.ps.quorum(),
+            quorum=self._parts.ps.quorum.number,
             learning_rate_scale=self._job.learning_rate_scale,
             snapshots=[
                 *self._parts.rounds.requests(index),

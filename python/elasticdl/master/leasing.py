@@ -68,7 +68,7 @@ class Leasing:
             tasks.append(task)
             _remember(self._given, task.lease_id, now)
         # Asked and answered: from now on it counts by the leases it holds.
-        self._parts.ps.has_asked(member.key.index)
+        self._parts.ps.quorum.asked(member.key.index)
         if tasks:
             self._parts.membership.works(member, now=now)
         return tasks
@@ -86,9 +86,10 @@ class Leasing:
         )
         if task is not None or not member.ready or not job.may_train:
             return task
-        leased = self._parts.ledger.lease(
-            member.key.index, now=now, lease_seconds=seconds
-        )
+        ledger, quorum = self._parts.ledger, self._parts.ps.quorum
+        if not ledger.can_lease or not quorum.may_begin(member.key.index):
+            return None
+        leased = ledger.lease(member.key.index, now=now, lease_seconds=seconds)
         return self._message(leased) if leased else None
 
     def _message(self, leased: LeasedTask) -> Task:
@@ -118,7 +119,7 @@ class Leasing:
             accepted = self._take(member, report, now=now)
             _remember(self._answered, report.lease_id, accepted)
             self._count(report, accepted, now=now)
-            self._parts.ps.count_quorum([member.key.index])
+            self._parts.ps.quorum.count([member.key.index])
             self._parts.signals.wake()
         return master_pb2.ReportResult(
             lease_id=report.lease_id,
@@ -156,7 +157,7 @@ class Leasing:
             if done is not None:
                 self._parts.membership.hangs = 0
                 if not member.drain:
-                    self._parts.ps.finished_task(member.key.index)
+                    self._parts.ps.quorum.finished(member.key.index)
                 if self._job.trains:
                     self._job.last_loss = report.loss
                     self._job.version = max(self._job.version, report.model_version)
@@ -283,7 +284,7 @@ class Leasing:
                 log.info("%s does not know of lease %d: back", member.name, lease_id)
                 del member.unnamed[lease_id]
                 self._back(lease_id, now=now)
-                parts.ps.count_quorum([index])
+                parts.ps.quorum.count([index])
         return [i for i in lost if i not in self._answered]
 
     def _leases_of(self, member: Member) -> list[int]:
@@ -309,7 +310,7 @@ class Leasing:
             log.info("%d tasks of %s go to others", count, member.name)
         if died:
             self._end_if_deadly(tasks)
-        self._parts.ps.has_asked(index)
+        self._parts.ps.quorum.gone(index)
         self._parts.signals.work()
 
     def patience(self, member: Member) -> float:
@@ -349,7 +350,7 @@ class Leasing:
         if count:
             log.warning("%d leases expired", count)
             self._metrics.task_reports.labels("expired").inc(count)
-            self._parts.ps.count_quorum()
+            self._parts.ps.quorum.count()
             self._parts.signals.work()
 
 

@@ -116,11 +116,16 @@ class Ledger:
         if self.plan is not None:
             self._do({"k": "epochs", "n": epochs})
 
+    @property
+    def can_lease(self) -> bool:
+        """Whether there is a task to lease now."""
+        return self.queue is not None and not self.queue.exhausted
+
     def lease(
         self, worker: int, *, now: float, lease_seconds: float
     ) -> LeasedTask | None:
         """Lease the next task to a worker; None if there is none now."""
-        if self.queue is None or self.queue.exhausted:
+        if not self.can_lease:
             return None
         leased: LeasedTask | None = self._do(
             {

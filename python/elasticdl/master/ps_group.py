@@ -1,6 +1,6 @@
 """The parameter servers as one: where they are, what they restore, when all go back.
 
-Owns the PsView, the quorum of sync mode, and the rules of recovery. Called by
+Owns the PsView and the rules of recovery; holds the quorum of sync mode. Called by
 `master.heartbeats` and the loop. Must not launch anything or write checkpoints.
 
 | lost                               | what the new PS begins with                     |
@@ -19,14 +19,16 @@ another `rewind` every PS drops what it has, so trained and initial values never
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from elasticdl.checkpoint.layout import Manifest
+from elasticdl.errors import RpcError
 from elasticdl.job.spec import JobSpec, Recovery, UpdateMode
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.member import Member, Restore
 from elasticdl.master.member_table import MemberTable
+from elasticdl.master.quorum import Quorum
 from elasticdl.master.side_tasks import SideTasks
 from elasticdl.master.signals import Signals
 from elasticdl.proto import master_pb2
@@ -75,7 +77,6 @@ class PsGroup:
         self._table = table
         self._ledger = ledger
         self._signals = signals
-        self._side = side
         self._newest = newest
         self._on_rewind = on_rewind
         # By PS: the newest that it, or a worker that it answered, told of.
@@ -89,13 +90,7 @@ class PsGroup:
         over = [note["number"] for note in ledger.notes("rewound")]
         adopted = any(member is not None for member in table.ps())
         self.rewinding = adopted and max(over, default=0) < self.rewind
-        # Workers that are about to get a next task: those of an earlier master too,
-        # until they were heard. Gradients of one version come from all of them.
-        self._between = {m.key.index for m in table.workers() if m.ready}
-        self._training: set[int] = set()
-        self._quorum = 0  # not known: no PS makes a version by it
-        if ledger.queue is not None:
-            self.count_quorum()
+        self.quorum = Quorum(table, ledger, signals, side)
 
     @property
     def rewind(self) -> int:
@@ -155,51 +150,13 @@ class PsGroup:
         told = member.ps
         return told is not None and told.initialized and told.rewind >= self.rewind
 
-    def quorum(self) -> int:
-        """Return how many gradients make a version now (sync mode)."""
-        return self._quorum
-
-    def finished_task(self, worker: int) -> None:
-        """A worker reported a task done: it counts on until it asked for another.
-
-        Otherwise a version would be made of the others' gradients alone in the moment
-        between its report and its next lease.
-        """
-        self._between.add(worker)
-
-    def has_asked(self, worker: int) -> None:
-        """A worker was answered, or is gone: it counts if it is at a training task."""
-        self._between.discard(worker)
-        self.count_quorum([worker])
-
-    def count_quorum(self, workers: Iterable[int] | None = None) -> None:
-        """Count again after leases of these workers (None: of any) changed.
-
-        Tells the PS if the quorum changed. A worker counts for the task that it is at:
-        the first of those it holds, so not for one read ahead while it evaluates.
-        """
-        spec = self._table.spec
-        if spec.ps.mode is not UpdateMode.SYNC or not self._table.num_ps:
-            return
-        queue = self._ledger.queue
-        if workers is None:
-            workers = {*(queue.holders if queue else ()), *self._training}
-        for worker in workers:
-            held = queue.leases_of(worker) if queue else []
-            trains = self._side.comes_first(worker, held)
-            (self._training.add if trains else self._training.discard)(worker)
-        holders = len(self._training)
-        holders += sum(w not in self._training for w in self._between)
-        wanted = spec.ps.grads_to_wait or spec.worker.replicas
-        quorum = max(1, min(wanted, holders))
-        if quorum != self._quorum:
-            self._quorum = quorum
-            self._signals.bump_ps()
-
     # -- what PS say --------------------------------------------------------------
 
     def registered(self, member: Member, *, now: float) -> Restore:
-        """Return what a new PS begins with; the same again if it asks again."""
+        """Return what a new PS begins with; the same again if it asks again.
+
+        Raises RpcError while that cannot be known yet.
+        """
         if member.restore is None:
             member.restore = self._restore(member, now=now)
             log.info("%s begins with %s", member.name, _in_words(member.restore))
@@ -210,9 +167,15 @@ class PsGroup:
             return Restore(dir=self.initial_dir)
         if self.rewinding:
             return self._restore_of_rewind()
+        rewinds = rewinds_on_loss(self._table.spec)
         others = [m for m in self._table.ps() if m is not None and m is not member]
+        if not rewinds and (unheard := next(self._unheard(others), None)):
+            raise RpcError(
+                f"{unheard.name} has not told this master yet which versions it knows "
+                f"of; until then nobody can say what {member.name} had: try again"
+            )
         alive = any(m.initialized and m.alive for m in others)
-        if not alive or rewinds_on_loss(self._table.spec):
+        if not alive or rewinds:
             # After a stop, or when all went down together, nobody was lost alone.
             cause = f"{member.name} was lost" if alive else "no PS was left"
             self.go_back(cause, now=now)
@@ -238,17 +201,27 @@ class PsGroup:
     def _newest_version(self, index: int) -> int:
         """Return the newest version of a PS that anybody told of.
 
-        A master that never heard of it takes that of the others: all get each gradient.
+        Where nobody who lives knows, that of the others: all get each gradient.
         """
         most = max(self._versions.values(), default=0)
         return self._versions.get(index, most)
 
+    def _unheard(self, others: Iterable[Member]) -> Iterator[Member]:
+        """Return who was there before this master, and has not told it anything.
+
+        Each of them is heard soon, or found to be gone.
+        """
+        for one in (*others, *self._table.workers()):
+            told = one.worker or one.ps
+            was_at_work = one.ready or one.initialized
+            if one.unsettled or (one.alive and was_at_work and not told):
+                yield one
+
     def _somebody_has_values(self) -> bool:
         """Whether a worker that lives has pulled values, as far as is known."""
-        workers = self._table.workers()
-        if any(m.unsettled or (m.alive and m.ready and not m.worker) for m in workers):
-            return True  # of an earlier master, and not heard yet
-        return any(m.alive and self._answered(m) for m in workers)
+        if any(self._unheard(())):
+            return True
+        return any(m.alive and self._answered(m) for m in self._table.workers())
 
     def _answered(self, member: Member) -> Iterable[int]:
         """Return the versions by PS that a worker knows of, in this rewind."""
@@ -282,6 +255,7 @@ class PsGroup:
         current = status.initialized and status.rewind >= self.rewind
         first = current and not member.initialized
         member.heard_ps(status, now=now)
+        self.quorum.heard()
         if first:
             member.initialized = True
             self._count_lost(member, began_at=status.began_at)
@@ -350,7 +324,7 @@ class PsGroup:
                 member.initialized = False
                 member.restore = self._restore_of_rewind()
                 self._table.note(member, now=now)
-        self.count_quorum()
+        self.quorum.count()
         log.warning("%s: training goes back to version %d", cause, version)
         self._on_rewind(version)
         self._signals.bump()

@@ -58,12 +58,6 @@ class _Orders:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._newest: _Order | None = None
-        self._at_work = False
-
-    @property
-    def under_way(self) -> bool:
-        """Whether one is being carried out or waits for that."""
-        return self._at_work or self._newest is not None
 
     def put(self, order: _Order) -> None:
         with self._changed:
@@ -74,10 +68,8 @@ class _Orders:
         """Carry out one after another, for ever."""
         while True:
             with self._changed:
-                self._at_work = False
                 self._changed.wait_for(lambda: self._newest is not None)
                 order, self._newest = self._newest, None
-                self._at_work = True
             if order is not None:
                 carry_out(order)
 
@@ -200,7 +192,7 @@ class ControlLoop:
             status=status_to_wire(figures, self._usage),
             seen_revision=self._revision,
             hold_seconds=_PENDING_SECONDS
-            if figures.pending or self._orders.under_way
+            if figures.pending or figures.obeyed < self._revision
             else self._heartbeat_seconds,
         )
         try:
@@ -237,7 +229,9 @@ class ControlLoop:
             )
             for request in reply.snapshots
         ]
-        control = Control(reply.quorum, reply.learning_rate_scale or 1.0)
+        control = Control(
+            reply.quorum, reply.learning_rate_scale or 1.0, reply.revision
+        )
         self._orders.put(_Order(control, requests, reply.rewind))
 
 
@@ -264,6 +258,7 @@ def status_to_wire(figures: Figures, usage: Usage) -> master_pb2.PsStatus:
         call_seconds=sums.call_seconds,
         memory_limit_bytes=usage.memory_limit_bytes,
         began_at=figures.began_at,
+        obeyed_revision=figures.obeyed,
     )
 
 

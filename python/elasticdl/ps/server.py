@@ -81,6 +81,7 @@ class Figures:
     error: str
     unloadable: str = ""  # the folder that could not be loaded; `error` says why
     began_at: int = 0  # version of the values that it began with
+    obeyed: int = 0  # revision of the master's answer that was carried out last
 
 
 class ParameterServer:
@@ -444,6 +445,7 @@ class ParameterServer:
             error=self._error,
             unloadable=self._unloadable,
             began_at=self._began_at,
+            obeyed=self._control.revision,
         )
 
     def _enter(self, rewind: int) -> None:

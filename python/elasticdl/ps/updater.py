@@ -42,6 +42,7 @@ class Control:
 
     quorum: int = 0  # sync: gradients that make a version; 0 is not known yet
     learning_rate_scale: float = 1.0
+    revision: int = 0  # of the master's answer that said so
 
 
 class Updater(Protocol):

@@ -145,7 +145,7 @@ class Replica:
                     status=status, seen_revision=seen, hold_seconds=0.1
                 ),
             )
-            seen = answer.revision
+            seen = status.obeyed_revision = answer.revision
             self.world.quorums.append(answer.quorum)
             self.world.scales.append(answer.learning_rate_scale)
             if answer.stop:
@@ -498,7 +498,7 @@ class Rig:
                 f"round {parts.rounds.current}",
                 f"checkpoint {parts.keeper.request}",
                 f"rewinding {parts.ps.rewinding} view {parts.ps.view()}",
-                f"quorum {parts.ps.quorum()} {self.world.quorums[-3:]}",
+                f"quorum {parts.ps.quorum.number} {self.world.quorums[-3:]}",
             ]
         )
 

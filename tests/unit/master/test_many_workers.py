@@ -74,6 +74,9 @@ class Crowd:
         self.membership = self.job.parts.membership
         self.table = self.job.parts.table
         self.membership.plan(workers=workers, now=NOW)
+        for ps in self.table.ps():
+            assert ps is not None
+            ps.ps = master_pb2.PsStatus(obeyed_revision=1 << 62)
         for member in self.table.workers():
             self.membership.runs(member, now=NOW)
             member.ready = member.registered = True

@@ -4,6 +4,7 @@ import pytest
 from elasticdl.job.spec import JobSpec, UpdateMode
 from elasticdl.job.status import JobState
 from elasticdl.master.audit import audit
+from elasticdl.master.member import MemberState
 from elasticdl.master.side_tasks import SideTasks
 from elasticdl.proto import master_pb2
 
@@ -97,6 +98,32 @@ def test_updates_that_handed_values_lack_are_counted(rig, restarted) -> None:
     rig.run(story, checkpoint__every_seconds=0)
 
 
+def test_updates_lost_with_a_ps_and_the_master_together_are_counted(rig) -> None:
+    """Nobody who knows of them has been heard when the PS asks what it begins with."""
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        rig.world.pulled = 5
+        async with rig.serving() as master:
+            await rig.until(lambda: first_checkpoint(master))
+            await until_known_at(rig, master, 12)
+        rig.world.mute |= {"ps-0", "worker-0", "worker-1"}
+        async with rig.serving() as master:
+            parts = master.job.parts
+            before = parts.table.ps()[1]
+            rig.kill("ps-1")
+            await rig.until(lambda: parts.table.ps()[1] not in (None, before))
+            await rig.until(lambda: parts.table.ps()[1].state is MemberState.RUNNING)
+            rig.world.mute.clear()
+            await rig.until(lambda: parts.ps.initialized)
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.lost_updates == 7
+        assert report.rewinds == 0
+
+    rig.run(story, checkpoint__every_seconds=0)
+
+
 def test_a_restarted_master_makes_no_versions_of_fewer_gradients(rig) -> None:
     async def story(rig) -> None:
         rig.world.go.clear()
@@ -128,7 +155,7 @@ def test_workers_an_earlier_master_had_count_until_they_were_heard(rig) -> None:
             await ledger.commit()
         async with rig.serving() as master:
             assert not master.job.parts.ledger.queue.leases_of(0)
-            assert master.job.parts.ps.quorum() == 2
+            assert master.job.parts.ps.quorum.number == 2
 
     rig.run(story, ps__mode="sync")
 
@@ -172,18 +199,55 @@ def test_ps_and_master_lost_with_nothing_to_go_back_to_go_on(rig) -> None:
 def test_a_ps_lost_before_all_told_of_their_values_takes_all_back(rig) -> None:
     async def story(rig) -> None:
         rig.world.go.clear()
-        rig.world.mute.add("ps-0")  # it serves, and is not heard of yet
+        rig.world.mute.add("ps-1")  # it serves, and is not heard of yet
         async with rig.serving() as master:
             parts = master.job.parts
             await rig.until(lambda: all_hold_tasks(rig, master))
             assert not parts.ps.begun
-            rig.kill("ps-1")
+            rig.kill("ps-0")
             await rig.until(lambda: parts.ledger.rewinds == 1)
             rig.world.mute.clear()
             rig.world.go.set()
             report = await rig.ended()
         assert report.status is JobState.SUCCEEDED
-        assert 1 in rig.world.rewinds  # ps-0 began anew too
+        assert 1 in rig.world.rewinds  # ps-1 began anew too
+
+    rig.run(story, ps__mode="sync")
+
+
+def test_no_worker_of_a_sync_job_begins_before_ps_0_counts_it(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        rig.world.mute.add("ps-0")  # goes by what an earlier master told it, say
+        async with rig.serving() as master:
+            parts = master.job.parts
+            await rig.until(lambda: parts.ps.quorum.number == 2)
+            assert not parts.ledger.queue.leased
+            rig.world.mute.clear()
+            await rig.until(lambda: all_hold_tasks(rig, master))
+            assert rig.world.quorums[-1] == 2
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+
+    rig.run(story, ps__mode="sync")
+
+
+def test_a_worker_that_is_not_counted_yet_keeps_no_other_waiting(rig) -> None:
+    """It is gone, or there is no task left for it, before PS 0 has heard of it."""
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        rig.world.mute.add("ps-0")
+        async with rig.serving() as master:
+            parts = master.job.parts
+            await rig.until(lambda: parts.ps.quorum.number == 2)
+            rig.kill("worker-0")
+            await rig.until(lambda: parts.ps.quorum.number == 1)
+            rig.world.mute.clear()
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
 
     rig.run(story, ps__mode="sync")
 
