@@ -254,7 +254,7 @@ def scrape_500() -> list[Row]:
         finally:
             crowd.close()
     progress("")
-    shown = text.count(b"elasticdl_worker_last_step_seconds{")
+    shown = text.count(b"elasticdl_workers_last_step_seconds{")
     if shown != WORKERS:
         raise RuntimeError(f"{shown} workers are shown, expected {WORKERS}")
     what = f"scrape of a master with {WORKERS} workers that beat, {len(text)} bytes"

@@ -92,11 +92,15 @@ def _of_master(history: History, sample: Sample, shift: float) -> Iterator[Figur
     for name, value in plain.items():
         if value is not None:
             yield name, role, value
-    yield "replicas", {"role": "worker", "state": "running"}, sample.workers_running
+    yield (
+        "replicas",
+        {"replica_role": "worker", "state": "running"},
+        sample.workers_running,
+    )
     if sample.workers_pending:
-        labels = {"role": "worker", "reason": "Unschedulable"}
+        labels = {"replica_role": "worker", "reason": "Unschedulable"}
         yield "pending_replicas", labels, sample.workers_pending
-    yield "preemptions_total", {"role": "worker"}, sample.preemptions
+    yield "preemptions_total", {"replica_role": "worker"}, sample.preemptions
     for cause, seconds in sample.goodput_seconds.items():
         yield "goodput_seconds_total", {**role, "cause": cause}, seconds
     yield from _of_changes(history, sample, shift)
@@ -113,14 +117,18 @@ def _of_changes(history: History, sample: Sample, shift: float) -> Iterator[Figu
     ]
     for kind, cause in (("ended", "preempted"), ("relaunched", "joined")):
         own = [one for one in changes if one.kind == kind]
-        labels = {"role": "worker", "cause": cause}
+        labels = {"replica_role": "worker", "cause": cause}
         yield "membership_changes_total", labels, len(own)
         if own:
             last = {"cause": cause}
             yield "membership_last_change_timestamp_seconds", last, own[-1].time + shift
             yield "membership_last_change_cost_seconds", last, own[-1].cost_seconds or 0
     replaced = sum(one.kind == "relaunched" for one in changes)
-    yield "relaunches_total", {"role": "worker", "reason": "preempted"}, replaced
+    yield (
+        "relaunches_total",
+        {"replica_role": "worker", "reason": "preempted"},
+        replaced,
+    )
 
 
 def _of_workers(sample: Sample) -> Iterator[Figure]:
@@ -130,7 +138,7 @@ def _of_workers(sample: Sample) -> Iterator[Figure]:
             continue
         labels = {"role": "worker", "index": index}
         steps = round(14 * second)
-        yield "worker_last_step_seconds", {"worker": index}, worker.step_seconds
+        yield "workers_last_step_seconds", {"worker": index}, worker.step_seconds
         yield "worker_step_seconds_count", labels, steps
         yield "worker_step_seconds_sum", labels, steps * worker.step_seconds
         for part, share in (

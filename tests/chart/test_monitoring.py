@@ -1,12 +1,14 @@
 """What Prometheus is given: the exporter, PodMonitors, annotations of a job's pods."""
 
 import copy
+import re
 
 import helm_python as helm
 import jsonschema
 import pytest
 from elasticdl.exporter.main import make_parser
 from elasticdl.metrics.cluster import HOLDER
+from elasticdl.metrics.registry import ROLES
 
 from tests.chart.pod_security import violations
 from tests.chart.rendering import example, job, objects, of_kind, pods, render
@@ -62,6 +64,7 @@ POD_MONITOR = {
             "required": ["name"],
             "properties": {
                 "name": {"type": "string"},
+                "namespace": {"type": "string"},
                 "labels": {
                     "type": "object",
                     "additionalProperties": {"type": "string"},
@@ -74,6 +77,14 @@ POD_MONITOR = {
             "required": ["podMetricsEndpoints", "selector"],
             "properties": {
                 "selector": LABEL_SELECTOR,
+                "sampleLimit": {"type": "integer"},
+                "namespaceSelector": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "properties": {
+                        "matchNames": {"type": "array", "items": {"type": "string"}}
+                    },
+                },
                 "podMetricsEndpoints": {
                     "type": "array",
                     "items": {
@@ -87,6 +98,14 @@ POD_MONITOR = {
                                 "pattern": "^(([0-9]+)(ms|s|m|h|d|w|y))+$",
                             },
                             "honorLabels": {"type": "boolean"},
+                            "scrapeTimeout": {
+                                "type": "string",
+                                "pattern": "^(([0-9]+)(ms|s|m|h|d|w|y))+$",
+                            },
+                            "metricRelabelings": {
+                                "type": "array",
+                                "items": RELABELING,
+                            },
                             "relabelings": {"type": "array", "items": RELABELING},
                         },
                     },
@@ -248,9 +267,10 @@ def matches(selector, labels):
 def test_pods_of_all_roles_are_scraped_and_carry_the_labels_of_all_targets():
     spec = monitors()["elasticdl-jobs"]["spec"]
     (endpoint,) = spec["podMetricsEndpoints"]
-    assert endpoint["honorLabels"] is True
     relabelled = {
-        rule["targetLabel"]: rule["sourceLabels"] for rule in endpoint["relabelings"]
+        rule["targetLabel"]: rule["sourceLabels"]
+        for rule in endpoint["relabelings"]
+        if "targetLabel" in rule
     }
     assert set(relabelled) == {"namespace", "training_job", "role", "index"}
     for role, pod in pods(objects(job())).items():
@@ -270,12 +290,73 @@ def test_pods_of_all_roles_are_scraped_and_carry_the_labels_of_all_targets():
         assert endpoint["port"] in ports
 
 
+def kept(rules, **labels):
+    """Whether Prometheus keeps a series, by the drops and keeps of these rules."""
+    for rule in rules:
+        value = ";".join(labels.get(one, "") for one in rule["sourceLabels"])
+        found = re.fullmatch(rule["regex"], value) is not None
+        if found != (rule["action"] == "keep"):
+            return False
+    return True
+
+
+def test_no_process_shows_figures_of_another_role_of_another_job_or_of_the_cluster():
+    """User code runs in workers, and may serve what it likes on their port."""
+    (endpoint,) = monitors()["elasticdl-jobs"]["spec"]["podMetricsEndpoints"]
+    # Then `namespace`, `training_job`, `role` and `index` of a series are the target's.
+    assert "honorLabels" not in endpoint
+    rules = endpoint["metricRelabelings"]
+    for role in ("master", "ps", "worker"):
+        for metric in ROLES[role]().declared:
+            assert kept(rules, role=role, __name__=metric.name), metric.name
+        for other in {"master", "ps", "worker", "exporter"} - {role}:
+            of_other = [metric.name for metric in ROLES[other]().declared]
+            if role == "master" and other != "exporter":
+                continue  # it is the job's own account, and the job's figures are its
+            taken = [m for m in of_other if kept(rules, role=role, __name__=m)]
+            assert not taken, (role, other)
+
+
+def test_pods_that_have_ended_are_not_scraped():
+    """Their addresses are given to other pods."""
+    (endpoint,) = monitors()["elasticdl-jobs"]["spec"]["podMetricsEndpoints"]
+    first = endpoint["relabelings"][0]
+    assert first["sourceLabels"] == ["__meta_kubernetes_pod_phase"]
+    assert (first["action"], first["regex"]) == ("keep", "Running")
+
+
+def test_a_pod_monitor_takes_bounds_rules_and_another_namespace():
+    cluster = {"targetLabel": "cluster", "replacement": "one"}
+    buckets = {
+        "sourceLabels": ["__name__"], "regex": ".+_bucket", "action": "drop",
+    }  # fmt: skip
+    made = monitors(
+        scrapeTimeout="4s",
+        sampleLimit=500,
+        namespace="monitoring",
+        relabelings=[cluster],
+        metricRelabelings=[buckets],
+    )
+    assert len(made) == 2
+    for one in made.values():
+        jsonschema.validate(one, POD_MONITOR)
+        (endpoint,) = one["spec"]["podMetricsEndpoints"]
+        assert one["metadata"]["namespace"] == "monitoring"
+        assert one["spec"]["namespaceSelector"] == {"matchNames": ["ml"]}
+        assert one["spec"]["sampleLimit"] == 500
+        assert endpoint["scrapeTimeout"] == "4s"
+        assert endpoint["relabelings"][-1] == cluster
+        assert endpoint["metricRelabelings"][-1] == buckets
+
+
 def test_the_exporter_is_scraped_and_its_own_labels_stay():
     made = monitors()["elasticdl-exporter"]["spec"]
     deployment = of_kind(exporter(), "Deployment")["spec"]["template"]
     assert matches(made["selector"], deployment["metadata"]["labels"])
-    assert made["podMetricsEndpoints"][0]["honorLabels"] is True
-    assert "training_job" in HOLDER
+    # No label of its figures is one of its target, which the operator makes.
+    assert not {"namespace", "job", "instance", "pod", "container", "endpoint"} & {
+        *HOLDER, *(n for m in ROLES["exporter"]().declared for n in m.labels)
+    }  # fmt: skip
     alone = platform(podMonitor={"enabled": True})
     assert ("PodMonitor", "elasticdl-exporter") not in alone
 

@@ -155,7 +155,7 @@ def test_prometheus_takes_each_configuration_of_the_docs(tmp_path):
     assert blocks
     for block in blocks:
         for scrape in yaml.safe_load(block)["scrape_configs"]:
-            assert scrape["honor_labels"] is True
+            assert "honor_labels" not in scrape
         if "kubernetes_sd_configs" in block:
             continue  # Debian's build knows nothing of Kubernetes
         file = tmp_path / "prometheus.yaml"

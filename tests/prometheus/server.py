@@ -47,7 +47,6 @@ class Prometheus:
         self.scrapes = scrapes or [
             {
                 "job_name": "elasticdl",
-                "honor_labels": True,
                 "file_sd_configs": [
                     {
                         "files": [str(file) for file in target_files],

@@ -145,7 +145,9 @@ _JOBS = Row(
             queries=(
                 Query(
                     f"sum by ({_JOB}) ("
-                    + of_jobs("elasticdl_replicas", role="worker", state="running")
+                    + of_jobs(
+                        "elasticdl_replicas", replica_role="worker", state="running"
+                    )
                     + f") or {_by_job(of_jobs('elasticdl_workers_wanted'))} * 0",
                     "workers",
                     unit="short",
@@ -240,7 +242,9 @@ _PREEMPTION = Row(
             unit="short",
             queries=(
                 Query(
-                    f"sum({of_jobs('elasticdl_preemptions_total', role='worker')})",
+                    "sum("
+                    + of_jobs("elasticdl_preemptions_total", replica_role="worker")
+                    + ")",
                     "preempted so far",
                 ),
                 Query(
@@ -253,7 +257,9 @@ _PREEMPTION = Row(
                 ),
                 Query(
                     "sum("
-                    + of_jobs("elasticdl_replicas", role="worker", state="running")
+                    + of_jobs(
+                        "elasticdl_replicas", replica_role="worker", state="running"
+                    )
                     + f") or sum({of_jobs('elasticdl_workers_wanted')}) * 0",
                     "running",
                 ),

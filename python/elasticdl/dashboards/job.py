@@ -12,7 +12,7 @@ _GOODPUT = of_job("elasticdl_goodput_seconds_total")
 _CHANGED = "elasticdl_membership_last_change_timestamp_seconds"
 # That a replacement joined is the end of a change, and hides why it was needed.
 _LAST_CHANGE = "topk(1, max by (cause) (" + of_job(_CHANGED, 'cause!="joined"') + "))"
-_STEP = of_job("elasticdl_worker_last_step_seconds")
+_STEP = of_job("elasticdl_workers_last_step_seconds")
 
 _NOW = Row(
     "Now",
@@ -120,13 +120,15 @@ _WORKERS = Row(
                 Query(f"max({of_job('elasticdl_workers_max')}) > 0", "maximum"),
                 Query(
                     "sum("
-                    + of_job("elasticdl_replicas", role="worker", state="running")
+                    + of_job(
+                        "elasticdl_replicas", replica_role="worker", state="running"
+                    )
                     + f") or max({of_job('elasticdl_workers_wanted')}) * 0",
                     "running",
                 ),
                 Query(
                     "sum by (reason) "
-                    f"({of_job('elasticdl_pending_replicas', role='worker')})",
+                    f"({of_job('elasticdl_pending_replicas', replica_role='worker')})",
                     "pending: {{reason}}",
                 ),
             ),
@@ -139,9 +141,9 @@ _WORKERS = Row(
             steps=True,
             queries=(
                 Query(
-                    "sum by (role, cause) "
+                    "sum by (replica_role, cause) "
                     f"({of_job('elasticdl_membership_changes_total')})",
-                    "{{role}} {{cause}}",
+                    "{{replica_role}} {{cause}}",
                 ),
             ),
         ),
@@ -171,7 +173,9 @@ _WORKERS = Row(
             unit="short",
             queries=(
                 Query(
-                    f"sum({of_job('elasticdl_preemptions_total', role='worker')})",
+                    "sum("
+                    + of_job("elasticdl_preemptions_total", replica_role="worker")
+                    + ")",
                     "preempted so far",
                 ),
                 Query(
@@ -361,8 +365,9 @@ _RECOVERY = Row(
             steps=True,
             queries=(
                 Query(
-                    f"sum by (role, reason) ({of_job('elasticdl_relaunches_total')})",
-                    "{{role}} {{reason}}",
+                    "sum by (replica_role, reason) "
+                    f"({of_job('elasticdl_relaunches_total')})",
+                    "{{replica_role}} {{reason}}",
                 ),
                 Query(f"max({of_job('elasticdl_master_restarts_total')})", "master"),
                 Query(f"max({of_job('elasticdl_rewinds_total')})", "rewinds"),

@@ -155,6 +155,34 @@ class PodMonitorValues(SpecModel):
     interval: str = Field(
         "15s", pattern=r"^[0-9]+(ms|s|m)$", description="Time between two scrapes."
     )
+    scrape_timeout: str = Field(
+        "",
+        pattern=r"^([0-9]+(ms|s|m))?$",
+        description="How long one may take; empty is what Prometheus has.",
+    )
+    sample_limit: int = Field(
+        0,
+        ge=0,
+        description="Most series of one pod: of one that shows more nothing is taken. "
+        "0 is no limit; a worker shows about 100.",
+    )
+    namespace: str = Field(
+        "",
+        description="Namespace to make the PodMonitors in, where Prometheus looks in "
+        "one alone; empty is the release's.",
+    )
+    relabelings: list[dict[str, Any]] = Field(
+        default_factory=list,
+        description="Rules for the labels of targets, as in a PodMonitor, after those "
+        "that make `namespace`, `training_job`, `role` and `index`. Where several "
+        "clusters share a store, `- {targetLabel: cluster, replacement: NAME}`.",
+    )
+    metric_relabelings: list[dict[str, Any]] = Field(
+        default_factory=list,
+        description="Rules for the series of a scrape, after those that let each role "
+        "show its own metrics alone; as `- {sourceLabels: [__name__], regex: "
+        "elasticdl_.+_bucket, action: drop}`.",
+    )
 
 
 def _tensorboard_resources() -> dict[str, Any]:

@@ -20,7 +20,8 @@ MEMBERSHIP_CAUSES = (
     "hung", "fenced", "cannotStart", "other",
 )  # fmt: skip
 
-_ROLE = {"role": "ps, worker"}
+# Of whom a figure is; `role` is the label of who shows it.
+_ROLE = {"replica_role": "ps, worker"}
 _CAUSE = {"cause": ", ".join(MEMBERSHIP_CAUSES)}
 
 
@@ -194,7 +195,7 @@ class MasterMetrics(Catalogue):
             unit="workers",
         )
         self.worker_last_step = self.series(
-            "elasticdl_worker_last_step_seconds",
+            "elasticdl_workers_last_step_seconds",
             "Mean time of a worker's last steps, as the master hears it.",
             labels={"worker": "index of a worker that runs"},
         )

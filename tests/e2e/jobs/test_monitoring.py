@@ -106,7 +106,7 @@ def let_it_happen(digits, monitor, take_room, give_room):
     digits.upgrade(worker={"replicas": 4})
     waits = 'training_job="digits",reason="Unschedulable"'
     for drawn in (
-        f'elasticdl_pending_replicas{{role="worker",{waits}}}',
+        f'elasticdl_pending_replicas{{replica_role="worker",{waits}}}',
         f"elasticdl_cluster_pending_pods{{{waits}}}",
         "elasticdl_worker_step_seconds_count",
         "elasticdl_job_eta_seconds",

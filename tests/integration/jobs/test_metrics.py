@@ -166,11 +166,13 @@ def test_every_role_shows_every_metric_and_what_it_shows_is_true(quiet):
             assert of.value(f"{histogram}_count") > 0, histogram
 
     master = shown["master"]
-    assert master.value("elasticdl_relaunches_total", role="worker") == 1
-    assert master.value("elasticdl_recovery_seconds_count", role="worker") == 1
+    assert master.value("elasticdl_relaunches_total", replica_role="worker") == 1
+    assert master.value("elasticdl_recovery_seconds_count", replica_role="worker") == 1
     assert master.value("elasticdl_evaluations_total") > 0
     assert master.value("elasticdl_journal_bytes") > 0
-    assert master.value("elasticdl_replicas", role="worker", state="running") == 2
+    assert (
+        master.value("elasticdl_replicas", replica_role="worker", state="running") == 2
+    )
     assert master.value("elasticdl_membership_changes_total", cause="killed") == 1
     assert (
         master.value("elasticdl_membership_last_change_cost_seconds", cause="killed")
@@ -186,7 +188,7 @@ def test_every_role_shows_every_metric_and_what_it_shows_is_true(quiet):
     assert 0 <= since <= time.time() - status.started
     assert {
         sample.labels["worker"]
-        for sample in master.families["elasticdl_worker_last_step_seconds"]
+        for sample in master.families["elasticdl_workers_last_step_seconds"]
     } == {str(replica.index) for replica in running_workers(status)}
     steps = status.progress.steps
     for ps in ("ps-0", "ps-1"):

@@ -83,7 +83,7 @@ def test_a_running_job_shows_its_size_its_queue_and_what_is_not_known_yet(rig) -
             assert shown.one("job_state", "succeeded") == 1
             assert shown.one("job_loss") == report.last_loss
             assert shown.all("replicas") == {}
-            assert shown.all("worker_last_step_seconds") == {}
+            assert shown.all("workers_last_step_seconds") == {}
 
     rig.run(story, training__epochs=2, worker__min=1, worker__max=5)
 

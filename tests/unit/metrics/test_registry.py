@@ -91,7 +91,7 @@ def test_series_that_are_left_out_are_gone():
     metrics.replicas.set({("worker", "running"): 2, ("worker", "pending"): 1})
     metrics.replicas.set({("worker", "running"): 3})
     text = generate_latest(metrics.registry).decode()
-    assert 'elasticdl_replicas{role="worker",state="running"} 3.0' in text
+    assert 'elasticdl_replicas{replica_role="worker",state="running"} 3.0' in text
     assert 'state="pending"' not in text
 
 
@@ -114,3 +114,14 @@ def test_no_series_tells_when_another_one_was_made():
     one = One()
     one.counter("elasticdl_things_total", "Things.", unit="things").inc()
     assert "_created" not in generate_latest(one.registry).decode()
+
+
+@pytest.mark.parametrize("role", ["master", "ps", "worker"])
+def test_no_metric_of_a_job_has_a_label_of_its_target(role):
+    """Prometheus would rename it, and panels and alerts would find nothing by it."""
+    of_targets = {
+        "namespace", "training_job", "role", "index", "cluster", "job", "instance",
+        "pod", "container", "endpoint",
+    }  # fmt: skip
+    for metric in ROLES[role]().declared:
+        assert not of_targets & set(metric.labels), metric.name
