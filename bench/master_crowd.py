@@ -2,14 +2,16 @@
 
 Owns the simulated workers, all in one event loop, so that they take little of the cores
 that they share with the master. What they say is what the product's worker says, at its
-default times; the master is a process of its own (master_role.py).
+default times; when they lease and report is decided by that worker's own `Ahead`. The
+master is a process of its own (master_role.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
 
 import grpc
@@ -18,6 +20,7 @@ import psutil
 from elasticdl.metrics.ledger import CAUSES
 from elasticdl.proto import master_pb2
 from elasticdl.rpc.channel import connect_aio
+from elasticdl.worker.ahead import Ahead
 from master_role import MasterRig
 from roles import TOKEN
 
@@ -40,12 +43,18 @@ class Worker:
         self._replica = rig.replica(index)
         self._channel = connect_aio(rig.address, TOKEN)
         self._register = self._method("Register", master_pb2.RegisterReply)
-        self._ready = self._method("ModelReady", master_pb2.ModelReadyReply)
+        self._model_ready = self._method("ModelReady", master_pb2.ModelReadyReply)
         self._lease = self._method("Lease", master_pb2.LeaseReply)
         self._sync = self._method("WorkerSync", master_pb2.WorkerSyncReply)
         self._steps = 0
-        self._held: list[int] = []
+        self._held: set[int] = set()
         self._began = time.monotonic()
+        self.reported = 0  # tasks, acknowledged
+        self._ahead = Ahead(far=True)  # async, the default
+        self._ready: deque[master_pb2.Task] = deque()
+        self._reports: list[master_pb2.TaskReport] = []
+        self._report_since = 0.0
+        self._changed = asyncio.Event()
 
     def _method(self, name: str, reply: type) -> grpc.aio.UnaryUnaryMultiCallable:  # type: ignore[type-arg] # of any messages
         return self._channel.unary_unary(
@@ -58,7 +67,7 @@ class Worker:
         """Come up as a worker does."""
         request = master_pb2.RegisterRequest(replica=self._replica, pid=1)
         await self._register(request, timeout=60.0)
-        await self._ready(
+        await self._model_ready(
             master_pb2.ModelReadyRequest(
                 replica=self._replica, callbacks_json="[]", custom_reader=True
             ),
@@ -69,7 +78,8 @@ class Worker:
         """Live from now on; the first task is asked for after a delay."""
         self._tasks = [
             asyncio.create_task(self._beat()),
-            asyncio.create_task(self._work(delay)),
+            asyncio.create_task(self._train(delay)),
+            asyncio.create_task(self._talk(delay)),
         ]
 
     async def end(self) -> None:
@@ -92,7 +102,7 @@ class Worker:
                     step_seconds=TASK_SECONDS,
                     seconds=dict.fromkeys(CAUSES, time.monotonic() - self._began),
                     memory_bytes=1 << 30,
-                    lease_ids=self._held,
+                    lease_ids=sorted(self._held),
                 ),
                 seen_revision=revision,
                 hold_seconds=HEARTBEAT_SECONDS,
@@ -107,17 +117,53 @@ class Worker:
             revision = reply.revision
             self.beats += 1
 
-    async def _work(self, delay: float) -> None:
-        """Train a task each second; report it and lease the next in one call."""
+    async def _train(self, delay: float) -> None:
+        """Train a task each second, as long as there are some."""
         await asyncio.sleep(delay)
         due = time.perf_counter()
-        reports: list[master_pb2.TaskReport] = []
         while True:
+            asked = time.perf_counter()
+            while not self._ready:
+                self._changed.clear()
+                await self._changed.wait()
+            now = time.perf_counter()
+            task = self._ready.popleft()
+            self._ahead.took(waited_seconds=now - asked, now=now)
+            self._changed.set()
+            due = max(due + TASK_SECONDS, now)
+            await asyncio.sleep(due - time.perf_counter())
+            self._steps += 1
+            if not self._reports:
+                self._report_since = time.perf_counter()
+            self._reports.append(
+                master_pb2.TaskReport(
+                    task_id=task.task_id,
+                    lease_id=task.lease_id,
+                    outcome=master_pb2.DONE,
+                    records=1,
+                    steps=1,
+                    rows=1,
+                )
+            )
+            self._changed.set()
+
+    async def _talk(self, delay: float) -> None:
+        """Lease and report, both in one call, when `worker.task_stream` would."""
+        await asyncio.sleep(delay)
+        while True:
+            want = self._ahead.wanted(len(self._ready))
+            wait = self._report_wait()
+            if not want and (wait is None or wait > 0.0):
+                self._changed.clear()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), wait)
+                continue
+            reports, self._reports = self._reports, []
             request = master_pb2.LeaseRequest(
                 replica=self._replica,
                 reports=reports,
-                want=1,
-                wait_seconds=_LEASE_WAIT_SECONDS,
+                want=want,
+                wait_seconds=_LEASE_WAIT_SECONDS if want else 0.0,
             )
             began = time.perf_counter()
             try:
@@ -125,23 +171,26 @@ class Worker:
             except grpc.RpcError as error:
                 if self._failed(error):
                     return
+                self._reports = reports + self._reports
                 await asyncio.sleep(0.05)
                 continue
             self.lease_seconds.append(time.perf_counter() - began)
-            self._steps += len(reports)
-            self._held = [task.lease_id for task in reply.tasks]
-            due = max(due + TASK_SECONDS, time.perf_counter())
-            await asyncio.sleep(due - time.perf_counter())
-            reports = [
-                master_pb2.TaskReport(
-                    task_id=task.task_id,
-                    lease_id=task.lease_id,
-                    outcome=master_pb2.DONE,
-                    records=1,
-                    steps=1,
-                )
-                for task in reply.tasks
-            ]
+            self._ahead.calls_every(reply.call_seconds)
+            self.reported += len(reports)
+            self._held.difference_update(report.lease_id for report in reports)
+            self._held.update(task.lease_id for task in reply.tasks)
+            self._ready.extend(reply.tasks)
+            self._changed.set()
+
+    def _report_wait(self) -> float | None:
+        """Return for how long reports may wait; None: there are none."""
+        if not self._reports:
+            return None
+        if not self._ready:
+            return 0.0
+        return self._ahead.report_due(
+            oldest=self._report_since, now=time.perf_counter()
+        )
 
     def _failed(self, error: grpc.RpcError) -> bool:
         """Count an error; whether the master has given this worker up."""
@@ -160,6 +209,7 @@ class Seen:
     seconds: float
     lease_seconds: list[float]
     beats: int
+    reported: int  # tasks
     lost: int  # workers that the master gave up, all of which lived
     errors: Counter[str]
     cores: float  # that the master used
@@ -187,7 +237,7 @@ async def crowd_of(rig: MasterRig, *, warm: float, seconds: float) -> Seen:
     await asyncio.sleep(warm)
     for worker in workers:
         worker.lease_seconds.clear()
-        worker.beats = 0
+        worker.beats = worker.reported = 0
     master = psutil.Process(rig.process.pid if rig.process else 0)
     own = psutil.Process()
     before, own_before = master.cpu_times(), own.cpu_times()
@@ -199,6 +249,7 @@ async def crowd_of(rig: MasterRig, *, warm: float, seconds: float) -> Seen:
         seconds=took,
         lease_seconds=[each for worker in workers for each in worker.lease_seconds],
         beats=sum(worker.beats for worker in workers),
+        reported=sum(worker.reported for worker in workers),
         lost=sum(worker.fenced for worker in workers),
         errors=sum((worker.errors for worker in workers), Counter()),
         cores=(after.user + after.system - before.user - before.system) / took,

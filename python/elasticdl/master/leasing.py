@@ -61,8 +61,9 @@ class Leasing:
     def give(self, member: Member, want: int, *, now: float) -> list[Task]:
         """Lease up to `want` tasks to a worker."""
         tasks: list[Task] = []
+        fair = self._fair() if want > 1 else 1.0
         while len(tasks) < want:
-            task = self._next(member, now=now)
+            task = self._next(member, now=now, may_train=len(tasks) < fair)
             if task is None:
                 break
             tasks.append(task)
@@ -73,7 +74,16 @@ class Leasing:
             self._parts.membership.works(member, now=now)
         return tasks
 
-    def _next(self, member: Member, *, now: float) -> Task | None:
+    def _fair(self) -> float:
+        """Return how many training tasks one worker may take, so that each gets some.
+
+        At the end nobody shall stand idle while another holds several ready.
+        """
+        queue = self._parts.ledger.queue
+        left = queue.left if queue else 0.0
+        return left / max(1, self._parts.table.num_at_work)
+
+    def _next(self, member: Member, *, now: float, may_train: bool) -> Task | None:
         job = self._job
         if job.ending or member.drain or job.finished:
             return None
@@ -84,7 +94,7 @@ class Leasing:
             deadline=now + seconds,
             after=self._parts.ledger.newest_lease,
         )
-        if task is not None or not member.ready or not job.may_train:
+        if task is not None or not member.ready or not (may_train and job.may_train):
             return task
         ledger, quorum = self._parts.ledger, self._parts.ps.quorum
         if not ledger.can_lease or not quorum.may_begin(member.key.index):

@@ -26,9 +26,12 @@ from elasticdl.rpc.errors import status_of
 log = logging.getLogger(__name__)
 
 _MOST_HOLD_SECONDS = 30.0
-# Of many workers each is heard of more rarely, so that all of them take no more of the
-# master than so many calls a second.
-_BEATS_PER_SECOND = 250.0
+# Of many workers each is heard of more rarely: no more than so many heartbeats a second
+# reach the master, and so many calls that lease and report, as far as these can wait.
+_CALLS_PER_SECOND = 250.0
+# What a worker did between two calls is lost with it: never more than this for it, and
+# with the number above never more than 4 ms of what all workers do.
+_MOST_BETWEEN_CALLS_SECONDS = 5.0
 # Who waits for longer than he asked for still gets his answer before he gives up.
 _MOST_EXTRA_SECONDS = 2.0
 
@@ -124,7 +127,12 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
             # One write for what was reported and what is leased. Who is told that the
             # job is over leaves: the report that made it so has to be on disk before.
             await self._parts.ledger.commit()
-        return master_pb2.LeaseReply(tasks=tasks, results=results, finished=finished)
+        return master_pb2.LeaseReply(
+            tasks=tasks,
+            results=results,
+            finished=finished,
+            call_seconds=min(self._fair_seconds, _MOST_BETWEEN_CALLS_SECONDS),
+        )
 
     @_answering
     async def WorkerSync(  # noqa: N802 - the name is the RPC's
@@ -158,8 +166,13 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
 
     def _patient(self, seconds: float) -> float:
         """Return for how long a worker waits that asked for so many seconds."""
-        fair = self._parts.table.num_workers / _BEATS_PER_SECOND
-        return min(max(seconds, fair), seconds + _MOST_EXTRA_SECONDS)
+        longest = seconds + _MOST_EXTRA_SECONDS
+        return min(max(seconds, self._fair_seconds), longest)
+
+    @property
+    def _fair_seconds(self) -> float:
+        """A worker's share of the master: one call of a kind in so many seconds."""
+        return self._parts.table.num_workers / _CALLS_PER_SECOND
 
     async def Echo(  # noqa: N802 - the name is the RPC's
         self, _request: master_pb2.EchoRequest, _: ServicerContext

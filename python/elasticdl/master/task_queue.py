@@ -12,6 +12,7 @@ worker, a deadline, an epoch), so that no call looks at all that is outstanding.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
@@ -284,6 +285,19 @@ class TaskQueue:
     def exhausted(self) -> bool:
         """Whether nothing can be leased unless something comes back."""
         return self._stopped or not (self._waiting or self._has_next())
+
+    @property
+    def left(self) -> float:
+        """How many tasks can still be leased; infinite if endless."""
+        if self._stopped:
+            return 0
+        left = math.inf
+        if self.plan.epochs:
+            left = self.total_tasks - self._cursor
+        if self.plan.max_steps:
+            steps = self.plan.max_steps - self._issued_steps
+            left = min(left, -(-steps // self.plan.batches_per_task))
+        return max(0, left) + len(self._waiting)
 
     @property
     def finished(self) -> bool:

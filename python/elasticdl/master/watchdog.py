@@ -91,6 +91,10 @@ class Watchdog:
         if moved == self._watch.moved and now - self._looked < _LOOK_SECONDS:
             return Verdict.WAIT, ""
         self._looked = now
+        if moved != self._watch.moved:
+            # Many workers report many times a second: what moves needs no closer look.
+            self._watch = Watch(moved, now)
+            return Verdict.WAIT, ""
         look = look_at(self._job)
         self._watch, verdict = judge(self._watch, look, now=now)
         return verdict, f"nothing has moved for {look.bound:.0f} s: {look.waits_for}"

@@ -578,8 +578,13 @@ class LeaseReply(_message.Message):
     TASKS_FIELD_NUMBER: _builtins.int
     RESULTS_FIELD_NUMBER: _builtins.int
     FINISHED_FIELD_NUMBER: _builtins.int
+    CALL_SECONDS_FIELD_NUMBER: _builtins.int
     finished: _builtins.bool
     """no task will come any more: leave"""
+    call_seconds: _builtins.float
+    """The caller should call no more often than once in so many seconds: its share of the
+    calls that the master has time for. Async: tasks and reports of that time go together.
+    """
     @_builtins.property
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Task]: ...
     @_builtins.property
@@ -590,10 +595,11 @@ class LeaseReply(_message.Message):
         tasks: _abc.Iterable[Global___Task] | None = ...,
         results: _abc.Iterable[Global___ReportResult] | None = ...,
         finished: _builtins.bool = ...,
+        call_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "results", b"results", "tasks", b"tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_seconds", b"call_seconds", "finished", b"finished", "results", b"results", "tasks", b"tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

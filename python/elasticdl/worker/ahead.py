@@ -1,16 +1,19 @@
 """How far a worker is ahead: tasks held ready, and how long a report may wait.
 
-Owns the two bounds that keep a job of short tasks from being a job of calls. Called by
-the task stream, under its lock. Pure: `now` is an argument.
+Owns the two bounds that keep a job of short tasks, or of many workers, from being a job
+of calls. Called by the task stream, under its lock. Pure: `now` is an argument.
 """
 
 from __future__ import annotations
 
-# Tasks ready are worth at most so many seconds of training; what is lost with a worker.
+# Tasks ready are worth at most so many seconds of training, or the time between two
+# calls that the master asks for; what is lost with a worker.
 _READY_SECONDS = 0.2
 _MOST_READY = 16
-# A report waits so long for others to go with it; what a lost worker did in that time
-# is trained again.
+# So much training is left when the next tasks are asked for.
+_LEAD_SECONDS = 0.1
+# A report waits so long for others to go with it, or the time between two calls; what a
+# lost worker did in that time is trained again.
 _REPORT_SECONDS = 0.1
 # A task's length is a running mean of about the last so many.
 _MEAN_OVER = 4
@@ -24,6 +27,11 @@ class Ahead:
         self._far = far
         self._seconds: float | None = None
         self._since: float | None = None
+        self._call_seconds = 0.0
+
+    def calls_every(self, seconds: float) -> None:
+        """Note how often the master has time for this worker: one call in so long."""
+        self._call_seconds = seconds
 
     def took(self, *, waited_seconds: float, now: float) -> None:
         """Note that a task is begun, after so long without one.
@@ -41,14 +49,21 @@ class Ahead:
         """Tasks to hold ready beside the one that is trained; at least 1."""
         if not self._far or self._seconds is None:
             return 1
-        fit = int(_READY_SECONDS / max(self._seconds, 1e-6))
-        return max(1, min(_MOST_READY, fit))
+        fit = self._fit(max(_READY_SECONDS, self._call_seconds))
+        return max(1, min(_MOST_READY, round(fit)))
+
+    def _fit(self, seconds: float) -> float:
+        """Return how many tasks are trained in so many seconds."""
+        return seconds / max(self._seconds or 0.0, 1e-6)
 
     def wanted(self, ready: int) -> int:
-        """Return how many to lease now: none until half of them are used up."""
+        """Return how many to lease now: none until those before are nearly used up."""
         most = self.most_ready
-        return most - ready if ready <= most // 2 else 0
+        left = min(most // 2, int(self._fit(_LEAD_SECONDS)))
+        return most - ready if ready <= left else 0
 
     def report_due(self, *, oldest: float, now: float) -> float:
         """Return for how many seconds reports may still wait; 0 or less is now."""
-        return oldest + _REPORT_SECONDS - now if self._far else 0.0
+        if not self._far:
+            return 0.0
+        return oldest + max(_REPORT_SECONDS, self._call_seconds) - now

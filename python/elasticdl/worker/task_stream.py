@@ -2,7 +2,8 @@
 
 Owns the talk with the master about tasks: the next tasks, whose records are read while
 the one before is trained, and reports that are sent until acknowledged, in the call
-that leases the next tasks where there is one. How many at a time is said by `ahead`. An
+that leases the next tasks where there is one. How many at a time is said by `ahead`,
+which takes from the answers how often the master has time for a call. An
 unreachable master is waited for; it never means that there is no more work. Called by
 the loop. Must not import TensorFlow.
 """
@@ -251,6 +252,7 @@ class TaskStream:
                     continue
                 wait = FIRST_RETRY_SECONDS
                 self._finished = self._finished or reply.finished
+                self._ahead.calls_every(reply.call_seconds)
                 self._held.update(task.lease_id for task in reply.tasks)
                 self._loading = len(reply.tasks)
                 self._changed.notify_all()

@@ -17,6 +17,7 @@ from elasticdl.master.heartbeats import Heartbeats
 from elasticdl.master.leasing import Leasing
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.task_queue import Plan
+from elasticdl.master.watchdog import Watchdog
 from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.proto import master_pb2
 from elasticdl.runner.publisher import Platform
@@ -24,6 +25,7 @@ from elasticdl.testing.fakes import InMemoryPublisher, InMemoryRunner
 
 NOW = 1000.0
 FEW, MANY = 20, 300
+ENDLESS = Plan((Shard("s", 0, 1_000_000),), 1, 1, epochs=0)
 
 
 def bytecodes(act: Callable[[], object]) -> int:
@@ -48,7 +50,9 @@ def bytecodes(act: Callable[[], object]) -> int:
 class Crowd:
     """A master's parts with so many workers, each of which holds two tasks."""
 
-    def __init__(self, root: Path, workers: int, mode: str) -> None:
+    def __init__(
+        self, root: Path, workers: int, mode: str, plan: Plan = ENDLESS
+    ) -> None:
         root.mkdir()
         tree = {
             "name": "crowd",
@@ -60,7 +64,7 @@ class Crowd:
         values = ValuesFile.model_validate({"kind": "job", "job": tree})
         job_dir = JobDir(root)
         self.ledger = Ledger.open(job_dir.journal_dir, now=NOW)
-        self.ledger.open_plan(Plan((Shard("s", 0, 1_000_000),), 1, 1, epochs=0))
+        self.ledger.open_plan(plan)
         master = assemble(
             values.job,
             job_dir,
@@ -69,6 +73,7 @@ class Crowd:
             clock=lambda: NOW,
         )
         self.job = master.job
+        self.servicer = master.servicer
         self.leasing = Leasing(self.job, MasterMetrics())
         self.heartbeats = Heartbeats(self.job, self.leasing)
         self.membership = self.job.parts.membership
@@ -156,11 +161,26 @@ class Crowd:
         look()  # the first one after changes looks at all
         return bytecodes(look)
 
+    def cost_of_a_watch(self) -> int:
+        watchdog = Watchdog(self.job)
+        self.job.reports += 1
+        return bytecodes(lambda: watchdog.ask(now=NOW))
+
+    async def lease(self, want: int) -> master_pb2.LeaseReply:
+        request = master_pb2.LeaseRequest(replica=self.replica(0), want=want)
+        return await self.servicer.Lease(request, None)
+
 
 @pytest.mark.parametrize("mode", ["async", "sync"])
 @pytest.mark.parametrize(
     "what",
-    ["cost_of_a_beat", "cost_of_a_lease", "cost_of_a_late_report", "cost_of_a_look"],
+    [
+        "cost_of_a_beat",
+        "cost_of_a_lease",
+        "cost_of_a_late_report",
+        "cost_of_a_look",
+        "cost_of_a_watch",
+    ],
 )
 def test_no_call_costs_more_because_there_are_more_workers(
     tmp_path: Path, mode: str, what: str
@@ -175,3 +195,34 @@ def test_no_call_costs_more_because_there_are_more_workers(
     # A heap of fifteen times as many is four levels deeper; a look at all would cost
     # several times as much.
     assert many <= 1.5 * few
+
+
+@pytest.mark.parametrize("workers", [FEW, MANY])
+def test_all_workers_together_are_asked_to_call_no_more_often_than_250_times_a_second(
+    tmp_path: Path, workers: int
+) -> None:
+    async def told() -> float:
+        crowd = Crowd(tmp_path / "job", workers, "async")
+        reply = await crowd.lease(1)
+        crowd.ledger.close()
+        return reply.call_seconds
+
+    assert workers / asyncio.run(told()) == pytest.approx(250.0)
+
+
+def test_at_the_end_no_worker_takes_tasks_that_another_could_begin(
+    tmp_path: Path,
+) -> None:
+    # Each of 20 workers takes two; then 50 tasks are left.
+    plan = Plan((Shard("s", 0, 2 * FEW + 50),), 1, 1)
+
+    async def taken() -> list[int]:
+        crowd = Crowd(tmp_path / "job", FEW, "async", plan)
+        counts = [len((await crowd.lease(16)).tasks) for _ in range(20)]
+        crowd.ledger.close()
+        return counts
+
+    counts = asyncio.run(taken())
+    assert counts[0] == 3  # 50 for 20 workers
+    assert sum(counts[:15]) < 50  # asked so often by one worker alone
+    assert sum(counts) == sum(counts[:19]) + 1  # in the end one by one

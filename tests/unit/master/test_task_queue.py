@@ -256,3 +256,20 @@ def test_state_is_the_same_after_a_round_trip():
     assert other.state() == queue.state()
     assert other.finish(1) == queue.finish(1)
     assert drain(other, first_lease=20) == drain(queue, first_lease=20)
+
+
+@pytest.mark.parametrize(
+    "limits", [{"epochs": 2}, {"epochs": 0, "max_steps": 23}, {"max_steps": 7}]
+)
+def test_what_is_left_counts_down_to_nothing_with_each_lease(limits):
+    queue = TaskQueue(plan(**limits))
+    seen = []
+    while (
+        leased := queue.lease(worker=0, lease_id=len(seen), deadline=9.0)
+    ) is not None:
+        seen.append(queue.left)
+        if len(seen) == 1:
+            queue.give_back(leased.lease_id, cause="handed back")
+            assert queue.left == seen[0] + 1
+    assert seen == sorted(seen, reverse=True)
+    assert seen[-1] == queue.left == 0

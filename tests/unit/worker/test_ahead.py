@@ -49,3 +49,24 @@ def test_reports_of_short_tasks_wait_for_each_other_for_a_tenth_of_a_second():
     ahead = paced(0.001)
     assert ahead.report_due(oldest=10.0, now=10.04) == pytest.approx(0.06)
     assert ahead.report_due(oldest=10.0, now=10.2) < 0
+
+
+def test_the_master_of_many_workers_has_them_call_more_rarely():
+    ahead = paced(1.0)
+    assert (ahead.most_ready, ahead.wanted(0)) == (1, 1)
+    ahead.calls_every(4.0)
+    assert [ahead.wanted(ready) for ready in (4, 2, 1, 0)] == [0, 0, 0, 4]
+    assert ahead.report_due(oldest=10.0, now=11.0) == pytest.approx(3.0)
+
+
+def test_short_tasks_are_asked_for_before_the_last_one_is_begun():
+    ahead = paced(0.03125)
+    ahead.calls_every(0.25)
+    assert [ahead.wanted(ready) for ready in (8, 4, 3, 0)] == [0, 0, 5, 8]
+
+
+def test_sync_training_calls_for_each_task_however_many_workers_there_are():
+    ahead = paced(1.0, far=False)
+    ahead.calls_every(4.0)
+    assert ahead.most_ready == 1
+    assert ahead.report_due(oldest=0.0, now=0.0) <= 0

@@ -15,7 +15,8 @@ SECONDS = 20.0
 class Master:
     """Answers leases from a list, as the RPC would; a test may cut the line."""
 
-    def __init__(self, tasks, *, away=0, fence=False):
+    def __init__(self, tasks, *, away=0, fence=False, call_seconds=0.0):
+        self.call_seconds = call_seconds
         self.tasks = list(tasks)
         self.away = away
         self.fence = fence
@@ -47,7 +48,9 @@ class Master:
                 self.tasks.pop(0) for _ in range(min(request.want, len(self.tasks)))
             ]
             self.leased += len(taken)
-            return master_pb2.LeaseReply(tasks=taken, results=results)
+            return master_pb2.LeaseReply(
+                tasks=taken, results=results, call_seconds=self.call_seconds
+            )
 
     def wait_for_reports(self, count):
         with self.changed:
@@ -144,6 +147,20 @@ def test_short_tasks_are_leased_and_reported_several_in_a_call(stream):
     assert sorted(r.task_id for r in master.reports) == list(range(200))
     assert len([call for call in master.calls if call.reports]) < 100
     assert max(call.want for call in master.calls) > 4
+
+
+def test_tasks_of_a_second_go_several_to_a_call_when_the_master_has_many_workers(
+    stream,
+):
+    master, clock = Master([task(i) for i in range(60)], call_seconds=4.0), Clock()
+    one = stream(master, far_ahead=True, clock=clock)
+    while (loaded := one.next(SECONDS)) is not None:
+        clock.now += 1.0
+        one.report(done(loaded), can_wait=True)
+    assert one.close(SECONDS)
+    assert sorted(r.task_id for r in master.reports) == list(range(60))
+    assert max(call.want for call in master.calls) == 4
+    assert len([call for call in master.calls if call.reports]) <= 30
 
 
 def test_a_report_does_not_wait_when_there_is_nothing_left_to_train(stream):
