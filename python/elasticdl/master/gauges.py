@@ -57,7 +57,7 @@ class Gauges:
         metrics.nonfinite_losses.set_one(job.nonfinite_losses)
         metrics.eta.set_one(progress.eta_seconds)
         metrics.epoch_eta.set_one(progress.epoch_eta_seconds)
-        metrics.evaluations.set_one(len(job.parts.rounds.results))
+        metrics.evaluations.set_one(job.parts.rounds.count)
         last = built.last_evaluation
         metrics.evaluation_metric.set_by(last.metrics if last else {})
         metrics.goodput.set_by(built.goodput_seconds)

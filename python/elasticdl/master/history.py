@@ -12,6 +12,7 @@ import gzip
 import logging
 import math
 import os
+from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -32,6 +33,7 @@ MOST_DECISIONS = 1000
 # A ConfigMap holds 1 MiB.
 MOST_PACKED_BYTES = 768 << 10
 _TAIL_BYTES = 256 << 10
+_SAMPLE = b'{"sample"'  # how the line of one begins
 
 
 class Recorder:
@@ -55,8 +57,9 @@ class Recorder:
         self._next_sample = 0.0
         self._next_shown = 0.0
         self._changed = False  # since it was shown
-        self._evaluations = sum(
-            result.time <= self.told_until for result in job.parts.rounds.results
+        rounds = job.parts.rounds
+        self._evaluations = rounds.count - sum(
+            result.time > self.told_until for result in rounds.results
         )
         self._working: asyncio.Task[None] | None = None
 
@@ -68,11 +71,11 @@ class Recorder:
 
     def observe(self, status: JobStatus, *, now: float) -> None:
         """Take a sample if it is time for one, and the evaluations since the last."""
-        results = self._job.parts.rounds.results
-        for result in results[self._evaluations :]:
+        rounds = self._job.parts.rounds
+        for result in rounds.after(self._evaluations):
             self._add(result)
             self._scalars.evaluated(result)
-        self._evaluations = len(results)
+        self._evaluations = rounds.count
         # A state is in the history however short it was, with the PS before they leave.
         if now >= self._next_sample or status.state is not self._state:
             age = now - self._job.started
@@ -133,18 +136,37 @@ def packed(path: Path) -> bytes:
 
     Samples of many replicas need more room: then there are fewer. Raises OSError.
     """
-    samples: list[bytes] = []
-    others: list[bytes] = []
-    for line in path.read_bytes().splitlines():
-        (samples if line.startswith(b'{"sample"') else others).append(line)
-    most = min(MOST_SAMPLES, len(samples))
+    samples, others = _newest(path)
+    most = len(samples)
     while True:
         kept = history.thinned(samples, most)
-        lines = b"\n".join([*kept, *others[-MOST_DECISIONS:]])
+        lines = b"\n".join([*kept, *others])
         document = gzip.compress(lines, mtime=0)
         if len(document) <= MOST_PACKED_BYTES or most < 4:
             return document
         most //= 2
+
+
+def _newest(path: Path) -> tuple[list[bytes], Sequence[bytes]]:
+    """Return samples from all of a history, and the newest of its other lines.
+
+    Read line by line, twice: the file of a long job has no place in a pod's memory.
+    """
+    with path.open("rb") as file:
+        total = sum(line.startswith(_SAMPLE) for line in file)
+        chosen = set(history.thinned(range(total), MOST_SAMPLES))
+        file.seek(0)
+        samples: list[bytes] = []
+        others: deque[bytes] = deque(maxlen=MOST_DECISIONS)
+        number = 0
+        for line in file:
+            if not line.startswith(_SAMPLE):
+                others.append(line.rstrip(b"\n"))
+                continue
+            if number in chosen:
+                samples.append(line.rstrip(b"\n"))
+            number += 1
+    return samples, others
 
 
 def _newest_time(path: Path) -> float:

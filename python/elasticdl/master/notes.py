@@ -19,7 +19,7 @@ _LATEST_ONLY = frozenset({"replica", "state", "checkpoint", "rewind", "rewound"}
 _SUMS = {"lostUpdates": "count", "skipped": "batches"}
 # The newest of kinds that become many.
 _KEPT = {"relaunch": 1_000, "recovered": 1_000, "badRecord": 1_000}
-_MOST = 10_000
+MOST = 10_000
 
 _REPLICA = "replica"
 _RUN = "run"
@@ -47,7 +47,7 @@ class Notes:
             return
         listed = self._listed.get(kind)
         if listed is None:
-            listed = self._listed[kind] = deque(maxlen=_KEPT.get(kind, _MOST))
+            listed = self._listed[kind] = deque(maxlen=_KEPT.get(kind, MOST))
         if kind in _SUMS and listed:
             listed[0] = {_SUMS[kind]: listed[0][_SUMS[kind]] + data[_SUMS[kind]]}
             return

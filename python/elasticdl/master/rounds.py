@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from elasticdl.data.reader import Shard
 from elasticdl.job.spec import JobSpec
 from elasticdl.job.status import EvaluationResult
-from elasticdl.master import evaluation
+from elasticdl.master import evaluation, notes
 from elasticdl.master.callbacks import (
     Action,
     CallbackSet,
@@ -124,11 +126,16 @@ class Rounds:
         undone = {
             number for note in ledger.notes("undone") for number in note["rounds"]
         }
-        self._past = [
-            past
-            for past in map(_Past.from_note, ledger.notes("evaluation"))
-            if past.number not in undone
-        ]
+        noted = ledger.notes("evaluation")
+        self._past = deque(
+            (
+                past
+                for past in map(_Past.from_note, noted)
+                if past.number not in undone
+            ),
+            maxlen=notes.MOST,  # as many as a restarted master would read back
+        )
+        self._forgotten = ledger.count_notes("evaluation") - len(noted)
         # Journals of before results said this themselves.
         epochs = [note["epochs_done"] for note in ledger.notes("round")]
         epochs += [past.epochs_done for past in self._past]
@@ -148,8 +155,21 @@ class Rounds:
 
     @property
     def results(self) -> list[EvaluationResult]:
-        """What was measured, oldest first, without what a rewind has undone."""
+        """What was measured, oldest first, without what a rewind has undone.
+
+        The newest 10,000; the journal has all.
+        """
         return [past.result for past in self._past]
+
+    @property
+    def count(self) -> int:
+        """How many results there were, also of those that are not kept."""
+        return self._forgotten + len(self._past)
+
+    def after(self, count: int) -> list[EvaluationResult]:
+        """Return the results that came after the first `count`."""
+        first = max(0, count - self._forgotten)
+        return [past.result for past in islice(self._past, first, None)]
 
     @property
     def last(self) -> EvaluationResult | None:
@@ -335,6 +355,7 @@ class Rounds:
             epochs_done=current.epochs_done,
             point=current.point,
         )
+        self._forgotten += len(self._past) == self._past.maxlen
         self._past.append(past)
         self._ledger.note("evaluation", **past.to_note())
         log.info(
@@ -369,7 +390,8 @@ class Rounds:
         self.schedule.rewound(version=version, epochs_done=epochs_done)
         undone = [past for past in self._past if past.result.version > version]
         if undone:
-            self._past = [past for past in self._past if past not in undone]
+            for past in undone:
+                self._past.remove(past)
             self._ledger.note("undone", rounds=[past.number for past in undone])
             self._on_action(ScaleLearningRate(1.0, "evaluations were undone"))
         # What a result that stays had led to may have been undone.

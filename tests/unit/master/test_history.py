@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,20 @@ def test_what_is_shown_in_a_cluster_is_bounded(tmp_path: Path) -> None:
     assert len(shown.samples) == 1000
     assert (shown.samples[0].time, shown.samples[-1].time) == (0.0, 2999.0)
     assert [one.time for one in shown.decisions] == [float(n) for n in range(500, 1500)]
+
+
+def test_a_long_history_is_shown_without_being_held_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    text = "x" * 200
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(40_000):
+            decision = Decision(time=float(number), kind="ended", text=text)
+            file.write(history.line(decision) + "\n")
+    tracemalloc.start()
+    packed(path)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < path.stat().st_size / 5
 
 
 def test_samples_of_many_workers_still_fit_into_a_config_map(tmp_path: Path) -> None:

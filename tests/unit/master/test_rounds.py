@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from elasticdl.data.reader import Shard
 from elasticdl.job.spec import JobSpec
-from elasticdl.master import callbacks, evaluation
+from elasticdl.master import callbacks, evaluation, notes
 from elasticdl.master.callbacks import Action, ScaleLearningRate
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.rounds import BEST, Rounds
@@ -143,3 +143,23 @@ def test_the_last_evaluation_is_of_all_that_was_trained(ledger) -> None:
     assert course.rounds.is_up_to_date
     train_a_task()  # the job goes on, with more epochs
     assert not course.rounds.is_up_to_date
+
+
+def test_no_more_results_are_kept_than_a_restarted_master_reads_back(
+    ledger, monkeypatch
+) -> None:
+    monkeypatch.setattr(notes, "MOST", 5)
+    course = Course(ledger, [])
+    seen = 0
+    for number in range(8):
+        course.evaluate(float(number), version=number)
+        assert len(course.rounds.after(seen)) == 1
+        seen = course.rounds.count
+    assert course.measured == [3.0, 4.0, 5.0, 6.0, 7.0]
+    again = Course(ledger, [])
+    assert again.measured == course.measured
+    assert again.rounds.count == course.rounds.count == 8
+    assert again.rounds.after(7) == course.rounds.results[-1:]
+    again.rounds.rewound(version=5, epochs_done=0)
+    assert again.measured == [3.0, 4.0, 5.0]
+    assert again.rounds.after(8) == []
