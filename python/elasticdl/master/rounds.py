@@ -128,11 +128,7 @@ class Rounds:
         }
         noted = ledger.notes("evaluation")
         self._past = deque(
-            (
-                past
-                for past in map(_Past.from_note, noted)
-                if past.number not in undone
-            ),
+            (past for past in map(_Past.from_note, noted) if past.number not in undone),
             maxlen=notes.MOST,  # as many as a restarted master would read back
         )
         self._forgotten = ledger.count_notes("evaluation") - len(noted)
