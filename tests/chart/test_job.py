@@ -124,7 +124,7 @@ def test_every_role_is_told_where_its_job_is(role):
     told = env(of(role))
     assert told[names.ENV_JOB_DIR] == "/data/.elasticdl/jobs/ml/digits"
     assert told[names.ENV_MASTER_ADDRESS] == "elasticdl-digits-master.ml.svc:50001"
-    assert told["ELASTICDL_HOST"] == "0.0.0.0"
+    assert told["ELASTICDL_HOST"] == "::"
     assert told["ELASTICDL_METRICS_PORT"] == "8080"
     assert told["ELASTICDL_POD_IP"]["fieldRef"] == {"fieldPath": "status.podIP"}
     secret = {"name": "elasticdl-digits-token", "key": "token"}
@@ -340,7 +340,7 @@ def test_nobody_overrides_what_the_roles_are_told():
     changes = {"env": {"ELASTICDL_HOST": "1.2.3.4"}}
     more = {"common": {"env": [{"name": "ELASTICDL_TOKEN", "value": "guessed"}]}}
     told = env(of("worker", changes, pods=more))
-    assert told["ELASTICDL_HOST"] == "0.0.0.0"
+    assert told["ELASTICDL_HOST"] == "::"
     assert "secretKeyRef" in told["ELASTICDL_TOKEN"]
 
 

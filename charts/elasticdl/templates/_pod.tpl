@@ -91,7 +91,7 @@ limits:
 {{- $told := dict
       "ELASTICDL_JOB_DIR" (include "elasticdl.jobDir" .)
       "ELASTICDL_MASTER_ADDRESS" (printf "%s-master.%s.svc:%s" $name $namespace (include "elasticdl.masterPort" .job))
-      "ELASTICDL_HOST" "0.0.0.0"
+      "ELASTICDL_HOST" "::"
       "ELASTICDL_METRICS_PORT" "8080" -}}
 {{- if eq .role "master" -}}
   {{- $_ := set $told "ELASTICDL_PLATFORM" "kubernetes" -}}

@@ -12,6 +12,7 @@ ends soon, and where all threads are taken the one that has been silent longest 
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import sys
 import threading
@@ -44,10 +45,17 @@ class _Server(ThreadingHTTPServer):
     def __init__(
         self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]
     ) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, handler)
         self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._lock = threading.Lock()
         self._silent: dict[socket.socket, None] = {}  # longest silent first
+
+    def server_bind(self) -> None:
+        """Bind; to addresses of both families, where the host is `::`."""
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Give a connection a thread; at the price of a silent one's, if need be."""
@@ -92,8 +100,29 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
+# Errors of a machine without IPv6.
+_NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+
+
+def _listening(host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> _Server:
+    """Return a server; `::` is every address of the machine, whichever family.
+
+    Raises OSError.
+    """
+    try:
+        return _Server((host, port), handler)
+    except OSError as error:
+        if host != "::" or error.errno not in _NO_IPV6:
+            raise
+        return _Server(("0.0.0.0", port), handler)
+
+
 _Answer = tuple[int, str, bytes]  # status, content type, body
 _PATHS = b"try /metrics, /healthz or /readyz\n"
+
+
+def _written(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _scraped(registry: CollectorRegistry, refresh: Callable[[], None]) -> _Answer:
@@ -155,11 +184,11 @@ class MetricsServer:
                 """Stay silent: a scrape every few seconds is no news."""
 
         try:
-            metrics_server = _Server((host, port), Handler)
+            metrics_server = _listening(host, port, Handler)
         except OSError as error:
             raise PlatformError(
-                f"cannot listen on {host}:{port} for metrics ({error.strerror}); "
-                "choose another port, or 0 for any free one"
+                f"cannot listen on {_written(host)}:{port} for metrics "
+                f"({error.strerror}); choose another port, or 0 for any free one"
             ) from error
         self._server = metrics_server
         self.port = int(self._server.server_address[1])

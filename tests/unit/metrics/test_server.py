@@ -1,6 +1,7 @@
 """Metrics and health over HTTP."""
 
 import contextlib
+import errno
 import http.client
 import socket
 import threading
@@ -14,8 +15,8 @@ from prometheus_client import CollectorRegistry, Gauge
 BOUND_SECONDS = 30.0
 
 
-def get(port: int, path: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+def get(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
+    connection = http.client.HTTPConnection(host, port, timeout=10)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
@@ -126,3 +127,32 @@ def test_who_is_answered_is_never_ended_for_who_comes_later():
             answers.set()
             scrape.join(BOUND_SECONDS)
     assert [status for status, _ in found] == [200]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_two_colons_are_all_addresses_of_both_families(host):
+    with served(host="::") as server:
+        assert get(server.port, "/healthz", host) == (200, "ok\n")
+
+
+def test_an_ipv6_address_alone_is_taken_and_named_with_its_brackets():
+    with served(host="::1") as server:
+        assert get(server.port, "/healthz", "::1") == (200, "ok\n")
+        taken = rf"\[::1\]:{server.port} for metrics"
+        with (
+            pytest.raises(PlatformError, match=taken),
+            served(host="::1", port=server.port),
+        ):
+            pass
+
+
+def test_on_a_machine_without_ipv6_they_are_all_of_the_other_family(monkeypatch):
+    class WithoutIPv6(socket.socket):
+        def __init__(self, family=-1, *rest, **more):
+            if family == socket.AF_INET6:
+                raise OSError(errno.EAFNOSUPPORT, "not supported")
+            super().__init__(family, *rest, **more)
+
+    monkeypatch.setattr(socket, "socket", WithoutIPv6)
+    with served(host="::") as server:
+        assert get(server.port, "/healthz") == (200, "ok\n")
