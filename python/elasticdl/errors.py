@@ -26,6 +26,7 @@ Every message says what came, what was expected and what to do next.
 from __future__ import annotations
 
 import enum
+import errno
 
 
 class ExitCode(enum.IntEnum):
@@ -33,6 +34,8 @@ class ExitCode(enum.IntEnum):
 
     CRASHED is a bug of ours: another start may get round it. HANDED_OVER is a master
     that was told to leave its pod while the job goes on: another one takes over.
+    POD_JOB_FAILED is JOB_FAILED, said by a master in a pod: Python itself ends with 1
+    where an import fails, as on a volume that is away, and that is no end of the job.
     """
 
     OK = 0
@@ -45,13 +48,14 @@ class ExitCode(enum.IntEnum):
     PLATFORM = 7
     AUDIT = 8
     FENCED = 9
+    POD_JOB_FAILED = 10
     CRASHED = 70
     STOPPED = 130
     HANDED_OVER = 143
 
 
 # Starting a master again would meet the same: it has said what is wrong. With
-# JOB_FAILED these end the batch Job of a master in a pod.
+# POD_JOB_FAILED these end the batch Job of a master in a pod.
 FINAL_EXITS = (
     ExitCode.USAGE,
     ExitCode.SPEC,
@@ -150,3 +154,34 @@ class NotInitializedError(RpcError):
 
 class RefusedError(RpcError):
     """The peer says that the call itself is wrong; trying again is useless."""
+
+
+# What a network disk says while it is away. A file that is missing, or that this user
+# may not read, is no such case: it will be so tomorrow.
+_AWAY = frozenset(
+    {
+        errno.EIO,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+        errno.EREMOTEIO,
+        errno.ENOTCONN,
+        errno.ESHUTDOWN,
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.ECONNABORTED,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        errno.ENOLINK,
+    }
+)
+
+
+def is_storage_away(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, may be over when the storage is back."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _AWAY:
+            return True
+        error = error.__cause__
+    return False

@@ -60,6 +60,7 @@ exit codes:
   7    the platform refused: a port in use, no answer
   8    audit: a finished epoch missed a record, or a task went by other rules
   9    fenced: another one took this one's place
+  10   (of a master's pod) the job failed, as 1 elsewhere
   70   a bug ended the master, again and again
   130  the job was stopped before its end
   143  (of a master's pod) told to leave; the job goes on under the next master

@@ -147,10 +147,10 @@ class MasterSpec(ReplicaSpec):
         description="Port it listens on; 0 is any free one (50001 in a cluster).",
     )
     journal_wait_seconds: Seconds = Field(
-        60.0,
-        description="When the journal cannot be written (disk full): wait so long for "
-        "room before the job fails. Nothing is acknowledged meanwhile. The last "
-        "checkpoint, and that of a stop, are waited for as long.",
+        1800.0,
+        description="When storage is away (a full disk, a file server that moves): "
+        "wait so long for it before the job fails. Nothing is acknowledged meanwhile. "
+        "The last checkpoint is waited for as long, that of a stop for a minute.",
     )
 
 

@@ -32,6 +32,9 @@ from elasticdl.master.speed import Speed
 
 log = logging.getLogger(__name__)
 
+# Who was refused by storage asks again sooner than that, unless it is back.
+STORAGE_QUIET_SECONDS = 30.0
+
 
 @dataclass(frozen=True)
 class Ending:
@@ -64,6 +67,15 @@ class Parts:
     rounds: Rounds
     keeper: Keeper
     data: DataStage
+
+
+@dataclass(frozen=True)
+class StorageAway:
+    """What workers say of storage that does not answer, since the first one said so."""
+
+    since: float
+    last: float
+    words: str
 
 
 class Job:
@@ -99,6 +111,7 @@ class Job:
         # What the watchdog goes by: neither is ever taken back.
         self.batches = 0  # heard of, of any task
         self.reports = 0  # of tasks that are done
+        self.storage_away: StorageAway | None = None  # the last time, also if over
         self.version = 0
         self.metrics_port = 0  # of this master, once it serves
         self.speed = Speed()
@@ -117,6 +130,30 @@ class Job:
         self.parts.rounds.schedule.spec = spec.evaluation
         self.parts.signals.bump()
         self.parts.signals.work()
+
+    def storage_refused(self, who: str, why: str, *, now: float) -> None:
+        """Remember that a worker handed a task back because storage is away."""
+        away = self.storage_away
+        goes_on = away is not None and now - away.last < STORAGE_QUIET_SECONDS
+        since = away.since if away is not None and goes_on else now
+        self.storage_away = StorageAway(since, now, f"{who}: {why}")
+
+    def storage_trouble(self, *, now: float) -> str:
+        """Return what a job waits for whose storage is away; empty if it is not.
+
+        Also empty once it has been so for master.journalWaitSeconds: no worker can say
+        for certain that it will ever be back.
+        """
+        away = self.storage_away
+        patience = self._spec.master.journal_wait_seconds
+        if away is None or now - away.last >= STORAGE_QUIET_SECONDS:
+            return ""
+        if now - away.since >= patience:
+            return ""
+        return (
+            f"storage has not answered for {now - away.since:.0f} s, its tasks are "
+            f"tried again ({away.words})"
+        )
 
     @property
     def trains(self) -> bool:

@@ -152,7 +152,7 @@ class Leasing:
             reports.labels("failed" if failed else "returned").inc()
 
     def _take(self, member: Member, report: TaskReport, *, now: float) -> bool:
-        self._note_trouble(member, report)
+        self._note_trouble(member, report, now=now)
         if is_side(report.lease_id):
             return self._take_side(member, report, now=now)
         ledger = self._parts.ledger
@@ -249,8 +249,10 @@ class Leasing:
         )
         self._job.exports += [p for p in paths if p not in self._job.exports]
 
-    def _note_trouble(self, member: Member, report: TaskReport) -> None:
+    def _note_trouble(self, member: Member, report: TaskReport, *, now: float) -> None:
         ledger = self._parts.ledger
+        if report.error and report.outcome == Outcome.RETURNED:
+            self._job.storage_refused(member.name, report.error, now=now)
         for bad in report.bad_records:
             ledger.note(
                 "badRecord", source=bad.source, record=bad.record, reason=bad.reason

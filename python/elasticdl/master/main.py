@@ -16,7 +16,7 @@ from typing import Any
 
 from elasticdl.errors import ElasticDLError, ExitCode
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
-from elasticdl.job.names import Role
+from elasticdl.job.names import ENV_PLATFORM, PLATFORM_LOCAL, Role
 from elasticdl.job.status import JobState
 from elasticdl.job.values import load_values
 from elasticdl.master.serving import Start, serve
@@ -73,10 +73,18 @@ def main(environ: Mapping[str, str], serve_pod: Serve = serve_in_cluster) -> int
         return asyncio.run(run(context))
     except ElasticDLError as error:
         log.error("%s", error)
-        return error.exit_code
+        return _told(error.exit_code, environ)
     except Exception as error:
         log.critical("the master crashed", exc_info=error)
         return ExitCode.CRASHED
+
+
+def _told(code: ExitCode, environ: Mapping[str, str]) -> ExitCode:
+    """Return the code; a batch Job is never told the one that Python itself uses."""
+    platform = environ.get(ENV_PLATFORM, "") or PLATFORM_LOCAL
+    if code is ExitCode.JOB_FAILED and platform != PLATFORM_LOCAL:
+        return ExitCode.POD_JOB_FAILED
+    return code
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 # file system about a minute and a half to give up.
 _LOCK_SECONDS = 120.0
 # As long as a running master waits by default; the file that says is not read yet.
-_STORAGE_SECONDS = 60.0
+_STORAGE_SECONDS = 1800.0
 _UNREADABLE = "?"
 
 
@@ -162,7 +162,7 @@ def exit_code_of(ending: Ending | None) -> ExitCode:
     if ending.state is not JobState.FAILED:
         return ExitCode.OK
     code = ending.exit_code
-    return code if code in FINAL_EXITS else ExitCode.JOB_FAILED
+    return code if code in FINAL_EXITS else ExitCode.POD_JOB_FAILED
 
 
 async def serve_in_pod(context: RoleContext, api: ApiServer) -> ExitCode:

@@ -86,6 +86,7 @@ def _message(job: Job) -> str:
     return (
         parts.ledger.trouble
         or job.message
+        or job.storage_trouble(now=job.clock())
         or parts.keeper.problem
         or _below_minimum(job)
     )

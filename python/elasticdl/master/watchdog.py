@@ -139,8 +139,8 @@ def _loads(member: Member) -> bool:
 def _held(job: Job) -> str:
     parts = job.parts
     workers = parts.table.workers()
-    if parts.ledger.trouble:
-        return "the journal waits for room on its disk"
+    if parts.ledger.trouble or job.storage_trouble(now=job.clock()):
+        return "storage is away"  # each with a bound of its own
     if parts.keeper.problem and job.state is JobState.FINISHING:
         return "the last checkpoint is tried again"  # with a bound of its own
     if job.state is JobState.PAUSED:

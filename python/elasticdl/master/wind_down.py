@@ -28,6 +28,8 @@ _KILLED_SECONDS = 5.0
 # Workers whose reports cannot be journaled would wait in vain for their answers.
 _UNHEARD_SECONDS = 1.0
 _LOOK_SECONDS = 0.2
+# Who stops a job waits in front of it: so long for a disk, then it resumes from older.
+_STOP_SECONDS = 60.0
 
 
 class WindDown:
@@ -110,7 +112,7 @@ class WindDown:
         it. A second signal ends all of this at once.
         """
         job, keeper = self._job, self._parts.keeper
-        patience = job.spec.master.journal_wait_seconds
+        patience = min(job.spec.master.journal_wait_seconds, _STOP_SECONDS)
         refused_since: float | None = None
         asked = False
         while job.can_snapshot:

@@ -22,13 +22,21 @@ from elasticdl.errors import (
     RefusedError,
     RpcError,
     UserCodeError,
+    is_storage_away,
 )
 from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import TaskType
 from elasticdl.worker.progress import Phase, Progress
 from elasticdl.worker.records import LoadedTask
-from elasticdl.worker.task_stream import TaskStream, failure, returned, with_trace
+from elasticdl.worker.task_stream import (
+    STORAGE_SECONDS,
+    TaskStream,
+    failure,
+    returned,
+    storage_away,
+    with_trace,
+)
 from elasticdl.worker.trainer import LeavingError, NanLossError, Trainer
 
 logger = logging.getLogger(__name__)
@@ -152,20 +160,34 @@ class Loop:
             self._give_back(task)
         except RpcError as error:
             self._not_served(task, error)
-        except (NanLossError, DataError) as error:
+        except Exception as error:  # noqa: BLE001 - border: also the user's code
+            if is_storage_away(error):
+                self._without_storage(task, error)
+            else:
+                self._broken(task, error)
+
+    def _broken(self, task: master_pb2.Task | None, error: Exception) -> None:
+        """Report what no other try would get round."""
+        if isinstance(error, (NanLossError, DataError)):
             text = self._with_source(task, error)
             loss = math.nan if isinstance(error, NanLossError) else 0.0
             self._fail(task, text, error.exit_code, fatal=True, loss=loss)
-        except ElasticDLError as error:
+        elif isinstance(error, ElasticDLError):
             self._fail(task, str(error), error.exit_code)
             if isinstance(error, UserCodeError):
-                raise
-        except Exception as error:
+                raise error
+        else:
             # Whatever else comes out of a step is the user's model, feed or metric.
             what = _NAMES.get(task.type, "") if task is not None else ""
             text = self._parts.describe(what or "the model's code", error)
             self._fail(task, with_trace(text, error), ExitCode.USER_CODE)
             raise UserCodeError(text) from error
+
+    def _without_storage(self, task: master_pb2.Task | None, error: Exception) -> None:
+        text = self._with_source(task, error)
+        logger.warning("Handing the task back, storage does not answer: %s", text)
+        self._give_back(task, why=text)
+        self._parts.leaving.wait(STORAGE_SECONDS)
 
     def _begin_again(self, task: master_pb2.Task | None, why: str) -> None:
         parts = self._parts
@@ -187,13 +209,16 @@ class Loop:
         self._give_back(task)
         self._parts.leaving.wait(PAUSE_SECONDS)
 
-    def _give_back(self, task: master_pb2.Task | None) -> None:
-        """Return the task and all whose gradients nobody has acknowledged."""
+    def _give_back(self, task: master_pb2.Task | None, *, why: str = "") -> None:
+        """Return the task and all whose gradients nobody has acknowledged.
+
+        `why`: what storage said that does not answer.
+        """
         parts = self._parts
         is_training = task is not None and task.type == TaskType.TRAINING
         parts.training.hand_back()
         if task is not None and not is_training:
-            parts.stream.report(returned(task))
+            parts.stream.report(storage_away(task, why) if why else returned(task))
 
     def _fail(
         self,

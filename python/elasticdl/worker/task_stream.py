@@ -24,6 +24,7 @@ from elasticdl.errors import (
     ExitCode,
     FencedError,
     RpcError,
+    is_storage_away,
 )
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome
@@ -46,6 +47,8 @@ POLL_SECONDS = 1.0
 # (rpc.channel): tried often, because a worker may have nothing left to train.
 FIRST_RETRY_SECONDS = 0.05
 MOST_RETRY_SECONDS = 0.25
+# A task that storage did not give is handed back after so long.
+STORAGE_SECONDS = 2.0
 
 
 class TaskStream:
@@ -276,21 +279,32 @@ class TaskStream:
     def _load_or_report(self, task: master_pb2.Task) -> LoadedTask | None:
         try:
             return self._load(task)
-        except BadRecordError as error:
-            text = f"{error}; {_BAD_RECORD_HELP}"
-            self.report(failure(task, text, fatal=True, exit_code=error.exit_code))
-        except ElasticDLError as error:
-            text = f"{task.source}: {error}"
-            self.report(failure(task, text, exit_code=error.exit_code))
-        except OSError as error:
-            text = f"{task.source}: {error}"
-            self.report(failure(task, text, exit_code=ExitCode.DATA))
+        except (ElasticDLError, OSError) as error:
+            self._not_read(task, error)
         except Exception as error:  # noqa: BLE001 - border: a custom reader's code
             text = self._describe(f"reading {task.source}", error)
             text = with_trace(text, error)
             logger.error("%s", text)
             self.report(failure(task, text, exit_code=ExitCode.USER_CODE))
         return None
+
+    def _not_read(self, task: master_pb2.Task, error: Exception) -> None:
+        if isinstance(error, BadRecordError):
+            text = f"{error}; {_BAD_RECORD_HELP}"
+            self.report(failure(task, text, fatal=True, exit_code=error.exit_code))
+            return
+        text = str(error)
+        if task.source not in text:
+            text = f"{task.source}: {text}"
+        if is_storage_away(error):
+            logger.warning("Handing a task back, storage does not answer: %s", text)
+            # Nobody else may have more luck: so not at once.
+            with self._changed:
+                self._changed.wait_for(lambda: self._draining, STORAGE_SECONDS)
+            self.report(storage_away(task, text))
+            return
+        code = error.exit_code if isinstance(error, ElasticDLError) else ExitCode.DATA
+        self.report(failure(task, text, exit_code=code))
 
     def _return(self, task: master_pb2.Task) -> None:
         self._held.discard(task.lease_id)
@@ -372,6 +386,13 @@ def returned(task: master_pb2.Task, records_done: int = 0) -> master_pb2.TaskRep
         outcome=Outcome.RETURNED,
         records=records_done,
     )
+
+
+def storage_away(task: master_pb2.Task, why: str) -> master_pb2.TaskReport:
+    """Return the report that hands a task back until storage answers again."""
+    report = returned(task)
+    report.error = why
+    return report
 
 
 def failure(

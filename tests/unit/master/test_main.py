@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from elasticdl.errors import ExitCode
+from elasticdl.errors import ExitCode, JobError
 from elasticdl.job import names
 from elasticdl.job.context import RoleContext
 from elasticdl.job.names import JobDir, Role
@@ -102,6 +102,24 @@ def test_a_crash_of_the_master_is_told_from_a_job_that_failed(
     }
     assert main(in_pod, bug) == ExitCode.CRASHED
     assert "a bug of ours" in capsys.readouterr().err
+
+
+def test_a_job_that_failed_in_a_pod_does_not_end_as_a_failed_import_does(
+    job_dir: JobDir,
+) -> None:
+    async def refused(context: RoleContext) -> ExitCode:
+        raise JobError("another kind of job is unfinished there")
+
+    in_pod = environ(job_dir, master="127.0.0.1:1") | {
+        names.ENV_PLATFORM: "kubernetes",
+        names.ENV_NAMESPACE: "ml",
+        names.ENV_CONFIG_MAP: "elasticdl-j",
+    }
+    told = main(in_pod, refused)
+    python = subprocess.run(
+        [sys.executable, "-c", "import no_such_module"], check=False
+    )
+    assert told == ExitCode.POD_JOB_FAILED != python.returncode
 
 
 def test_a_port_in_use_is_one_message_and_exit_code_platform(

@@ -1,11 +1,13 @@
 """The task stream: look-ahead, reports until acknowledged, a master that goes away."""
 
+import errno
 import threading
 
 import pytest
-from elasticdl.errors import BadRecordError, FencedError, RpcError
+from elasticdl.errors import BadRecordError, DataError, FencedError, RpcError
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome, TaskType
+from elasticdl.worker import task_stream
 from elasticdl.worker.records import LoadedTask
 from elasticdl.worker.task_stream import TaskStream, failure
 
@@ -259,3 +261,34 @@ def test_a_fenced_worker_stops_at_once(stream):
     told = threading.Event()
     stream(Master([], fence=True), on_fenced=lambda _: told.set())
     assert told.wait(SECONDS)
+
+
+def refusing(number):
+    """Return a load that storage refuses with an errno, as readers tell it."""
+
+    def load(task):
+        try:
+            raise OSError(number, "storage")
+        except OSError as error:
+            raise DataError(f"{task.source}: cannot be read") from error
+
+    return load
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO, errno.ETIMEDOUT])
+def test_a_task_that_storage_does_not_give_is_handed_back_and_is_no_failure(
+    stream, monkeypatch, number
+):
+    monkeypatch.setattr(task_stream, "STORAGE_SECONDS", 0.01)
+    master = Master([task(1)])
+    stream(master, load=refusing(number))
+    (report,) = master.wait_for_reports(1)
+    assert report.outcome == Outcome.RETURNED
+    assert report.error == "a: cannot be read"
+
+
+def test_a_file_that_is_missing_is_a_failure_at_once(stream):
+    master = Master([task(1)])
+    stream(master, load=refusing(errno.ENOENT))
+    (report,) = master.wait_for_reports(1)
+    assert report.outcome == Outcome.FAILED

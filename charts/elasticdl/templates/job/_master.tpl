@@ -20,6 +20,28 @@ spec:
 {{ $name }}
 {{- end -}}
 
+{{- define "elasticdl.masterFailurePolicy" -}}
+rules:
+  # Drained, preempted, evicted: not the master's fault, and not counted.
+  - action: Ignore
+    onPodConditions:
+      - type: DisruptionTarget
+        status: "True"
+  # Told to leave, as by `kubectl delete pod`: the next one takes over (143).
+  - action: Ignore
+    onExitCodes:
+      containerName: main
+      operator: In
+      values: [143]
+  # The job's own end: usage, specification, user code, data, storage, or failed
+  # otherwise (10). Not 1, with which Python ends where an import fails.
+  - action: FailJob
+    onExitCodes:
+      containerName: main
+      operator: In
+      values: [2, 3, 4, 5, 6, 10]
+{{- end -}}
+
 {{- define "elasticdl.masterHash" -}}
-{{ include "elasticdl.masterTemplate" . | sha256sum | trunc 16 }}
+{{ printf "%s%s" (include "elasticdl.masterTemplate" .) (include "elasticdl.masterFailurePolicy" .) | sha256sum | trunc 16 }}
 {{- end -}}
