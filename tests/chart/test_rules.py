@@ -3,8 +3,10 @@
 import re
 import subprocess
 
+import helm_python as helm
 import pytest
 import yaml
+from elasticdl.job.alerts import AlertsSpec
 from elasticdl.job.chart_monitoring import ThresholdsValues
 from elasticdl.metrics.registry import ROLES
 
@@ -51,14 +53,15 @@ def test_each_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not():
     for name, case in cases.items():
         alerts = [t for t in case["promql_expr_test"] if name in t["expr"]]
         fired = {
-            f'training_job="{job}"' in sample["labels"]
+            re.search(r'="(loud|strict)\b', sample["labels"]) is not None
             for test in alerts
             for sample in test["exp_samples"]
-            for job in ("loud",)
         }
         assert fired == {True}, f"{name}: only the job `loud` is to be heard"
+        silent = [test for test in alerts if not test["exp_samples"]]
+        assert silent or "strict" in str(alerts), f"{name}: it fires from the start"
         series = " ".join(entry["series"] for entry in case["input_series"])
-        assert 'training_job="calm"' in series, f"{name}: no job that is to be silent"
+        assert re.search(r'="calm"', series), f"{name}: no job that is to be silent"
 
 
 def test_a_case_that_is_wrong_is_noticed(tmp_path):
@@ -76,7 +79,8 @@ def test_a_case_that_is_wrong_is_noticed(tmp_path):
 def test_each_alert_says_how_bad_it_is_what_it_means_and_where_to_read_on(rule):
     assert rule["labels"]["severity"] in ("critical", "warning", "info")
     assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
-    assert "$labels.training_job" in rule["annotations"]["summary"]
+    of_cluster = rule["alert"] == "ElasticDLExporterBlind"
+    assert of_cluster or "$labels.training_job" in rule["annotations"]["summary"]
     assert "$value" in rule["annotations"]["description"]
     page, anchor = rule["annotations"]["runbook_url"].split("#")
     assert page.endswith("/docs/monitoring.md")
@@ -87,15 +91,29 @@ def test_each_alert_says_how_bad_it_is_what_it_means_and_where_to_read_on(rule):
 def test_each_alert_has_a_runbook_with_a_command_to_look_with(name):
     section = re.split(r"^#{2,3} ", PAGE.split(f"\n### {name}\n")[1], flags=re.M)[0]
     assert "elasticdl " in section
-    for part in ("**What it means.**", "**Look.**", "**Do.**"):
+    for part in ("**What it means.**", "**Look.**", "**Without the CLI.**", "**Do.**"):
         assert part in section
+    assert "`kubectl " in section
+    assert section.count("```promql\n") == 1
+
+
+def test_prometheus_understands_what_the_runbooks_ask_and_the_metrics_exist(tmp_path):
+    asked = re.findall(r"^```promql\n(.*?)^```", PAGE, flags=re.M | re.S)
+    assert len(asked) == len(NAMES)
+    names = re.findall(r"elasticdl_\w+", " ".join(asked))
+    assert set(names) <= declared_series()
+    rules = [{"record": f"asked:{n}", "expr": one} for n, one in enumerate(asked)]
+    file = tmp_path / "asked.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "asked", "rules": rules}]}))
+    code, said = promtool("check", "rules", str(file))
+    assert code == 0, said
 
 
 def test_no_runbook_is_left_of_an_alert_that_is_gone():
     assert re.findall(r"^### (ElasticDL\w+)$", PAGE, flags=re.M) == NAMES
 
 
-def test_rules_ask_for_metrics_that_exist():
+def declared_series():
     declared = {one.name for role in ROLES.values() for one in role().declared}
     declared |= {
         f"{one.name}_{part}"
@@ -104,6 +122,11 @@ def test_rules_ask_for_metrics_that_exist():
         if one.kind == "histogram"
         for part in ("bucket", "sum", "count")
     }
+    return declared
+
+
+def test_rules_ask_for_metrics_that_exist():
+    declared = declared_series()
     recorded = {rule.get("record") for group in GROUPS for rule in group["rules"]}
     for group in GROUPS:
         for rule in group["rules"]:
@@ -130,6 +153,49 @@ def test_the_chart_wraps_the_rules_as_they_are():
     assert made["apiVersion"] == "monitoring.coreos.com/v1"
     assert made["metadata"]["labels"]["release"] == "prometheus"
     assert made["spec"] == {"groups": GROUPS}
+
+
+def test_each_rule_keeps_the_label_of_the_cluster():
+    """Where several share a store, jobs of one name must not be added up."""
+    for group in GROUPS:
+        for rule in group["rules"]:
+            groupings = re.findall(r"\b(?:by|on) \(([^)]*)\)", rule["expr"])
+            for labels in groupings:
+                assert labels.startswith("cluster"), (rule, labels)
+            assert "ignoring" not in rule["expr"]
+            assert "without" not in rule["expr"]
+
+
+def test_a_platform_sets_each_alert_as_it_likes():
+    spec = rule_object(
+        alertLabels={"team": "ml", "severity": "ticket"},
+        runbookUrl="https://wiki.example/jobs",
+        alerts={
+            "ElasticDLHotShard": {"enabled": False},
+            "ElasticDLNoStep": {"severity": "page", "labels": {"team": "night"}},
+        },
+    )["spec"]
+    made = {r["alert"]: r for g in spec["groups"] for r in g["rules"] if "alert" in r}
+    assert set(made) == {*NAMES} - {"ElasticDLHotShard"}
+    assert made["ElasticDLNoStep"]["labels"] == {"severity": "page", "team": "night"}
+    others = {"severity": "ticket", "team": "ml"}
+    assert made["ElasticDLPsMemory"]["labels"] == others
+    for name, rule in made.items():
+        url = f"https://wiki.example/jobs#{name.lower()}"
+        assert rule["annotations"]["runbook_url"] == url
+
+
+def test_an_alert_that_there_is_not_is_refused():
+    with pytest.raises(
+        helm.HelmError, match=r"`monitoring\.rules\.alerts\.NoStep`: there"
+    ):
+        rule_object(alerts={"NoStep": {"enabled": False}})
+
+
+def test_what_a_job_may_say_itself_goes_before_the_platforms_number():
+    preferred = set(re.findall(r'threshold="(\w+)"', TEXT))
+    assert preferred == {info.alias for info in AlertsSpec.model_fields.values()}
+    assert preferred <= set(BY_DEFAULT)
 
 
 def test_each_threshold_reaches_its_rule():

@@ -43,18 +43,31 @@ class ThresholdsValues(SpecModel):
     """The numbers beyond which alerts fire."""
 
     no_step_seconds: _WholeSeconds = Field(
-        600, description="ElasticDLNoStep: seconds since the last step."
+        600,
+        description="ElasticDLNoStep: seconds in which workers could train and made no "
+        "step.",
+    )
+    preparing_seconds: _WholeSeconds = Field(
+        3600, description="ElasticDLPreparingTooLong: seconds until a job trains."
     )
     below_minimum_seconds: _WholeSeconds = Field(
         600, description="ElasticDLBelowMinimum: seconds with too few workers."
     )
-    pending_seconds: _WholeSeconds = Field(
-        900, description="ElasticDLPendingTooLong: seconds that replicas are pending."
+    ps_pending_seconds: _WholeSeconds = Field(
+        600, description="ElasticDLPsPending: seconds that a PS is pending."
     )
     checkpoint_intervals: _Factor = Field(
         3,
-        description="ElasticDLCheckpointTooOld: age of the newest checkpoint over the "
-        "interval that the job asks for (or a minute, where that is shorter).",
+        description="ElasticDLCheckpointTooOld: age of work that no checkpoint holds "
+        "over the interval that the job asks for (or a minute, where that is shorter).",
+    )
+    volume_free_ratio: _Share = Field(
+        0.05,
+        description="ElasticDLVolumeNearFull: share that is free of the volume with "
+        "the job's folder.",
+    )
+    journal_blocked_seconds: _WholeSeconds = Field(
+        20, description="ElasticDLJournalBlocked: seconds of waiting for the volume."
     )
     ps_memory_ratio: _Share = Field(
         0.85, description="ElasticDLPsMemory: memory of a PS over its limit."
@@ -62,10 +75,40 @@ class ThresholdsValues(SpecModel):
     replay_ratio: _Share = Field(
         0.2, description="ElasticDLReplayRatio: replayed records over all given out."
     )
+    goodput_ratio: _Share = Field(
+        0.3,
+        description="ElasticDLGoodputLow: share of the time in which workers ran and "
+        "had training to do.",
+    )
+    relaunches: int = Field(
+        10,
+        ge=0,
+        description="ElasticDLRelaunchStorm: replicas that failed in half an hour.",
+    )
+    master_restarts: int = Field(
+        2, ge=0, description="ElasticDLMasterRestarted: restarts in an hour."
+    )
+    nonfinite_ratio: _Share = Field(
+        0.01,
+        description="ElasticDLNonFiniteLoss: share of the batches of half an hour.",
+    )
     hot_shard_ratio: _Factor = Field(
         1.5,
         description="ElasticDLHotShard: traffic of a PS over the mean of the job's. "
         "With two PS it is 2 at most.",
+    )
+    target_down_seconds: _WholeSeconds = Field(
+        600, description="ElasticDLTargetDown: seconds that a process does not answer."
+    )
+
+
+class AlertValues(SpecModel):
+    """One alert, as a platform wants it."""
+
+    enabled: bool = Field(True, description="Whether it is there at all.")
+    severity: str = Field("", description="Its label `severity`; empty is ours.")
+    labels: dict[str, str] = Field(
+        default_factory=dict, description="More labels, as of a team or a route."
     )
 
 
@@ -82,8 +125,22 @@ class RulesValues(SpecModel):
         description="Labels that the operator's `ruleSelector` asks for, as "
         "`release: prometheus`.",
     )
+    alert_labels: dict[str, str] = Field(
+        default_factory=dict, description="Labels of all alerts."
+    )
+    alerts: dict[str, AlertValues] = Field(
+        default_factory=dict,
+        description="Alerts by name, where one shall be off, or have another severity "
+        "or more labels: `ElasticDLHotShard: {enabled: false}`.",
+    )
+    runbook_url: str = Field(
+        "https://github.com/elasticdl/elasticdl/blob/main/docs/monitoring.md",
+        description="Page of the runbooks; `#` and the alert's name in small letters "
+        "come behind it.",
+    )
     thresholds: ThresholdsValues = Field(
-        default_factory=ThresholdsValues, description="When alerts fire."
+        default_factory=ThresholdsValues,
+        description="When alerts fire. A job says its own in `job.alerts`.",
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from elasticdl.job.alerts import AlertsSpec
 from elasticdl.job.chart_values import PLATFORM_ONLY, ChartValues
 from elasticdl.job.ending import OnEndSpec
 from elasticdl.job.problems import Problem, ProblemsError
@@ -327,6 +328,9 @@ class JobSpec(SpecModel):
     )
     log: LogSpec = Field(
         default_factory=LogSpec, description="What the roles' logs hold."
+    )
+    alerts: AlertsSpec = Field(
+        default_factory=AlertsSpec, description="When alerts about this job fire."
     )
     on_end: OnEndSpec = Field(
         default_factory=OnEndSpec, description="Who is told when the job has ended."

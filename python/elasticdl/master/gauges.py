@@ -11,6 +11,7 @@ from collections import Counter
 
 from elasticdl.job.status import JobState, JobStatus
 from elasticdl.master import status
+from elasticdl.master.alarms import Alarms, see
 from elasticdl.master.changes import role_of
 from elasticdl.master.job_state import Job
 from elasticdl.master.notices import pending_kind
@@ -28,6 +29,7 @@ class Gauges:
         self._job = job
         self.metrics = metrics
         self._recovered: set[int] = set()
+        self._alarms = Alarms()
 
     def update(self, *, now: float) -> None:
         """Set all figures."""
@@ -36,6 +38,7 @@ class Gauges:
         self._replicas(built)
         self._membership(built)
         self._checkpoints(built)
+        self._alerts(now=now)
 
     def _progress(self, built: JobStatus) -> None:
         metrics, job, progress = self.metrics, self._job, built.progress
@@ -122,3 +125,18 @@ class Gauges:
         )
         metrics.checkpoint_failures.set_one(keeper.failures)
         metrics.journal_bytes.set(self._job.parts.ledger.journal_bytes)
+
+    def _alerts(self, *, now: float) -> None:
+        metrics, job, alarms = self.metrics, self._job, self._alarms
+        alarms.update(see(job), now=now)
+        metrics.state_seconds.set(alarms.state_seconds)
+        metrics.stalled_seconds.set(alarms.stalled_seconds)
+        metrics.unsaved_seconds.set(alarms.unsaved_seconds)
+        metrics.alert_thresholds.set_by(
+            job.spec.alerts.model_dump(by_alias=True, exclude_none=True)
+        )
+        ledger = job.parts.ledger
+        metrics.journal_blocked.set(ledger.blocked_seconds)
+        free, size = ledger.volume or (None, None)
+        metrics.volume_free.set_one(free)
+        metrics.volume_size.set_one(size)

@@ -17,6 +17,7 @@ import contextlib
 import errno
 import gzip
 import logging
+import math
 import os
 import shutil
 import time
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 # A restart reads what the last segment holds, a tenth of a second for each MB or so.
 SEGMENT_BYTES = 4 << 20
 _RETRY_SECONDS = 0.25
+_LOOK_SECONDS = 10.0  # between two looks at the room that is left
 # A snapshot for which there was no room is tried again when the segment is that much
 # longer: to make one costs the loop time, and takes room that the events need.
 _LONGER = 1.25
@@ -69,6 +71,9 @@ class Journal:
         self._failed: JournalError | SupersededError | None = None
         self.blocked_since: float | None = None  # the disk is full since (monotonic)
         self._problem = ""
+        # Free bytes and all bytes of the volume, as of the last write.
+        self.volume: tuple[float, float] | None = None
+        self._looked = -math.inf
         self._compact_from = 0  # bytes; after a snapshot that failed
         self.writes = 0  # so far; fewer than commits, that is the point of grouping
         self.snapshots_failed = 0
@@ -110,13 +115,20 @@ class Journal:
         return self._size
 
     @property
+    def blocked_seconds(self) -> float:
+        """How long it has not been writable; 0 when it is."""
+        if self.blocked_since is None:
+            return 0.0
+        return time.monotonic() - self.blocked_since
+
+    @property
     def trouble(self) -> str:
         """What to do about a journal that cannot be written now; empty if it can."""
         if self.blocked_since is None:
             return ""
         return (
             f"{self._problem}. The job has stood still for "
-            f"{time.monotonic() - self.blocked_since:.0f} s and goes on by itself once "
+            f"{self.blocked_seconds:.0f} s and goes on by itself once "
             f"there is room; it fails after {self._wait_seconds:.0f} s "
             "(master.journalWaitSeconds)"
         )
@@ -162,7 +174,7 @@ class Journal:
         began = time.monotonic()
         while True:
             try:
-                await loop.run_in_executor(None, self._write, lines)
+                await loop.run_in_executor(None, self._write_and_look, lines)
                 break
             except SupersededError as error:
                 self._failed = error
@@ -190,6 +202,15 @@ class Journal:
         if lines:
             self._on_commit(time.monotonic() - began)
         self._durable += len(lines)
+
+    def _write_and_look(self, lines: list[bytes]) -> None:
+        try:
+            self._write(lines)
+        finally:
+            # Here, where a volume that hangs does not hold the loop.
+            if time.monotonic() - self._looked >= _LOOK_SECONDS:
+                self._looked = time.monotonic()
+                self.volume = _volume(self._fd)
 
     def _write(self, lines: list[bytes]) -> None:
         self._require_ours()
@@ -376,3 +397,13 @@ def cannot_write(path: Path, error: OSError) -> JournalError:
     return JournalError(
         f"{path}: cannot write the journal: {error.strerror}; {way_out}"
     )
+
+
+def _volume(fd: int) -> tuple[float, float] | None:
+    """Return free bytes and all bytes; None of a volume that does not tell."""
+    try:
+        told = os.fstatvfs(fd)
+    except OSError as error:
+        log.info("the volume's room is not known: %s", error.strerror)
+        return None
+    return float(told.f_bavail * told.f_frsize), float(told.f_blocks * told.f_frsize)

@@ -295,6 +295,16 @@ class Ledger:
         return self._journal.segment_bytes
 
     @property
+    def blocked_seconds(self) -> float:
+        """How long the journal has not been writable; 0 when it is."""
+        return self._journal.blocked_seconds
+
+    @property
+    def volume(self) -> tuple[float, float] | None:
+        """Free bytes and all bytes of the journal's volume, where it tells them."""
+        return self._journal.volume
+
+    @property
     def trouble(self) -> str:
         """Why the journal cannot be written now and what to do; empty if it can."""
         return self._journal.trouble

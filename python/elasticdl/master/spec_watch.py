@@ -26,6 +26,7 @@ LIVE = (
     "training.epochs",
     "log.level",
     "evaluation",
+    "alerts",
     "worker.replicas",
     "worker.min",
     "worker.max",

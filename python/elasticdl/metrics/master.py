@@ -36,6 +36,7 @@ class MasterMetrics(Catalogue):
         self._replicas()
         self._membership()
         self._checkpoints()
+        self._alerts()
         for outcome in OUTCOMES:
             self.task_reports.labels(outcome)
         for role in ("worker", "ps"):
@@ -290,4 +291,38 @@ class MasterMetrics(Catalogue):
         self.journal_bytes = self.gauge(
             "elasticdl_journal_bytes",
             "Size of the journal's segment that is being written.",
+        )
+
+    def _alerts(self) -> None:
+        self.alert_thresholds = self.series(
+            "elasticdl_job_alert_threshold",
+            "Numbers that the job's own values say for alerts about it (`job.alerts`).",
+            unit="the alert's own",
+            labels={"threshold": "keys of job.alerts, as noStepSeconds"},
+        )
+        self.state_seconds = self.gauge(
+            "elasticdl_job_state_seconds",
+            "How long the job has been in its state, as this master's scrapes saw it.",
+        )
+        self.stalled_seconds = self.gauge(
+            "elasticdl_job_stalled_seconds",
+            "How long workers have run with training to do since the last step; 0 in a "
+            "pause, an evaluation and an export. Time in which none runs does not "
+            "count.",
+        )
+        self.unsaved_seconds = self.gauge(
+            "elasticdl_checkpoint_unsaved_seconds",
+            "Age of the oldest update that is in no complete checkpoint; 0 when all "
+            "is saved.",
+        )
+        self.journal_blocked = self.gauge(
+            "elasticdl_journal_blocked_seconds",
+            "How long the journal has not been writable; 0 when it is.",
+        )
+        self.volume_free = self.series(
+            "elasticdl_volume_free_bytes",
+            "Room on the volume with the job's folder, as of the last write.",
+        )
+        self.volume_size = self.series(
+            "elasticdl_volume_bytes", "Size of the volume with the job's folder."
         )

@@ -10,7 +10,7 @@ def steps_of_workers(status):
 
 
 def test_killed_and_stopped_master_is_restarted_and_nothing_is_lost(job, alerts):
-    one = job("master", training={"epochs": 10_000})
+    one = job("master", training={"epochs": 10_000}, alerts={"masterRestarts": 1})
     watch = alerts(one)
     pids = {
         r.name: r.pid

@@ -38,7 +38,6 @@ def test_preempted_down_to_one_worker_and_back(job, alerts):
     step = status.progress.steps
     one.wait_for_step(step + 100)  # training goes on with the one that is left
     watch.wait_for_alert("ElasticDLBelowMinimum")
-    watch.wait_for_alert("ElasticDLPendingTooLong")
     one.handle.set_capacity(None)
     one.wait_until(lambda s: states(s).count("running") == 3, "three workers again")
     one.end_after_this_epoch()

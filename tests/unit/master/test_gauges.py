@@ -221,3 +221,29 @@ def test_a_loss_that_is_not_finite_is_counted_skipped_or_fatal(rig) -> None:
             assert report.status is JobState.FAILED
 
     rig.run(story)
+
+
+def test_alerts_are_shown_what_the_job_says_itself_and_the_room_of_its_volume(
+    rig,
+) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: two_leases(master))
+            shown = Shown(master)
+            assert shown.all("job_alert_threshold") == {
+                ("noStepSeconds",): 3600,
+                ("goodputRatio",): 0.1,
+            }
+            size = shown.one("volume_bytes")
+            assert 0 < shown.one("volume_free_bytes") <= size
+            assert shown.one("journal_blocked_seconds") == 0
+            assert shown.one("job_stalled_seconds") == 0
+            assert shown.one("checkpoint_unsaved_seconds") == 0
+            edit_values(rig.job_dir.spec_file, {"job.alerts.noStepSeconds": 60})
+            told = {("noStepSeconds",): 60, ("goodputRatio",): 0.1}
+            await rig.until(lambda: Shown(master).all("job_alert_threshold") == told)
+            rig.world.go.set()
+            await rig.ended()
+
+    rig.run(story, alerts__no_step_seconds=3600, alerts__goodput_ratio=0.1)
