@@ -155,8 +155,10 @@ class Worker:
             wait = self._report_wait()
             if not want and (wait is None or wait > 0.0):
                 self._changed.clear()
+                # Not `wait_for`, which Python 3.11 lets swallow the end of the round.
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), wait)
+                    async with asyncio.timeout(wait):
+                        await self._changed.wait()
                 continue
             reports, self._reports = self._reports, []
             request = master_pb2.LeaseRequest(
