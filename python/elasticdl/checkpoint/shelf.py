@@ -50,12 +50,18 @@ def complete(directory: Path) -> Iterator[Complete]:
 def newest(directory: Path) -> Complete | None:
     """Return the newest checkpoint of the one run in a folder; None if there is none.
 
+    Raises CheckpointError as `of_one_run`.
+    """
+    return next(iter(of_one_run(directory)), None)
+
+
+def of_one_run(directory: Path) -> list[Complete]:
+    """Return the checkpoints of the one run in a folder, the newest first.
+
     Raises CheckpointError if there are those of several runs: nobody can tell which
     one is meant.
     """
     found = list(complete(directory))
-    if not found:
-        return None
     runs: dict[str, Complete] = {}
     for one in found:
         runs.setdefault(_run(one[1], found), one)
@@ -67,7 +73,7 @@ def newest(directory: Path) -> Complete | None:
             f"{directory}: holds checkpoints of {len(runs)} runs ({some}), expected "
             "one run's; name the checkpoint itself (.../version-<N>)"
         )
-    return max(found, key=lambda one: age(*one))
+    return sorted(found, key=lambda one: age(*one), reverse=True)
 
 
 def _run(manifest: Manifest, others: Collection[Complete]) -> str:
@@ -105,9 +111,17 @@ def _entries(directory: Path) -> list[Path]:
 
 
 def resolve(path: Path) -> Complete:
-    """Return the checkpoint that a user's path means.
+    """Return the checkpoint that a user's path means: the newest of those in `meant`.
 
-    It is the path itself, or the newest in that folder or in that job's folder.
+    Raises CheckpointError as that does.
+    """
+    return meant(path)[0]
+
+
+def meant(path: Path) -> list[Complete]:
+    """Return the checkpoints that a user's path means, the newest first.
+
+    It is the path itself alone, or those in that folder or in that job's folder.
 
     Raises CheckpointError, with what was found, if there is no complete one, or those
     of several runs.
@@ -115,9 +129,9 @@ def resolve(path: Path) -> Complete:
     path = Path(path)
     named = parse_version_dir(path.name) is not None and path.is_dir()
     if (path / MANIFEST).exists() or named:
-        return path, read_manifest(path)
-    found = newest(path) or newest(JobDir(path).checkpoints_dir)
-    if found is not None:
+        return [(path, read_manifest(path))]
+    found = of_one_run(path) or of_one_run(JobDir(path).checkpoints_dir)
+    if found:
         return found
     if not path.exists():
         there = "no such folder"

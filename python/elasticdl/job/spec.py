@@ -232,8 +232,8 @@ class CheckpointSpec(SpecModel):
     keep: CountOrZero = Field(3, description="Newest checkpoints to keep; 0 keeps all.")
     init_from: str = Field(
         "",
-        description="A checkpoint (`.../version-N`), or a folder of them, to start "
-        "from: values and slots, not progress in the data.",
+        description="A checkpoint (`.../version-N`), or a folder of them (the newest "
+        "that can be loaded), to start from: values and slots, not progress in data.",
     )
 
 

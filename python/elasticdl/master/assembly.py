@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elasticdl.checkpoint import shelf, store
+from elasticdl.checkpoint import store
 from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode, JournalError
 from elasticdl.job import folder
@@ -36,6 +36,7 @@ from elasticdl.master.master import Master
 from elasticdl.master.member_table import MemberTable
 from elasticdl.master.membership import Membership
 from elasticdl.master.patience import patiently
+from elasticdl.master.origin import Origin
 from elasticdl.master.ps_group import Found, PsGroup
 from elasticdl.master.publishing import Publishing
 from elasticdl.master.relaunches import Relaunches
@@ -124,27 +125,8 @@ class _Start:
 
     course: Course
     begins: bool  # a training job was just launched
-    initial_dir: str
+    origin: Origin
     known: Shards | None  # what an earlier master of this launch counted
-
-
-def _initial_dir(ledger: Ledger, init_from: str) -> str:
-    """Return the checkpoint that `checkpoint.initFrom` means, "" if it names none.
-
-    Found once, before anything starts, so that all replicas load the same one while
-    another job writes newer ones beside it. Raises CheckpointError.
-    """
-    if not init_from:
-        return ""
-    note = latest(ledger, "initFrom") or {}
-    known = note["dir"] if note.get("given") == init_from else ""
-    if ledger.notes("begun"):  # needed for a rewind to the job's beginning at most
-        return known or init_from
-    path, _ = shelf.resolve(
-        Path(known if known and Path(known).is_dir() else init_from)
-    )
-    ledger.note("state", name="initFrom", given=init_from, dir=str(path))
-    return str(path)
 
 
 def assemble(
@@ -167,7 +149,7 @@ def assemble(
     now = clock()
     job_note = latest(ledger, "job")
     course = course_of(ledger, spec.name, new_run=uuid.uuid4().hex[:16])
-    initial_dir = _initial_dir(ledger, spec.checkpoint.init_from)
+    origin = Origin(ledger, spec.checkpoint.init_from)
     fresh = launched or not ledger.notes("run")
     if launched:
         _take_back(ledger, now=now)
@@ -189,14 +171,14 @@ def assemble(
         _Start(
             course,
             begins,
-            initial_dir,
+            origin,
             # Who launches a job again may have changed its data: counted again.
             known=None if fresh else _known_shards(ledger),
         ),
         clock=clock,
     )
-    if initial_dir and not job.trains:
-        job.version = store.read_manifest(Path(initial_dir)).version
+    if origin.dir and not job.trains:
+        job.version = store.read_manifest(Path(origin.dir)).version
     if ended is not None:
         job.state, job.ending = ended.state, ended
     metrics = metrics or MasterMetrics()
@@ -271,7 +253,7 @@ def _make_job(
         side,
         newest=newest,
         on_rewind=on_rewind,
-        initial_dir=start.initial_dir,
+        origin=start.origin,
     )
     rounds = Rounds(
         spec,

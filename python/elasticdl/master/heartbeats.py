@@ -7,8 +7,10 @@ is returned or left to the loop.
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
-from elasticdl.errors import ExitCode, UserCodeError
+from elasticdl.checkpoint import store
+from elasticdl.errors import ExitCode, FencedError, UserCodeError
 from elasticdl.job.status import JobState
 from elasticdl.master import callbacks
 from elasticdl.master.job_state import Job
@@ -67,7 +69,8 @@ class Heartbeats:
         if not member.is_worker:
             return self._parts.ps.registered(member, now=now)
         if not self._job.trains:
-            return Restore(dir=self._parts.ps.initial_dir)
+            member.restore = Restore(dir=self._parts.ps.origin.dir)
+            return member.restore
         if not self._job.local:
             return Restore()
         if member.restore is None:
@@ -76,27 +79,40 @@ class Heartbeats:
                 self._parts.ps.go_back("the worker was lost", now=now)
                 member.restore = Restore(dir=self._parts.ps.rewind_dir)
             else:
-                member.restore = Restore(dir=self._parts.ps.initial_dir)
+                member.restore = Restore(dir=self._parts.ps.origin.dir)
         return member.restore
 
     def _fall_back(
         self, member: Member, directory: str, reason: str, *, now: float
     ) -> bool:
-        """A replica cannot load what it was told to: all go back to an older one.
+        """A replica cannot load what it was told to: all take an older one.
 
-        False if there is none to go back to, or they have gone already.
+        False if there is none, or they have gone back already.
         """
-        keeper = self._parts.keeper
-        if keeper.gave_up(directory):
+        keeper, origin = self._parts.keeper, self._parts.ps.origin
+        if keeper.gave_up(directory) or origin.gave_up(directory):
             return False  # it has not heard yet what to load instead
         log.error("%s cannot load %s: %s", member.name, directory, reason)
-        if not keeper.give_up(directory):  # checkpoint.initFrom, most likely
+        others = [m for m in self._parts.table.workers() if m.ready]
+        if not self._job.trains and others:
+            advice = (
+                f"{others[0].name} works with it already, and what a job says is of "
+                "one checkpoint: launch it again"
+            )
+        elif keeper.give_up(directory) or origin.give_up(directory):
+            advice = ""
+        else:
+            advice = origin.advice
+        if advice:
             self._job.end(
                 JobState.FAILED,
-                f"{member.name}: cannot restore from {directory}: {reason}",
+                f"{member.name}: cannot restore from {directory}: {reason}; {advice}",
                 ExitCode.STORAGE,
             )
             return False
+        if not self._job.trains:
+            self._job.version = store.read_manifest(Path(origin.dir)).version
+            return False  # nothing was trained that could go back
         self._parts.ps.go_back(f"{member.name} could not load {directory}", now=now)
         return True
 
@@ -104,6 +120,12 @@ class Heartbeats:
         """A worker has built the model. Raises FencedError."""
         member = self._parts.table.require(request.replica)
         member.last_heard = now
+        told = member.restore.dir if member.restore else ""
+        if not (self._job.trains or told in ("", self._parts.ps.origin.dir)):
+            raise FencedError(
+                f"{member.name} has loaded {told}, which others cannot; all take "
+                f"{self._parts.ps.origin.dir}: it is replaced"
+            )
         if not member.ready:
             member.ready = True
             self._parts.table.note(member, now=now)

@@ -28,6 +28,7 @@ from elasticdl.job.spec import JobSpec, Recovery, UpdateMode
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.member import Member, Restore
 from elasticdl.master.member_table import MemberTable
+from elasticdl.master.origin import Origin
 from elasticdl.master.quorum import Quorum
 from elasticdl.master.side_tasks import SideTasks
 from elasticdl.master.signals import Signals
@@ -67,13 +68,13 @@ class PsGroup:
         *,
         newest: Callable[[], Found | None],
         on_rewind: Callable[[int], None],
-        initial_dir: str = "",
+        origin: Origin,
     ) -> None:
         """`newest`: the checkpoint to go back to. `on_rewind(version)`: tell.
 
-        `initial_dir`: what `checkpoint.initFrom` means, if there is one.
+        `origin`: what the job begins with.
         """
-        self.initial_dir = initial_dir
+        self.origin = origin
         self._table = table
         self._ledger = ledger
         self._signals = signals
@@ -164,7 +165,7 @@ class PsGroup:
 
     def _restore(self, member: Member, *, now: float) -> Restore:
         if not self.begun:
-            return Restore(dir=self.initial_dir)
+            return Restore(dir=self.origin.dir)
         if self.rewinding:
             return self._restore_of_rewind()
         rewinds = rewinds_on_loss(self._table.spec)
@@ -299,7 +300,7 @@ class PsGroup:
         if found is None:
             begin = self._ledger.notes("start")
             position, applied, version = (begin[-1]["position"] if begin else {}), {}, 0
-            self._rewind_dir = self.initial_dir
+            self._rewind_dir = self.origin.dir
         else:
             position = found.manifest.position.get("queue", {})
             applied = {
@@ -307,7 +308,7 @@ class PsGroup:
             }
             version = found.manifest.version
             self._rewind_dir = found.dir
-        if position:
+        if position or self._ledger.queue is None:
             self._ledger.rewind(position, applied=applied, cause=cause, now=now)
         self._ledger.note(
             "rewind", dir=self._rewind_dir, version=version, cause=cause, time=now

@@ -110,12 +110,15 @@ class ShardStore:
         """Load without a worker: by the variables that the checkpoint names.
 
         With another number of PS they are placed anew, as every worker would. None if
-        the checkpoint does not say which gradients are row-wise. `directory` is a
-        checkpoint or a folder of them.
+        the checkpoint does not say which gradients are row-wise: then all of it is read
+        all the same, so that damage is found now, when another one can be taken.
+        `directory` is a checkpoint or a folder of them.
         """
         reader = Reader(directory)
         text = reader.own_shard(self._place.index).meta.get("layout")
         if not text:
+            if len(reader.manifest.shards) > 1:
+                store.verify(reader.path)
             return None
         try:
             layout = Layout.from_json(str(text))

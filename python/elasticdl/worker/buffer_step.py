@@ -19,6 +19,7 @@ from elasticdl.worker.step import (
     StepResult,
     Tensors,
     Traced,
+    agreed,
     as_gradients,
     kind_of,
     refuse_assigned,
@@ -77,7 +78,8 @@ class BufferStep:
         gradients, fine = tape.gradient(scaled, parameters), True
         if self._scale is not None:
             gradients, fine = self._scale.unscaled(gradients)
-        self._kinds = [kind_of(g) for g in gradients]
+        kinds = [kind_of(g) for g in gradients]
+        self._kinds = agreed(self._kinds, kinds, self._variables)
         finite = tf.math.is_finite(loss)
         refuse_assigned([v for v in self._variables if id(v) in scope.assigned])
         for key, variable in scope.assigned.items():

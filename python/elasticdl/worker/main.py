@@ -115,13 +115,13 @@ def work(life: Life, spec: JobSpec) -> None:
 
 
 def _loadable(life: Life, spec: JobSpec, restore_dir: str) -> str:
-    """Return the checkpoint that strategy local goes on from, having read all of it.
+    """Return the checkpoint that a worker loads itself, having read all of it.
 
     For a damaged one the master names the next older one. Raises CheckpointError if
     it names no other.
     """
-    if spec.type is not JobType.TRAIN or spec.strategy is not Strategy.LOCAL:
-        return restore_dir
+    if spec.type is JobType.TRAIN and spec.strategy is not Strategy.LOCAL:
+        return restore_dir  # PS load
     while restore_dir:
         try:
             store.verify(shelf.resolve(Path(restore_dir))[0])

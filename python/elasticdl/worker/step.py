@@ -81,6 +81,25 @@ def kind_of(gradient: Any) -> Kind:
     return Kind.ROWWISE if isinstance(gradient, tf.IndexedSlices) else Kind.DENSE
 
 
+def agreed(
+    before: Sequence[Kind], now: list[Kind], variables: Sequence[Any]
+) -> list[Kind]:
+    """Return how the gradients of a trace come, which is as in the traces before it.
+
+    The PS were told once which variables have gradients of which kind; a batch of
+    another form is traced anew. Raises UserCodeError where its gradients come otherwise.
+    """
+    for was, is_now, variable in zip(before, now, variables, strict=bool(before)):
+        if was is not is_now:
+            raise UserCodeError(
+                f"the gradient of `{variable.path}` is {is_now} for a batch of this "
+                f"form, and was {was} for the first batch; expected that what the model "
+                "does with a variable does not depend on the form of its inputs. Let "
+                "feed give all batches alike, or set strategy: local"
+            )
+    return now
+
+
 def as_gradient(gradient: Any) -> Gradient:
     """Return a computed gradient as NumPy views of TensorFlow's memory."""
     if gradient is None:

@@ -20,6 +20,7 @@ from elasticdl.worker.step import (
     StepResult,
     Tensors,
     Traced,
+    agreed,
     as_gradients,
     assigned_in_graph,
     changing_variables,
@@ -93,7 +94,9 @@ class VariableStep:
         fine: Any = True
         if self._scale is not None:
             gradients, fine = self._scale.unscaled(gradients)
-        self._kinds = [kind_of(g) for g in gradients]
+        kinds = [kind_of(g) for g in gradients]
+        before = self._kinds if self._on_ps else []
+        self._kinds = agreed(before, kinds, self.variables)
         finite = tf.math.is_finite(loss)
         for variable, old in zip(state, before, strict=True):
             variable.assign(tf.where(finite, variable.value, old))

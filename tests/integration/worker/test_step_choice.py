@@ -33,6 +33,25 @@ class Assigns(keras.layers.Dense):
 def custom_model():
     return keras.Sequential([keras.Input((6,)), Assigns(8), keras.layers.Dense(3)])
 """
+# Uses its variable for batches of one form alone.
+SOMETIMES = """
+class Net(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.head = keras.layers.Dense(3)
+
+    def build(self, shape):
+        self.kernel = self.add_weight(shape=(6,), name="kernel")
+        self.head.build((None, 6))
+
+    def call(self, inputs):
+        if len(inputs.shape) == 3:
+            inputs = (inputs * self.kernel)[:, 0]
+        return self.head(inputs)
+
+def custom_model():
+    return Net()
+"""
 
 
 @pytest.fixture
@@ -92,3 +111,20 @@ def custom_model():
 def test_what_is_wrong_with_the_users_loss_is_said_and_not_worked_around(choose):
     with pytest.raises(UserCodeError, match="shape"):
         choose("\ndef loss(labels, predictions):\n    return predictions[:, 0]\n")
+
+
+@pytest.mark.parametrize("applies_here", [False, True])
+def test_gradients_that_come_otherwise_for_a_batch_of_another_form_are_refused(
+    choose, applies_here
+):
+    step, kinds, module, (features, labels) = choose(
+        SOMETIMES, applies_here=applies_here
+    )
+    assert sorted(kinds) == [Kind.DENSE, Kind.DENSE, Kind.FROZEN]
+    assert not step._traced._concrete or True
+    if hasattr(step, "_parameters"):
+        step._parameters = [v.value for v in module.model.trainable_variables]
+    with pytest.raises(
+        UserCodeError, match="kernel.*is dense for a batch of this form"
+    ):
+        step.run(features[:, None], labels)

@@ -62,6 +62,10 @@ class World:
         self.late: list[bool] = []
         self.disk_full = False
         self.damaged: set[str] = set()  # checkpoints that no replica can load
+        self.loaded: set[str] = set()
+        self.can_load = ""  # but this one, which waits for `go` then
+        self.fenced: set[str] = set()
+        self.at_work: set[str] = set()  # who was given a task
         self.beats_per_part = 0  # a PS reports bytes in so many before a part is there
         self.before: Callable[[master_pb2.Task], Awaitable[None]] | None = None
         self.pulled: int | None = None  # version of the values that all workers hold
@@ -110,10 +114,13 @@ class Replica:
             )
             if self.key.role is Role.WORKER:
                 reply = await self.loadable(reply)
+            if self.key.role is Role.WORKER:
+                self.world.loaded.add(reply.restore_dir)
             self.world.restored.append((self.name, reply.restore_dir, reply.handback))
             work = self.worker if self.key.role is Role.WORKER else self.ps
             await work(reply)
         except FencedError:
+            self.world.fenced.add(self.name)
             return
         self.rig.runner.end(self.key, ExitReason.COMPLETED)
 
@@ -163,7 +170,10 @@ class Replica:
     async def loadable(
         self, reply: master_pb2.RegisterReply
     ) -> master_pb2.RegisterReply:
-        """As a worker of strategy local: say which checkpoint it cannot load."""
+        """As a worker that loads one itself: say which checkpoint it cannot load."""
+        if self.name == self.world.can_load:
+            await self.world.go.wait()
+            return reply
         while reply.restore_dir in self.world.damaged:
             reply = await self.call(
                 self.client.register,
@@ -178,6 +188,7 @@ class Replica:
         status.initialized = not broken
         status.unloadable = directory if broken else ""
         if directory and not broken:
+            self.world.loaded.add(directory)
             self.world.version = store.read_manifest(Path(directory)).version
             status.began_at = self.world.version
 
@@ -293,6 +304,7 @@ class Replica:
 
     async def do(self, task: master_pb2.Task) -> master_pb2.TaskReport:
         self.world.types.append(task.type)
+        self.world.at_work.add(self.name)
         if self.world.before:
             await self.world.before(task)
         report = master_pb2.TaskReport(
