@@ -35,8 +35,8 @@ from elasticdl.master.loop import Loop
 from elasticdl.master.master import Master
 from elasticdl.master.member_table import MemberTable
 from elasticdl.master.membership import Membership
-from elasticdl.master.patience import patiently
 from elasticdl.master.origin import Origin
+from elasticdl.master.patience import patiently
 from elasticdl.master.ps_group import Found, PsGroup
 from elasticdl.master.publishing import Publishing
 from elasticdl.master.relaunches import Relaunches

@@ -87,7 +87,7 @@ class Origin:
         """What to do when it cannot be loaded, nor any older one."""
         if Path(self.dir) == Path(self._given):
             return (
-                "job.checkpoint.initFrom names this checkpoint alone: name another one, "
+                "job.checkpoint.initFrom names this checkpoint alone: name another, "
                 "or the folder, of which the newest that can be loaded is taken"
             )
         return f"there is no older one in {self._given}: name another folder"

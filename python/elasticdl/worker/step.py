@@ -87,13 +87,13 @@ def agreed(
     """Return how the gradients of a trace come, which is as in the traces before it.
 
     The PS were told once which variables have gradients of which kind; a batch of
-    another form is traced anew. Raises UserCodeError where its gradients come otherwise.
+    another form is traced anew. Raises UserCodeError where its gradients are others.
     """
     for was, is_now, variable in zip(before, now, variables, strict=bool(before)):
         if was is not is_now:
             raise UserCodeError(
                 f"the gradient of `{variable.path}` is {is_now} for a batch of this "
-                f"form, and was {was} for the first batch; expected that what the model "
+                f"form, and was {was} for the first one; expected that what the model "
                 "does with a variable does not depend on the form of its inputs. Let "
                 "feed give all batches alike, or set strategy: local"
             )

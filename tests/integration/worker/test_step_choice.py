@@ -5,6 +5,7 @@ import pytest
 from elasticdl.errors import UserCodeError
 from elasticdl.tensor.placement import Kind
 from elasticdl.worker.buffer_step import BufferStep
+from elasticdl.worker.packing import Arena
 from elasticdl.worker.step_choice import choose_step
 from elasticdl.worker.variable_step import VariableStep
 
@@ -45,8 +46,8 @@ class Net(keras.Model):
         self.head.build((None, 6))
 
     def call(self, inputs):
-        if len(inputs.shape) == 3:
-            inputs = (inputs * self.kernel)[:, 0]
+        if isinstance(inputs, dict):
+            inputs = inputs["x"] * self.kernel
         return self.head(inputs)
 
 def custom_model():
@@ -121,10 +122,12 @@ def test_gradients_that_come_otherwise_for_a_batch_of_another_form_are_refused(
         SOMETIMES, applies_here=applies_here
     )
     assert sorted(kinds) == [Kind.DENSE, Kind.DENSE, Kind.FROZEN]
-    assert not step._traced._concrete or True
-    if hasattr(step, "_parameters"):
-        step._parameters = [v.value for v in module.model.trainable_variables]
+    arena = Arena([tuple(v.shape) for v in module.model.trainable_variables])
+    for array in arena.arrays:
+        array[:] = 0.5
+    step.load(arena)
+    assert step.run(features, labels).finite
     with pytest.raises(
-        UserCodeError, match="kernel.*is dense for a batch of this form"
+        UserCodeError, match=r"kernel.*is dense for a batch of this form"
     ):
-        step.run(features[:, None], labels)
+        step.run({"x": features}, labels)
