@@ -61,14 +61,19 @@ def _left_out(epoch: EpochAudit) -> Iterator[str]:
     """Yield what became of records that are not in the parameters as they were read."""
     if epoch.undone:
         yield f"{text.count(epoch.undone)} undone"
-    if epoch.bad:
-        yield f"{text.count(epoch.bad)} bad"
-    if epoch.skipped:
-        yield f"{text.count(epoch.skipped)} skipped (loss not finite)"
-    if epoch.filtered > 0:
-        yield f"{text.count(epoch.filtered)} without a row (feed)"
-    elif epoch.filtered < 0:
-        yield f"{text.count(-epoch.filtered)} rows more than records (feed)"
+    yield from _not_as_read([epoch])
+
+
+def _not_as_read(epochs: Sequence[EpochAudit]) -> Iterator[str]:
+    """Yield how many records of these epochs were left out, or made more than a row."""
+    if bad := sum(epoch.bad for epoch in epochs):
+        yield f"{text.count(bad)} bad"
+    if skipped := sum(epoch.skipped for epoch in epochs):
+        yield f"{text.count(skipped)} skipped (loss not finite)"
+    if filtered := sum(max(0, epoch.filtered) for epoch in epochs):
+        yield f"{text.count(filtered)} without a row (feed)"
+    if more := sum(max(0, -epoch.filtered) for epoch in epochs):
+        yield f"{text.count(more)} rows more than records (feed)"
 
 
 def alike(epochs: Sequence[EpochAudit]) -> Iterator[tuple[int, EpochAudit]]:
@@ -117,6 +122,8 @@ def _verdict(report: AuditReport) -> str:
     if not finished:
         return f"no epoch of training is finished yet{extra}"
     once = " exactly once" if report.once else ""
+    if but := ", ".join(_not_as_read(report.epochs)):
+        once = f" but for {but}"
     again = sum(one.records for one in report.replays)
     if again:
         extra = f", up to {text.count(again)} of them again{extra}"

@@ -97,9 +97,11 @@ class AuditReport:
 
     @property
     def once(self) -> bool:
-        """Whether nothing may have been trained more than once, or been lost later."""
+        """Whether each record is in the parameters once: none again, none left out."""
         again = any(often > 1 for epoch in self.epochs for often in epoch.times)
-        return not (again or self.replays or self.late_reports or self.lost_updates)
+        out = any(epoch.bad or epoch.skipped or epoch.filtered for epoch in self.epochs)
+        lost = self.late_reports or self.lost_updates
+        return not (again or out or self.replays or lost)
 
     @property
     def ok(self) -> bool:

@@ -141,6 +141,31 @@ def test_what_a_feed_made_of_the_records_is_shown(tmp_path):
         assert words in shown.get()
 
 
+LEFT_OUT = [
+    (Made(3, bad=1), "1 bad"),
+    (Made(3, skipped_rows=1), "1 skipped (loss not finite)"),
+    (Made(3), "1 without a row (feed)"),
+    (Made(5), "1 rows more than records (feed)"),
+]
+
+
+@pytest.mark.parametrize(("made", "words"), LEFT_OUT)
+def test_records_that_were_left_out_are_not_trained_exactly_once(tmp_path, made, words):
+    ledger = Ledger.open(tmp_path, now=1.0)
+    ledger.open_plan(Plan((Shard("a", 0, 4),), batch_size=4, batches_per_task=1))
+    task = ledger.lease(0, now=2.0, lease_seconds=60.0)
+    ledger.finish(task.lease_id, records=4, steps=1, made=made, now=3.0)
+    asyncio.run(ledger.commit())
+    ledger.close()
+    report = audit(tmp_path)
+    assert report.ok
+    assert not report.once
+    console = Console(width=150)
+    with console.capture() as shown:
+        console.print(audit_view(report))
+    assert f"1 finished epoch was trained but for {words}" in shown.get()
+
+
 def test_updates_that_died_with_a_ps_and_late_reports_are_told(tmp_path):
     note = {"k": "note", "kind": "lostUpdates", "data": {"ps": "ps-0", "count": 7}}
     late = [lease(8, 0), back(8), lease(9, 0, worker=1, c="lease expired")]
