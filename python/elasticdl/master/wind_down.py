@@ -44,7 +44,8 @@ class WindDown:
     async def run(self, ending: Ending) -> Ending:
         """Return when no replica is left and the end is in the journal.
 
-        What is returned also says what could not be saved.
+        What is returned also says what could not be saved. Raises SupersededError if
+        another master has the job: then nothing more is asked of the platform.
         """
         stopped = ending.state is JobState.STOPPED
         # Where the worker holds the state it has to be written before it leaves.
@@ -129,6 +130,7 @@ class WindDown:
                 keeper.ask(THE_END, now=now)
             else:
                 await self._parts.signals.wait_for_loop(_LOOK_SECONDS)
+                await self._hold()
         if not asked:
             return ending  # nothing was trained yet, or nobody has it any more
         newest = keeper.newest
@@ -144,8 +146,22 @@ class WindDown:
         while keeper.busy and self._job.can_snapshot:
             keeper.watch(now=self._job.clock())
             await self._parts.signals.wait_for_loop(_LOOK_SECONDS)
+            await self._hold()
+
+    async def _hold(self) -> None:
+        """Raise SupersededError if the replicas are another master's by now.
+
+        A master that slept for long while it waited here is told by nothing else.
+        """
+        if self._parts.ledger.trouble:
+            return  # nobody else can have taken a journal that cannot be written
+        with contextlib.suppress(JournalError):
+            await self._parts.ledger.hold()
 
     async def _stop(self, stops: list[Stop]) -> None:
+        if stops:
+            await self._hold()
+
         async def one(stop: Stop) -> None:
             try:
                 await self._runner.stop(
@@ -163,3 +179,4 @@ class WindDown:
             if left <= 0:
                 return
             await self._parts.signals.wait_for_loop(min(left, _LOOK_SECONDS))
+            await self._hold()

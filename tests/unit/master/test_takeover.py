@@ -2,7 +2,7 @@
 
 import asyncio
 
-from elasticdl.errors import PlatformError, SupersededError
+from elasticdl.errors import ExitCode, PlatformError, SupersededError
 from elasticdl.job.status import JobState
 from elasticdl.job.values import edit_values
 from elasticdl.master.launching import Launching
@@ -45,6 +45,27 @@ def test_a_master_with_nothing_to_write_finds_out_that_it_is_the_old_one(rig) ->
             Ledger.open(rig.job_dir.journal_dir, now=2.0).close()
             await asyncio.wait([rig.running])
         assert isinstance(rig.running.exception(), SupersededError)
+        assert not rig.job_dir.report_file.exists()
+
+    rig.run(story)
+
+
+def test_an_old_master_that_winds_down_leaves_the_replicas_to_the_next_one(
+    rig,
+) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as old:
+            await rig.until(lambda: leased(rig) >= 2)
+            rig.world.mute |= {"worker-0", "worker-1", "ps-0", "ps-1"}
+            old.job.end(JobState.FAILED, "some failure", ExitCode.JOB_FAILED)
+            workers = old.job.parts.table.workers
+            await rig.until(lambda: all(member.drain for member in workers()))
+            next_one = Ledger.open(rig.job_dir.journal_dir, now=2.0)
+            await asyncio.wait([rig.running])
+        assert isinstance(rig.running.exception(), SupersededError)
+        next_one.close()
+        assert rig.runner.stops == []
         assert not rig.job_dir.report_file.exists()
 
     rig.run(story)
