@@ -11,6 +11,7 @@ One lock guards the table; every change goes through `_changed`, which wakes wat
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import threading
@@ -22,6 +23,7 @@ from itertools import count
 
 from elasticdl.errors import PlatformError
 from elasticdl.job import names
+from elasticdl.job.names import Role
 from elasticdl.runner import capacity as scheduling
 from elasticdl.runner.base import (
     ExitReason,
@@ -47,9 +49,12 @@ from elasticdl.runner.table import (
     name_of,
 )
 
+log = logging.getLogger(__name__)
+
 _CANNOT_START = 126  # as a shell says it
 # Replicas that ended are shown until so many others have: a master that was away learns
-# how they did. One that is not shown any more counts as taken away.
+# how they did. One that is not shown any more counts as taken away, and a worker's log
+# goes with it: a job of preemptible machines has a hundred thousand of them.
 _KEPT_ENDED = 500
 
 
@@ -342,7 +347,17 @@ class LocalPlatform:
         )
         self._ended_numbers.append(replica.number)
         if len(self._ended_numbers) > _KEPT_ENDED:
-            self._replicas.pop(self._ended_numbers.popleft(), None)
+            forgotten = self._replicas.pop(self._ended_numbers.popleft(), None)
+            if forgotten is not None and is_worker(forgotten):
+                self._remove_log(forgotten)
+
+    def _remove_log(self, worker: Replica) -> None:
+        """Remove the log of a worker, whose index never comes again."""
+        file = self._place.job_dir.log_file(Role.WORKER, worker.launch.key.index)
+        try:
+            file.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("%s: cannot be removed: %s", file, error.strerror)
 
     def _exited(self, number: int, returncode: int) -> None:
         """Called from the thread that waited for the process; takes the lock."""

@@ -75,6 +75,25 @@ def test_replicas_that_ended_long_ago_are_forgotten(stage: Stage) -> None:
     assert {state.key.index for state in states} == set(range(700, 1200))
 
 
+def test_logs_of_workers_that_ended_long_ago_go_and_those_of_ps_stay(
+    stage: Stage,
+) -> None:
+    stage.platform.set_capacity(0)
+    logs = [stage.job_dir.log_file(Role.WORKER, index) for index in range(3)]
+    of_ps = stage.job_dir.log_file(Role.PS, 0)
+    stage.scripts[Role.PS] = "print('it wrote this')"
+    stage.platform.start(launch(0, 1, role=Role.PS))
+    stage.until_ended(0, role=Role.PS)
+    for file in logs:
+        file.write_text("what it said")
+    for index in range(501):
+        stage.platform.start(launch(index, index + 2))
+        key = ReplicaKey(Role.WORKER, index)
+        assert stage.platform.stop(key, grace_seconds=0.0, reason="scaled down")
+    assert [file.exists() for file in logs] == [False, True, True]
+    assert "it wrote this" in of_ps.read_text()
+
+
 def test_a_segmentation_fault_is_the_codes_own_crash(stage: Stage) -> None:
     stage.scripts[Role.WORKER] = (
         "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
