@@ -425,7 +425,7 @@ def test_every_key_of_pods_reaches_the_pod():
     assert set(spec["affinity"]) == {"nodeAffinity"}
     assert spec["topologySpreadConstraints"][0]["maxSkew"] == 1
     metadata = pods(objects(example("everything")))["master"]["metadata"]
-    assert metadata["annotations"] == {"example.com/team": "vision"}
+    assert metadata["annotations"]["example.com/team"] == "vision"
     assert metadata["labels"]["team"] == "vision"
 
 
@@ -455,11 +455,11 @@ def test_services_find_the_master_and_the_ps():
     assert master["selector"] == {names.LABEL_JOB: "digits", names.LABEL_ROLE: "master"}
     assert ps["selector"] == {names.LABEL_JOB: "digits", names.LABEL_ROLE: "ps"}
     assert {port["name"]: port["port"] for port in master["ports"]} == {
-        "grpc": 50001,
+        "tcp-grpc": 50001,
         "metrics": 8080,
     }
     assert {port["name"]: port["port"] for port in ps["ports"]} == {
-        "grpc": 50002,
+        "tcp-grpc": 50002,
         "metrics": 8080,
     }
     assert ps["clusterIP"] == "None"

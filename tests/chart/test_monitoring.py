@@ -368,8 +368,9 @@ def test_pods_of_a_job_are_annotated_for_scraping_where_that_is_wanted():
     plain = pods(objects(job()))
     marked = pods(objects(job(monitoring={"scrapeAnnotations": True})))
     for role, pod in marked.items():
-        assert "annotations" not in plain[role]["metadata"]
+        before = plain[role]["metadata"]["annotations"]
         assert pod["metadata"]["annotations"] == {
+            **before,
             "prometheus.io/scrape": "true",
             "prometheus.io/port": "8080",
             "prometheus.io/path": "/metrics",

@@ -34,6 +34,14 @@
     {{- end -}}
   {{- end -}}
 {{- end -}}
+{{- if and (eq $kind "platform") (not $.Values.monitoring.exporter.enabled) (ne (toJson $.Values.images) (toJson $defaults.chart.images)) -}}
+  {{- fail "`images` belongs to a job's values and does nothing in the platform's, which runs no exporter: take it out, or add `kind: job` and the `job:`" -}}
+{{- end -}}
+{{- range $key, $_ := $.Values.commonLabels -}}
+  {{- if regexMatch "^(app\\.kubernetes\\.io/|helm\\.sh/|elasticdl)" $key -}}
+    {{- fail (printf "commonLabels: got `%s`, expected other labels than the chart's own: choose another name" $key) -}}
+  {{- end -}}
+{{- end -}}
 {{- if eq $kind "job" -}}
   {{- range $end := list "-status" "-history" -}}
     {{- with $.Values.job.name -}}

@@ -6,6 +6,43 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* `annotations:` of an object, of (dict "root" $ "own" MAPPING); empty without any. */}}
+{{- define "elasticdl.annotations" -}}
+{{- with merge (dict) (.own | default dict) .root.Values.commonAnnotations -}}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{/* What the platform's own objects are called, or begin with. */}}
+{{- define "elasticdl.platformName" -}}
+{{ .Values.nameOverride | default "elasticdl" }}
+{{- end -}}
+
+{{/* A stock image, of (dict "root" $ "role" ROLE). */}}
+{{- define "elasticdl.stockImage" -}}
+{{- $images := .root.Values.images -}}
+{{- $stock := printf "%s:%s" (get $images .role) ($images.tag | default .root.Chart.AppVersion) -}}
+{{- if $images.registry }}{{ $stock = printf "%s/%s" (trimSuffix "/" $images.registry) $stock }}{{ end -}}
+{{- with get $images.digests .role }}{{ $stock = printf "%s@%s" $stock . }}{{ end -}}
+{{ $stock }}
+{{- end -}}
+
+{{/* A pod's security context, of (dict "root" $ "context" MAPPING), as YAML: where users
+     are the namespace's own, without those of the images. */}}
+{{- define "elasticdl.securityContext" -}}
+{{- $context := deepCopy (.context | default dict) -}}
+{{- if .root.Values.openshift -}}
+  {{- range $key := list "runAsUser" "runAsGroup" "fsGroup" -}}
+    {{- if eq (get $context $key | toString) "10001" }}{{ $_ := unset $context $key }}{{ end -}}
+  {{- end -}}
+{{- end -}}
+{{- toYaml $context -}}
 {{- end -}}
 
 {{- define "elasticdl.identity" -}}

@@ -20,14 +20,15 @@
     {{- $_ := set $result $key $value -}}
   {{- end -}}
 {{- end -}}
+{{- with get $result "securityContext" -}}
+  {{- $context := include "elasticdl.securityContext" (dict "root" $.root "context" .) -}}
+  {{- $_ := set $result "securityContext" ($context | fromYaml) -}}
+{{- end -}}
 {{- toYaml $result -}}
 {{- end -}}
 
 {{- define "elasticdl.image" -}}
-{{- $images := .root.Values.images -}}
-{{- $stock := printf "%s:%s" (get $images .role) ($images.tag | default .root.Chart.AppVersion) -}}
-{{- if $images.registry }}{{ $stock = printf "%s/%s" (trimSuffix "/" $images.registry) $stock }}{{ end -}}
-{{- (get .job .role).image | default .job.image | default $stock -}}
+{{- (get .job .role).image | default .job.image | default (include "elasticdl.stockImage" .) -}}
 {{- end -}}
 
 {{/* Labels and annotations of a pod. */}}
@@ -43,8 +44,10 @@
   {{- $_ := set $own "elasticdl-replica-index" "0" -}}
 {{- end -}}
 labels:
-  {{- merge $own ($pods.labels | default dict) | toYaml | nindent 2 }}
-{{- $annotations := $pods.annotations | default dict }}
+  {{- merge $own ($pods.labels | default dict) .root.Values.commonLabels | toYaml | nindent 2 }}
+{{- /* By default a cluster-autoscaler keeps each node with an emptyDir, or with a pod
+       whose owner it does not know: all of ours. Every role may be moved at any time. */}}
+{{- $annotations := merge (dict) ($pods.annotations | default dict) (dict "cluster-autoscaler.kubernetes.io/safe-to-evict" "true") }}
 {{- if .root.Values.monitoring.scrapeAnnotations }}
   {{- $scrape := dict "prometheus.io/scrape" "true" "prometheus.io/port" "8080" "prometheus.io/path" "/metrics" }}
   {{- $annotations = merge $annotations $scrape }}
@@ -179,7 +182,7 @@ limits:
   {{- $mounts = append $mounts $own -}}
 {{- end -}}
 {{- if not (has "/tmp" $taken) -}}
-  {{- $_ := set $volumes "tmp" (dict "name" "elasticdl-tmp" "emptyDir" dict) -}}
+  {{- $_ := set $volumes "tmp" (dict "name" "elasticdl-tmp" "emptyDir" ($pods.tmpSizeLimit | empty | ternary dict (dict "sizeLimit" $pods.tmpSizeLimit))) -}}
   {{- $mounts = append $mounts (dict "name" "elasticdl-tmp" "mountPath" "/tmp") -}}
 {{- end -}}
 {{- if and (eq .role "worker") (not (has "/dev/shm" $taken)) -}}
@@ -230,10 +233,22 @@ imagePullSecrets:
   - name: {{ . }}
   {{- end }}
 {{- end }}
-{{- range $key := list "runtimeClassName" "schedulerName" "nodeSelector" "affinity" "tolerations" "topologySpreadConstraints" "securityContext" }}
+{{- range $key := list "runtimeClassName" "schedulerName" "nodeSelector" "affinity" "tolerations" "topologySpreadConstraints" "securityContext" "hostAliases" "dnsConfig" }}
 {{- with get $pods $key }}
 {{ toYaml (dict $key .) }}
 {{- end }}
+{{- end }}
+{{- /* A plain container beside the master would keep its Job from ending. */}}
+{{- $before := list }}
+{{- range $pods.sidecars }}
+  {{- $before = append $before (merge (dict "restartPolicy" "Always") . (dict "securityContext" ($pods.containerSecurityContext | default dict))) }}
+{{- end }}
+{{- range $pods.initContainers }}
+  {{- $before = append $before (merge (dict) . (dict "securityContext" ($pods.containerSecurityContext | default dict))) }}
+{{- end }}
+{{- with $before }}
+initContainers:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 containers:
   - name: main
@@ -250,9 +265,9 @@ containers:
     {{- end }}
     ports:
       {{- if eq .role "master" }}
-      - {name: grpc, containerPort: {{ include "elasticdl.masterPort" .job }}}
+      - {name: tcp-grpc, containerPort: {{ include "elasticdl.masterPort" .job }}}
       {{- else if eq .role "ps" }}
-      - {name: grpc, containerPort: 50002}
+      - {name: tcp-grpc, containerPort: 50002}
       {{- end }}
       - {name: metrics, containerPort: 8080}
     resources:

@@ -11,6 +11,8 @@ _DOCKERFILE = """\
 # The image it is built on has all that master, PS and workers of a job run.
 ARG BASE_IMAGE=@BASE_IMAGE@
 FROM ${BASE_IMAGE}
+# Where pip finds packages, if it is told: --build-arg PIP_INDEX_URL=...
+ARG PIP_INDEX_URL
 
 USER root
 COPY requirements.txt /tmp/requirements.txt

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from elasticdl.job.chart_pods import OwnPodValues, container_security, pod_security
 from elasticdl.job.names import LABEL_SCRAPES
 from elasticdl.job.spec_base import SpecModel
 
@@ -151,7 +152,7 @@ def _exporter_resources() -> dict[str, Any]:
     }
 
 
-class ExporterValues(SpecModel):
+class ExporterValues(OwnPodValues):
     """The platform exporter: who holds what in the cluster."""
 
     enabled: bool = Field(
@@ -160,7 +161,7 @@ class ExporterValues(SpecModel):
         "pods of all namespaces, by a ClusterRole, and writes nothing.",
     )
     image: str = Field(
-        "", description="Image; empty is `elasticdl/master` of the chart's version."
+        "", description="Image; empty is that of masters, as `images` says."
     )
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
         "IfNotPresent", description="When it is pulled."
@@ -188,6 +189,15 @@ class ExporterValues(SpecModel):
     )
     tolerations: list[dict[str, Any]] = Field(
         default_factory=list, description="Tolerations, as in a pod."
+    )
+    security_context: dict[str, Any] = Field(
+        default_factory=pod_security,
+        description="Security context of the pod; a key with null is left to the "
+        "cluster.",
+    )
+    container_security_context: dict[str, Any] = Field(
+        default_factory=container_security,
+        description="Security context of the container, the same.",
     )
     metrics_from: list[dict[str, Any]] = Field(
         default_factory=metrics_readers,
@@ -249,7 +259,7 @@ def _tensorboard_resources() -> dict[str, Any]:
     }
 
 
-class TensorboardValues(SpecModel):
+class TensorboardValues(OwnPodValues):
     """TensorBoard on what the job's master writes for it."""
 
     enabled: bool = Field(

@@ -10,7 +10,27 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from elasticdl.job.spec_base import SpecModel
+from elasticdl.job.spec_base import QUANTITY_PATTERN, SpecModel
+
+
+class OwnPodValues(SpecModel):
+    """What can be said of a pod that is no role of a job: exporter, TensorBoard."""
+
+    labels: dict[str, str] = Field(
+        default_factory=dict, description="Labels of its pod."
+    )
+    annotations: dict[str, str] = Field(
+        default_factory=dict, description="Annotations of its pod."
+    )
+    env: list[dict[str, Any]] = Field(
+        default_factory=list, description="Environment, as in a container."
+    )
+    affinity: dict[str, Any] = Field(
+        default_factory=dict, description="Affinity, as in a pod."
+    )
+    priority_class_name: str = Field(
+        "", description="PriorityClass; empty is the cluster's default."
+    )
 
 
 class PodValues(SpecModel):
@@ -60,6 +80,27 @@ class PodValues(SpecModel):
     volume_mounts: list[dict[str, Any]] | None = Field(
         default_factory=list, description="Where they appear, as in a container."
     )
+    tmp_size_limit: str | None = Field(
+        "",
+        pattern=f"{QUANTITY_PATTERN}|^$",
+        description="Most that `/tmp` may hold, on the node's disk: a pod that writes "
+        "more is evicted. Empty is no limit.",
+    )
+    init_containers: list[dict[str, Any]] | None = Field(
+        default_factory=list, description="Run before the role, as in a pod."
+    )
+    sidecars: list[dict[str, Any]] | None = Field(
+        default_factory=list,
+        description="Containers that run beside the role and end with it, as in a pod: "
+        "made as init containers with `restartPolicy: Always`. One without a security "
+        "context has that of the role.",
+    )
+    host_aliases: list[dict[str, Any]] | None = Field(
+        default_factory=list, description="Lines of `/etc/hosts`, as in a pod."
+    )
+    dns_config: dict[str, Any] | None = Field(
+        default_factory=dict, description="DNS settings, as in a pod."
+    )
     security_context: dict[str, Any] | None = Field(
         default_factory=dict,
         description="Security context of the pod, over the one of all roles.",
@@ -70,7 +111,7 @@ class PodValues(SpecModel):
     )
 
 
-def _pod_security() -> dict[str, Any]:
+def pod_security() -> dict[str, Any]:
     return {
         "runAsNonRoot": True,
         "runAsUser": 10001,
@@ -81,7 +122,7 @@ def _pod_security() -> dict[str, Any]:
     }
 
 
-def _container_security() -> dict[str, Any]:
+def container_security() -> dict[str, Any]:
     return {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
@@ -93,12 +134,12 @@ class CommonPodValues(PodValues):
     """What the pods of all roles have."""
 
     security_context: dict[str, Any] | None = Field(
-        default_factory=_pod_security,
+        default_factory=pod_security,
         description="Security context of the pod: the restricted Pod Security "
         "Standard. A key with null is left to the cluster, as `runAsUser: null`.",
     )
     container_security_context: dict[str, Any] | None = Field(
-        default_factory=_container_security,
+        default_factory=container_security,
         description="Security context of the container, the same. Writable are `/tmp` "
         "and the volumes.",
     )

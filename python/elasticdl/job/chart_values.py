@@ -8,7 +8,7 @@ is found on a laptop too. Must not know the job's fields, nor how pods look.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -25,6 +25,7 @@ from elasticdl.job.spec_base import (
 # What only one kind of release reads, also a part of a section. The chart refuses it in
 # the other kind, where it would do nothing.
 PLATFORM_ONLY = (
+    "nameOverride",
     "rbac",
     "claims",
     "monitoring.dashboards",
@@ -34,7 +35,6 @@ PLATFORM_ONLY = (
 )
 JOB_ONLY = (
     "run",
-    "images",
     "state",
     "token",
     "pods",
@@ -43,13 +43,35 @@ JOB_ONLY = (
 )
 
 
+_Digest = Annotated[str, Field(pattern=r"^(sha256:[0-9a-f]{64})?$")]
+
+
+class DigestsValues(SpecModel):
+    """Digests of the stock images, `sha256:...`."""
+
+    master: _Digest = Field("", description="Of the master's; empty goes by the tag.")
+    ps: _Digest = Field("", description="Of the PS's.")
+    worker: _Digest = Field("", description="Of the workers'.")
+
+
 class ImagesValues(SpecModel):
     """The stock images; `job.image` and `job.<role>.image` go before them."""
 
     registry: str = Field(
-        "", description="Registry, and folders in it, put before the names below."
+        "",
+        pattern=r"^([A-Za-z0-9][-A-Za-z0-9.]*(:[0-9]+)?(/[-a-z0-9._]+)*/?)?$",
+        description="Registry, and folders in it, put before the names below, as "
+        "`registry.example:5000/team`.",
     )
-    tag: str = Field("", description="Tag of all three; empty is the chart's version.")
+    tag: str = Field(
+        "",
+        pattern=r"^([A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?$",
+        description="Tag of all three; empty is the chart's `appVersion`.",
+    )
+    digests: DigestsValues = Field(
+        default_factory=DigestsValues,
+        description="Digests of the images: what runs is that, whatever the tag means.",
+    )
     master: str = Field("elasticdl/master", description="Name of the master's image.")
     ps: str = Field("elasticdl/ps", description="Name of the PS's image.")
     worker: str = Field("elasticdl/worker", description="Name of the workers' image.")
@@ -256,10 +278,32 @@ class ChartValues(SpecModel):
         "that succeeded begins afresh. The only way to change the master's own pod "
         "with `helm upgrade`.",
     )
+    name_override: str = Field(
+        "",
+        pattern=r"^([a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?)?$",
+        description="Platform: what its NetworkPolicy and its exporter are called in "
+        "place of `elasticdl`. Objects of a job keep their names, by which commands "
+        "find them.",
+    )
+    common_labels: dict[str, str] = Field(
+        default_factory=dict,
+        description="Labels of every object of the release and of its pods, as a cost "
+        "centre. In a running job they change with `run`.",
+    )
+    common_annotations: dict[str, str] = Field(
+        default_factory=dict,
+        description="Annotations of every object of the release, but for its pods.",
+    )
+    openshift: bool = Field(
+        False,
+        description="Leave user and group of all pods to the cluster, as OpenShift's "
+        "`restricted-v2` wants it: 10001 is taken out wherever it stands for one.",
+    )
     images: ImagesValues = Field(
         default_factory=ImagesValues,
-        description="Job: the stock images. `job.image` (all roles) and "
-        "`job.<role>.image` go before them; the policy is `job.imagePullPolicy`.",
+        description="The stock images: of a job's roles, and in a platform of its "
+        "exporter alone. `job.image` (all roles) and `job.<role>.image` go before "
+        "them; the policy is `job.imagePullPolicy`.",
     )
     state: StateValues = Field(
         default_factory=StateValues,

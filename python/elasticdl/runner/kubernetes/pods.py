@@ -39,7 +39,8 @@ def stamp(template: str, launch: Launch, *, job: str, owner: Json) -> Json:
         names.LABEL_GENERATION: str(launch.generation),
         names.LABEL_MANAGED_BY: names.MANAGED_BY_MASTER,
     }
-    # `controller` lets drains and autoscalers move the pod: somebody replaces it.
+    # `controller` lets `kubectl drain` move the pod: somebody replaces it. (Autoscalers
+    # know only the usual kinds of owners: the chart's annotation tells them.)
     # Without `blockOwnerDeletion`, which needs a permission on the owner's finalizers.
     metadata["ownerReferences"] = [
         {"apiVersion": "v1", "kind": "ConfigMap", "controller": True, **owner}
