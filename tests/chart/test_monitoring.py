@@ -147,8 +147,9 @@ def test_the_exporter_reads_nodes_and_pods_and_may_do_nothing_else():
         for resource in rule["resources"]
     }
     assert may == {
-        ("", "nodes"): {"get", "list", "watch"},
-        ("", "pods"): {"get", "list", "watch"},
+        ("", "nodes"): {"list", "watch"},
+        ("", "pods"): {"list", "watch"},
+        ("batch", "jobs"): {"list", "watch"},
         ("metrics.k8s.io", "pods"): {"get", "list"},
     }
     binding = of_kind(found, "ClusterRoleBinding")

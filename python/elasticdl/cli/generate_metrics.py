@@ -28,8 +28,9 @@ _ROLES = {
     "exporter": (
         "Platform exporter",
         "The cluster, whoever uses it: `monitoring.exporter.enabled` of the platform's "
-        "release runs one Deployment that reads nodes and pods, and writes nothing. "
-        "Free is allocatable less requested. A pod counts as *training* by the label "
+        "release runs one Deployment that reads nodes, pods and Jobs, and writes "
+        "nothing. Free is allocatable less requested. A pod counts as *training* by "
+        "the label "
         "`elasticdl-job-name`, else as *serving* from the priority "
         "`monitoring.exporter.servingPriority` on (1: whatever has a PriorityClass "
         "above 0; 0 also takes what has none) or by "

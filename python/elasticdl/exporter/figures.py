@@ -11,7 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from elasticdl.exporter.amounts import Amounts
-from elasticdl.exporter.objects import NOT_READY, TRAINING, Holder, Node, Pod
+from elasticdl.exporter.objects import (
+    ACTIVE,
+    NOT_READY,
+    TRAINING,
+    Holder,
+    MasterJob,
+    Node,
+    Pod,
+)
 from elasticdl.metrics.registry import ClusterMetrics
 
 Job = tuple[str, str]  # namespace, name
@@ -27,9 +35,16 @@ class Figures:
     requested: Mapping[Holder, Amounts]  # by pods on those nodes
     used: Mapping[Holder, Amounts] | None  # by the same; None: nobody measures it
     pending: Mapping[tuple[str, str, str], int]  # namespace, job, reason
+    jobs: Mapping[tuple[str, str, str], int]  # namespace, job, state
+    masters: Mapping[Job, int]  # that run, of jobs that are active
 
 
-def figures(nodes: Iterable[Node], pods: Iterable[Pod], usage: Usage | None) -> Figures:
+def figures(
+    nodes: Iterable[Node],
+    pods: Iterable[Pod],
+    usage: Usage | None,
+    jobs: Iterable[MasterJob] = (),
+) -> Figures:
     """Return the sums. `usage` is None where the cluster does not measure it."""
     ready: dict[str, Node] = {}
     states: Counter[str] = Counter()
@@ -40,7 +55,12 @@ def figures(nodes: Iterable[Node], pods: Iterable[Pod], usage: Usage | None) -> 
     requested: dict[Holder, Amounts] = {}
     used: dict[Holder, Amounts] = {}
     pending: Counter[tuple[str, str, str]] = Counter()
+    jobs = list(jobs)
+    masters = {(one.namespace, one.job): 0 for one in jobs if one.state == ACTIVE}
     for pod in pods:
+        own = (pod.namespace, pod.holder.job)
+        if pod.is_running_master and own in masters:
+            masters[own] += 1
         if pod.node in ready:
             requested[pod.holder] = requested.get(pod.holder, Amounts()) + pod.request
             measured = (usage or {}).get((pod.namespace, pod.name))
@@ -54,6 +74,8 @@ def figures(nodes: Iterable[Node], pods: Iterable[Pod], usage: Usage | None) -> 
         requested=requested,
         used=None if usage is None else used,
         pending=pending,
+        jobs=Counter((one.namespace, one.job, one.state) for one in jobs),
+        masters=masters,
     )
 
 
@@ -109,6 +131,8 @@ def show(
     metrics.used_memory.set({_labels(h): a.memory for h, a in used.items()})
     metrics.pending_pods.set(made.pending)
     metrics.pending_seconds.set(waited)
+    metrics.jobs.set(made.jobs)
+    metrics.masters_running.set(made.masters)
     metrics.up.set(up)
 
 

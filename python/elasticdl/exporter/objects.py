@@ -12,13 +12,14 @@ from datetime import datetime
 from typing import Any
 
 from elasticdl.exporter.amounts import Amounts, amounts, effective_request
-from elasticdl.job.names import LABEL_JOB
+from elasticdl.job.names import LABEL_JOB, LABEL_ROLE, Role
 
 Json = dict[str, Any]
 
 SERVING, TRAINING, OTHER = "serving", "training", "other"
 READY, UNSCHEDULABLE, NOT_READY = "ready", "unschedulable", "notReady"
 STARTING = "Starting"
+ACTIVE, SUSPENDED, SUCCEEDED, FAILED = "active", "suspended", "succeeded", "failed"
 # What runs the cluster itself has priorities above all that users may make.
 _HIGHEST_OF_USERS = 1_000_000_000
 # What every pod goes through is no reason to tell.
@@ -52,6 +53,16 @@ class Node:
 
 
 @dataclass(frozen=True)
+class MasterJob:
+    """The batch Job of a training job's master, which stays when the job has ended."""
+
+    uid: str
+    namespace: str
+    job: str
+    state: str  # active, suspended, succeeded, failed
+
+
+@dataclass(frozen=True)
 class Pod:
     """A pod that has not ended."""
 
@@ -64,6 +75,7 @@ class Pod:
     waiting: str  # why it does not run yet; "" when it does, or did
     created: float  # Unix seconds
     started: float  # of its first container; 0 if it has not
+    is_running_master: bool = False
 
 
 def node_of(item: Json) -> Node:
@@ -97,6 +109,27 @@ def pod_of(item: Json, serving: Serving) -> Pod | None:
         waiting=_waiting(status) if phase == "Pending" else "",
         created=_seconds(metadata.get("creationTimestamp")),
         started=min(started, default=0.0),
+        is_running_master=phase == "Running"
+        and (metadata.get("labels") or {}).get(LABEL_ROLE) == Role.MASTER,
+    )
+
+
+def master_job_of(item: Json) -> MasterJob:
+    """Return a master's batch Job out of the API server's object."""
+    metadata, status = item["metadata"], item.get("status") or {}
+    held = {c["type"] for c in status.get("conditions") or [] if c["status"] == "True"}
+    state = ACTIVE
+    if "Failed" in held:
+        state = FAILED
+    elif "Complete" in held:
+        state = SUCCEEDED
+    elif (item.get("spec") or {}).get("suspend"):
+        state = SUSPENDED
+    return MasterJob(
+        uid=metadata.get("uid", ""),
+        namespace=metadata["namespace"],
+        job=metadata["labels"][LABEL_JOB],
+        state=state,
     )
 
 

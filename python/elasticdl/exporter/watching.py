@@ -1,4 +1,4 @@
-"""What the exporter sees of a cluster: its nodes and pods as they are, and their use.
+"""What the exporter sees of a cluster: nodes, pods and masters' Jobs, and pods' use.
 
 Owns the copy of them, kept by lists and watches, and the times at which usage is asked
 for. Made by `exporter.main`; lives in one event loop. Only reads: it knows no call that
@@ -14,7 +14,16 @@ from collections.abc import Callable
 
 from elasticdl.exporter.amounts import Amounts, amounts
 from elasticdl.exporter.figures import Figures, Usage, Waits, figures, show
-from elasticdl.exporter.objects import Node, Pod, Serving, node_of, pod_of
+from elasticdl.exporter.objects import (
+    MasterJob,
+    Node,
+    Pod,
+    Serving,
+    master_job_of,
+    node_of,
+    pod_of,
+)
+from elasticdl.job.names import LABEL_JOB
 from elasticdl.metrics.registry import ClusterMetrics
 from elasticdl.runner.kubernetes.api import ApiServer
 from elasticdl.runner.kubernetes.api_error import ApiError, Json
@@ -26,6 +35,8 @@ _NODES = "/api/v1/nodes"
 _PODS = "/api/v1/pods"
 # What has ended holds nothing; the server need not send it.
 _NOT_ENDED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+_JOBS = "/apis/batch/v1/jobs"
+_OF_MASTERS = {"labelSelector": f"{LABEL_JOB},app.kubernetes.io/component=master"}
 _USAGE = "/apis/metrics.k8s.io/v1beta1/pods"
 _USAGE_SECONDS = 15.0  # as often as metrics-server measures
 
@@ -46,30 +57,34 @@ class Cluster:
         self._clock = clock
         self._nodes: dict[str, Node] | None = None
         self._pods: dict[str, Pod] | None = None
+        self._jobs: dict[str, MasterJob] | None = None
         self._usage: Usage | None = None
         self._waits = Waits()
 
     @property
     def known(self) -> bool:
-        """Whether nodes and pods were listed once."""
-        return self._nodes is not None and self._pods is not None
+        """Whether nodes, pods and Jobs were listed once."""
+        return None not in (self._nodes, self._pods, self._jobs)
 
     async def watch(self) -> None:
         """Follow the cluster for ever, through outages.
 
-        Raises ApiError when the first list of nodes or pods is refused.
+        Raises ApiError when the first list of nodes, pods or Jobs is refused.
         """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch_nodes(), name="nodes")
             tasks.create_task(self._watch_pods(), name="pods")
+            tasks.create_task(self._watch_jobs(), name="jobs")
             tasks.create_task(self._measure(), name="usage")
 
     def update(self, metrics: ClusterMetrics) -> None:
         """Set the metrics to what is seen; nothing before all was listed once."""
-        if self._nodes is None or self._pods is None:
+        if self._nodes is None or self._pods is None or self._jobs is None:
             return
         now, pods = self._clock(), self._pods.values()
-        made: Figures = figures(self._nodes.values(), pods, self._usage)
+        made: Figures = figures(
+            self._nodes.values(), pods, self._usage, self._jobs.values()
+        )
         waited = self._waits.seconds(pods, now=now)
         show(metrics, made, waited, up=not self._api.away)
 
@@ -106,6 +121,17 @@ class Cluster:
             pods[pod.uid] = pod
         elif gone := pods.pop(seen.item["metadata"]["uid"], None):
             self._waits.left(gone, now=self._clock())
+
+    async def _watch_jobs(self) -> None:
+        async for seen in reflect(self._api, _JOBS, _OF_MASTERS):
+            if isinstance(seen, Listing):
+                self._jobs = {j.uid: j for j in map(master_job_of, seen.items)}
+            elif self._jobs is not None:
+                job = master_job_of(seen.item)
+                if seen.deleted:
+                    self._jobs.pop(job.uid, None)
+                else:
+                    self._jobs[job.uid] = job
 
     async def _measure(self) -> None:
         """Ask for the use of pods again and again, where the cluster measures it."""

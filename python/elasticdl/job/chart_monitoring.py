@@ -98,6 +98,9 @@ class ThresholdsValues(SpecModel):
         description="ElasticDLHotShard: traffic of a PS over the mean of the job's. "
         "With two PS it is 2 at most.",
     )
+    master_absent_seconds: _WholeSeconds = Field(
+        600, description="ElasticDLMasterAbsent: seconds without a master that runs."
+    )
     target_down_seconds: _WholeSeconds = Field(
         600, description="ElasticDLTargetDown: seconds that a process does not answer."
     )
@@ -157,8 +160,8 @@ class ExporterValues(OwnPodValues):
 
     enabled: bool = Field(
         False,
-        description="Platform: run it; one is enough for a cluster. It reads nodes and "
-        "pods of all namespaces, by a ClusterRole, and writes nothing.",
+        description="Platform: run it; one is enough for a cluster. It reads nodes, "
+        "pods and Jobs of all namespaces, by a ClusterRole, and writes nothing.",
     )
     image: str = Field(
         "", description="Image; empty is that of masters, as `images` says."

@@ -35,10 +35,23 @@ class ClusterMetrics(Catalogue):
             "first saw them, those of running pods included.",
             labels=JOB,
         )
+        self.jobs = self.series(
+            "elasticdl_cluster_jobs",
+            "Batch Jobs of masters, also of jobs that have ended, by what became of "
+            "them.",
+            unit="Jobs",
+            labels={**JOB, "state": "active, suspended, succeeded, failed"},
+        )
+        self.masters_running = self.series(
+            "elasticdl_cluster_masters_running",
+            "Masters that run, of each job whose batch Job is active.",
+            unit="pods",
+            labels=JOB,
+        )
         self.up = self.gauge(
             "elasticdl_cluster_api_up",
-            "1 while the watches of nodes and pods follow the API server; else the "
-            "other figures are the last that were known.",
+            "1 while the watches of nodes, pods and Jobs follow the API server; else "
+            "the other figures are the last that were known.",
             unit=ONE_OR_ZERO,
         )
 

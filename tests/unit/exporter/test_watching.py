@@ -18,13 +18,14 @@ from prometheus_client.exposition import generate_latest
 
 BOUND_SECONDS = 20.0
 NODES, PODS, USAGE = "/nodes", "/api/v1/pods", "/metrics.k8s.io/v1beta1/pods"
+JOBS = "/apis/batch/v1/jobs"
 
 
 class Server:
     """Answers each kind of request by its own script; the last answer stays."""
 
     def __init__(self) -> None:
-        self.scripts = {USAGE: [(404, {})]}
+        self.scripts = {USAGE: [(404, {})], JOBS: [listing()]}
         self.asked = defaultdict(int)
         self.methods = set()
         self.over = threading.Event()
@@ -51,7 +52,7 @@ class Server:
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         self.methods.add(handler.command)
         path, _, query = handler.path.partition("?")
-        (key,) = (k for k in (NODES, PODS, USAGE) if path.endswith(k))
+        (key,) = (k for k in (NODES, PODS, JOBS, USAGE) if path.endswith(k))
         key += "?watch" if "watch=true" in query else ""
         script = self.scripts.get(key, [(200, [])])
         status, content = script[min(self.asked[key], len(script) - 1)]
@@ -252,5 +253,71 @@ def test_what_pods_use_is_shown_where_it_is_measured(server):
 
     async def story(cluster, _):
         await until(cluster, REQUESTED.replace("requested", "used"), 0.5)
+
+    run(server, story)
+
+
+def master_job(name="digits", **conditions):
+    return {
+        "metadata": {
+            "name": f"elasticdl-{name}-master",
+            "namespace": "ml",
+            "uid": f"job-{name}",
+            "resourceVersion": "4",
+            "labels": {"elasticdl-job-name": name},
+        },
+        "spec": {},
+        "status": {
+            "conditions": [{"type": t, "status": s} for t, s in conditions.items()]
+        },
+    }
+
+
+def of_jobs(state, name="digits"):
+    return f'jobs{{state="{state}",training_job="{name}",training_namespace="ml"}}'
+
+
+def test_a_job_that_fails_is_told_for_as_long_as_its_batch_job_is_there(server):
+    """Its master has ended then, and nobody could read it from there."""
+    failed = event("MODIFIED", master_job(Failed="True"))
+    gone, other = event("DELETED", master_job()), event("ADDED", master_job("other"))
+    server.scripts |= {
+        NODES: [listing(node("n1"))],
+        PODS: [listing()],
+        JOBS: [listing(master_job())],
+        f"{JOBS}?watch": [(200, [failed])],
+    }
+
+    async def fails(cluster, _):
+        await until(cluster, of_jobs("failed"), 1.0)
+        assert of_jobs("active") not in shown(cluster)
+
+    run(server, fails)
+    server.over.clear()
+    server.scripts[f"{JOBS}?watch"] = [(200, [failed, gone, other])]
+
+    async def goes(cluster, _):
+        await until(cluster, of_jobs("active", "other"), 1.0)
+        assert of_jobs("failed") not in shown(cluster)
+
+    run(server, goes)
+
+
+def test_the_masters_that_run_are_counted_for_each_active_job(server):
+    master = pod("m")
+    master["metadata"]["labels"]["elasticdl-replica-type"] = "master"
+    running = 'masters_running{training_job="digits",training_namespace="ml"}'
+    server.scripts |= {
+        NODES: [listing(node("n1"))],
+        PODS: [listing(pod("w0"))],
+        f"{PODS}?watch": [(200, [event("ADDED", master)])],
+        JOBS: [listing(master_job(), master_job("old", Complete="True"))],
+    }
+
+    async def story(cluster, _):
+        await until(cluster, running, 1.0)
+        assert not [
+            name for name in shown(cluster) if "masters" in name and "old" in name
+        ]
 
     run(server, story)
