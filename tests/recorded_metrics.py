@@ -92,6 +92,7 @@ def _of_master(history: History, sample: Sample, shift: float) -> Iterator[Figur
     for name, value in plain.items():
         if value is not None:
             yield name, role, value
+    yield from _histogram("journal_commit_seconds", role, sample.steps // 5, 0.005)
     yield (
         "replicas",
         {"replica_role": "worker", "state": "running"},
@@ -141,6 +142,7 @@ def _of_workers(sample: Sample) -> Iterator[Figure]:
         yield "workers_last_step_seconds", {"worker": index}, worker.step_seconds
         yield "worker_step_seconds_count", labels, steps
         yield "worker_step_seconds_sum", labels, steps * worker.step_seconds
+        yield from _histogram("worker_step_seconds", labels, steps, 0.065)
         for part, share in (
             ("compute", 0.7), ("convert", 0.05), ("pull", 0.1), ("push", 0.15),
         ):  # fmt: skip
@@ -169,7 +171,6 @@ def _of_ps(sample: Sample) -> Iterator[Figure]:
             yield from _histogram("ps_call_seconds", one, round(ps.calls / 2), 0.005)
         yield "ps_apply_seconds_count", labels, ps.calls
         yield "ps_apply_seconds_sum", labels, ps.call_seconds / 3
-        yield from _histogram("ps_apply_seconds", labels, ps.calls, 0.0025)
         yield "ps_staleness_versions_count", labels, ps.calls
         yield "ps_staleness_versions_sum", labels, ps.calls * 1.7
         for answer, share in (("accepted", 0.97), ("stale", 0.03)):

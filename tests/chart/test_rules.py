@@ -119,7 +119,7 @@ def declared_series():
         f"{one.name}_{part}"
         for role in ROLES.values()
         for one in role().declared
-        if one.kind == "histogram"
+        if one.kind in ("histogram", "summary")
         for part in ("bucket", "sum", "count")
     }
     return declared

@@ -6,7 +6,7 @@ Owns its panels. Called by `grafana.py`.
 from __future__ import annotations
 
 from elasticdl.dashboards.board import Board, Kind, Panel, Query, Row
-from elasticdl.dashboards.selectors import mean, of_job, rate
+from elasticdl.dashboards.selectors import mean, of_job, quantile, rate
 
 _GOODPUT = of_job("elasticdl_goodput_seconds_total")
 _CHANGED = "elasticdl_membership_last_change_timestamp_seconds"
@@ -243,6 +243,28 @@ _TIME = Row(
             queries=tuple(
                 Query(mean(f"elasticdl_worker_{part}_seconds", "training_job"), part)
                 for part in ("compute", "convert", "pull", "push")
+            ),
+        ),
+        Panel(
+            "Step time, slow ones",
+            Kind.TIMESERIES,
+            "Step time of all workers that 50, 95 and 99 of 100 steps stay below. Far "
+            "above the mean: some steps wait.",
+            unit="s",
+            queries=tuple(
+                Query(quantile(share, "elasticdl_worker_step_seconds"), name)
+                for share, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
+            ),
+        ),
+        Panel(
+            "Journal commits",
+            Kind.TIMESERIES,
+            "Time of a write of the master's journal that 50, 95 and 99 of 100 stay "
+            "below: a slow volume shows here first.",
+            unit="s",
+            queries=tuple(
+                Query(quantile(share, "elasticdl_journal_commit_seconds"), name)
+                for share, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
             ),
         ),
         Panel(

@@ -6,7 +6,7 @@ Owns its panels. Called by `grafana.py`.
 from __future__ import annotations
 
 from elasticdl.dashboards.board import Board, Kind, Panel, Query, Row
-from elasticdl.dashboards.selectors import mean, of_job, rate
+from elasticdl.dashboards.selectors import mean, of_job, quantile, rate
 
 _TRAFFIC = (
     f"(sum by (index) ({rate(of_job('elasticdl_ps_received_bytes_total'))})"
@@ -77,10 +77,25 @@ _LOAD = Row(
             ),
         ),
         Panel(
+            "Request latency, slow ones",
+            Kind.TIMESERIES,
+            "Time of a call without its transfer that 95 and 99 of 100 stay below, by "
+            "method.",
+            unit="s",
+            queries=tuple(
+                Query(
+                    quantile(share, "elasticdl_ps_call_seconds", "method"),
+                    f"{name} {{{{method}}}}",
+                )
+                for share, name in ((0.95, "p95"), (0.99, "p99"))
+            ),
+        ),
+        Panel(
             "Update time",
             Kind.TIMESERIES,
             "Mean time of one update of the parameters.",
             unit="s",
+            width=8,
             queries=(
                 Query(mean("elasticdl_ps_apply_seconds", "index"), "PS {{index}}"),
             ),
@@ -90,6 +105,7 @@ _LOAD = Row(
             Kind.TIMESERIES,
             "Mean number of versions between a gradient and the values that it is "
             "applied to.",
+            width=8,
             queries=(Query(_STALENESS, "PS {{index}}"),),
         ),
         Panel(
@@ -97,6 +113,7 @@ _LOAD = Row(
             Kind.TIMESERIES,
             "Gradients per second, by answer.",
             unit="short",
+            width=8,
             queries=(
                 Query(
                     f"sum by (answer) ({rate(of_job('elasticdl_ps_pushes_total'))})",

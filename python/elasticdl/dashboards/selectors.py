@@ -35,6 +35,16 @@ def rate(series: str) -> str:
     return f"rate({series}[$__rate_interval])"
 
 
+def quantile(share: float, histogram: str, by: str = "") -> str:
+    """Return a quantile of a job's histogram over the recent past, by labels.
+
+    Nothing, not NaN, where nothing was observed meanwhile.
+    """
+    labels = f"le, {by}" if by else "le"
+    buckets = f"sum by ({labels}) ({rate(of_job(f'{histogram}_bucket'))})"
+    return f"histogram_quantile({share}, {buckets}) >= 0"
+
+
 def mean(histogram: str, by: str, **labels: str) -> str:
     """Return the mean of a job's histogram over the recent past, by a label.
 

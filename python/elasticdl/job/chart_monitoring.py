@@ -234,7 +234,7 @@ class PodMonitorValues(SpecModel):
         0,
         ge=0,
         description="Most series of one pod: of one that shows more nothing is taken. "
-        "0 is no limit; a worker shows about 100.",
+        "0 is no limit; a worker shows about 50.",
     )
     namespace: str = Field(
         "",

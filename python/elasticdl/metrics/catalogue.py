@@ -18,6 +18,7 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
+    Summary,
     disable_created_metrics,
 )
 from prometheus_client.core import (
@@ -45,7 +46,7 @@ class Declaration:
     """What people may know of a metric before they see one."""
 
     name: str  # as /metrics has it: `elasticdl_relaunches_total`
-    kind: str  # counter, gauge, histogram
+    kind: str  # counter, gauge, histogram, summary
     help: str
     unit: str
     labels: Mapping[str, str] = field(default_factory=dict)  # with their values
@@ -136,11 +137,27 @@ class Catalogue:
         unit: str = "",
         labels: Mapping[str, str] | None = None,
     ) -> Histogram:
-        """Declare the distribution of something observed."""
+        """Declare the distribution of something observed, where a panel draws it.
+
+        Each bucket is a series of each process: what only a mean is drawn of is a
+        `summary`.
+        """
         made = self._declare(name, "histogram", text, unit, labels)
         return Histogram(
             name, text, list(made.labels), buckets=buckets, registry=self.registry
         )
+
+    def summary(
+        self,
+        name: str,
+        text: str,
+        *,
+        unit: str = "",
+        labels: Mapping[str, str] | None = None,
+    ) -> Summary:
+        """Declare sum and count of something observed, for its mean."""
+        made = self._declare(name, "summary", text, unit, labels)
+        return Summary(name, text, list(made.labels), registry=self.registry)
 
     def series(
         self,

@@ -10,8 +10,6 @@ from elasticdl.metrics.catalogue import ONE_OR_ZERO, Catalogue
 from elasticdl.metrics.ledger import CAUSES, MASTER_CAUSES
 
 JOURNAL_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-RECOVERY_BUCKETS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
-TASK_BUCKETS = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 OUTCOMES = ("done", "failed", "returned", "expired", "late")
 # Why a replica came or went; what else a platform may say is `other`.
 MEMBERSHIP_CAUSES = (
@@ -156,10 +154,9 @@ class MasterMetrics(Catalogue):
             unit="reports",
             labels={"outcome": ", ".join(OUTCOMES)},
         )
-        self.task_seconds = self.histogram(
+        self.task_seconds = self.summary(
             "elasticdl_task_seconds",
             "Time from lease to report of a finished task.",
-            TASK_BUCKETS,
         )
 
     def _replicas(self) -> None:
@@ -239,10 +236,9 @@ class MasterMetrics(Catalogue):
             unit="replicas",
             labels={**_ROLE, "reason": "as in the report: preempted, exit code 1, ..."},
         )
-        self.recovery_seconds = self.histogram(
+        self.recovery_seconds = self.summary(
             "elasticdl_recovery_seconds",
             "Time from the loss of a replica until its replacement worked.",
-            RECOVERY_BUCKETS,
             labels=_ROLE,
         )
         self.rewinds = self.series(

@@ -10,8 +10,6 @@ from elasticdl.metrics.catalogue import ONE_OR_ZERO, Catalogue
 
 # From a local PS to a slow network with a large model.
 CALL_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
-WRITE_BUCKETS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
-STALENESS_BUCKETS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 ANSWERS = ("accepted", "stale", "duplicate")
 
 
@@ -50,10 +48,9 @@ class PsMetrics(Catalogue):
         self.snapshots = self.gauge(
             "elasticdl_ps_snapshots", "Snapshots it holds now.", unit="snapshots"
         )
-        self.checkpoint_seconds = self.histogram(
+        self.checkpoint_seconds = self.summary(
             "elasticdl_ps_checkpoint_write_seconds",
             "Time to write a shard, in the background.",
-            WRITE_BUCKETS,
         )
         self.checkpoint_failures = self.counter(
             "elasticdl_ps_checkpoint_failures_total",
@@ -68,10 +65,9 @@ class PsMetrics(Catalogue):
             CALL_BUCKETS,
             labels={"method": "init, pull, push"},
         )
-        self.apply_seconds = self.histogram(
+        self.apply_seconds = self.summary(
             "elasticdl_ps_apply_seconds",
             "Time of one update of the parameters.",
-            CALL_BUCKETS,
         )
         self.received = self.counter(
             "elasticdl_ps_received_bytes_total", "Tensor bytes pushed to it."
@@ -85,9 +81,8 @@ class PsMetrics(Catalogue):
             unit="gradients",
             labels={"answer": ", ".join(ANSWERS)},
         )
-        self.staleness = self.histogram(
+        self.staleness = self.summary(
             "elasticdl_ps_staleness_versions",
             "Versions between a gradient and the values it was applied to.",
-            STALENESS_BUCKETS,
             unit="versions",
         )

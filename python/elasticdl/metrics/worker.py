@@ -9,7 +9,6 @@ from __future__ import annotations
 from elasticdl.metrics.catalogue import Catalogue
 from elasticdl.metrics.ledger import CAUSES
 
-CALL_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 STEP_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 TASKS = ("training", "evaluation", "prediction")
 
@@ -77,23 +76,19 @@ class WorkerMetrics(Catalogue):
         self.step_seconds = self.histogram(
             "elasticdl_worker_step_seconds", "Time of one training step.", STEP_BUCKETS
         )
-        self.pull_seconds = self.histogram(
+        self.pull_seconds = self.summary(
             "elasticdl_worker_pull_seconds",
             "Time of one pull from all PS that no push went with.",
-            CALL_BUCKETS,
         )
-        self.push_seconds = self.histogram(
+        self.push_seconds = self.summary(
             "elasticdl_worker_push_seconds",
             "Time of one push to all PS, with the values that it brings back.",
-            CALL_BUCKETS,
         )
-        self.convert_seconds = self.histogram(
+        self.convert_seconds = self.summary(
             "elasticdl_worker_convert_seconds",
             "Time to pack a batch's gradients for the PS, or to unpack values.",
-            CALL_BUCKETS,
         )
-        self.compute_seconds = self.histogram(
+        self.compute_seconds = self.summary(
             "elasticdl_worker_compute_seconds",
             "Time TensorFlow took for the gradients of a batch.",
-            STEP_BUCKETS,
         )
