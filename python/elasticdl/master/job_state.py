@@ -102,6 +102,7 @@ class Job:
         self.learning_rate_scale = 1.0
         self.training_over = False
         self.finished = False  # workers may leave
+        self.save_refused = False  # the end waits for a disk to take its checkpoint
         self.exports: list[str] = [
             path for note in parts.ledger.notes("export") for path in note["paths"]
         ]

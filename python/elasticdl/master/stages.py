@@ -150,6 +150,7 @@ class Stages:
     def _finish(self, *, now: float) -> None:
         """Everything is trained: last evaluation, checkpoint, export."""
         job = self._job
+        job.save_refused = False  # known further down, in this turn
         # All that an evaluation job does is its last round: that is no ending yet.
         if (
             job.state is not JobState.FINISHING
@@ -201,10 +202,11 @@ class Stages:
         keeper = self._parts.keeper
         if self._unsaved or keeper.up_to_date:
             return True
-        if keeper.busy:
-            return False
         if keeper.refused_end and self._refused_since is None:
             self._refused_since = now
+        self._job.save_refused = self._refused_since is not None
+        if keeper.busy:
+            return False
         waited = 0.0 if self._refused_since is None else now - self._refused_since
         if self._refused_since is not None and waited >= self._patience:
             return self._give_up_saving(waited)
@@ -219,6 +221,7 @@ class Stages:
     def _give_up_saving(self, waited: float) -> bool:
         job, problem = self._job, self._parts.keeper.problem
         newest = self._parts.keeper.newest
+        job.save_refused = False
         if self._wants_export:
             # The model is saved by that; where to go on from is not.
             self._unsaved = True

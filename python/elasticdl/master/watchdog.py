@@ -8,8 +8,8 @@ What moves: batches, reports, checkpoints, the search for data. What may rightly
 still is *held*: paused jobs, replicas that wait for room, a journal that waits for a
 disk, data being prepared. Everything else has `STILL_STARTS` times worker.startSeconds,
 and what a PS that loads needs for its bytes. Then all go back to the newest checkpoint,
-once, where there are PS; if nothing moves after that either, the job fails, and goes on
-from there when it is launched again.
+once, where there are PS; if the job stands still again before it got further than
+where it stood, it fails, and goes on from there when it is launched again.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 from elasticdl.job.status import JobState
 from elasticdl.master.data_plan import Stage
 from elasticdl.master.job_state import Job
+from elasticdl.master.keeper import THE_END
 from elasticdl.master.member import HANG_STEPS, Member, MemberState
 from elasticdl.master.task_queue import LeasedTask
 
@@ -52,6 +53,7 @@ class Look:
     held: str = ""  # why it rightly stands still; "" if it does not
     waits_for: str = ""  # what is missing, in words
     can_go_back: bool = False
+    reached: tuple[Any, ...] = ()  # how far training and its end are; grows
 
 
 @dataclass(frozen=True)
@@ -60,19 +62,23 @@ class Watch:
 
     moved: tuple[Any, ...]
     since: float  # it moved last, or was held, or sent back
-    went_back: bool = False  # since it moved last
+    # How far it was when all went back. What is done again up to there moves as well,
+    # and is no reason to go back once more.
+    stood_at: tuple[Any, ...] | None = None
 
 
 def judge(before: Watch, look: Look, *, now: float) -> tuple[Watch, Verdict]:
     """Return what to remember, and what has to be done about a job that looks so."""
     if look.moved != before.moved:
-        return Watch(look.moved, now), Verdict.WAIT
+        stood = before.stood_at
+        beyond = stood is not None and look.reached > stood
+        return Watch(look.moved, now, None if beyond else stood), Verdict.WAIT
     if look.held:
         return replace(before, since=now), Verdict.WAIT
     if now - before.since < look.bound:
         return before, Verdict.WAIT
-    if look.can_go_back and not before.went_back:
-        return replace(before, since=now, went_back=True), Verdict.GO_BACK
+    if look.can_go_back and before.stood_at is None:
+        return replace(before, since=now, stood_at=look.reached), Verdict.GO_BACK
     return before, Verdict.END
 
 
@@ -91,7 +97,7 @@ class Watchdog:
         if moved == self._watch.moved and now - self._looked < _LOOK_SECONDS:
             return Verdict.WAIT, ""
         self._looked = now
-        if moved != self._watch.moved:
+        if moved != self._watch.moved and self._watch.stood_at is None:
             # Many workers report many times a second: what moves needs no closer look.
             self._watch = Watch(moved, now)
             return Verdict.WAIT, ""
@@ -109,14 +115,26 @@ def look_at(job: Job) -> Look:
         held=_held(job),
         waits_for=_waits_for(job),
         can_go_back=parts.table.num_ps > 0 and parts.ledger.queue is not None,
+        reached=_reached(job),
     )
 
 
 def _moved(job: Job) -> tuple[Any, ...]:
     keeper = job.parts.keeper
-    written = keeper.request.moved if keeper.request else 0.0
+    request = keeper.request
+    # The next try of what a disk refuses writes the same bytes again.
+    new = request is not None and (request.why == THE_END or not keeper.problem)
+    written = request.moved if request is not None and new else 0.0
     stage = job.parts.data.stage
     return job.state, stage, job.batches, job.reports, keeper.schedule.time, written
+
+
+def _reached(job: Job) -> tuple[Any, ...]:
+    """Return how far the job is: what it does again after a rewind adds nothing."""
+    parts = job.parts
+    queue = parts.ledger.queue
+    records = queue.done_records if queue else 0
+    return records, parts.rounds.is_up_to_date, parts.keeper.up_to_date, job.finished
 
 
 def _bound(job: Job) -> float:
@@ -141,7 +159,7 @@ def _held(job: Job) -> str:
     workers = parts.table.workers()
     if parts.ledger.trouble or job.storage_trouble(now=job.clock()):
         return "storage is away"  # each with a bound of its own
-    if parts.keeper.problem and job.state is JobState.FINISHING:
+    if job.save_refused:
         return "the last checkpoint is tried again"  # with a bound of its own
     if job.state is JobState.PAUSED:
         return "the job is paused"

@@ -61,6 +61,7 @@ class World:
         self.rewinds: list[int] = []
         self.late: list[bool] = []
         self.disk_full = False
+        self.pins_for_evaluation = True  # a PS takes the snapshots it is asked for
         self.damaged: set[str] = set()  # checkpoints that no replica can load
         self.loaded: set[str] = set()
         self.can_load = ""  # but this one, which waits for `go` then
@@ -218,7 +219,9 @@ class Replica:
         done = master_pb2.SnapshotDone(id=wanted.id, version=self.world.version)
         if self.key.index == 0:
             done.ticket.version = self.world.version
-        if wanted.dir and self.world.disk_full:
+        if not (wanted.dir or self.world.pins_for_evaluation):
+            done.id = "another"
+        elif wanted.dir and self.world.disk_full:
             done.error = "No space left on device"
         elif wanted.dir:
             write_part(done, wanted.dir, self.key.index, self.rig.num_ps)

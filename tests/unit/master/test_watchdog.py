@@ -7,6 +7,7 @@ from elasticdl.errors import ExitCode
 from elasticdl.job.names import Role
 from elasticdl.job.spec import JobSpec
 from elasticdl.job.status import JobState
+from elasticdl.master.audit import audit
 from elasticdl.master.leasing import most_deaths
 from elasticdl.master.watchdog import Look, Verdict, Watch, judge, look_at
 
@@ -43,13 +44,26 @@ def test_nothing_that_moves_goes_back_once_and_then_ends() -> None:
     assert verdict is Verdict.END
 
 
-def test_what_moved_after_going_back_may_go_back_again() -> None:
-    watch, _ = judge(SINCE, LOOK, now=700.0)
-    moved = replace(LOOK, moved=(2,))
+def test_what_got_further_after_going_back_may_go_back_again() -> None:
+    watch, _ = judge(SINCE, replace(LOOK, reached=(8,)), now=700.0)
+    moved = replace(LOOK, moved=(2,), reached=(9,))
     watch, verdict = judge(watch, moved, now=800.0)
     assert verdict is Verdict.WAIT
     watch, verdict = judge(watch, moved, now=1400.0)
     assert verdict is Verdict.GO_BACK
+
+
+@pytest.mark.parametrize("reached", [(0,), (7,), (8,)])
+def test_what_stands_still_again_before_it_got_further_ends(reached) -> None:
+    watch, verdict = judge(SINCE, replace(LOOK, reached=(8,)), now=700.0)
+    assert verdict is Verdict.GO_BACK
+    again = replace(LOOK, moved=(2,), reached=reached)
+    watch, verdict = judge(watch, again, now=800.0)
+    assert verdict is Verdict.WAIT
+    watch, verdict = judge(watch, again, now=1399.0)
+    assert verdict is Verdict.WAIT
+    _, verdict = judge(watch, again, now=1400.0)
+    assert verdict is Verdict.END
 
 
 def test_a_job_that_cannot_go_back_ends() -> None:
@@ -105,6 +119,72 @@ def test_a_paused_job_is_held_and_a_training_one_is_not(rig, paused) -> None:
             assert look_at(master.job).held == ("the job is paused" if paused else "")
 
     rig.run(story, paused=paused)
+
+
+def pass_the_bound(master) -> None:
+    """Make the watchdog believe that nothing has moved for its whole bound."""
+    watchdog = master.loop._watchdog
+    watchdog._watch = replace(watchdog._watch, since=0.0)
+    watchdog._looked = 0.0
+    master.job.parts.signals.wake()
+
+
+def stands_still(master) -> bool:
+    """Whether the last evaluation waits, and the watchdog has seen all that moved."""
+    job, parts = master.job, master.job.parts
+    moved = look_at(job).moved == master.loop._watchdog._watch.moved
+    waits = parts.rounds.current is not None and not parts.rounds.current.started
+    at_rest = parts.ps.initialized and not (parts.ps.rewinding or parts.keeper.busy)
+    return job.state is JobState.FINISHING and moved and waits and at_rest
+
+
+@pytest.mark.parametrize("old_problem", [False, True])
+def test_a_last_evaluation_that_never_begins_ends_the_job_after_one_rewind(
+    rig, old_problem
+) -> None:
+    """Batches that are trained again are no progress, nor is an old full disk one."""
+
+    async def story(rig) -> None:
+        rig.world.disk_full = old_problem
+        rig.world.pins_for_evaluation = False
+        async with rig.serving() as master:
+            for rewinds in range(2):
+                await rig.until(
+                    lambda n=rewinds: (
+                        stands_still(master) and master.job.parts.ledger.rewinds == n
+                    )
+                )
+                if old_problem:
+                    assert master.job.parts.keeper.problem
+                pass_the_bound(master)
+                if not rewinds:
+                    await rig.until(lambda: master.job.parts.ledger.rewinds == 1)
+            report = await rig.ended()
+        assert report.status is JobState.FAILED
+        assert "a PS has not taken its snapshot" in report.message
+        assert audit(rig.job_dir.journal_dir).rewinds == 1
+
+    rig.run(
+        story,
+        checkpoint__every_seconds=0,
+        evaluation__at_end=True,
+        data__validation="test.csv",
+    )
+
+
+def test_tries_of_a_checkpoint_that_a_disk_refuses_are_no_progress(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        rig.world.disk_full, rig.world.beats_per_part = True, 3
+        async with rig.serving() as master:
+            job, keeper = master.job, master.job.parts.keeper
+            await rig.until(lambda: job.parts.ps.initialized and keeper.problem)
+            await rig.until(lambda: keeper.request is None)
+            before = look_at(job).moved
+            await rig.until(lambda: keeper.request and keeper.request.written_bytes)
+            assert look_at(job).moved == before
+
+    rig.run(story, checkpoint__every_seconds=0)
 
 
 def test_workers_and_ps_that_wait_for_room_hold_the_job(rig) -> None:
