@@ -115,6 +115,9 @@ class TaskQueue:
         self._waiting_by_lease: dict[int, int] = {}  # the number, by its last lease
         self._leases: Leases[LeasedTask] = Leases()
         self._outstanding = Outstanding()
+        # Failures and deaths at tasks that are not done, by number: no rewind takes
+        # them back, else what kills each worker would kill them for ever.
+        self._blamed: dict[int, tuple[int, int]] = {}
         self._stopped = False
         self.done_tasks = 0
         self.done_records = 0
@@ -163,11 +166,21 @@ class TaskQueue:
         if self.plan.max_steps:
             left = (self.plan.max_steps - self._issued_steps) * self.plan.batch_size
             end = min(end, start + left)
-        task = Task(self._cursor, source, start, end, epoch)
+        task = self._with_blame(Task(self._cursor, source, start, end, epoch))
         self._cursor += 1
         self._outstanding.add(task.task_id)
         self._issued_steps += self._steps(task.records)
         return task
+
+    def _with_blame(self, task: Task) -> Task:
+        if task.task_id not in self._blamed:
+            return task
+        failures, deaths = self._blamed[task.task_id]
+        return replace(
+            task,
+            failures=max(task.failures, failures),
+            deaths=max(task.deaths, deaths),
+        )
 
     def _has_next(self) -> bool:
         if self.plan.epochs and self._cursor >= self.plan.epochs * self.tasks_per_epoch:
@@ -212,6 +225,7 @@ class TaskQueue:
 
     def _count(self, task: Task) -> None:
         self._outstanding.discard(task.task_id)
+        self._blamed.pop(task.task_id, None)
         self.done_tasks += 1
         self.done_records += task.records + task.credit
         self.done_steps += self._steps(task.records + task.credit)
@@ -240,8 +254,13 @@ class TaskQueue:
             replay=task.replay or not untouched,
             cause=cause,
         )
+        self._blame(task)
         self._let_wait(task)
         return task
+
+    def _blame(self, task: Task) -> None:
+        if task.failures or task.deaths:
+            self._blamed[task.task_id] = (task.failures, task.deaths)
 
     def renew(
         self, lease_ids: Iterable[int], *, worker: int, deadline: float
@@ -360,7 +379,8 @@ class TaskQueue:
         position contain already; they are not given out again, and are returned. Tasks
         beyond the position may be among them: a snapshot is taken a moment after the
         position was noted. No report of a lease from before counts any more, also not
-        where nobody else got the task: what it trained was undone.
+        where nobody else got the task: what it trained was undone. Failures and deaths
+        at a task count on.
         """
         self._cursor = position["cursor"]
         self._issued_steps = position["issued_steps"]
@@ -372,7 +392,8 @@ class TaskQueue:
         self._waiting.clear()
         self._waiting_by_lease.clear()
         applied = applied or {}
-        tasks = [task_from_json(tree) for tree in position["waiting"]]
+        waiting = (task_from_json(tree) for tree in position["waiting"])
+        tasks = [self._with_blame(task) for task in waiting]
         self._outstanding = Outstanding(task.task_id for task in tasks)
         while self._cursor <= max(applied, default=-1):
             task = self._next()
@@ -405,23 +426,32 @@ class TaskQueue:
             **self.position(),
             "waiting": [asdict(task) for task in self._waiting.values()],
             "leases": [self._lease_tree(i) for i in self._leases.all],
+            "blamed": [[i, *counts] for i, counts in self._blamed.items()],
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Take up what `state` returned."""
+        self._blamed.clear()
         self.restore(state)
         self._waiting.clear()
         for tree in state["waiting"]:
-            self._let_wait(task_from_json(tree))
+            task = task_from_json(tree)
+            self._let_wait(task)
+            self._blame(task)
         for tree in state["leases"]:
             task, worker = task_from_json(tree["task"]), tree["worker"]
             self._outstanding.add(task.task_id)
+            self._blame(task)
             self._leases.add(
                 tree["lease_id"],
                 LeasedTask(task, tree["lease_id"], worker),
                 worker=worker,
                 deadline=tree["deadline"],
             )
+
+        # A snapshot of an older version has those of waiting and leased tasks alone.
+        for task_id, failures, deaths in state.get("blamed", ()):
+            self._blamed[task_id] = (failures, deaths)
 
     def _lease_tree(self, lease_id: int) -> dict[str, Any]:
         leased = self._leases.all[lease_id]

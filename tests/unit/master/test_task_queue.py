@@ -235,6 +235,28 @@ def test_restore_knows_tasks_given_out_after_the_position_was_noted():
     assert queue.done_records == 40
 
 
+@pytest.mark.parametrize("given_out", [False, True])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_deaths_and_failures_at_a_task_count_on_after_a_rewind(given_out, restarted):
+    queue = TaskQueue(plan(shards=(Shard("a", 0, 40),)))
+    before = queue.position()
+    queue.lease(worker=0, lease_id=1, deadline=9.0)
+    position = queue.position() if given_out else before
+    queue.give_back(1, cause="hung", died=True)
+    for lease in (2, 3):
+        queue.restore(position)
+        if restarted:
+            state, queue = queue.state(), TaskQueue(queue.plan)
+            queue.load_state(state)
+        queue.lease(worker=1, lease_id=lease, deadline=9.0)
+        task = queue.give_back(lease, cause="killed", failed=True, died=True)
+        assert (task.task_id, task.failures, task.deaths) == (0, lease - 1, lease)
+    queue.lease(worker=1, lease_id=4, deadline=9.0)
+    queue.finish(4)
+    queue.restore(before)
+    assert queue.lease(worker=1, lease_id=5, deadline=9.0).task.deaths == 0
+
+
 def test_stop_gives_out_nothing_more():
     queue = TaskQueue(plan())
     queue.lease(worker=0, lease_id=1, deadline=9.0)

@@ -204,7 +204,12 @@ def test_workers_and_ps_that_wait_for_room_hold_the_job(rig) -> None:
     rig.run(story)
 
 
-def test_a_task_at_which_every_worker_hangs_fails_the_job_with_its_records(rig) -> None:
+@pytest.mark.parametrize("strategy", ["parameterServer", "local"])
+def test_a_task_at_which_every_worker_hangs_fails_the_job_with_its_records(
+    rig, strategy
+) -> None:
+    """Each loss takes strategy local back to its checkpoint; the deaths stay."""
+
     async def story(rig) -> None:
         rig.world.stuck |= {f"worker-{n}" for n in range(20)}
         async with rig.serving():
@@ -217,6 +222,7 @@ def test_a_task_at_which_every_worker_hangs_fails_the_job_with_its_records(rig) 
 
     rig.run(
         story,
+        strategy=strategy,
         worker__replicas=1,
         worker__max_restarts=0,
         worker__hang_seconds=8.0,
