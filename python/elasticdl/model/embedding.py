@@ -69,6 +69,13 @@ class Embedding(keras.layers.Layer):
 
     def call(self, inputs: Any) -> Any:
         """Return the vectors of the ids."""
+        if isinstance(inputs, tf.RaggedTensor) and self.combiner is not None:
+            if inputs.shape.rank != 2:
+                raise ValueError(
+                    f"got ragged ids of {inputs.shape.rank} axes, expected records and "
+                    "ids: merge the inner ones (ids.merge_dims(1, -1))"
+                )
+            inputs = inputs.to_sparse()
         sparse = isinstance(inputs, tf.SparseTensor)
         if sparse and self.combiner is None:
             raise ValueError("a SparseTensor of ids needs a combiner")

@@ -159,14 +159,14 @@ class TrainerMaker:
                 pipeline=spec.worker.pipeline and not sync,
                 pull_steps=pull_steps,
                 skip_nan=spec.training.on_nan_loss is OnNanLoss.SKIP,
-                learning_rate_of=_rate_of(definition),
+                learning_rate_of=rate_of(definition),
             ),
             ledger=life.ledger,
             metrics=life.metrics,
         )
 
 
-def _rate_of(definition: ModelDefinition) -> Callable[[int, int], float | None]:
+def rate_of(definition: ModelDefinition) -> Callable[[int, int], float | None]:
     """Return (version, epoch) -> the rate that goes with a push, None for the PS's."""
     own = own_rate(definition.optimizer, definition.code)
     if own is None:

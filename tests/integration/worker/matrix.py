@@ -26,8 +26,10 @@ from tests.integration.worker.matrix_texts import (
     NOISE,
     OWN_LOSS,
     OWN_METRICS,
+    OWN_SCHEDULE,
     OWN_STEP,
     OWN_TEST,
+    RAGGED_IDS,
     SEES,
     SPARSE_IDS,
     SPARSE_LOSS,
@@ -211,6 +213,12 @@ AS_KERAS = (
     Case("sparse ids, a batch without any", layers=SPARSE_IDS, shape="(20,)",
          dtype="int64", forms=("subclassed",), feed="sparse",
          optimizer="keras.optimizers.SGD(0.5)"),
+    *(
+        Case(f"ragged ids, {combiner}", layers=RAGGED_IDS.replace("COMBINER", combiner),
+             dtype="int64", forms=("subclassed",), feed="ragged",
+             optimizer="keras.optimizers.SGD(0.5)")
+        for combiner in ("sum", "mean", "sqrtn")
+    ),
     Case("own loss function", loss="lambda y, p: keras.ops.mean((p[:, 0] - "
          "keras.ops.cast(y, 'float32')) ** 2)"),
     Case("loss of sums", loss="keras.losses.SparseCategoricalCrossentropy("
@@ -290,6 +298,14 @@ def of_optimizers() -> list[Case]:
             refused=refused_on_ps(name) if name in NOT_ON_PS else {},
         )
         for name, text in made
+    ]
+    cases += [
+        Case(
+            f"own schedule of the learning rate, {name}",
+            before=OWN_SCHEDULE,
+            optimizer=f"keras.optimizers.{name}(Falling())",
+        )
+        for name in ("SGD", "Adam")
     ]
     cases.append(
         Case("exclude_from_weight_decay", before=DECAY, optimizer="decaying()")

@@ -65,6 +65,9 @@ FEEDS = {
     "listed outputs": 'return f["x"], (f["y"], f["x"][:1])',
     "one hot": 'return f["x"], tf.one_hot(f["y"], 3)',
     "sparse": 'return f["ids"], f["y"]',
+    # Rows of a ragged batch: as many words as a record has.
+    "ragged": "return tf.RaggedTensor.from_tensor("
+    'f["words"][None, :tf.math.count_nonzero(f["words"])]), f["y"]',
 }
 FEED = """
 def feed(dataset, mode, metadata):
@@ -205,6 +208,32 @@ SPARSE_IDS = """
 def layers():
     from elasticdl.python.elasticdl.layers.embedding import Embedding
     return [Embedding(4, input_dim=20, combiner="sum"), keras.layers.Dense(3)]
+"""
+RAGGED_IDS = """
+class Words(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        from elasticdl.python.elasticdl.layers.embedding import Embedding
+        self.table = Embedding(4, input_dim=20, combiner="COMBINER")
+
+    def build(self, shape):
+        self.table.build((None, None))
+
+    def call(self, words):
+        return self.table(words.merge_dims(1, 2))
+
+
+def layers():
+    return [Words(), keras.layers.Dense(3)]
+"""
+OWN_SCHEDULE = """
+class Falling(keras.optimizers.schedules.LearningRateSchedule):
+    def __call__(self, step):
+        return 0.1 / (1.0 + tf.cast(step, tf.float32))
+
+    def get_config(self):
+        return {}
+
 """
 STATEFUL = """
 def layers():

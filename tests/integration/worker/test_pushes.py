@@ -14,7 +14,7 @@ from elasticdl.proto import master_pb2
 from elasticdl.worker.feed_ahead import FeedAhead
 from elasticdl.worker.records import LoadedTask
 from elasticdl.worker.step import as_gradient
-from elasticdl.worker.trainer_maker import _rate_of
+from elasticdl.worker.trainer_maker import rate_of
 
 from tests.integration.worker.test_ps_trainer import TOLERANCE
 
@@ -129,7 +129,7 @@ def test_the_feed_goes_on_with_the_next_task_whoever_holds_the_one_before():
 
 def test_an_own_schedule_is_computed_in_the_worker(rig, definition, mlp, batches_of):
     module = definition(mlp + OWN_SCHEDULE)
-    rate = _rate_of(module)
+    rate = rate_of(module)
     assert [rate(step, 0) for step in range(3)] == pytest.approx([0.4, 0.2, 0.1])
     model = keras.models.clone_model(module.model)
     model.set_weights(module.model.get_weights())
@@ -139,7 +139,7 @@ def test_an_own_schedule_is_computed_in_the_worker(rig, definition, mlp, batches
         module.optimizer.apply(
             tape.gradient(loss, model.trainable_variables), model.trainable_variables
         )
-    one = rig(module=module, pipeline=False, learning_rate_of=rate)
+    one = rig(module=module, pipeline=False, learningrate_of=rate)
     one.train(batches_of(5))
     for mine, theirs in zip(
         one.values().values(), model.trainable_variables, strict=True
