@@ -168,8 +168,8 @@ def test_names_of_accounts_are_the_same_in_both_kinds_of_release():
     assert ("Role", "boss") in platform
     assert of_kind(platform, "RoleBinding")["subjects"][0]["name"] == "boss"
     values = {**example("digits"), **named}
-    assert "serviceAccountName: boss" in render(values)["job/master.yaml"]
-    assert "serviceAccountName: crew" in render(values)["job/configmap.yaml"]
+    assert 'serviceAccountName: "boss"' in render(values)["job/master.yaml"]
+    assert 'serviceAccountName: "crew"' in render(values)["job/configmap.yaml"]
 
 
 def test_notes_say_what_is_there_and_the_next_command():

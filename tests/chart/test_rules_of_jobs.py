@@ -4,7 +4,7 @@ import helm_python as helm
 import pytest
 from elasticdl.job.values import parse_values
 
-from tests.chart.rendering import render
+from tests.chart.rendering import container, job, merged, objects, pods, render
 
 JOB = """\
 kind: job
@@ -49,6 +49,11 @@ REFUSED = {
     "less memory than by default": JOB + "  worker: {limits: {memory: 1Gi}}\n",
     "fewer GPUs than asked for": JOB
     + "  worker: {resources: {extra: {gpu: '2'}}, limits: {extra: {gpu: '1'}}}\n",
+    "an environment with a name of two words": JOB + "  env: {'A B': c}\n",
+    "a role's environment with an equals sign": JOB + "  ps: {env: {'A=B': c}}\n",
+    "the state over the container's own files": JOB + "state: {mountPath: /etc/}\n",
+    "the state in the place of everything": JOB + "state: {mountPath: /}\n",
+    "the state where the programs are": JOB + "state: {mountPath: /opt/elasticdl}\n",
     "several at once": JOB
     + "  strategy: local\n  worker: {replicas: 3, min: 5}\n  ps: {gradsToWait: 2}\n",
 }
@@ -77,3 +82,88 @@ def test_what_lies_on_the_border_is_taken_by_both():
 def test_the_port_of_the_metrics_is_not_the_masters_in_a_cluster():
     with pytest.raises(helm.HelmError, match=r"job.master.port: got 8080, expected an"):
         render(helm.values_from_yaml(JOB + "  master: {port: 8080}\n"))
+
+
+POD = "pods: {worker: {volumes: VOLUMES, volumeMounts: MOUNTS}}\n"
+
+
+@pytest.mark.parametrize(
+    ("volumes", "mounts", "said"),
+    [
+        (
+            "[{name: a, emptyDir: {}}, {name: b, emptyDir: {}}]",
+            "[{name: a, mountPath: /x}, {name: b, mountPath: /x/}]",
+            "got two volumes on `/x`, expected one",
+        ),
+        (
+            "[]",
+            "[{name: a, mountPath: /x}]",
+            "got the volume `a`, expected one of pods",
+        ),
+        (
+            "[{name: elasticdl-state, emptyDir: {}}]",
+            "[]",
+            "pods.worker.volumes: got the name `elasticdl-state`, expected one that",
+        ),
+    ],
+    ids=["one path", "no volume", "the chart's own name"],
+)
+def test_volumes_that_no_pod_can_have_are_refused(volumes, mounts, said):
+    text = JOB + POD.replace("VOLUMES", volumes).replace("MOUNTS", mounts)
+    with pytest.raises(helm.HelmError) as refusal:
+        render(helm.values_from_yaml(text))
+    assert said in str(refusal.value)
+
+
+LINE = "x\nhostNetwork: true"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"serviceAccounts": {"job": LINE}},
+        {"state": {"claimName": LINE}},
+        {"state": {"mountPath": f"/{LINE}"}},
+        {"token": {"existingSecret": LINE}},
+        {"images": {"pullSecrets": [LINE]}},
+        {"images": {"tag": LINE}},
+        {"priorityClasses": {"low": {"name": LINE}}},
+        {"job": {"ps": {"priority": LINE}}},
+        {"job": {"worker": {"resources": {"extra": {LINE: "1"}}}}},
+        {"job": {"image": LINE}},
+        {"job": {"env": {"A": LINE}}},
+        {"pods": {"common": {"schedulerName": LINE}}},
+    ],
+    ids=lambda values: str(next(iter(values.items()))),
+)
+def test_no_text_of_a_value_becomes_a_key_of_a_pod(values):
+    whole = merged(job(), values)
+    try:
+        found = objects(whole)
+    except helm.HelmValuesError:
+        return
+    for pod in pods(found).values():
+        assert "hostNetwork" not in pod["spec"]
+        assert "hostNetwork" not in container(pod)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"claims": [{"name": LINE}]},
+        {"claims": [{"name": "a", "storageClass": LINE}]},
+        {"serviceAccounts": {"master": LINE}},
+        {"priorityClasses": {"high": {"name": LINE}}},
+    ],
+    ids=lambda values: next(iter(values)),
+)
+def test_a_platforms_names_are_names(values):
+    with pytest.raises(helm.HelmValuesError, match="does not match pattern"):
+        objects(values)
+
+
+def test_a_label_of_dashboards_with_a_colon_is_yaml():
+    dashboards = {"enabled": True, "label": "a: b"}
+    for (kind, _), made in objects({"monitoring": {"dashboards": dashboards}}).items():
+        if kind == "ConfigMap":
+            assert made["metadata"]["labels"]["a: b"] == "1"

@@ -68,13 +68,13 @@ requests:
   cpu: {{ $asked.cpu | toString | quote }}
   memory: {{ $asked.memory | quote }}
   {{- range $name, $amount := $asked.extra }}
-  {{ $name }}: {{ $amount | quote }}
+  {{ $name | quote }}: {{ $amount | quote }}
   {{- end }}
 limits:
   cpu: {{ $cpu | toString | quote }}
   memory: {{ $limits.memory | default $asked.memory | quote }}
   {{- range $name, $amount := merge (dict) ($limits.extra | default dict) ($asked.extra | default dict) }}
-  {{ $name }}: {{ $amount | quote }}
+  {{ $name | quote }}: {{ $amount | quote }}
   {{- end }}
 {{- end -}}
 
@@ -197,6 +197,7 @@ limits:
 {{- end -}}
 {{- $sorted := $pods.volumes | default list -}}
 {{- range $key := keys $volumes | sortAlpha }}{{ $sorted = append $sorted (get $volumes $key) }}{{ end -}}
+{{- include "elasticdl.checkStorage" (dict "role" .role "volumes" $sorted "mounts" $mounts "own" ($pods.volumes | default list)) -}}
 {{- toYaml (dict "volumes" $sorted "mounts" $mounts) -}}
 {{- end -}}
 
@@ -214,7 +215,7 @@ httpGet:
 {{- /* A share may be written as a number. */}}
 {{- $priority := (get .job .role).priority | default "" | toString -}}
 restartPolicy: Never
-serviceAccountName: {{ eq .role "master" | ternary .root.Values.serviceAccounts.master .root.Values.serviceAccounts.job }}
+serviceAccountName: {{ eq .role "master" | ternary .root.Values.serviceAccounts.master .root.Values.serviceAccounts.job | quote }}
 {{- /* Only the master talks to the API server. */}}
 automountServiceAccountToken: {{ eq .role "master" }}
 enableServiceLinks: false
@@ -225,12 +226,12 @@ terminationGracePeriodSeconds: {{ .job.worker.graceSeconds | ceil | int }}
 {{- end }}
 {{- /* A share (`0.5`) makes some workers high and the rest low: the master says which. */}}
 {{- if and $priority (not (regexMatch "^[0-9.]+$" $priority)) }}
-priorityClassName: {{ dig $priority "name" $priority (pick .root.Values.priorityClasses "high" "low") }}
+priorityClassName: {{ dig $priority "name" $priority (pick .root.Values.priorityClasses "high" "low") | quote }}
 {{- end }}
 {{- with .root.Values.images.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
 {{- range $key := list "runtimeClassName" "schedulerName" "nodeSelector" "affinity" "tolerations" "topologySpreadConstraints" "securityContext" "hostAliases" "dnsConfig" }}
@@ -256,7 +257,7 @@ containers:
     imagePullPolicy: {{ .job.imagePullPolicy }}
     {{- /* -P: nothing is imported from the working directory, which all jobs can write. */}}
     command: [python, -P, -m, elasticdl.{{ .role }}.main]
-    workingDir: {{ .root.Values.state.mountPath }}
+    workingDir: {{ .root.Values.state.mountPath | quote }}
     env:
       {{- include "elasticdl.env" . | nindent 6 }}
     {{- with $pods.envFrom }}

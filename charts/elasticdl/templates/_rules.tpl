@@ -99,6 +99,13 @@
 {{ include "elasticdl.problem" (list (printf "job.volumes[%d]" $place) (empty $volume.claimName | ternary "neither of them" "both") "exactly one of `claimName` and `hostPath`" "name where the volume comes from") }}
   {{- end }}
 {{- end }}
+{{- range $path, $env := dict "job.env" $job.env "job.master.env" $job.master.env "job.ps.env" $job.ps.env "job.worker.env" $job.worker.env }}
+  {{- range $name, $_ := $env }}
+    {{- if not (regexMatch "^[-._a-zA-Z][-._a-zA-Z0-9]*$" $name) }}
+{{ include "elasticdl.problem" (list $path (squote $name) "the name of a variable" "letters, digits and `_`, not a digit first") }}
+    {{- end }}
+  {{- end }}
+{{- end }}
 {{- range $role := list "master" "ps" "worker" }}
 {{- include "elasticdl.limitProblems" (dict "role" $role "spec" (get $job $role)) }}
 {{- end }}
@@ -108,7 +115,41 @@
 {{- end }}
 {{- end -}}
 
+{{/* Of the path where the state's volume appears: what is wrong with it. */}}
+{{- define "elasticdl.stateProblem" -}}
+{{- $path := .Values.state.mountPath -}}
+{{- $root := trimSuffix "/" $path | default "/" -}}
+{{- $first := printf "/%s" (index (splitList "/" (printf "%s/" $root)) 1) -}}
+{{- if or (has $root (list "/" "/opt" "/opt/elasticdl" "/home" "/root" "/run" "/var")) (has $first (list "/bin" "/boot" "/dev" "/etc" "/lib" "/lib64" "/proc" "/sbin" "/sys" "/tmp" "/usr")) (has ".." (splitList "/" $root)) -}}
+{{ include "elasticdl.problem" (list "state.mountPath" $path "a folder of its own, as /data" "the container's own files are there; choose another") }}
+{{- end -}}
+{{- end -}}
+
+{{/* Of (dict "role" ROLE "volumes" LIST "mounts" LIST "own" LIST): what a pod cannot
+     have, `own` being the volumes that the user named. */}}
+{{- define "elasticdl.checkStorage" -}}
+{{- range .own -}}
+  {{- if hasPrefix "elasticdl-" .name -}}
+    {{- fail (printf "pods.%s.volumes: got the name `%s`, expected one that does not begin with `elasticdl-`, as the chart's own do; choose another" $.role .name) -}}
+  {{- end -}}
+{{- end -}}
+{{- $names := list -}}
+{{- range .volumes }}{{ $names = append $names .name }}{{ end -}}
+{{- $paths := list -}}
+{{- range .mounts -}}
+  {{- $path := trimSuffix "/" .mountPath -}}
+  {{- if not (has .name $names) -}}
+    {{- fail (printf "pods.%s.volumeMounts: got the volume `%s`, expected one of pods.%s.volumes or pods.common.volumes; add it there" $.role .name $.role) -}}
+  {{- end -}}
+  {{- if has $path $paths -}}
+    {{- fail (printf "pods.%s.volumeMounts, job.volumes: got two volumes on `%s`, expected one; take one of them out" $.role $path) -}}
+  {{- end -}}
+  {{- $paths = append $paths $path -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Ends the rendering with them, if there are any. */}}
 {{- define "elasticdl.checkJob" -}}
 {{- with include "elasticdl.jobProblems" (include "elasticdl.job" . | fromYaml) | trim }}{{ fail . }}{{ end -}}
+{{- with include "elasticdl.stateProblem" . }}{{ fail . }}{{ end -}}
 {{- end -}}

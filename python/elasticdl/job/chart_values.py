@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from elasticdl.job.chart_monitoring import MonitoringValues, metrics_readers
 from elasticdl.job.chart_pods import PodsValues
+from elasticdl.job.problems import Problem, ProblemsError
 from elasticdl.job.spec_base import (
+    OBJECT_OR_NONE_PATTERN,
     OBJECT_PATTERN,
     PATH_PATTERN,
     QUANTITY_PATTERN,
@@ -43,6 +45,7 @@ JOB_ONLY = (
 )
 
 
+ObjectName = Annotated[str, Field(pattern=OBJECT_PATTERN)]
 _Digest = Annotated[str, Field(pattern=r"^(sha256:[0-9a-f]{64})?$")]
 
 
@@ -75,11 +78,19 @@ class ImagesValues(SpecModel):
     master: str = Field("elasticdl/master", description="Name of the master's image.")
     ps: str = Field("elasticdl/ps", description="Name of the PS's image.")
     worker: str = Field("elasticdl/worker", description="Name of the workers' image.")
-    pull_secrets: list[str] = Field(
+    pull_secrets: list[ObjectName] = Field(
         default_factory=list,
         description="Names of Secrets in the job's namespace with which images are "
         "pulled.",
     )
+
+
+# What a container has there already, and cannot start without.
+_WITH_FILES = ("/", "/opt", "/opt/elasticdl", "/home", "/root", "/run", "/var")
+_WITH_FILES_BELOW = (
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/tmp",
+    "/usr",
+)  # fmt: skip
 
 
 class StateValues(SpecModel):
@@ -87,6 +98,7 @@ class StateValues(SpecModel):
 
     claim_name: str = Field(
         "fileserver-claim",
+        pattern=OBJECT_PATTERN,
         description="PersistentVolumeClaim in the job's namespace. All pods of the job "
         "mount it, so on several nodes it has to be ReadWriteMany.",
     )
@@ -97,6 +109,23 @@ class StateValues(SpecModel):
         "relative paths of the job begin here. An entry of `job.volumes` on this path "
         "takes the claim's place.",
     )
+
+    @field_validator("mount_path")
+    @classmethod
+    def _is_a_folder_of_its_own(cls, value: str) -> str:
+        root = value.rstrip("/") or "/"
+        first = "/" + root.split("/")[1]
+        if root in _WITH_FILES or first in _WITH_FILES_BELOW or ".." in root.split("/"):
+            raise ProblemsError(
+                Problem(
+                    "",
+                    value,
+                    "a folder of its own, as /data",
+                    "the container's own files are there; choose another",
+                )
+            )
+        return value
+
     sub_path: str = Field(
         "",
         pattern=SUB_PATH_PATTERN,
@@ -118,6 +147,7 @@ class TokenValues(SpecModel):
 
     existing_secret: str = Field(
         "",
+        pattern=OBJECT_OR_NONE_PATTERN,
         description="Name of a Secret with the key `token`. Empty makes one, and keeps "
         "it over upgrades; that needs a cluster while the chart is rendered. With "
         "`helm template` it would be new each time: name one; under Argo CD name one, "
@@ -130,10 +160,14 @@ class ServiceAccountsValues(SpecModel):
 
     create: bool = Field(True, description="Platform: make both.")
     master: str = Field(
-        "elasticdl-master", description="Of masters; it has the Role, and its name."
+        "elasticdl-master",
+        pattern=OBJECT_PATTERN,
+        description="Of masters; it has the Role, and its name.",
     )
     job: str = Field(
-        "elasticdl-job", description="Of PS and workers: no rights, no token."
+        "elasticdl-job",
+        pattern=OBJECT_PATTERN,
+        description="Of PS and workers: no rights, no token.",
     )
     annotations: dict[str, str] = Field(
         default_factory=dict,
@@ -243,7 +277,7 @@ class PriorityClassesValues(SpecModel):
 class ClaimValues(SpecModel):
     """A PersistentVolumeClaim."""
 
-    name: str = Field(description="Name.")
+    name: str = Field(pattern=OBJECT_PATTERN, description="Name.")
     existing: bool = Field(
         False, description="It is there already: the release leaves it alone."
     )
@@ -256,7 +290,9 @@ class ClaimValues(SpecModel):
         "on one node.",
     )
     storage_class: str = Field(
-        "", description="StorageClass; empty is the cluster's default."
+        "",
+        pattern=OBJECT_OR_NONE_PATTERN,
+        description="StorageClass; empty is the cluster's default.",
     )
     keep: bool = Field(
         True, description="Keep it, and the data, when the release is uninstalled."

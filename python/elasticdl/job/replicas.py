@@ -20,6 +20,7 @@ from pydantic import (
 from elasticdl.job.problems import Problem, ProblemsError
 from elasticdl.job.quantity import bytes_or_zero, parse_bytes
 from elasticdl.job.spec_base import (
+    OBJECT_OR_NONE_PATTERN,
     PATH_PATTERN,
     QUANTITY_PATTERN,
     CountOrZero,
@@ -80,6 +81,16 @@ class LimitsSpec(SpecModel):
     )
 
 
+def names_of_variables(env: dict[str, str]) -> dict[str, str]:
+    """Return an environment. Raises ProblemsError for what cannot be a name in it."""
+    for name in env:
+        if not re.fullmatch(r"[-._a-zA-Z][-._a-zA-Z0-9]*", name):
+            expected = "the name of a variable"
+            help_ = "letters, digits and `_`, not a digit first"
+            raise ProblemsError(Problem("", repr(name), expected, help_))
+    return env
+
+
 def _below(resource: str, limit: str, request: str) -> Problem:
     return Problem(
         f"limits.{resource}",
@@ -102,6 +113,11 @@ class ReplicaSpec(SpecModel):
     env: dict[str, str] = Field(
         default_factory=dict, description="Environment, for this role alone."
     )
+
+    @field_validator("env")
+    @classmethod
+    def _variables(cls, value: dict[str, str]) -> dict[str, str]:
+        return names_of_variables(value)
 
     @model_validator(mode="after")
     def _limits_hold_the_request(self) -> Self:
@@ -339,7 +355,9 @@ def _is_share(text: str) -> bool:
 class VolumeSpec(SpecModel):
     """One volume, mounted in all pods."""
 
-    claim_name: str = Field("", description="PersistentVolumeClaim.")
+    claim_name: str = Field(
+        "", pattern=OBJECT_OR_NONE_PATTERN, description="PersistentVolumeClaim."
+    )
     host_path: str = Field("", description="Folder of the node, where allowed.")
     mount_path: str = Field(pattern=PATH_PATTERN, description="Where it appears.")
     sub_path: str = Field("", description="Folder inside the volume.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from elasticdl.job.alerts import AlertsSpec
 from elasticdl.job.chart_values import PLATFORM_ONLY, ChartValues
@@ -23,6 +23,7 @@ from elasticdl.job.replicas import (
     ResourcesSpec,
     VolumeSpec,
     WorkerSpec,
+    names_of_variables,
 )
 from elasticdl.job.spec_base import (
     MAX_NAME_LENGTH,
@@ -335,6 +336,11 @@ class JobSpec(SpecModel):
     on_end: OnEndSpec = Field(
         default_factory=OnEndSpec, description="Who is told when the job has ended."
     )
+
+    @field_validator("env")
+    @classmethod
+    def _variables(cls, value: dict[str, str]) -> dict[str, str]:
+        return names_of_variables(value)
 
     @model_validator(mode="after")
     def _complete(self) -> JobSpec:

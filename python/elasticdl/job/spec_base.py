@@ -27,6 +27,7 @@ __all__ = [
     "MAX_NAME_LENGTH",
     "NAME_PATTERN",
     "NOT_AT_THE_END",
+    "OBJECT_OR_NONE_PATTERN",
     "OBJECT_PATTERN",
     "PATH_PATTERN",
     "QUANTITY_PATTERN",
@@ -54,6 +55,7 @@ NOT_AT_THE_END = ("-status", "-history")
 PATH_PATTERN = "^/"
 # Name of an object of Kubernetes, a class or a claim: a DNS subdomain.
 OBJECT_PATTERN = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+OBJECT_OR_NONE_PATTERN = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"
 # Relative, and not out of the volume again.
 SUB_PATH_PATTERN = r"^([A-Za-z0-9_][-.A-Za-z0-9_]*(/[A-Za-z0-9_][-.A-Za-z0-9_]*)*)?$"
 QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$"

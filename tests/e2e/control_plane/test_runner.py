@@ -295,6 +295,11 @@ def test_what_the_server_would_refuse_is_known_before_anything_is_made(
             "error looking up service account digits/nobody",
         ),
         ('cpu: "1", memory: 64Mi}\n      l', 'cpu: "lots"}\n      l', "quantities"),
+        (
+            "spec:\n",
+            "spec:\n  tolerations: [{keey: spot, operator: Exists}]\n",
+            'unknown field "spec.tolerations[0].keey"',
+        ),
     ],
 )
 def test_a_bad_template_is_refused_in_the_servers_words(

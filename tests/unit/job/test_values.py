@@ -409,8 +409,11 @@ _ANY = st.recursive(
 )
 
 
+_VARIABLE = st.from_regex(r"[-._a-zA-Z][-._a-zA-Z0-9]*", fullmatch=True)
+
+
 @given(
-    env=st.dictionaries(_TEXT, _TEXT, max_size=3),
+    env=st.dictionaries(_VARIABLE, _TEXT, max_size=3),
     params=st.dictionaries(_TEXT, _ANY, max_size=3),
     code=_TEXT,
 )

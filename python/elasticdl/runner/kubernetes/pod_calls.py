@@ -49,7 +49,13 @@ class PodCalls:
             await self._api.insist(
                 "POST",
                 self.path,
-                query={"fieldManager": FIELD_MANAGER, "dryRun": "All"},
+                # Strict: a misspelt key is refused, not dropped. Of a toleration
+                # without its key every taint would be left.
+                query={
+                    "fieldManager": FIELD_MANAGER,
+                    "dryRun": "All",
+                    "fieldValidation": "Strict",
+                },
                 body=self._stamp(launch),
             )
         except ApiError as error:

@@ -1,11 +1,15 @@
 """What the runner of a cluster shows of pods listed and pods still to be made."""
 
 import asyncio
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from urllib.parse import parse_qs, urlsplit
 
 from elasticdl.job.names import Role
 from elasticdl.runner.base import Launch, Phase, ReplicaKey
 from elasticdl.runner.kubernetes.api import ApiServer
 from elasticdl.runner.kubernetes.config_map import JobConfig, JobConfigMap
+from elasticdl.runner.kubernetes.pod_calls import PodCalls
 from elasticdl.runner.kubernetes.reflecting import Listing
 from elasticdl.runner.kubernetes.runner import KubernetesRunner
 from kubernetes.client import Configuration
@@ -56,3 +60,58 @@ def test_a_list_shows_the_new_pod_behind_the_old_one_of_its_name() -> None:
         assert {s.generation for s in whole.states} == {1, 2}
 
     asyncio.run(story())
+
+
+class Server(HTTPServer):
+    """An API server that takes every pod, and notes with what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Taking)
+        self.asked: list[dict[str, list[str]]] = []
+
+
+class Taking(BaseHTTPRequestHandler):
+    """Answers one call."""
+
+    server: Server
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.asked.append(parse_qs(urlsplit(self.path).query))
+        self.send_response(201)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_: object) -> None:
+        """Stay silent."""
+
+
+TEMPLATE = "{kind: Pod, metadata: {}, spec: {containers: [{name: main}]}}"
+
+
+def test_the_first_pod_is_tried_strictly_so_that_no_misspelt_key_is_dropped() -> None:
+    async def story(address: str) -> None:
+        api = ApiServer(Configuration(host=address))
+        config = JobConfig("elasticdl-digits", "u-1", "", {Role.PS: TEMPLATE}, "")
+        calls = PodCalls(
+            api,
+            namespace="ml",
+            job="digits",
+            config=JobConfigMap(api, "ml", config),
+            priority_classes={},
+        )
+        await calls.try_out(Launch(PS, 1, 1.0, "1Gi", "", 1.0))
+
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        asyncio.run(story(f"http://127.0.0.1:{server.server_address[1]}"))
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    (asked,) = server.asked
+    assert asked["dryRun"] == ["All"]
+    assert asked["fieldValidation"] == ["Strict"]
