@@ -37,8 +37,10 @@ from elasticdl.proto import master_pb2
 log = logging.getLogger(__name__)
 
 # A worker that has the values of a PS hands them over between two heartbeats; if none
-# has come for so long, all go back.
+# has come for so long, and for what its bytes take at the slowest, all go back.
 HANDBACK_SECONDS = 60.0
+# The slowest that a PS may load a checkpoint, or values of a worker come over.
+SLOWEST_BYTES_PER_SECOND = 10e6
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class PsGroup:
         # By PS: the newest that it, or a worker that it answered, told of.
         self._versions: dict[int, int] = {}
         self._asked_at: dict[int, float] = {}  # when values were asked for, by PS
+        self._bytes: dict[int, int] = {}  # the most that each PS told it holds
         self.begun = bool(ledger.notes("begun"))
         self.lost_updates = sum(n["count"] for n in ledger.notes("lostUpdates"))
         rewinds = ledger.notes("rewind")
@@ -242,20 +245,37 @@ class PsGroup:
             cause = ""
             if not self._somebody_has_values():
                 cause = f"nobody has the values of {member.name}"
-            elif now - since >= HANDBACK_SECONDS:
-                cause = (
-                    f"no worker handed values to {member.name} in "
-                    f"{HANDBACK_SECONDS:.0f} s"
-                )
+            elif now - since >= (bound := self._handback_seconds(member)):
+                cause = f"no worker handed values to {member.name} in {bound:.0f} s"
             if cause:
                 self.go_back(cause, now=now)
                 return
+
+    def _handback_seconds(self, member: Member) -> float:
+        """Return how long the values of a PS may be on their way.
+
+        Nobody tells how many of them have come: it goes by what the lost PS held, or
+        has in the newest checkpoint, or else by the largest of the others.
+        """
+        index, found = member.key.index, self._newest()
+        size = self._bytes.get(index, max(self._bytes.values(), default=0))
+        shards = found.manifest.shards if found else []
+        if index < len(shards):
+            size = max(size, shards[index].bytes)
+        return HANDBACK_SECONDS + size / SLOWEST_BYTES_PER_SECOND
+
+    def waits_for_values(self) -> float:
+        """Return how many seconds values may be on their way to PS; 0 if none are."""
+        waiting = (m for m in self._table.ps() if m is not None and self._wants(m))
+        return max((self._handback_seconds(member) for member in waiting), default=0.0)
 
     def heard(self, member: Member, status: master_pb2.PsStatus, *, now: float) -> bool:
         """Take a heartbeat; return whether the PS has just got its parameters."""
         current = status.initialized and status.rewind >= self.rewind
         first = current and not member.initialized
         member.heard_ps(status, now=now)
+        index = member.key.index
+        self._bytes[index] = max(self._bytes.get(index, 0), status.bytes)
         self.quorum.heard()
         if first:
             member.initialized = True

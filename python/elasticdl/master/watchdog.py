@@ -24,14 +24,13 @@ from elasticdl.master.data_plan import Stage
 from elasticdl.master.job_state import Job
 from elasticdl.master.keeper import THE_END
 from elasticdl.master.member import HANG_STEPS, Member, MemberState
+from elasticdl.master.ps_group import SLOWEST_BYTES_PER_SECOND
 from elasticdl.master.task_queue import LeasedTask
 
 # Twice what a replica may take to start, trace or restore before it is ended itself.
 STILL_STARTS = 2.0
 # With 1,000 workers a look costs milliseconds.
 _LOOK_SECONDS = 5.0
-# The slowest that a PS may load a checkpoint.
-_SLOWEST_BYTES_PER_SECOND = 10e6
 
 _PREPARES = (Stage.CHECKING, Stage.PREPARING, Stage.ASKING)
 
@@ -142,11 +141,12 @@ def _bound(job: Job) -> float:
     told = [m.worker for m in parts.table.workers() if m.worker]
     slowest = max((worker.step_seconds for worker in told), default=0.0)
     still = STILL_STARTS * max(spec.start_seconds, HANG_STEPS * slowest)
+    still += parts.ps.waits_for_values()
     newest = parts.keeper.newest
     if newest is None or not any(_loads(m) for m in parts.table.ps() if m):
         return still
     total = sum(shard.bytes for shard in newest.manifest.shards)
-    return still + total / _SLOWEST_BYTES_PER_SECOND
+    return still + total / SLOWEST_BYTES_PER_SECOND
 
 
 def _loads(member: Member) -> bool:

@@ -70,6 +70,7 @@ class World:
         self.beats_per_part = 0  # a PS reports bytes in so many before a part is there
         self.before: Callable[[master_pb2.Task], Awaitable[None]] | None = None
         self.pulled: int | None = None  # version of the values that all workers hold
+        self.bytes = 0  # that each PS holds
         self.handed: int | None = None  # version of the values handed to a PS
 
 
@@ -141,6 +142,7 @@ class Replica:
                 status.initialized = self.world.handed is not None
                 status.began_at = self.world.handed or 0
             status.version = self.world.version
+            status.bytes = self.world.bytes if status.initialized else 0
             status.pushes += 1  # somebody always trains in this world
             del status.snapshots[:]
             status.snapshots.extend(pinned.values())

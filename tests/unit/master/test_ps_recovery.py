@@ -6,6 +6,7 @@ from elasticdl.job.status import JobState
 from elasticdl.master.audit import audit
 from elasticdl.master.member import MemberState
 from elasticdl.master.side_tasks import SideTasks
+from elasticdl.master.watchdog import look_at
 from elasticdl.proto import master_pb2
 
 EVALUATION = master_pb2.Task(type=master_pb2.EVALUATION)
@@ -67,6 +68,30 @@ def test_a_ps_that_waits_for_values_goes_back_when_their_last_holder_is_lost(
             report = await rig.ended()
         assert report.status is JobState.SUCCEEDED
         assert audit(rig.job_dir.journal_dir).ok
+
+    rig.run(story, checkpoint__every_seconds=0)
+
+
+def test_values_on_their_way_have_time_for_their_bytes(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        rig.world.pulled, rig.world.bytes = 4, 10_000_000_000
+        async with rig.serving() as master:
+            await rig.until(lambda: first_checkpoint(master))
+            parts = master.job.parts
+            await until_known_at(rig, master, 4)
+            before = look_at(master.job).bound
+            rig.world.mute |= {"worker-0", "worker-1"}  # they hand nothing over yet
+            rig.kill("ps-1")
+            await rig.until(lambda: any(parts.ps.view().wants_values))
+            asked = parts.ps._asked_at[1]
+            parts.ps.tick(now=asked + 1059.0)
+            assert parts.ledger.rewinds == 0
+            assert look_at(master.job).bound == before + 1060.0
+            parts.ps.tick(now=asked + 1061.0)
+            assert parts.ledger.rewinds == 1
+            cause = parts.ledger.notes("rewind")[-1]["cause"]
+            assert cause == "no worker handed values to ps-1 in 1060 s"
 
     rig.run(story, checkpoint__every_seconds=0)
 
