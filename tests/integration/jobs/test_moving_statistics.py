@@ -1,0 +1,136 @@
+"""Moving statistics of BatchNormalization keep pace, however many workers there are."""
+
+from statistics import fmean, stdev
+
+import keras
+import numpy as np
+import pytest
+from elasticdl.checkpoint.reshard import load_all
+from elasticdl.data.builtin import load_arrays
+from elasticdl.job.values import edit_values
+
+from tests.soak.true_statistics import Statistics
+
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
+# A low rate: what late gradients do to weights is another matter (docs/models.md).
+NORMED = """
+import keras
+
+def model():
+    network = keras.Sequential([
+        keras.Input((64,), name="image"),
+        keras.layers.Rescaling(1 / 16),
+        keras.layers.Dense(32, activation="relu"),
+        keras.layers.BatchNormalization(name="normal"),
+        keras.layers.Dense(10),
+    ])
+    network.compile(
+        keras.optimizers.Adam(0.0003),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    return network
+"""
+EPOCHS, BATCH, RECORDS = 8, 16, 1797
+PER_EPOCH = -(-RECORDS // BATCH)
+WORKERS = 4
+
+
+def made(seed):
+    keras.utils.clear_session()  # the same names as in the job
+    keras.utils.set_random_seed(seed)
+    space = {}
+    exec(NORMED, space)
+    return space["model"]()
+
+
+@pytest.fixture(scope="module")
+def data():
+    arrays = load_arrays("digits")
+    return arrays.x.reshape(RECORDS, -1).astype(np.float32), arrays.y
+
+
+@pytest.fixture(scope="module")
+def measured(data):
+    """The mean distance of some weights' moving statistics from the true ones.
+
+    Of several moments of a training: one alone tells as much of chance.
+    """
+    model = made(0)
+    statistics = Statistics(model, data[0])
+
+    def measure(looks):
+        found = []
+        for weights in looks:
+            model.set_weights([weights[v.path] for v in model.weights])
+            found += statistics.put_true()
+        return fmean(d.mean for d in found), fmean(d.variance for d in found)
+
+    return measure
+
+
+@pytest.fixture(scope="module")
+def of_keras(data, measured):
+    """The same of plain Keras, by seed."""
+
+    def fitted(seed):
+        model, looks = made(seed), []
+        # The same steps, with less Python between them.
+        model.compile(
+            model.optimizer, model.loss, steps_per_execution=20, jit_compile=False
+        )
+
+        def look(epoch, logs):
+            looks.append({v.path: v.numpy() for v in model.weights})
+
+        after = keras.callbacks.LambdaCallback(on_epoch_end=look)
+        model.fit(*data, batch_size=BATCH, epochs=EPOCHS, verbose=0, callbacks=[after])
+        return measured(looks[EPOCHS // 2 :])
+
+    return [fitted(seed) for seed in range(1, 7)]
+
+
+def errors_of_job(job, measured, mode):
+    batches = 1 if mode == "async" else WORKERS  # in a version
+    one = job(
+        f"normed-{mode}",
+        limit_seconds=300.0,
+        paused=True,  # until all four are there
+        model={"definition": "net.model", "files": {"net.py": NORMED}},
+        data={"training": "data/digits/train,data/digits/test"},
+        training={"epochs": EPOCHS, "batchSize": BATCH, "batchesPerTask": 5},
+        checkpoint={"everySteps": PER_EPOCH // batches, "everySeconds": 0, "keep": 0},
+        ps={"replicas": 1, "mode": mode},
+        worker={"replicas": WORKERS},
+    )
+    one.wait_until(
+        lambda s: sum(r.phase == "idle" for r in s.replicas) == WORKERS, "idle workers"
+    )
+    edit_values(one.job_dir.spec_file, {"job.paused": False})
+    report = one.finish()
+    looks = {}
+    for folder in one.job_dir.checkpoints_dir.glob("version-*"):
+        whole = load_all(folder)
+        if whole.version >= report.version // 2:
+            looks[whole.version] = {**whole.values, **whole.states}
+    assert report.version in looks
+    return measured(looks.values())
+
+
+def test_statistics_of_four_sync_workers_are_as_near_the_true_ones_as_those_of_keras(
+    job, measured, of_keras
+):
+    ours = errors_of_job(job, measured, "sync")
+    for one, theirs in zip(ours, zip(*of_keras, strict=True), strict=True):
+        # What hardly any seed of Keras exceeds.
+        assert one <= fmean(theirs) + 4 * stdev(theirs)
+
+
+def test_statistics_of_four_async_workers_are_not_those_of_a_quarter_of_the_batches(
+    job, measured, of_keras
+):
+    ours = errors_of_job(job, measured, "async")
+    for one, theirs in zip(ours, zip(*of_keras, strict=True), strict=True):
+        # Measured: 1.1 to 1.6 times those of Keras (docs/models.md says why they are
+        # larger at all); a quarter of the moves, as by averages over workers: 6.5.
+        assert one <= 3 * fmean(theirs)
