@@ -46,6 +46,7 @@ class Seen:
             "$__rate_interval": f"{4 * every}s",
             "$__interval": f"{every}s",
             "$__range": f"{round(self.ended - self.started)}s",
+            "$cluster": ".*",
             "$namespace": self.namespace,
             "$job": self.job,
         }.items():
@@ -105,7 +106,7 @@ def assert_no_line_twice(seen, panel):
 def assert_offered(seen, board):
     """The variables of a dashboard offer the namespace and the job."""
     for variable, value in zip(
-        board["templating"]["list"][1:], (seen.namespace, seen.job), strict=True
+        board["templating"]["list"][2:], (seen.namespace, seen.job), strict=True
     ):
         query = seen.filled_in(variable["query"]["query"])
         series, label = re.fullmatch(r"label_values\((.+), (\w+)\)", query).groups()

@@ -7,10 +7,10 @@ which counts the pods of the whole cluster; jobs are those of the variables.
 from __future__ import annotations
 
 from elasticdl.dashboards.board import Board, Kind, Panel, Query, Row
-from elasticdl.dashboards.selectors import of_jobs, rate
+from elasticdl.dashboards.selectors import of_clusters, of_jobs, rate
 
-_HOLDER = "class, training_namespace, training_job"
-_JOB = "namespace, training_job"
+_HOLDER = "cluster, class, training_namespace, training_job"
+_JOB = "cluster, namespace, training_job"
 _RESOURCES = (
     ("CPU", "cpu_cores", "short"),
     ("Memory", "memory_bytes", "bytes"),
@@ -23,11 +23,12 @@ def _by_class(metric: str) -> str:
 
 
 def _allocatable(resource: str) -> str:
-    return f"max(elasticdl_cluster_allocatable_{resource})"
+    metric = of_clusters(f"elasticdl_cluster_allocatable_{resource}")
+    return f"sum(max by (cluster) ({metric}))"
 
 
 def _requested(resource: str) -> str:
-    return f"elasticdl_cluster_requested_{resource}"
+    return of_clusters(f"elasticdl_cluster_requested_{resource}")
 
 
 def _free(resource: str) -> str:
@@ -86,7 +87,10 @@ _UTILISATION = Row(
             unit="short",
             stacked=True,
             queries=(
-                Query(_by_class("elasticdl_cluster_used_cpu_cores"), "{{class}}"),
+                Query(
+                    _by_class(of_clusters("elasticdl_cluster_used_cpu_cores")),
+                    "{{class}}",
+                ),
             ),
         ),
         Panel(
@@ -97,7 +101,10 @@ _UTILISATION = Row(
             unit="bytes",
             stacked=True,
             queries=(
-                Query(_by_class("elasticdl_cluster_used_memory_bytes"), "{{class}}"),
+                Query(
+                    _by_class(of_clusters("elasticdl_cluster_used_memory_bytes")),
+                    "{{class}}",
+                ),
             ),
         ),
     ),
@@ -194,8 +201,9 @@ _WAITING = Row(
             ),
             queries=(
                 Query(
-                    "max by (training_namespace, training_job, reason) "
-                    "(elasticdl_cluster_pending_pods) > 0",
+                    "max by (cluster, training_namespace, training_job, reason) ("
+                    + of_clusters("elasticdl_cluster_pending_pods")
+                    + ") > 0",
                     "pods",
                 ),
             ),
@@ -209,7 +217,7 @@ _WAITING = Row(
             queries=(
                 Query(
                     "max by (training_namespace, training_job) ("
-                    + rate("elasticdl_cluster_pending_seconds_total")
+                    + rate(of_clusters("elasticdl_cluster_pending_seconds_total"))
                     + ")",
                     "{{training_job}}",
                 ),

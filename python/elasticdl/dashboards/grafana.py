@@ -27,7 +27,7 @@ from grafana_foundation_sdk.models import prometheus as prometheus_models
 
 from elasticdl.dashboards import cluster, job, ps
 from elasticdl.dashboards.board import Board, Kind, Panel, Query, Row, places
-from elasticdl.dashboards.selectors import JOB, NAMESPACE, of_job, of_jobs
+from elasticdl.dashboards.selectors import CLUSTER, JOB, NAMESPACE, of_job, of_jobs
 
 BOARDS: dict[str, Board] = {
     "cluster": cluster.BOARD,
@@ -113,10 +113,17 @@ def _variables(
         .label("Prometheus")
         .type("prometheus")
     )
-    chosen = f'{NAMESPACE}{"=~" if board.many_jobs else "="}"$namespace"'
+    clusters = f'{CLUSTER}=~"$cluster"'
+    chosen = f'{clusters},{NAMESPACE}{"=~" if board.many_jobs else "="}"$namespace"'
+    found = "elasticdl_job_info"
     for name, label, query in (
-        ("namespace", "Namespace", f"label_values(elasticdl_job_info, {NAMESPACE})"),
-        ("job", "Job", f"label_values(elasticdl_job_info{{{chosen}}}, {JOB})"),
+        ("cluster", "Cluster", f"label_values({found}, {CLUSTER})"),
+        (
+            "namespace",
+            "Namespace",
+            f"label_values({found}{{{clusters}}}, {NAMESPACE})",
+        ),
+        ("job", "Job", f"label_values({found}{{{chosen}}}, {JOB})"),
     ):
         variable = (
             dashboard.QueryVariable(name)
@@ -126,7 +133,10 @@ def _variables(
             .refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
             .sort(models.VariableSort.ALPHABETICAL_ASC)
         )
-        if board.many_jobs:
+        if name == "cluster":
+            # One that is not said counts as all: the label is there for many alone.
+            variable = variable.include_all(True).all_value(".*").current(_ALL)
+        elif board.many_jobs:
             variable = variable.multi(True).include_all(True).current(_ALL)
         yield variable
 

@@ -1,4 +1,4 @@
-"""Series as dashboards select them: by the variables `namespace` and `job`.
+"""Series as dashboards select them: by `cluster`, `namespace` and `job`.
 
 Owns the labels of Prometheus' targets (docs/monitoring.md). Called by the modules of
 the dashboards. Must not know which metrics there are.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 NAMESPACE = "namespace"
 JOB = "training_job"
+# Empty where Prometheus has one cluster alone, which the pattern of all of them fits.
+CLUSTER = "cluster"
 
 
 def of_job(metric: str, besides: str = "", **labels: str) -> str:
@@ -24,8 +26,14 @@ def of_jobs(metric: str, **labels: str) -> str:
     return _selector(metric, "=~", labels)
 
 
+def of_clusters(metric: str) -> str:
+    """Return the selector of what the exporters of the chosen clusters tell."""
+    return f'{metric}{{{CLUSTER}=~"$cluster"}}'
+
+
 def _selector(metric: str, equals: str, labels: dict[str, str]) -> str:
-    parts = [f'{NAMESPACE}{equals}"$namespace"', f'{JOB}{equals}"$job"']
+    parts = [f'{CLUSTER}=~"$cluster"']
+    parts += [f'{NAMESPACE}{equals}"$namespace"', f'{JOB}{equals}"$job"']
     parts += [f'{name}="{value}"' for name, value in labels.items()]
     return f"{metric}{{{','.join(parts)}}}"
 

@@ -118,7 +118,7 @@ def test_buckets_are_kept_where_a_panel_draws_them_and_nowhere_else():
 
 @each
 def test_each_query_names_labels_that_its_metrics_have(board):
-    of_targets = {"namespace", "training_job", "role", "index"}
+    of_targets = {"cluster", "namespace", "training_job", "role", "index"}
     for expression in expressions(board):
         asked = re.findall(r"(elasticdl_\w+)\{([^}]*)\}", expression)
         for name, matchers in asked:
@@ -134,6 +134,7 @@ def test_each_query_names_labels_that_its_metrics_have(board):
 def test_each_query_is_about_the_jobs_that_are_chosen_or_the_whole_cluster(board):
     for expression in expressions(board)[: -len(board["templating"]["list"][1:])]:
         for name, matchers in re.findall(r"(elasticdl_\w+)(\{[^}]*\})?", expression):
+            assert 'cluster=~"$cluster"' in matchers, expression
             if name.startswith("elasticdl_cluster_"):
                 continue
             equals = "=~" if board["uid"] == "elasticdl-cluster" else "="
