@@ -33,11 +33,14 @@ from elasticdl.runner.base import (
     ReplicaState,
 )
 from elasticdl.runner.capacity import Holding
+from elasticdl.runner.oom import OomKills
 from elasticdl.runner.processes import (
     ChildProcess,
     Ending,
     Intent,
+    by_nobody_known,
     explain,
+    out_of_memory,
     signal_name,
 )
 from elasticdl.runner.table import (
@@ -71,6 +74,7 @@ class LocalPlatform:
         self._place = place
         self._clock = clock
         self._condition = threading.Condition()
+        self._oom_kills = OomKills()
         self._replicas: dict[int, Replica] = {}
         self._numbers = count(1)
         self._revision = 0
@@ -366,6 +370,10 @@ class LocalPlatform:
             if replica.timer is not None:
                 replica.timer.cancel()
             ending = explain(returncode, replica.intent)
+            by_kernel = by_nobody_known(ending) and self._oom_kills.explain_one()
+            # A master that was killed goes on from its journal, whoever did it.
+            if by_kernel and replica.launch.key.role is not Role.MASTER:
+                ending = out_of_memory(ending)
             words = replica.note or ending.signal_name
             if ending.reason is ExitReason.ERROR and replica.child is not None:
                 words = replica.child.last_words() or words

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elasticdl.runner.base import ExitReason, Phase
@@ -74,6 +74,18 @@ def explain(returncode: int, intent: Intent) -> Ending:
     if returncode < 0 and -returncode not in _CRASHES:
         return Ending(Phase.FAILED, ExitReason.KILLED, exit_code, name)
     return Ending(Phase.FAILED, ExitReason.ERROR, exit_code, name)
+
+
+def by_nobody_known(ending: Ending) -> bool:
+    """Whether it was killed as the kernel kills, and nobody here did it."""
+    killed = ending.exit_code == 128 + signal.SIGKILL
+    return killed and ending.reason is ExitReason.KILLED
+
+
+def out_of_memory(ending: Ending) -> Ending:
+    """Return the end of a process that the kernel killed for its memory."""
+    words = f"{ending.signal_name}: the machine had no memory left"
+    return replace(ending, reason=ExitReason.OOM_KILLED, signal_name=words)
 
 
 def signal_name(number: int) -> str:

@@ -13,6 +13,7 @@ import pytest
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import JobDir, Role
 from elasticdl.runner.base import ExitReason, Phase, ReplicaKey
+from elasticdl.runner.oom import OomKills
 from elasticdl.runner.platform import LocalPlatform
 from elasticdl.runner.table import Place, role_command
 from elasticdl.testing.scripted import (
@@ -111,6 +112,29 @@ def test_a_kill_by_somebody_else_is_killed_137(stage: Stage) -> None:
     ended = stage.until_ended()
     assert (ended.phase, ended.reason) == (Phase.FAILED, ExitReason.KILLED)
     assert (ended.exit_code, ended.message) == (137, "SIGKILL")
+
+
+@pytest.mark.parametrize(
+    ("role", "reason"),
+    [
+        (Role.WORKER, ExitReason.OOM_KILLED),
+        (Role.PS, ExitReason.OOM_KILLED),
+        (Role.MASTER, ExitReason.KILLED),  # it goes on from its journal
+    ],
+)
+def test_a_kill_that_the_kernel_counts_is_out_of_memory(
+    stage: Stage, tmp_path: Path, role: Role, reason: ExitReason
+) -> None:
+    """Else a replica that outgrows the machine would come back for ever."""
+    counter = tmp_path / "vmstat"
+    counter.write_text("oom_kill 8\n")
+    stage.platform._oom_kills = OomKills([counter])
+    for generation, expected in enumerate((reason, ExitReason.KILLED), 1):
+        counter.write_text("oom_kill 9\n")
+        stage.platform.start(launch(0, generation, role=role))
+        stage.platform.signal(ReplicaKey(role, 0), signal.SIGKILL)
+        ended = stage.until_ended(0, role=role)
+        assert (ended.reason, ended.exit_code) == (expected, 137)
 
 
 def test_a_stopped_process_can_be_killed(stage: Stage) -> None:
