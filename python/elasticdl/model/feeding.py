@@ -21,6 +21,7 @@ from elasticdl.model.default_feed import default_parser
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feed_call import fit_features, split_element
 from elasticdl.model.feed_plans import Plan
+from elasticdl.model.specs import Shape, shapes_of
 from elasticdl.model.user_code import short
 
 logger = logging.getLogger(__name__)
@@ -39,15 +40,9 @@ class Batch:
     num_records: int
 
 
-def num_records_of(batch: Batch) -> int:
-    """Return what tells batches apart where a graph takes any shape."""
-    return batch.num_records
-
-
-def shapes_of(batch: Batch) -> tuple[tuple[int, ...], ...]:
-    """Return what tells batches apart where each shape is compiled (XLA)."""
-    tensors = tf.nest.flatten((batch.features, batch.labels), expand_composites=True)
-    return tuple(tuple(tensor.shape) for tensor in tensors if tensor is not None)
+def kind_of(batch: Batch) -> tuple[Shape, ...]:
+    """Return what tells batches apart: of another shape one may be traced anew."""
+    return shapes_of(batch.features, batch.labels)
 
 
 @dataclass(frozen=True)

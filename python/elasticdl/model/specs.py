@@ -1,6 +1,7 @@
 """Specs of batches: any number of records, tensors of any kind.
 
-Owns what stays open when something is traced for batches that may differ in size.
+Owns what stays open when something is traced for batches that may differ in size, and
+what tells batches apart for which one trace does not do.
 Used by the checks of loss and model and by the worker's steps.
 """
 
@@ -30,3 +31,19 @@ def relaxed(nest: Any) -> Any:
         return whole
 
     return tf.nest.map_structure(spec, nest)
+
+
+Shape = tuple[int | None, ...]
+
+
+def shapes_of(*nests: Any) -> tuple[Shape, ...]:
+    """Return the shapes of all tensors in a batch's parts, in order; scalars have ()."""
+    shapes = (getattr(leaf, "shape", ()) for leaf in tf.nest.flatten(nests))
+    return tuple(
+        tuple(s.as_list() if isinstance(s, tf.TensorShape) else s) for s in shapes
+    )
+
+
+def forms_of(*nests: Any) -> tuple[Shape, ...]:
+    """Return the shapes but for the number of records: what a relaxed trace is for."""
+    return tuple(shape[1:] for shape in shapes_of(*nests))

@@ -19,7 +19,7 @@ from elasticdl.job.spec import (
     UpdateMode,
 )
 from elasticdl.model.definition import ModelDefinition
-from elasticdl.model.feeding import Batch, Feeder, num_records_of, shapes_of
+from elasticdl.model.feeding import Batch, Feeder
 from elasticdl.model.state import non_trainable, seed_for_worker
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import TaskType
@@ -215,7 +215,6 @@ class Assembly:
                 life.ledger,
                 life.metrics,
                 log_loss_steps=spec.training.log_loss_steps,
-                kind_of=shapes_of if spec.model.jit_compile else num_records_of,
             ),
             in_order=self._in_order,
         )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from elasticdl.model.definition import ModelDefinition
-from elasticdl.model.feeding import Feeder
+from elasticdl.model.feeding import Feeder, kind_of
 from elasticdl.model.masks import put_masks
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome
@@ -61,7 +61,7 @@ class Evaluator:
         records = 0
         with self._borrowed.set_to(values):
             for batch in self._feeder.batches(loaded.records):
-                self._progress.begins(batch.num_records)
+                self._progress.begins(kind_of(batch))
                 if not self._is_traced:
                     self._forward.trace([], [batch.features, batch.labels])
                     self._is_traced = True

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from elasticdl.errors import DataError
 from elasticdl.model.definition import ModelDefinition
-from elasticdl.model.feeding import Feeder
+from elasticdl.model.feeding import Feeder, kind_of
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome
 from elasticdl.worker.model_values import ModelValues
@@ -116,7 +116,7 @@ class Predictor:
         self._sink.task_begins()
         with self._borrowed.set_to(self._trainer.values("", None)):
             for batch in self._feeder.batches(loaded.records):
-                self._progress.begins(batch.num_records)
+                self._progress.begins(kind_of(batch))
                 outputs = self._outputs(batch.features)
                 self._sink.batch(tf.nest.map_structure(lambda t: t.numpy(), outputs))
                 records += batch.num_records

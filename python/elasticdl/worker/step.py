@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
-from elasticdl.model.specs import relaxed
+from elasticdl.model.specs import Shape, forms_of, relaxed
 from elasticdl.tensor.placement import Kind
 from elasticdl.worker.packing import Arena, Gradient, RowGradient
 
@@ -176,8 +176,11 @@ class Traced:
         # XLA compiles for fixed shapes anyway.
         self._relax = not jit
         self._concrete: Any = None  # for batches of any number of records
+        self._form: tuple[Shape, ...] = ()  # of which they are
+        self._fixed = 0  # arguments before the batch
 
     def trace(self, fixed: Sequence[Tensors], batch: Sequence[Tensors]) -> None:
+        self._fixed = len(fixed)
         if self._relax:
             try:
                 self._concrete = self._function.get_concrete_function(
@@ -188,16 +191,22 @@ class Traced:
                 # trace meets it again and tells it.
                 logger.debug("traced with the exact batch size: %s", error)
             else:
+                self._form = forms_of(*batch)
                 return
         exact = tf.nest.map_structure(tf.type_spec_from_value, tuple(batch))
         self._function.get_concrete_function(*fixed, *exact)
 
     def __call__(self, *arguments: Tensors) -> Any:
         # Which trace fits need not be found out again at each step: with ten
-        # parameters that is a third of what calling a function costs.
-        if self._concrete is not None:
+        # parameters that is a third of what calling a function costs. But TensorFlow
+        # does not look at shapes then: a batch padded to another length would be
+        # computed with the first one's, where that stands in the graph.
+        if self._concrete is not None and self._fits(arguments[self._fixed :]):
             try:
                 return self._concrete(*arguments)
             except TypeError:  # raised before anything is computed
                 logger.debug("a batch of another form than the first: traced again")
         return self._function(*arguments)
+
+    def _fits(self, batch: Sequence[Tensors]) -> bool:
+        return forms_of(*batch) == self._form

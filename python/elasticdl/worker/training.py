@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
-from elasticdl.model.feeding import Batch, Feeder, num_records_of
+from elasticdl.model.feeding import Batch, Feeder, kind_of
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome, TaskType
 from elasticdl.worker.feed_ahead import FeedAhead
@@ -234,23 +234,18 @@ class Shows:
         metrics: WorkerMetrics,
         *,
         log_loss_steps: int,
-        kind_of: Callable[[Batch], Hashable] = num_records_of,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Log the loss every `log_loss_steps` steps.
-
-        `kind_of`: batches of one kind take about as long; the first may be compiled.
-        """
+        """Log the loss every `log_loss_steps` steps."""
         self.progress = progress
         self.ledger = ledger
         self.metrics = metrics
         self.clock = clock
-        self._kind_of = kind_of
         self._log_loss_steps = log_loss_steps
 
     def begins(self, batch: Batch) -> None:
         """A step begins."""
-        self.progress.begins(self._kind_of(batch))
+        self.progress.begins(kind_of(batch))
 
     def step(self, done: BatchDone, records: int, seconds: float) -> None:
         """Count a step."""
