@@ -37,7 +37,7 @@ Shape = tuple[int | None, ...]
 
 
 def shapes_of(*nests: Any) -> tuple[Shape, ...]:
-    """Return the shapes of all tensors in a batch's parts, in order; scalars have ()."""
+    """Return the shapes of all tensors of a batch in order; of a scalar ()."""
     shapes = (getattr(leaf, "shape", ()) for leaf in tf.nest.flatten(nests))
     return tuple(
         tuple(s.as_list() if isinstance(s, tf.TensorShape) else s) for s in shapes
