@@ -283,7 +283,9 @@ containers:
       {{- include "elasticdl.probe" "/healthz" | nindent 6 }}
       periodSeconds: 2
       timeoutSeconds: 5
-      failureThreshold: {{ divf .job.worker.startSeconds 2 | ceil | int | max 1 }}
+      {{- /* A master that begins may wait for its folder's lock and for storage. */}}
+      {{- $seconds := ternary (addf .job.master.journalWaitSeconds 600) .job.worker.startSeconds (eq .role "master") }}
+      failureThreshold: {{ divf $seconds 2 | ceil | int | max 1 }}
     livenessProbe:
       {{- include "elasticdl.probe" "/healthz" | nindent 6 }}
       periodSeconds: 10

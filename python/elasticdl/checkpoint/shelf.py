@@ -24,7 +24,7 @@ from elasticdl.checkpoint.layout import (
     parse_version_dir,
 )
 from elasticdl.checkpoint.store import read_manifest
-from elasticdl.errors import CheckpointError
+from elasticdl.errors import CheckpointError, is_storage_away
 from elasticdl.job.names import JobDir
 
 _log = logging.getLogger(__name__)
@@ -36,12 +36,14 @@ def complete(directory: Path) -> Iterator[Complete]:
     """Yield the complete checkpoints of a folder, those of higher versions first.
 
     Torn ones are skipped with a warning. Raises CheckpointError if the folder cannot
-    be read; one that is not there has none.
+    be read, or one of them because its storage is away; one that is not there has none.
     """
     for _, path in reversed(_versions(Path(directory))):
         try:
             manifest = read_manifest(path)
         except CheckpointError as error:
+            if is_storage_away(error):
+                raise
             _log.warning("Skipped an incomplete checkpoint: %s", error)
             continue
         yield path, manifest

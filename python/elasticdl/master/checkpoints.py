@@ -155,6 +155,8 @@ class CheckpointSchedule:
 
     def due(self, *, version: int, now: float) -> str | None:
         """Return why one is due, or None. The first, of version 0, is due at once."""
+        # The clock was set back since an earlier master wrote the newest one.
+        self._last_try = min(self._last_try, now)
         if now < self._retry_at:
             return None
         if self.version is None:

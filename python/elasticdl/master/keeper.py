@@ -28,6 +28,7 @@ from elasticdl.job.spec import JobSpec, Strategy
 from elasticdl.master.checkpoints import CheckpointSchedule, Outcome, Request
 from elasticdl.master.course import MOST_REMEMBERED, Course, find, note_course, point
 from elasticdl.master.ledger import Ledger
+from elasticdl.master.patience import patiently
 from elasticdl.master.ps_group import Found
 from elasticdl.master.signals import Signals
 from elasticdl.proto import master_pb2
@@ -76,10 +77,14 @@ class Keeper:
         self._tidied: Course | None = None  # what was left of others is put aside
         noted = ledger.notes("checkpoint")
         self.had_one = bool(noted)  # as far as the journal knows
-        self._shelf = find(directory, course, launched=launched)
+        patience = spec.master.journal_wait_seconds
+        self._shelf = patiently(
+            lambda: find(directory, course, launched=launched), seconds=patience
+        )
         if not self._shelf and noted and Path(noted[-1]["dir"]).parent != directory:
             # checkpoint.dir is another one since the job was launched again.
-            self._shelf = find(Path(noted[-1]["dir"]).parent, course)
+            before = Path(noted[-1]["dir"]).parent
+            self._shelf = patiently(lambda: find(before, course), seconds=patience)
         shelf.sweep(directory, prefix=f"{course.run}-")
         if course.unnamed:
             shelf.sweep(directory, prefix="ckpt-")

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from elasticdl.errors import JournalError
+from elasticdl.errors import CheckpointError, JournalError
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +43,14 @@ def patiently(
 ) -> T:
     """Return what `act` returns, trying so long while storage fails it. Blocks.
 
-    Raises JournalError as `act` does: at once if waiting does not help.
+    Raises JournalError and CheckpointError as `act` does: at once if waiting does not
+    help.
     """
     until = clock() + seconds
     while True:
         try:
             return act()
-        except JournalError as error:
+        except (JournalError, CheckpointError) as error:
             if not passes(error.__cause__) or clock() >= until:
                 raise
             log.warning("%s; trying for %.0f s more", error, until - clock())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from pathlib import Path
 
@@ -233,3 +234,20 @@ def test_what_another_run_is_writing_is_not_swept_away(tmp_path: Path) -> None:
         "pending-r-ckpt-1.2",
         "pending-s-ckpt-1.1",
     ]
+
+
+def test_a_newest_checkpoint_whose_storage_is_away_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, 1)
+    newest = write(tmp_path, 2)
+    read = Path.read_bytes
+
+    def away(path: Path) -> bytes:
+        if path.parent == newest:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", away)
+    with pytest.raises(CheckpointError, match="version-2"):
+        shelf.newest(tmp_path)

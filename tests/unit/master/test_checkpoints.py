@@ -90,3 +90,10 @@ def test_one_failed_shard_fails_the_checkpoint() -> None:
 def test_a_record_counts_as_applied_only_where_all_shards_have_it() -> None:
     assert least_applied([]) == {}
     assert least_applied([{1: 5, 2: 9}, {1: 7}]) == {1: 5}
+
+
+def test_checkpoints_stay_due_when_the_clock_was_set_back_between_masters() -> None:
+    spec = CheckpointSpec.model_validate({"every_seconds": 60.0})
+    one = CheckpointSchedule(spec, version=10, time=10_000.0)
+    assert one.due(version=11, now=6_400.0) is None
+    assert one.due(version=11, now=6_460.0) == "time"

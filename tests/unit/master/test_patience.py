@@ -3,7 +3,7 @@
 import errno
 
 import pytest
-from elasticdl.errors import JournalError
+from elasticdl.errors import CheckpointError, JournalError
 from elasticdl.master.patience import patiently
 
 
@@ -59,3 +59,14 @@ def test_a_damaged_journal_is_not_waited_for() -> None:
 
     with pytest.raises(JournalError, match="line 3"):
         patiently(damaged, seconds=60.0, sleep=lambda _: pytest.fail("it waited"))
+
+
+def test_a_checkpoint_folder_that_is_away_when_a_master_begins_is_waited_for() -> None:
+    tries = iter([errno.ESTALE, errno.EIO])
+
+    def find() -> str:
+        for number in tries:
+            raise CheckpointError("checkpoints cannot be read") from OSError(number, "")
+        return "version-200"
+
+    assert patiently(find, seconds=60.0, sleep=lambda _: None) == "version-200"
