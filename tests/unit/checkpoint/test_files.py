@@ -81,3 +81,22 @@ def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match="No space left on device; "):
         files.write_whole(tmp_path / "file", parts([BLOCK + 1]))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_name_of_a_file_is_on_the_disk_before_it_counts_as_written(
+    tmp_path, monkeypatch
+):
+    """A power cut forgets a rename until the folder is synced, after it."""
+    real, path, synced = os.fsync, tmp_path / "folder" / "file", []
+
+    def fsync(handle):
+        whole = path.read_bytes() if path.exists() else b""
+        synced.append((os.fstat(handle).st_ino, whole))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    files.write_whole(path, [memoryview(b"all of it")])
+    assert synced == [
+        (path.stat().st_ino, b""),
+        (path.parent.stat().st_ino, b"all of it"),
+    ]
