@@ -42,6 +42,7 @@ from elasticdl.model.optimizers import (
     optimizer_json,
 )
 from elasticdl.model.overrides import (
+    EVALUATION_METHODS,
     compiled_with_xla,
     evaluates_itself,
     overrides,
@@ -189,9 +190,27 @@ class ModelDefinition:
         return spec.type is JobType.TRAIN and spec.strategy is not Strategy.LOCAL
 
     def _refuse_unused(self) -> None:
-        """Raise UserCodeError for parts of the module that an own step leaves out."""
-        if not self.trains_itself:
-            return
+        """Raise UserCodeError for parts that a part of the model's own leaves out."""
+        model, names = self.model, self._spec.model
+        if self.trains_itself:
+            self._refuse_beside_train_step()
+        kind = type(model).__name__
+        if self._symbols.loss is not None and overrides(model, "compute_loss"):
+            raise UserCodeError(
+                f"{kind} has a compute_loss of its own, and the module has the loss "
+                f"function `{names.loss}` too, so that one of them would be passed "
+                "over; take one of them out"
+            )
+        if self._symbols.metrics is not None and self.evaluates_itself:
+            own = next(m for m in EVALUATION_METHODS if overrides(model, m))
+            raise UserCodeError(
+                f"{kind} has a {own} of its own, which does not use "
+                f"`{names.eval_metrics}`; keep these metrics as attributes of the "
+                f"model and return them in {own}, or give them to model.compile, and "
+                "take the function out"
+            )
+
+    def _refuse_beside_train_step(self) -> None:
         model, names = self.model, self._spec.model
         there = [
             name

@@ -455,3 +455,27 @@ def test_class_weights_beside_sample_weights_are_refused(built, records):
     job = {"training": {"classWeight": {0: 2.0}}}
     with pytest.raises(UserCodeError, match="expected one of the two"):
         built(WEIGHTED, sample=records[:8], job=job)
+
+
+OWN_WAYS = {
+    "def compute_loss(self, **_):\n        return 0.0": (
+        "compute_loss of its own, and the module has the loss function `loss` too"
+    ),
+    "def test_step(self, data):\n        return {}": (
+        "test_step of its own, which does not use `eval_metrics_fn`"
+    ),
+    "def compute_metrics(self, x, y, y_pred, sample_weight=None):\n        return {}": (
+        "compute_metrics of its own, which does not use `eval_metrics_fn`"
+    ),
+}
+
+
+@pytest.mark.parametrize("method", OWN_WAYS)
+def test_a_function_of_the_module_that_a_method_of_the_model_passes_over_is_refused(
+    define, method
+):
+    own = f"class Own(keras.Model):\n    {method}\n\n\ndef custom_model"
+    text = CLASSIC.replace("def custom_model", own, 1)
+    text = text.replace("return keras.Model(", "return Own(")
+    with pytest.raises(UserCodeError, match=OWN_WAYS[method]):
+        define(text, job={"strategy": "local"}).build_model()
