@@ -70,6 +70,11 @@ class Manifest(BaseModel):
     rewind: int = 0  # the run's rewinds before it: of two, the one of more is the newer
     time: float = 0.0
 
+    @property
+    def total_bytes(self) -> int:
+        """Of all shards."""
+        return sum(shard.bytes for shard in self.shards)
+
 
 def version_dir(version: int, again: int = 0) -> str:
     """Return the folder's name for a version; `again`: where that was taken."""

@@ -16,6 +16,7 @@ import logging
 from pathlib import Path
 
 from elasticdl.checkpoint import shelf
+from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import CheckpointError
 from elasticdl.master.ledger import Ledger
 
@@ -25,7 +26,10 @@ _NOTE = "initFrom"
 
 
 class Origin:
-    """What one job begins with; `dir` is "" where that is nothing."""
+    """What one job begins with; `dir` is "" where that is nothing.
+
+    `bytes`: of all its shards; 0 where a master before this one noted none.
+    """
 
     def __init__(self, ledger: Ledger, given: str) -> None:
         """Find what `given` means. Raises CheckpointError if it is nothing."""
@@ -35,6 +39,7 @@ class Origin:
         same = bool(given) and note.get("given") == given
         self._dropped: list[str] = list(note.get("dropped", ())) if same else []
         self.dir: str = note["dir"] if same else ""
+        self.bytes: int = note.get("bytes", 0) if same else 0
         if not given:
             return
         if ledger.notes("begun"):  # needed for a rewind to the job's beginning at most
@@ -43,7 +48,7 @@ class Origin:
         found = shelf.meant(Path(given))
         there = Path(self.dir).is_dir() if self.dir else False
         if not there:
-            self._take(str(found[0][0]))
+            self._take(*found[0])
 
     def gave_up(self, directory: str) -> bool:
         """Whether it was given up before."""
@@ -57,28 +62,29 @@ class Origin:
         if not directory or directory != self.dir:
             return False
         try:
-            found = [path for path, _ in shelf.meant(Path(self._given))]
+            found = shelf.meant(Path(self._given))
         except CheckpointError as error:
             log.error("%s", error)
             return False
-        here = Path(directory)
-        if here not in found:
+        paths, here = [path for path, _ in found], Path(directory)
+        if here not in paths:
             return False
-        older = found[found.index(here) + 1 :]
+        older = found[paths.index(here) + 1 :]
         if not older:
             return False
         self._dropped.append(directory)
-        self._take(str(older[0]))
+        self._take(*older[0])
         log.warning("the job begins with %s instead", self.dir)
         return True
 
-    def _take(self, directory: str) -> None:
-        self.dir = directory
+    def _take(self, path: Path, manifest: Manifest) -> None:
+        self.dir, self.bytes = str(path), manifest.total_bytes
         self._ledger.note(
             "state",
             name=_NOTE,
             given=self._given,
-            dir=directory,
+            dir=self.dir,
+            bytes=self.bytes,
             dropped=list(self._dropped),
         )
 

@@ -142,16 +142,20 @@ def _bound(job: Job) -> float:
     slowest = max((worker.step_seconds for worker in told), default=0.0)
     still = STILL_STARTS * max(spec.start_seconds, HANG_STEPS * slowest)
     still += parts.ps.waits_for_values()
-    newest = parts.keeper.newest
-    if newest is None or not any(_loads(m) for m in parts.table.ps() if m):
-        return still
-    total = sum(shard.bytes for shard in newest.manifest.shards)
+    origin, newest = parts.ps.origin, parts.keeper.newest
+    own = newest.manifest.total_bytes if newest else 0
+    loads = (_loads(member) for member in parts.table.ps() if member)
+    total = max(
+        (origin.bytes if d == origin.dir else own for d in loads if d), default=0
+    )
     return still + total / SLOWEST_BYTES_PER_SECOND
 
 
-def _loads(member: Member) -> bool:
-    restore = member.restore
-    return restore is not None and bool(restore.dir) and not member.initialized
+def _loads(member: Member) -> str:
+    """Return the checkpoint that a PS is loading, "" if it loads none."""
+    if member.restore is None or member.initialized:
+        return ""
+    return member.restore.dir
 
 
 def _held(job: Job) -> str:
@@ -202,8 +206,8 @@ def _waits_for_ps(job: Job) -> Iterator[str]:
         if member is None or not member.registered:
             yield "a PS that has not registered"
         elif not member.initialized or not (member.ps and member.ps.initialized):
-            loads = _loads(member) and member.restore
-            what = f"loads {loads.dir}" if loads else "gets no values"
+            loads = _loads(member)
+            what = f"loads {loads}" if loads else "gets no values"
             yield f"{member.name} {what} (rewind {parts.ps.rewind})"
     if parts.ps.rewinding:
         yield f"not all PS have come to rewind {parts.ps.rewind}"

@@ -3,13 +3,23 @@
 from dataclasses import replace
 
 import pytest
+from elasticdl.checkpoint import store
+from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import Role
 from elasticdl.job.spec import JobSpec
 from elasticdl.job.status import JobState
+from elasticdl.master import watchdog
 from elasticdl.master.audit import audit
 from elasticdl.master.leasing import most_deaths
-from elasticdl.master.watchdog import Look, Verdict, Watch, judge, look_at
+from elasticdl.master.watchdog import (
+    STILL_STARTS,
+    Look,
+    Verdict,
+    Watch,
+    judge,
+    look_at,
+)
 
 LOOK = Look(moved=(1,), bound=600.0, waits_for="a PS", can_go_back=True)
 SINCE = Watch(moved=(1,), since=100.0)
@@ -239,3 +249,30 @@ def test_no_worker_is_lost_at_a_task_that_got_less_than_the_longest_bound() -> N
         "data": {"training": "t.csv"},
     }
     assert most_deaths(JobSpec.model_validate(values)) == 7
+
+
+def test_ps_that_load_the_checkpoint_of_another_job_have_the_time_for_its_bytes(
+    rig, monkeypatch
+) -> None:
+    async def load(rig, parts) -> float:
+        await rig.until(lambda: all(m and m.restore for m in parts.table.ps()))
+        assert parts.keeper.newest is None
+        return look_at(rig.master.job).bound
+
+    async def story(rig) -> None:
+        rig.world.mute |= {"ps-0", "ps-1"}
+        still = STILL_STARTS * rig.values.job.worker.start_seconds
+        async with rig.serving() as master:
+            assert await load(rig, master.job.parts) == still + shard.bytes
+        async with rig.serving() as master:  # one that takes over knows as much
+            assert await load(rig, master.job.parts) == still + shard.bytes
+            rig.world.mute.clear()
+            await rig.until(lambda: master.job.parts.ps.initialized)
+            assert look_at(master.job).bound == still
+
+    others = rig.root / "others"
+    shard = store.write_shard(others, 0, 1, {}, {"version": 400})
+    manifest = Manifest(job="j", strategy="local", version=400, shards=[shard])
+    store.write_manifest(others, manifest)
+    monkeypatch.setattr(watchdog, "SLOWEST_BYTES_PER_SECOND", 1.0)
+    rig.run(story, checkpoint__init_from=str(others))
