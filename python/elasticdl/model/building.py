@@ -24,7 +24,7 @@ from elasticdl.model.feed_call import (
     functional_inputs,
     split_element,
 )
-from elasticdl.model.feed_chain import batches_itself, chain_of
+from elasticdl.model.feed_chain import batches_itself
 from elasticdl.model.user_code import ModelCode, check_params
 
 MIXED_POLICY = "mixed_bfloat16"
@@ -121,7 +121,7 @@ def example(
 
 def feed_batches(fed: Any, records: Any) -> bool:
     """Say whether the feed batches by itself."""
-    return bool(batches_itself(chain_of(fed, records)))
+    return bool(batches_itself(fed, records, "feed"))
 
 
 def _zeros(shape: Any, dtype: tf.DType) -> tf.Tensor:

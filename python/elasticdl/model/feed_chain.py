@@ -24,13 +24,25 @@ _COMPARED_RECORDS = 4
 _MAPS = {"_MapDataset", "_ParallelMapDataset"}
 _PASSING = {"_PrefetchDataset", "_OptionsDataset"}
 _SHUFFLE = "_ShuffleDataset"
-_BATCHES = {"_BatchDataset", "_ParallelBatchDataset", "_PaddedBatchDataset"}
+_PADDED = "_PaddedBatchDataset"
+_BATCHES = {"_BatchDataset", "_ParallelBatchDataset", _PADDED}
+_MAKES_DATASETS = {
+    "_FlatMapDataset", "_InterleaveDataset", "_ParallelInterleaveDataset",
+    "_GroupByWindowDataset",
+}  # fmt: skip
+# In a function: what gives batches where it gets batches.
+_PASSING_OPS = {
+    "Identity", "MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2",
+    "PrefetchDataset", "ZipDataset", "ConcatenateDataset", "FilterDataset",
+    "OptionsDataset", "RepeatDataset", "ShuffleDataset", "ShuffleDatasetV3",
+}  # fmt: skip
 # Keep nothing from one task to the next, so one pipeline can serve all tasks.
 _STATELESS = _MAPS | _PASSING | _BATCHES | {
     _SHUFFLE, "_FilterDataset", "_FlatMapDataset", "_InterleaveDataset",
     "_ParallelInterleaveDataset", "_UnbatchDataset", "_RebatchDataset",
     "_TensorSliceDataset", "_TakeDataset", "_SkipDataset", "_ZipDataset",
-    "_ConcatenateDataset", "_RangeDataset", "_TensorDataset",
+    "_ConcatenateDataset", "_RangeDataset", "_TensorDataset", "_WindowDataset",
+    "_GroupByWindowDataset",
 }  # fmt: skip
 # Stateful by name, but without an effect that depends on the order of records.
 _HARMLESS_OPS = {
@@ -56,56 +68,13 @@ def _kinds(chain: Sequence[Any]) -> list[str]:
     return [type(dataset).__name__ for dataset in chain]
 
 
-def refuse_endless(chain: Sequence[Any] | None, name: str) -> None:
-    """Raise UserCodeError when feed repeats the data without end."""
-    for dataset in chain or ():
-        if type(dataset).__name__ != "_RepeatDataset":
-            continue
-        if int(tf.get_static_value(getattr(dataset, "_count", -1)) or -1) < 0:
-            raise UserCodeError(
-                f"{name} repeats the data without end, so a task would never be over; "
-                "take `repeat()` out and set training.epochs"
-            )
-
-
-def refuse_dropping(result: Any, source: Any, name: str) -> None:
-    """Raise UserCodeError when feed drops records by their number or place.
-
-    A feed sees one task at a time: what it drops there it drops of each task, and the
-    records count as trained.
-    """
-    for dataset in _above(result, source):
-        kind = type(dataset).__name__
-        count = tf.get_static_value(getattr(dataset, "_count", None) or 0)
-        if kind in _BATCHES | {"_RebatchDataset"}:
-            drops = tf.get_static_value(getattr(dataset, "_drop_remainder", False))
-            said = "drops what is left over of each task (drop_remainder=True)"
-            instead = "batch without it, or return single records"
-        elif kind == "_TakeDataset":
-            drops, said = count is None or count >= 0, "takes some records of each task"
-            instead = "take it out and set training.maxSteps, or give it less data"
-        elif kind == "_SkipDataset":
-            drops, said = count is None or count != 0, "skips records of each task"
-            instead = "take it out: a CSV's header is no record here"
-        elif kind == "_ShardDataset":
-            drops, said = True, "takes a shard of each task"
-            instead = "take it out: workers get different tasks anyway"
-        else:
-            continue
-        if drops:
-            raise UserCodeError(
-                f"{name} {said}, so records would count as trained that never were; "
-                + instead
-            )
-
-
-def _above(dataset: Any, source: Any) -> list[Any]:
+def above(dataset: Any, source: Any) -> list[Any]:
     """Return the datasets that the source's records pass through, `dataset` last."""
     if dataset is source:
         return []
     found: list[Any] = []
     for below in getattr(dataset, "_inputs", list)():
-        if below is source or (passed := _above(below, source)):
+        if below is source or (passed := above(below, source)):
             found += [] if below is source else passed
             found.append(dataset)
     return found
@@ -127,15 +96,65 @@ def keeps_nothing(chain: Sequence[Any] | None) -> bool:
     return chain is not None and all(kind in _STATELESS for kind in _kinds(chain))
 
 
-def batches_itself(chain: Sequence[Any] | None) -> str:
-    """Return the kind of batching at the end of the chain, "" if there is none."""
-    last = ""
-    for kind in _kinds(chain or ()):
-        if kind in _BATCHES:
-            last = kind
-        elif kind in {"_UnbatchDataset", "_FlatMapDataset"}:
-            last = ""
-    return last
+def batches_itself(result: Any, source: Any, name: str) -> str:
+    """Return the kind of batching of what feed returned, "" if there is none.
+
+    Looks at all branches of a chain (`zip`, `concatenate`), and into functions that
+    make batches, as that of `bucket_by_sequence_length`. Raises UserCodeError where
+    some branches are batched and others are not.
+    """
+    kinds = _batchings(result, source)
+    if "" in kinds and len(kinds) > 1:
+        raise UserCodeError(
+            f"{name} joins datasets of which some are batched and some are not; batch "
+            "after zip or concatenate, or not at all"
+        )
+    # Where one branch is padded, batches do not join.
+    return _PADDED if _PADDED in kinds else next(iter(kinds), "")
+
+
+def _batchings(dataset: Any, source: Any) -> set[str]:
+    if dataset is source:
+        return {""}
+    kind = type(dataset).__name__
+    if kind in _BATCHES:
+        return {kind}
+    if kind == "_UnbatchDataset":
+        return {""}
+    function = function_that_makes_datasets(dataset)
+    made = None if function is None else _batching_in(function)
+    if made is not None:
+        # Of group_by_window, what is of one batch belongs together.
+        return {_PADDED if made and kind == "_GroupByWindowDataset" else made}
+    found: set[str] = set()
+    for below in getattr(dataset, "_inputs", list)():
+        if below is source or above(below, source):
+            found |= _batchings(below, source)
+    return found
+
+
+def function_that_makes_datasets(dataset: Any) -> Any | None:
+    """Return the function of flat_map, interleave or group_by_window, else None."""
+    if type(dataset).__name__ not in _MAKES_DATASETS:
+        return None
+    wrapped = getattr(dataset, "_reduce_func", getattr(dataset, "_map_func", None))
+    return getattr(wrapped, "function", None)
+
+
+def _batching_in(function: Any) -> str | None:
+    """Return how the dataset that a function makes is batched, "" if it is not.
+
+    None: it gives elements as it got them.
+    """
+    op = function.graph.outputs[0].op
+    while op.inputs and op.type in _PASSING_OPS:
+        op = op.inputs[0].op
+    kind = op.type.partition("Dataset")[0]
+    if kind == "PaddedBatch":
+        return _PADDED
+    if kind in {"Batch", "ParallelBatch"}:
+        return "_BatchDataset"
+    return None if op.type == "TensorDataset" else ""
 
 
 def block_function(

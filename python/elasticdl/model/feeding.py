@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from elasticdl.data.reader import Metadata
 from elasticdl.errors import DataError, UserCodeError
-from elasticdl.model import feed_chain, feed_plans
+from elasticdl.model import feed_chain, feed_plans, feed_refusals
 from elasticdl.model.default_feed import default_parser
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feed_call import fit_features, split_element
@@ -208,9 +208,9 @@ class Feeder:
         result = feed(source, self._mode, self._metadata)
         self._source, self._result = source, result
         chain = feed_chain.chain_of(result, source)
-        feed_chain.refuse_endless(chain, feed.name)
-        feed_chain.refuse_dropping(result, source, feed.name)
-        kind = feed_chain.batches_itself(chain)
+        feed_refusals.refuse_endless(result, source, feed.name)
+        feed_refusals.refuse_dropping(result, source, feed.name)
+        kind = feed_chain.batches_itself(result, source, feed.name)
         if feed_chain.keeps_nothing(chain):
             return feed_plans.PipelinePlan(
                 variable,
@@ -220,7 +220,7 @@ class Feeder:
 
         def make(dataset: Any) -> Any:
             fed = feed(dataset, self._mode, self._metadata)
-            again = feed_chain.batches_itself(feed_chain.chain_of(fed, dataset))
+            again = feed_chain.batches_itself(fed, dataset, feed.name)
             return feed_plans.batched(fed, again, self._batch_size)
 
         return feed_plans.RebuiltPlan(make)

@@ -203,6 +203,49 @@ def test_older_names_and_fewer_arguments_are_understood(built, feeder, records):
         ("return dataset.map(parse).take(100)", "feed takes some records of each task"),
         ("return dataset.skip(1).map(parse)", "a CSV's header is no record here"),
         ("return dataset.shard(2, 0).map(parse)", "takes a shard of each task"),
+        (
+            "return dataset.map(parse).take_while(lambda f, y: y < 2)",
+            "ends each task at the first record .*use filter",
+        ),
+        (
+            "return dataset.window(4, drop_remainder=True)"
+            ".flat_map(lambda w: w.batch(4)).unbatch().map(parse)",
+            "drops what is left over of each task",
+        ),
+        (
+            "return dataset.window(2, shift=3).flat_map(lambda w: w).map(parse)",
+            "leaves out records between its windows",
+        ),
+        (
+            "return dataset.batch(5).flat_map("
+            "lambda r: tf.data.Dataset.from_tensor_slices(r).take(2)).map(parse)",
+            "feed takes some records of each task",
+        ),
+        (
+            "return dataset.batch(5).interleave("
+            "lambda r: tf.data.Dataset.from_tensor_slices(r).skip(1)).map(parse)",
+            "feed skips records of each task",
+        ),
+        (
+            "return dataset.group_by_window("
+            "lambda r: tf.constant(0, tf.int64), lambda k, w: w.take(3), window_size=4)"
+            ".map(parse)",
+            "feed takes some records of each task",
+        ),
+        (
+            "return dataset.map(parse).bucket_by_sequence_length("
+            "lambda f, y: 6, [100], [4, 4], drop_remainder=True)",
+            "drops what is left over of each task",
+        ),
+        (
+            "return dataset.map(parse).ignore_errors()",
+            "leaves out without a word what does not parse .*onBadRecord: skip",
+        ),
+        (
+            "return dataset.map(parse).batch(2).concatenate("
+            "dataset.map(parse).batch(2).unbatch())",
+            "some are batched and some are not",
+        ),
         ("return dataset.map(lambda r: nothing(r))", r"net\.py:\d+ in .*nothing"),
     ],
 )
@@ -257,7 +300,10 @@ def test_an_input_of_unsigned_ids_gets_all_64_bits(built, feeder, tmp_path):
 
 
 def test_the_default_feed_takes_the_only_feature(built, feeder):
-    rows = [example(pixels=np.full(4, i / 2), label=np.int64(0)) for i in range(5)]
+    rows = [
+        example(pixels=np.full(4, i / 2), label=tf.constant(0, tf.int64))
+        for i in range(5)
+    ]
     feed = feeder(built(COMPILED, "net.model"))
     assert np.asarray(next(feed.batches(rows)).features)[4].tolist() == [2.0] * 4
 
@@ -265,9 +311,21 @@ def test_the_default_feed_takes_the_only_feature(built, feeder):
 @pytest.mark.parametrize(
     ("record", "message", "kind"),
     [
-        (example(a=1.5, b=2.5, label=np.int64(0)), "input `x` is no feature", 0),
-        (example(x=np.ones(5), label=np.int64(0)), "has 5 values per record", 0),
-        (example(x=np.ones(4), target=np.int64(0)), "no feature `label`", 0),
+        (
+            example(a=1.5, b=2.5, label=tf.constant(0, tf.int64)),
+            "input `x` is no feature",
+            0,
+        ),
+        (
+            example(x=np.ones(5), label=tf.constant(0, tf.int64)),
+            "has 5 values per record",
+            0,
+        ),
+        (
+            example(x=np.ones(4), target=tf.constant(0, tf.int64)),
+            "no feature `label`",
+            0,
+        ),
         (b"\xff\xff\xff", "not a tf.train.Example", 1),
         (b"", "has no features", 1),
     ],
@@ -371,3 +429,48 @@ def test_a_broken_csv_line_is_named(built, feeder):
     feed = feeder(built(COMPILED, "net.model"), metadata=names)
     with pytest.raises(FeedError, match=r"record 1 of the task"):
         list(feed.batches([b"1,2,3,4,0", b"1,2,oh,4,0"]))
+
+
+BY_LENGTH = "lambda f, y: tf.cast(f['x'][0], tf.int32) % 8"  # any length does
+BATCHED = {
+    "bucket": f"dataset.map(parse).bucket_by_sequence_length({BY_LENGTH}, [4], [2, 3])",
+    "group": "dataset.map(parse).group_by_window(lambda f, y: y, "
+    "lambda k, w: w.batch(4), window_size=4)",
+    "windows": "dataset.window(5).flat_map(lambda w: w.batch(5)).unbatch()"
+    ".map(parse).batch(3)",
+    "flat_map": "dataset.map(parse).batch(3).flat_map("
+    "lambda f, y: tf.data.Dataset.from_tensors((f, y)))",
+    "window": "dataset.window(5).flat_map(lambda w: w.map(parse).batch(5))",
+    "zip": "tf.data.Dataset.zip((dataset.map(lambda r: parse(r)[0]).batch(4),"
+    " dataset.map(lambda r: parse(r)[1]).batch(4)))",
+    "zip, then batch": "tf.data.Dataset.zip((dataset.map(lambda r: parse(r)[0]),"
+    " dataset.map(lambda r: parse(r)[1]))).padded_batch(4)",
+    "concatenate": "dataset.map(parse).batch(4).concatenate("
+    "dataset.map(parse).filter(lambda f, y: False).batch(4))",
+}
+
+
+@pytest.mark.parametrize("chain", BATCHED)
+def test_a_feed_that_batches_by_any_means_is_not_batched_again(
+    built, feeder, records, chain
+):
+    definition = built(with_return("return " + BATCHED[chain]))
+    made = list(feeder(definition).batches(records))
+    assert {np.ndim(b.features) for b in made} == {2}
+    x, _ = values(made)
+    np.testing.assert_array_equal(x[:, 0], 2 * np.arange(50))
+
+
+def test_batches_of_single_records_from_windows_are_batched(built, feeder, records):
+    chain = "return dataset.window(5).flat_map(lambda w: w).map(parse)"
+    made = list(feeder(built(with_return(chain))).batches(records))
+    assert [b.num_records for b in made] == [8] * 6 + [2]
+
+
+def test_a_function_may_take_parts_of_a_single_record(built, feeder, records):
+    chain = (
+        "return dataset.flat_map("
+        "lambda r: tf.data.Dataset.from_tensors(r).repeat(3).take(2)).map(parse)"
+    )
+    made = feeder(built(with_return(chain))).batches(records)
+    assert sum(b.num_records for b in made) == 100
