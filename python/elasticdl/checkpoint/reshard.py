@@ -83,6 +83,17 @@ class _Catalog:
     states: dict[str, Array] = field(default_factory=dict)
     scalars: dict[str, float] = field(default_factory=dict)
 
+    def parts_of(self, kind: str, name: str) -> list[_Part] | None:
+        """Return the parts of a variable; None if there are none of this kind.
+
+        The value of one that the job which wrote it did not train is among its states.
+        """
+        parts = self.parts.get((kind, name))
+        if parts is None and kind == VALUE and name in self.states:
+            array = self.states[name]
+            return [_Part(0, array.shape[0] if array.ndim else 1, array)]
+        return parts
+
     def variables(self) -> list[str]:
         """Names of all variables."""
         return sorted({name for kind, name in self.parts if kind == VALUE})
@@ -189,6 +200,17 @@ def load_pieces(reader: Reader, layout: Layout, ps: int) -> Loaded:
     )
 
 
+def load_values(reader: Reader, names: Iterable[str]) -> dict[str, Array]:
+    """Return those of these variables in full that a checkpoint has values of."""
+    wanted = set(names)
+    if not wanted:
+        return {}
+    shards = [reader.shard(index) for index in range(len(reader.manifest.shards))]
+    catalog = _read(reader.path, shards)
+    found = wanted.intersection(catalog.variables())
+    return {name: _whole(catalog, VALUE, name) for name in found}
+
+
 def load_all(path: Path) -> Whole:
     """Return a checkpoint put together, for one process that holds the whole model.
 
@@ -244,7 +266,7 @@ def _check_shapes(catalog: _Catalog, layout: Layout, ps: int) -> None:
     mistakes = []
     for index in sorted({piece.variable for piece in layout.pieces[ps]}):
         variable = layout.variables[index]
-        parts = catalog.parts.get((VALUE, variable.name))
+        parts = catalog.parts_of(VALUE, variable.name)
         if parts is None:
             mistakes.append(f"{variable.name}: got none, expected {variable.shape}")
             continue
@@ -266,7 +288,7 @@ def _fill(catalog: _Catalog, kind: str, layout: Layout, ps: int) -> Floats | Non
     buffer = np.empty(layout.size(ps), np.float32)
     for piece in layout.pieces[ps]:
         variable = layout.variables[piece.variable]
-        parts = catalog.parts.get((kind, variable.name))
+        parts = catalog.parts_of(kind, variable.name)
         if parts is None:
             return None
         shape = _piece_shape(variable, piece)
@@ -292,7 +314,7 @@ def _copy(
     """Copy rows [start, end) of a variable out of the parts that have them."""
     start, end = rows
     copied = 0
-    for part in catalog.parts[kind, name]:
+    for part in catalog.parts_of(kind, name) or ():
         first, last = max(start, part.start), min(end, part.end)
         if first >= last:
             continue

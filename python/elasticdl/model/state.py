@@ -82,14 +82,19 @@ def _frozen_ids(model: keras.Model) -> set[int]:
     return found
 
 
+def is_seed(item: NamedVariable) -> bool:
+    """Return whether a variable is the state of a seed generator."""
+    return "seed_generator" in item.name and item.shape == (2,)
+
+
 def seed_for_worker(state: ModelState, worker: int) -> None:
     """Give the seed generators another stream on each worker; worker 0 keeps its own.
 
     Call it once, after the model was built.
     """
     for item in state.own:
-        value = item.numpy()
-        if "seed_generator" in item.name and value.shape == (2,):
+        if is_seed(item):
+            value = item.numpy()
             value[0] = (int(value[0]) + worker * _SEED_STRIDE) % 2**32
             item.variable.assign(value)
 

@@ -93,6 +93,7 @@ class InitRequest(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     PULLED_FIELD_NUMBER: _builtins.int
     STATE_JSON_FIELD_NUMBER: _builtins.int
+    FIRST_STEP_FIELD_NUMBER: _builtins.int
     layout_json: _builtins.str
     """tensor/placement.py: Layout"""
     optimizer_json: _builtins.str
@@ -103,6 +104,8 @@ class InitRequest(_message.Message):
     """the values come from a PS; else they are initial ones"""
     state_json: _builtins.str
     """tensor/shared_state.py: StateLayout"""
+    first_step: _builtins.int
+    """of pulled values: PullReply.first_step"""
     @_builtins.property
     def header(self) -> Global___RequestHeader: ...
     def __init__(
@@ -114,10 +117,11 @@ class InitRequest(_message.Message):
         version: _builtins.int = ...,
         pulled: _builtins.bool = ...,
         state_json: _builtins.str = ...,
+        first_step: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["header", b"header"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["header", b"header", "layout_json", b"layout_json", "optimizer_json", b"optimizer_json", "pulled", b"pulled", "state_json", b"state_json", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_step", b"first_step", "header", b"header", "layout_json", b"layout_json", "optimizer_json", b"optimizer_json", "pulled", b"pulled", "state_json", b"state_json", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -129,18 +133,22 @@ class InitReply(_message.Message):
 
     ACCEPTED_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    OPTIMIZER_JSON_FIELD_NUMBER: _builtins.int
     accepted: _builtins.bool
     """false: was initialized already (not an error)"""
     version: _builtins.int
+    optimizer_json: _builtins.str
+    """that the PS trains with; "": no worker has said yet"""
     def __init__(
         self,
         *,
         accepted: _builtins.bool = ...,
         version: _builtins.int = ...,
+        optimizer_json: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "optimizer_json", b"optimizer_json", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -187,9 +195,12 @@ class PullReply(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     UNCHANGED_FIELD_NUMBER: _builtins.int
     TICKET_FIELD_NUMBER: _builtins.int
+    FIRST_STEP_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     unchanged: _builtins.bool
     """then no tensor follows"""
+    first_step: _builtins.int
+    """version at which the optimizer was at its step 0"""
     @_builtins.property
     def ticket(self) -> Global___Ticket:
         """PS 0 in sync mode"""
@@ -200,10 +211,11 @@ class PullReply(_message.Message):
         version: _builtins.int = ...,
         unchanged: _builtins.bool = ...,
         ticket: Global___Ticket | None = ...,
+        first_step: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ticket", b"ticket", "unchanged", b"unchanged", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_step", b"first_step", "ticket", b"ticket", "unchanged", b"unchanged", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

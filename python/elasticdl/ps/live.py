@@ -9,8 +9,8 @@ of rewinds or RPC.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from elasticdl.errors import NotInitializedError, RefusedError, RpcError
 from elasticdl.ps.parameters import Parameters
 from elasticdl.ps.snapshots import CHECKPOINT_PREFIX, Cut, Request, Snapshots
 from elasticdl.ps.updater import Control, Pin, Ticket, Updater
+from elasticdl.rpc.ps_tensors import UNTRAINED
+from elasticdl.tensor.codec import Array
 from elasticdl.tensor.shared_state import StateLayout
 
 logger = logging.getLogger(__name__)
@@ -44,6 +46,8 @@ class Pulled:
     values: Floats | None
     ticket: Ticket | None = None
     state: Floats | None = None  # PS 0: with the values
+    untrained: Mapping[str, Array] = field(default_factory=dict)  # alone
+    first_step: int = 0  # Parameters.first_step
 
 
 class Live:
@@ -102,7 +106,12 @@ class Live:
             self.updater.advance(ticket)
         parameters = self.parameters
         if parameters.version == have_version:
-            return Pulled(parameters.version, None, self.updater.ticket)
+            return Pulled(
+                parameters.version,
+                None,
+                self.updater.ticket,
+                first_step=parameters.first_step,
+            )
         return self.now()
 
     def now(self) -> Pulled:
@@ -113,14 +122,18 @@ class Live:
             parameters.frozen(),
             self.updater.ticket,
             parameters.state.values,
+            first_step=parameters.first_step,
         )
 
     def pull_snapshot(self, snapshot: str, ticket: Ticket | None) -> Pulled:
         """Return a snapshot's values; raise NotInitializedError if there is none.
 
-        AVERAGE is always there, as it is now, where the optimizer keeps averages.
+        AVERAGE is always there, as it is now, where the optimizer keeps averages, and
+        so is UNTRAINED: it is the same in every version.
         """
         parameters = self.parameters
+        if snapshot == UNTRAINED:
+            return Pulled(parameters.version, None, untrained=parameters.untrained)
         if snapshot == AVERAGE:
             averages = parameters.shard.slots.get(AVERAGE)
             if averages is None:
@@ -186,6 +199,7 @@ class Live:
             version=parameters.version,
             state=parameters.state,
             first_step=parameters.first_step,
+            untrained=parameters.untrained,
             last_pushes=parameters.pushed.by_source(),
         )
         self._snapshots.take(

@@ -30,6 +30,7 @@ from elasticdl.ps.optimizer import Optimizer
 from elasticdl.ps.pushes import LastPushes
 from elasticdl.ps.recycling import Recycler
 from elasticdl.rpc.ps_tensors import PushId
+from elasticdl.tensor.codec import Array
 from elasticdl.tensor.shared_state import SharedState, StateShare
 
 # Tasks whose prefixes are remembered; only those that are being trained matter.
@@ -80,6 +81,7 @@ class Origin:
     last_pushes: Mapping[str, int] = field(default_factory=dict)  # by source
     state: SharedState = field(default_factory=SharedState)
     slots: Mapping[str, Floats] = field(default_factory=dict)
+    untrained: Mapping[str, Array] = field(default_factory=dict)  # PS 0: by variable
 
 
 class Parameters:
@@ -94,6 +96,7 @@ class Parameters:
         self.version = origin.version
         self.first_step = origin.first_step
         self.state = origin.state
+        self.untrained = origin.untrained
         self.pushed = LastPushes(origin.last_pushes)
         # Task id -> leading records applied since this process took the parameters.
         self.applied: OrderedDict[int, int] = OrderedDict()

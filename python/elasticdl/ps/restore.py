@@ -19,10 +19,11 @@ from elasticdl.checkpoint import files, reshard, store
 from elasticdl.checkpoint.layout import FIRST_STEP, ITERATIONS, ShardFile
 from elasticdl.checkpoint.reshard import Reader
 from elasticdl.errors import CheckpointError
+from elasticdl.ps import untrained_state
 from elasticdl.ps.snapshots import Cut, Progress
 from elasticdl.tensor.codec import Array
 from elasticdl.tensor.placement import Layout, place
-from elasticdl.tensor.shared_state import SharedState, StateLayout
+from elasticdl.tensor.shared_state import SharedState
 
 Floats = NDArray[np.float32]
 Observe = Callable[[float, bool], None]
@@ -52,6 +53,7 @@ class Loaded:
     first_step: int = 0  # version at which that optimizer was new
     last_pushes: Mapping[str, int] = field(default_factory=dict)  # by source
     state: SharedState = field(default_factory=SharedState)
+    untrained: Mapping[str, Array] = field(default_factory=dict)  # PS 0: by variable
 
 
 class ShardStore:
@@ -92,7 +94,7 @@ class ShardStore:
             cut.shard.values,
             cut.shard.slots,
             scalars={FIRST_STEP: float(cut.first_step)} if cut.first_step else {},
-            states=cut.state.arrays(),
+            states={**cut.state.arrays(), **cut.untrained},
         )
         meta = {
             "version": cut.version,
@@ -131,15 +133,25 @@ class ShardStore:
             layout = place(layout.variables, self._place.num_ps)
         return self._load(reader, layout, None)
 
-    def fitted(self, directory: Path, layout: Layout, state: SharedState) -> Loaded:
-        """Load values, slots and state by a worker's layouts.
+    def fitted(
+        self,
+        directory: Path,
+        layout: Layout,
+        state: SharedState,
+        untrained: Mapping[str, Array],
+    ) -> Loaded:
+        """Load values, slots, state and untrained weights by a worker's layouts.
 
-        State that the checkpoint does not have stays as the worker has it.
+        State that the checkpoint does not have stays as the worker has it, with a
+        warning. Weights that nothing ever moves must be there.
         """
-        return self._load(Reader(directory), layout, state)
+        return self._load(Reader(directory), layout, (state, untrained))
 
     def _load(
-        self, reader: Reader, layout: Layout, state: SharedState | None
+        self,
+        reader: Reader,
+        layout: Layout,
+        wanted: tuple[SharedState, Mapping[str, Array]] | None,
     ) -> Loaded:
         index = self._place.index
         pieces = reshard.load_pieces(reader, layout, index)
@@ -151,6 +163,14 @@ class ShardStore:
         first_step = pieces.scalars.get(FIRST_STEP, 0.0)
         if ITERATIONS in pieces.scalars:  # strategy local counts steps themselves
             first_step = max(0.0, version - pieces.scalars[ITERATIONS])
+        state = SharedState()
+        untrained: Mapping[str, Array] = {}
+        if index == 0:
+            state, untrained = (
+                untrained_state.as_written(reader, pieces.states)
+                if wanted is None
+                else untrained_state.as_wanted(reader, pieces.states, *wanted)
+            )
         return Loaded(
             layout=layout,
             values=pieces.values,
@@ -159,24 +179,6 @@ class ShardStore:
             written_by=pieces.optimizer,
             first_step=int(first_step),
             last_pushes=last_pushes,
-            state=SharedState() if index else _state(reader, pieces.states, state),
+            state=state,
+            untrained=untrained,
         )
-
-
-def _state(
-    reader: Reader, arrays: Mapping[str, Array], wanted: SharedState | None
-) -> SharedState:
-    """Return the state of a checkpoint as a worker wants it; None is as it was."""
-    try:
-        if wanted is None:
-            text = str(reader.shard(0).meta.get("state", ""))
-            layout = (
-                StateLayout.from_json(text) if text else StateLayout.of_arrays(arrays)
-            )
-            wanted = SharedState(layout, np.zeros(layout.size, np.float32))
-        values = wanted.layout.joined(arrays, wanted.values)
-    except ValueError as error:
-        raise CheckpointError(
-            f"{reader.path}: {error}; expected a checkpoint of this model"
-        ) from error
-    return SharedState(wanted.layout, values)

@@ -41,6 +41,7 @@ from elasticdl.ps.restore import Loaded, Place, ShardStore
 from elasticdl.ps.snapshots import Done, Request, Snapshots
 from elasticdl.ps.updater import Answer, Control, NewUpdater, Ticket
 from elasticdl.rpc.ps_tensors import STALE, WAITING
+from elasticdl.tensor.codec import Array
 from elasticdl.tensor.placement import Layout
 from elasticdl.tensor.shared_state import SharedState, StateLayout
 
@@ -61,7 +62,9 @@ class Initial:
     values: Floats
     version: int
     pulled: bool = False  # from this job's PS; else they are a model's initial ones
+    first_step: int = 0  # of pulled ones: Parameters.first_step
     state: SharedState = field(default_factory=SharedState)  # PS 0
+    untrained: Mapping[str, Array] = field(default_factory=dict)  # PS 0: by variable
 
 
 @dataclass(frozen=True)
@@ -208,7 +211,8 @@ class ParameterServer:
             if text := carried.warning(optimizer.name):
                 logger.warning("%s", text)
         shard = Shard(loaded.layout, self._place.index, loaded.values, slots)
-        origin = Origin(version, first_step, loaded.last_pushes, loaded.state)
+        state, untrained = loaded.state, loaded.untrained
+        origin = Origin(version, first_step, loaded.last_pushes, state, {}, untrained)
         return Parameters(shard, optimizer, origin=origin, compute=self._compute)
 
     def _install(
@@ -260,6 +264,12 @@ class ParameterServer:
             if self._live is None or not self._live.fits(job):
                 return False, -1
             return True, self._live.parameters.version
+
+    def optimizer_json(self) -> str:
+        """Return the optimizer that the job's workers have agreed on, "" if none."""
+        with self._locked():
+            live = self._live
+            return live.parameters.optimizer.text if live and live.confirmed else ""
 
     def initialize(self, initial: Initial, *, rewind: int) -> tuple[bool, int]:
         """Take the first values; return whether they were taken, and the version.
@@ -325,9 +335,18 @@ class ParameterServer:
                 f"{state.layout.size} as in its layout"
             )
         if self._restore_dir is not None:
-            loaded = self._store.fitted(self._restore_dir, layout, state)
+            loaded = self._store.fitted(
+                self._restore_dir, layout, state, initial.untrained
+            )
         else:
-            loaded = Loaded(layout, initial.values.copy(), initial.version, state=state)
+            loaded = Loaded(
+                layout,
+                initial.values.copy(),
+                initial.version,
+                first_step=initial.first_step,
+                state=state,
+                untrained=initial.untrained,
+            )
         return loaded, optimizer
 
     def pull(

@@ -29,6 +29,8 @@ from elasticdl.rpc.ps_tensors import (
     Floats,
     PushId,
     gradient_rows,
+    untrained_of,
+    untrained_tensors,
 )
 from elasticdl.rpc.ps_wire import Tensors
 from elasticdl.tensor.placement import Layout
@@ -52,7 +54,7 @@ class PsServicer:
             optimizer_json=request.optimizer_json,
             state=_state_layout(request.state_json),
         )
-        return ps_pb2.InitReply(accepted=known, version=version)
+        return self._init_reply(accepted=known, version=version)
 
     def init(self, request: ps_pb2.InitRequest, tensors: Tensors) -> ps_pb2.InitReply:
         initial = Initial(
@@ -61,16 +63,25 @@ class PsServicer:
             _floats(tensors, VALUES),
             request.version,
             pulled=request.pulled,
+            first_step=request.first_step,
             state=SharedState(
                 _state_layout(request.state_json),
                 np.array(tensors.get(STATE, ()), np.float32),
             ),
+            untrained=untrained_of(tensors),
         )
         with self._timed("init"):
             accepted, version = self._server.initialize(
                 initial, rewind=request.header.rewind
             )
-        return ps_pb2.InitReply(accepted=accepted, version=version)
+        return self._init_reply(accepted=accepted, version=version)
+
+    def _init_reply(self, *, accepted: bool, version: int) -> ps_pb2.InitReply:
+        return ps_pb2.InitReply(
+            accepted=accepted,
+            version=version,
+            optimizer_json=self._server.optimizer_json(),
+        )
 
     def pull(self, request: ps_pb2.PullRequest) -> tuple[ps_pb2.PullReply, Tensors]:
         with self._timed("pull"):
@@ -86,6 +97,7 @@ class PsServicer:
             version=pulled.version,
             unchanged=pulled.values is None,
             ticket=ticket_to_wire(pulled.ticket),
+            first_step=pulled.first_step,
         )
         return reply, self._sent(pulled)
 
@@ -123,11 +135,13 @@ class PsServicer:
         return reply, self._sent(pulled)
 
     def _sent(self, pulled: Pulled | None) -> Tensors:
-        if pulled is None or pulled.values is None:
+        if pulled is None:
             return {}
-        tensors = {VALUES: pulled.values}
-        if pulled.state is not None and pulled.state.size:
-            tensors[STATE] = pulled.state
+        tensors = untrained_tensors(pulled.untrained)
+        if pulled.values is not None:
+            tensors[VALUES] = pulled.values
+            if pulled.state is not None and pulled.state.size:
+                tensors[STATE] = pulled.state
         nbytes = sum(tensor.nbytes for tensor in tensors.values())
         self._metrics.sent.inc(nbytes)
         self.traffic.add(sent_bytes=nbytes)

@@ -24,6 +24,7 @@ from elasticdl.checkpoint.layout import ShardFile
 from elasticdl.errors import ElasticDLError
 from elasticdl.ps.apply import Shard
 from elasticdl.ps.updater import Ticket
+from elasticdl.tensor.codec import Array
 from elasticdl.tensor.shared_state import SharedState
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class Cut:
     state: SharedState
     first_step: int  # Parameters.first_step
     last_pushes: Mapping[str, int]  # by source
+    untrained: Mapping[str, Array] = field(default_factory=dict)  # PS 0: by variable
 
 
 @dataclass(frozen=True)

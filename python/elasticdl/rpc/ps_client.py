@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from elasticdl.rpc.fan_out import call_all
 from elasticdl.rpc.ps_tensors import (
     STATE,
     SYNC_WAIT_SECONDS,
+    UNTRAINED,
     VALUES,
     WAITING,
     Brought,
@@ -34,10 +35,13 @@ from elasticdl.rpc.ps_tensors import (
     gradient_tensors,
     new_source,
     pulled_from_replies,
+    untrained_of,
+    untrained_tensors,
 )
 from elasticdl.rpc.ps_view import PsCallView
 from elasticdl.rpc.ps_wire import PsStub, Tensors
 from elasticdl.rpc.retry import backoff, is_transient
+from elasticdl.tensor.codec import Array
 from elasticdl.tensor.placement import Layout
 from elasticdl.tensor.shared_state import SharedState
 
@@ -138,7 +142,7 @@ class PsClient:
             ),
         )
 
-    def initialize(
+    def initialize(  # noqa: PLR0913 - all that PS begin with
         self,
         layout: Layout,
         optimizer_json: str,
@@ -147,13 +151,21 @@ class PsClient:
         versions: Sequence[int] = (),
         rewind: int | None = None,
         state: SharedState | None = None,
-    ) -> None:
+        untrained: Callable[[], Mapping[str, Array]] = dict,
+        first_step: int = 0,
+    ) -> str:
         """Give each PS that has none its layout, optimizer and values; PS 0 the state.
+
+        PS 0 also gets the weights that no step moves: what `untrained` returns.
+        `first_step` is the `Pulled.first_step` of pulled values.
 
         `values[i]` is the flat buffer of PS i, pulled at `versions[i]`; without
         versions they are initial values, which no PS of a job that has begun takes.
         The first worker wins; a PS that has a checkpoint to load takes its values from
-        there. Raises RefusedError when a PS already has another layout, FencedError
+        there. Returns the optimizer that all PS train with, which is that of a worker
+        that came earlier: a PS that comes back gets what the others have.
+
+        Raises RefusedError when a PS already has another layout, FencedError
         when the PS are not at `rewind` (None: any), to which the values belong.
         """
         view = self._require_view()
@@ -161,7 +173,7 @@ class PsClient:
             raise FencedError(f"values of rewind {rewind}, the PS are at {view.rewind}")
         state = state or SharedState()
 
-        def one(ps: int) -> None:
+        def one(ps: int, optimizer_json: str) -> str:
             more = state.values.nbytes if ps == 0 else 0
             self._pull_bytes.setdefault(ps, values[ps].nbytes + more)
             stub = self._stub(view, ps)
@@ -172,18 +184,60 @@ class PsClient:
                 version=versions[ps] if versions else 0,
                 pulled=bool(versions),
                 state_json=state.layout.to_json(),
+                first_step=first_step if versions else 0,
             )
-            if stub.probe(request, timeout=CALL_SECONDS).accepted:
-                return
+            reply = stub.probe(request, timeout=CALL_SECONDS)
+            if reply.accepted:
+                return reply.optimizer_json or optimizer_json
             flat = np.ascontiguousarray(values[ps], np.float32)
             tensors = {VALUES: flat}
             if ps == 0 and state.values.size:
                 tensors[STATE] = state.values
-            stub.init(request, tensors)
+            more_of = untrained_tensors(untrained()) if ps == 0 else {}
+            reply = stub.init(request, {**tensors, **more_of})
+            return reply.optimizer_json or optimizer_json
 
-        self._each(range(len(view.stubs)), one)
+        # PS do not talk to each other, and workers may differ (the module was edited
+        # while the job runs): what one PS has is taken by all, and PS 0 is asked first.
+        others = range(1, len(view.stubs))
+        in_force = one(0, self._in_force(view) or optimizer_json)
+        self._each(others, lambda ps: one(ps, in_force))
+        return in_force
+
+    def _in_force(self, view: PsCallView) -> str:
+        """Return the optimizer that some PS trains with already, "" if none does.
+
+        Raises RpcError if one that is away may be the one that does.
+        """
+        request = ps_pb2.InitRequest(header=self._header(view))
+
+        def ask(ps: int) -> str | RpcError:
+            try:
+                stub = self._stub(view, ps)
+                return stub.probe(request, timeout=CALL_SECONDS).optimizer_json
+            except RpcError as error:
+                return error
+
+        answers = self._each(range(len(view.stubs)), ask)
+        found = [answer for answer in answers if isinstance(answer, str) and answer]
+        if found:
+            return found[0]
+        for answer in answers:
+            if isinstance(answer, RpcError):
+                raise answer
+        return ""
 
     # Values
+
+    def pull_untrained(self) -> dict[str, Array]:
+        """Return the weights that no step moves, by variable: PS 0 has them."""
+        view = self._require_view()
+        request = ps_pb2.PullRequest(
+            header=self._header(view), have_version=-1, snapshot=UNTRAINED
+        )
+        # Of no size that is known: a stream, which may take as long as it moves.
+        _, tensors = self._stub(view, 0).pull(request, size=0, timeout=CALL_SECONDS)
+        return untrained_of(tensors)
 
     def pull(
         self,

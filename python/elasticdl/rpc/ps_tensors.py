@@ -25,6 +25,9 @@ WAITING = "waiting"  # sync: the version is not complete yet, push again
 VALUES = "values"
 DENSE = "dense"
 STATE = "state"  # non-trainable: values or a batch's share, to and from PS 0
+# Weights that no step moves. They are pulled from PS 0 by this name, like a snapshot;
+# each is a tensor of its own, `untrained/<variable>`.
+UNTRAINED = "untrained"
 
 # PS 0 answers a waiting push after at most this long (ps.sync_updater).
 SYNC_WAIT_SECONDS = 20.0
@@ -107,6 +110,7 @@ class Pulled:
     ticket: ps_pb2.Ticket | None  # sync mode: what made that version
     unchanged: bool  # no PS had anything newer: all buffers are empty
     state: Floats | None = None  # of PS 0; None if that had nothing newer, or has none
+    first_step: int = 0  # of PS 0: version at which the optimizer was at its step 0
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,23 @@ def pulled_from_replies(
         version=first.version,
         ticket=first.ticket if first.HasField("ticket") else None,
         unchanged=all(reply.unchanged for reply, _ in answers),
+        first_step=first.first_step,
     )
+
+
+def untrained_tensors(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Return untrained weights as named tensors of a call."""
+    return {f"{UNTRAINED}/{name}": array for name, array in arrays.items()}
+
+
+def untrained_of(tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """Return what `untrained_tensors` made, as copies that hold no frame."""
+    start = UNTRAINED + "/"
+    return {
+        name.removeprefix(start): np.array(array)
+        for name, array in tensors.items()
+        if name.startswith(start)
+    }
 
 
 def gradient_tensors(dense: Floats, rows: Rows) -> dict[str, NDArray[np.generic]]:

@@ -5,7 +5,7 @@ Owns loading them into the model once. Called by the loop through `Trainer`.
 
 from __future__ import annotations
 
-import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,11 @@ import keras
 from elasticdl.checkpoint import reshard
 from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.errors import CheckpointError, JobError
-from elasticdl.model.state import non_trainable, write_state
+from elasticdl.model.state import is_seed, non_trainable
 from elasticdl.model.variables import trainable_variables
 from elasticdl.proto import ps_pb2
 from elasticdl.worker.trainer import BatchDone, BatchPosition, Values
-
-logger = logging.getLogger(__name__)
+from elasticdl.worker.untrained import load_untrained
 
 
 class FixedTrainer:
@@ -34,28 +33,25 @@ class FixedTrainer:
         Raises CheckpointError if it is missing, torn, or of another model.
         """
         whole = reshard.load_all(path)
+        # Averages are what a model trained with them is meant to be used with.
+        values = {**whole.states, **whole.values, **whole.slots.get(AVERAGE, {})}
         variables = trainable_variables(model)
         wrong = [
             f"{v.name} {v.shape}"
             for v in variables
-            if v.name not in whole.values or whole.values[v.name].shape != v.shape
+            if v.name not in values or values[v.name].shape != v.shape
         ]
         if wrong:
             raise CheckpointError(
                 f"{path}: does not fit the model: it has no {', '.join(wrong)}; "
                 "expected a checkpoint of the same model module and parameters"
             )
-        # Averages are what a model trained with them is meant to be used with.
-        values = {**whole.values, **whole.slots.get(AVERAGE, {})}
         for item in variables:
             item.variable.assign(values[item.name])
         state = non_trainable(model)
-        missing = write_state(state.shared, whole.states)
-        if missing:
-            logger.warning(
-                "the checkpoint has no state for %s; initial values are used",
-                ", ".join(missing),
-            )
+        # Each worker has seeds of its own, whatever those of one trainer were.
+        own = [item for item in state.own if not is_seed(item)]
+        load_untrained(replace(state, own=own), values, path)
         self.version = whole.version
 
     def train_batch(self, features: Any, labels: Any, at: BatchPosition) -> BatchDone:

@@ -22,7 +22,7 @@ from elasticdl.checkpoint.layout import AVERAGE, FIRST_STEP, ITERATIONS
 from elasticdl.checkpoint.optimizer_kind import class_name, same_kind
 from elasticdl.errors import CheckpointError
 from elasticdl.model.optimizers import inner_optimizer
-from elasticdl.model.state import non_trainable, read_state, write_state
+from elasticdl.model.state import non_trainable, read_state
 from elasticdl.model.variables import (
     NamedVariable,
     layout_variables,
@@ -31,6 +31,7 @@ from elasticdl.model.variables import (
 )
 from elasticdl.proto import master_pb2
 from elasticdl.tensor.placement import place
+from elasticdl.worker.untrained import load_untrained
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ class LocalState:
         self._optimizer = optimizer
         self._config = config
         self._trainable = trainable_variables(model)
-        self._state = non_trainable(model).everything
+        self._state = non_trainable(model)
         self._layout = place(layout_variables(self._trainable, {}), 1)
         if not optimizer.built:
             optimizer.build(model.trainable_variables)
@@ -94,7 +95,7 @@ class LocalState:
             values,
             slots,
             scalars={ITERATIONS: float(_value(self._iterations))},
-            states={**read_state(self._state), **others},
+            states={**read_state(self._state.everything), **others},
         )
         meta = reshard.shard_meta(self._layout, version=version, optimizer=self._config)
         return lambda directory, progress: store.write_shard(
@@ -107,15 +108,16 @@ class LocalState:
         Raises CheckpointError naming the variables that it does not have.
         """
         whole = reshard.load_all(path)
-        missing = [v.name for v in self._trainable if v.name not in whole.values]
+        arrays = {**whole.states, **whole.values}
+        missing = [v.name for v in self._trainable if v.name not in arrays]
         if missing:
             raise CheckpointError(
                 f"{path}: has no variable {', '.join(missing)}; expected a checkpoint "
                 "of this model"
             )
         for item in self._trainable:
-            item.variable.assign(whole.values[item.name].reshape(item.shape))
-        write_state(self._state, whole.states)
+            item.variable.assign(np.asarray(arrays[item.name]).reshape(item.shape))
+        load_untrained(self._state, arrays, path)
         self._restore_optimizer(path, whole)
         return whole.version
 
@@ -157,6 +159,7 @@ class LocalState:
         self, path: Path, whole: reshard.Whole, slots: Sequence[str]
     ) -> None:
         missing = []
+        now = {item.name: item.variable for item in self._trainable}
         for slot in slots:
             stored = whole.slots.get(slot, {})
             for name, variable in self._slots.get(slot, {}).items():
@@ -164,7 +167,7 @@ class LocalState:
                 if array is not None and array.size == _value(variable).size:
                     variable.assign(array.reshape(variable.shape))
                 elif slot == AVERAGE:
-                    variable.assign(whole.values[name].reshape(variable.shape))
+                    variable.assign(now[name])
                     missing.append(slot)
                 else:
                     missing.append(slot)

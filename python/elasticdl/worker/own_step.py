@@ -7,6 +7,7 @@ nothing of gradients.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
@@ -14,6 +15,7 @@ import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
 from elasticdl.model.definition import ModelDefinition
+from elasticdl.model.state import layers_of
 from elasticdl.worker.step import Tensors, Traced
 
 
@@ -52,11 +54,30 @@ class OwnStep:
 
 
 def other_optimizers(model: keras.Model) -> list[keras.optimizers.Optimizer]:
-    """Return the optimizers that a model has besides that of `compile`, by name."""
-    kind = keras.optimizers.Optimizer
-    found: list[Any] = [
-        value
-        for _, value in sorted(vars(model).items())
-        if isinstance(value, kind) and value is not model.optimizer
-    ]
-    return found
+    """Return the optimizers that a model has besides that of `compile`, in one order.
+
+    They are attributes of the model or of a model inside of it, or in lists, tuples and
+    dicts there: first by layer, then by the attribute's name, then by index or key.
+    """
+    found: dict[int, keras.optimizers.Optimizer] = {}
+    for layer in layers_of(model):
+        for _, value in sorted(vars(layer).items()):
+            found.update({id(one): one for one in _optimizers_in(value, ())})
+    found.pop(id(model.optimizer), None)
+    return list(found.values())
+
+
+def _optimizers_in(
+    value: Any, around: tuple[int, ...]
+) -> Iterator[keras.optimizers.Optimizer]:
+    """Yield the optimizers of a structure; `around` are what it is in."""
+    if isinstance(value, keras.optimizers.Optimizer):
+        yield value
+    elif isinstance(value, Mapping | list | tuple) and id(value) not in around:
+        items = (
+            [value[key] for key in sorted(value, key=str)]
+            if isinstance(value, Mapping)
+            else value
+        )
+        for item in items:
+            yield from _optimizers_in(item, (*around, id(value)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -26,6 +26,7 @@ from elasticdl.errors import (
 from elasticdl.proto import master_pb2
 from elasticdl.rpc.ps_client import PsClient
 from elasticdl.rpc.ps_tensors import Pulled
+from elasticdl.tensor.codec import Array
 from elasticdl.tensor.placement import Layout
 from elasticdl.tensor.shared_state import SharedState
 from elasticdl.worker.trainer import LeavingError
@@ -46,6 +47,7 @@ class _Held:
     versions: list[int]  # by PS; empty: initial values, nothing was pulled yet
     rewind: int | None  # they belong to
     state: Floats  # of PS 0, likewise
+    first_step: int = 0  # Pulled.first_step
 
 
 class Views(Protocol):
@@ -57,6 +59,16 @@ class Views(Protocol):
 
     def wait_for_view(self, newer_than: int, seconds: float) -> master_pb2.PsView:
         """Wait for a newer one; return the newest there is then."""
+
+
+class Untrained(Protocol):
+    """Weights of the model that no step moves (worker.untrained)."""
+
+    def read(self) -> Mapping[str, Array]:
+        """Return what they are, by variable."""
+
+    def take(self, arrays: Mapping[str, Array]) -> None:
+        """Set them. Raises RefusedError naming those that are not there."""
 
 
 class PsLink:
@@ -71,6 +83,7 @@ class PsLink:
         optimizer_json: str,
         initial: Sequence[Floats],
         initial_state: SharedState,
+        untrained: Untrained | None = None,
         leaving: threading.Event,
         on_wait: Callable[[], None],
     ) -> None:
@@ -83,6 +96,7 @@ class PsLink:
             optimizer_json: The user's optimizer, serialized.
             initial: Buffers per PS of the values that training starts from.
             initial_state: The non-trainable state, which is on PS 0, likewise.
+            untrained: The weights that no step moves; None if the model has none.
             leaving: Once set, a call that would have to wait ends with LeavingError.
             on_wait: Called while waiting, as a sign of life.
         """
@@ -92,11 +106,13 @@ class PsLink:
         self._optimizer_json = optimizer_json
         self._initial = list(initial)
         self._initial_state = initial_state
+        self._untrained = untrained
         self._leaving = leaving
         self._on_wait = on_wait
         self._lock = threading.Lock()
         # What is handed to a PS that has none: of the last pull, once there was one.
         self._held = _Held(list(initial), [], None, initial_state.values)
+        self._differs = False  # that the PS have another optimizer, was said
         self._answered: list[int] = []  # by PS: the newest version that it told us
         self._offering: threading.Thread | None = None
 
@@ -151,6 +167,11 @@ class PsLink:
             logger.info("values not handed over: %s", error)
 
     @property
+    def first_step(self) -> int:
+        """Version at which the optimizer was at its step 0; known after a pull."""
+        return self._held.first_step
+
+    @property
     def state(self) -> Floats:
         """PS 0's non-trainable state, as it came with the last values of PS 0."""
         return self._held.state
@@ -166,6 +187,11 @@ class PsLink:
                 self._answered = []
             try:
                 self.call("begin", self._hand_over)
+                if self._untrained is not None:
+                    # PS 0 may have them from a checkpoint.
+                    self._untrained.take(
+                        self.call("begin", self._client.pull_untrained)
+                    )
             except FencedError as error:
                 # Rewound again, or the PS know of a rewind that we do not yet.
                 logger.info("waiting for the PS after a rewind: %s", error)
@@ -178,10 +204,15 @@ class PsLink:
         pulled: Pulled = self.call(
             "pull", lambda: self._client.pull(have=self.versions or None)
         )
-        return self.took(pulled)
+        return self.took(pulled, first_step=pulled.first_step)
 
-    def took(self, pulled: Pulled) -> tuple[list[Floats], list[int]]:
-        """Keep what was pulled; return the newest buffers of all PS and versions."""
+    def took(
+        self, pulled: Pulled, first_step: int | None = None
+    ) -> tuple[list[Floats], list[int]]:
+        """Keep what was pulled; return the newest buffers of all PS and versions.
+
+        What comes with the answer to a push does not tell `first_step`, which stays.
+        """
         versions = list(pulled.versions)
         with self._lock:
             buffers = [
@@ -189,7 +220,13 @@ class PsLink:
                 for new, old in zip(pulled.buffers, self._held.buffers, strict=True)
             ]
             state = self._held.state if pulled.state is None else pulled.state
-            self._held = _Held(buffers, versions, self._held.rewind, state)
+            self._held = _Held(
+                buffers,
+                versions,
+                self._held.rewind,
+                state,
+                self._held.first_step if first_step is None else first_step,
+            )
             self._answered = list(map(max, self._answered or versions, versions))
             return list(buffers), versions
 
@@ -250,11 +287,21 @@ class PsLink:
 
     def _hand_over(self) -> None:
         held = self._held
-        self._client.initialize(
+        in_force = self._client.initialize(
             self._layout,
             self._optimizer_json,
             held.buffers,
             versions=held.versions,
             rewind=held.rewind,
             state=SharedState(self._initial_state.layout, held.state),
+            untrained=dict if self._untrained is None else self._untrained.read,
+            first_step=held.first_step,
         )
+        if in_force != self._optimizer_json and not self._differs:
+            self._differs = True
+            logger.warning(
+                "This worker's optimizer is not the one that the job was started with, "
+                "which stays: %s; stop the job and launch it again to train with: %s",
+                in_force,
+                self._optimizer_json,
+            )

@@ -46,6 +46,8 @@ class PsTrainerOptions:
     skip_nan: bool
     # (version, epoch) -> rate that a callback sets, None for the PS's own.
     learning_rate_of: Callable[[int, int], float | None]
+    # step -> rate of a schedule that is the user's code, which no PS runs.
+    own_rate: Callable[[int], float] | None = None
 
 
 @dataclass(frozen=True)
@@ -236,15 +238,22 @@ class PsTrainer:
                     task_id=at.task_id,
                     records_done=at.records_done,
                     # Of the step that it will be, as in Keras: the newest known.
-                    learning_rate=self._options.learning_rate_of(
-                        self._current().version, at.epoch
-                    ),
+                    learning_rate=self._rate(self._current().version, at.epoch),
                     batch_records=at.num_records,
                     pull=self._since_pull >= self._options.pull_steps,
                     state=share,
                 ),
             )
         )
+
+    def _rate(self, version: int, epoch: int) -> float | None:
+        """Return the rate that goes with a push; None for the PS's own."""
+        rate = self._options.learning_rate_of(version, epoch)
+        own = self._options.own_rate
+        if rate is not None or own is None:
+            return rate
+        # The optimizer's step, as on the PS: one that is new begins at 0.
+        return own(version - self._link.first_step)
 
     def _settle(self, ahead: StateShare | None = None) -> None:
         """Wait for the exchange under way; compute refused batches again.

@@ -5,7 +5,7 @@ Owns the one place where strategies differ. Called once by worker.assemble.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
@@ -36,6 +36,7 @@ from elasticdl.worker.shared_variables import SharedVariables
 from elasticdl.worker.step_choice import choose_step
 from elasticdl.worker.trainer import Trainer
 from elasticdl.worker.transfer import Transfer
+from elasticdl.worker.untrained import UntrainedVariables
 from elasticdl.worker.variable_step import VariableStep
 
 
@@ -120,6 +121,7 @@ class TrainerMaker:
             self._state.shared,
             state_layout(definition, self._state.shared, batch.features),
         )
+        frozen = self._state.frozen
         client = PsClient(
             worker=life.context.index,
             generation=life.context.generation,
@@ -134,6 +136,7 @@ class TrainerMaker:
             optimizer_json=definition.optimizer_json(),
             initial=to_buffers([v.numpy() for v in variables], layout),
             initial_state=shared.state,
+            untrained=UntrainedVariables(frozen) if frozen else None,
             leaving=life.leaving,
             on_wait=life.progress.touch,
         )
@@ -159,21 +162,9 @@ class TrainerMaker:
                 pipeline=spec.worker.pipeline and not sync,
                 pull_steps=pull_steps,
                 skip_nan=spec.training.on_nan_loss is OnNanLoss.SKIP,
-                learning_rate_of=rate_of(definition),
+                learning_rate_of=definition.learning_rate_of,
+                own_rate=own_rate(definition.optimizer, definition.code),
             ),
             ledger=life.ledger,
             metrics=life.metrics,
         )
-
-
-def rate_of(definition: ModelDefinition) -> Callable[[int, int], float | None]:
-    """Return (version, epoch) -> the rate that goes with a push, None for the PS's."""
-    own = own_rate(definition.optimizer, definition.code)
-    if own is None:
-        return definition.learning_rate_of
-
-    def rate(version: int, epoch: int) -> float | None:
-        set_by_callback = definition.learning_rate_of(version, epoch)
-        return own(version) if set_by_callback is None else set_by_callback
-
-    return rate

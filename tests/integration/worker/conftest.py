@@ -16,7 +16,7 @@ from elasticdl.job.spec import JobSpec
 from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.metrics.registry import PsMetrics, WorkerMetrics
 from elasticdl.model.definition import load_definition
-from elasticdl.model.optimizers import without_loss_scale
+from elasticdl.model.optimizers import own_rate, without_loss_scale
 from elasticdl.model.state import non_trainable
 from elasticdl.model.state_keeps import state_layout
 from elasticdl.model.variables import (
@@ -45,6 +45,7 @@ from elasticdl.worker.shared_variables import SharedVariables
 from elasticdl.worker.step_choice import choose_step
 from elasticdl.worker.trainer import BatchPosition
 from elasticdl.worker.transfer import Transfer
+from elasticdl.worker.untrained import UntrainedVariables
 
 
 class PsGroup:
@@ -290,6 +291,7 @@ def rig(ps_group, definition):
         named = {v.name: kind for v, kind in zip(variables, kinds, strict=True)}
         layout = place(layout_variables(variables, named), group.num_ps)
         kept = non_trainable(module.model).shared
+        frozen = non_trainable(module.model).frozen
         shared = SharedVariables(kept, state_layout(module, kept, features))
         leaving = threading.Event()
         client = PsClient(
@@ -306,6 +308,7 @@ def rig(ps_group, definition):
             optimizer_json=module.optimizer_json(),
             initial=to_buffers([v.numpy() for v in variables], layout),
             initial_state=shared.state,
+            untrained=UntrainedVariables(frozen) if frozen else None,
             leaving=leaving,
             on_wait=lambda: None,
         )
@@ -332,6 +335,7 @@ def rig(ps_group, definition):
                 pull_steps=pull_steps,
                 skip_nan=skip_nan,
                 learning_rate_of=learning_rate_of,
+                own_rate=own_rate(module.optimizer, module.code),
             ),
             ledger=ledger,
             metrics=metrics,

@@ -204,7 +204,20 @@ def model():
 """
 
 
-def test_a_models_further_optimizers_come_back_too(definition, tmp_path):
+HELD = {  # how the model holds its further optimizer, and gets at it
+    "attribute": ("network.other = {}", "self.other"),
+    "list": ("network.others = [{}]", "self.others[0]"),
+    "dict": ("network.named = {{'a': ({},)}}", "self.named['a'][0]"),
+    "layer": ("second.mine = [{}]", "self.second.mine[0]"),
+}
+
+
+@pytest.mark.parametrize("held", HELD)
+def test_a_models_further_optimizers_come_back_too(definition, tmp_path, held):
+    adam = "keras.optimizers.Adam(0.01)"
+    written, read = HELD[held]
+    text = TWO_OPTIMIZERS.replace(f"network.other = {adam}", written.format(adam))
+    text = text.replace("self.other", read)
     draw = np.random.default_rng(0)
     x, y = draw.normal(size=(32, 3)).astype("float32"), draw.random(32, "float32")
 
@@ -221,7 +234,7 @@ def test_a_models_further_optimizers_come_back_too(definition, tmp_path):
         config = module.optimizer_json()
         return LocalState(module.model, module.optimizer, config, beside=others)
 
-    named = {"definition": "net.model", "files": {"net.py": TWO_OPTIMIZERS}}
+    named = {"definition": "net.model", "files": {"net.py": text}}
     local_job = {"strategy": "local", "worker": {"replicas": 1}}
     module, again = (definition(model=named, **local_job) for _ in range(2))
     step = trained(module, 5)

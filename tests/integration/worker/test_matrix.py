@@ -26,7 +26,6 @@ from elasticdl.worker.own_step import OwnStep
 from elasticdl.worker.progress import Progress
 from elasticdl.worker.records import LoadedTask
 from elasticdl.worker.trainer import BatchPosition
-from elasticdl.worker.trainer_maker import rate_of
 from elasticdl.worker.variable_step import VariableStep
 
 from tests.integration.worker import matrix_table
@@ -138,7 +137,6 @@ def product(module, rig, ps_group):
         else:
             group = ps_group(2, sync=strategy == "sync")
             trainer = rig(group, definition, pipeline=False,
-                          learning_rate_of=rate_of(definition),
                           batch=(first.features, first.labels)).trainer  # fmt: skip
         losses, weights, done = [], [], 0
         for batch in batches:

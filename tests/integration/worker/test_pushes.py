@@ -10,12 +10,14 @@ import pytest
 import tensorflow as tf
 from elasticdl.errors import FencedError, RefusedError
 from elasticdl.model.feeding import Batch
+from elasticdl.model.optimizers import own_rate
 from elasticdl.proto import master_pb2
 from elasticdl.worker.feed_ahead import FeedAhead
 from elasticdl.worker.records import LoadedTask
 from elasticdl.worker.step import as_gradient
-from elasticdl.worker.trainer_maker import rate_of
 
+from tests.integration.worker.test_local_checkpoint import saved, state_of
+from tests.integration.worker.test_local_trainer import local, train, weights
 from tests.integration.worker.test_ps_trainer import TOLERANCE
 
 OWN_SCHEDULE = """
@@ -129,8 +131,9 @@ def test_the_feed_goes_on_with_the_next_task_whoever_holds_the_one_before():
 
 def test_an_own_schedule_is_computed_in_the_worker(rig, definition, mlp, batches_of):
     module = definition(mlp + OWN_SCHEDULE)
-    rate = rate_of(module)
-    assert [rate(step, 0) for step in range(3)] == pytest.approx([0.4, 0.2, 0.1])
+    rate = own_rate(module.optimizer, module.code)
+    assert rate is not None
+    assert [rate(step) for step in range(3)] == pytest.approx([0.4, 0.2, 0.1])
     model = keras.models.clone_model(module.model)
     model.set_weights(module.model.get_weights())
     for features, labels in batches_of(5):
@@ -139,12 +142,44 @@ def test_an_own_schedule_is_computed_in_the_worker(rig, definition, mlp, batches
         module.optimizer.apply(
             tape.gradient(loss, model.trainable_variables), model.trainable_variables
         )
-    one = rig(module=module, pipeline=False, learningrate_of=rate)
+    one = rig(module=module, pipeline=False)
     one.train(batches_of(5))
     for mine, theirs in zip(
         one.values().values(), model.trainable_variables, strict=True
     ):
         np.testing.assert_allclose(mine, theirs.numpy(), **TOLERANCE)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_an_own_schedule_of_another_class_begins_at_its_step_0(
+    rig, ps_group, definition, mlp, batches_of, tmp_path, lost
+):
+    before = definition(mlp)
+    train(local(before), batches_of(3))
+    folder = saved(before, 3, tmp_path / "version-3")
+    text = mlp + OWN_SCHEDULE
+    module, alone = definition(text), definition(text)
+    state_of(alone).restore(folder)
+    train(local(alone, version=3), batches_of(4))
+
+    group = ps_group(2)
+    group.rewind = 1
+    for server in group.servers:
+        server.begin(rewind=1, restore_dir=folder)
+    group.publish()
+    one = rig(group, module, pipeline=False)
+    batches = list(batches_of(4))
+    one.train(batches[:2])
+    if lost:
+        # The worker hands over since when the optimizer counts, too.
+        group.kill(0)
+        group.relaunch(0)
+    one.train(batches[2:])
+    for mine, theirs in zip(one.values().values(), weights(alone), strict=True):
+        np.testing.assert_allclose(mine, theirs, **TOLERANCE)
+    assert [server.figures().version for server in group.servers] == [7, 7]
+    parameters = group.servers[0]._live.parameters
+    assert (parameters.first_step, parameters.step) == (3, 4)
 
 
 def test_layers_are_excluded_from_weight_decay_by_name(definition, mlp):

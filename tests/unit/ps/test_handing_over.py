@@ -1,13 +1,17 @@
 """What a worker hands to a PS that lost its values: PsLink with real PS."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 from elasticdl.proto import master_pb2
+from elasticdl.tensor.placement import Variable
 from elasticdl.worker.heartbeat import Heartbeat
 from elasticdl.worker.ps_link import PsLink
 
 from tests.unit.ps.conftest import Group
+from tests.unit.ps.test_snapshots_service import checkpoint
 
 
 def link_to(ps: Group) -> tuple[PsLink, Heartbeat]:
@@ -90,3 +94,55 @@ def test_values_of_before_a_rewind_are_not_handed_over(group):
     link.offer(asking(ps))
     assert link._offering is None
     assert link.answered() == (0, [0, 0])  # which the master does not count any more
+
+
+def optimizers_of(ps: Group) -> list[str]:
+    """What each PS would write into a checkpoint."""
+    return [server.optimizer_json() for server in ps.servers]
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+@pytest.mark.parametrize("loads", [True, False])
+def test_a_ps_that_comes_back_alone_gets_the_optimizer_of_the_others(
+    group, sgd, tmp_path, loads, lost
+):
+    variables = [Variable(name, (4,)) for name in "abc"]
+    ps = group(3, sync=False, variables=variables, optimizer=sgd(0.5))
+    client = ps.ready()
+    ps.push(client, ps.gradients(1.0), "p0", [0, 0, 0])
+    folder = checkpoint(ps, tmp_path) if loads else None
+    ps.relaunch(lost, folder)
+    # The first to come is a worker whose module was edited while the job runs.
+    edited = ps.client(1)
+    in_force = edited.initialize(ps.layout, sgd(0.1), ps.initial())
+    assert in_force == ps.optimizer
+    assert optimizers_of(ps) == [ps.optimizer] * 3
+    before = edited.pull()
+    ps.push(edited, ps.gradients(1.0), "p1", before.versions)
+    for old, new in zip(before.buffers, edited.pull().buffers, strict=True):
+        np.testing.assert_allclose(old - new, 0.5)
+
+
+def test_workers_that_differ_from_the_start_give_all_ps_one_optimizer(group, sgd):
+    ps = group(3, sync=False, optimizer=sgd(0.5))
+    ps.begin()
+    clients = [ps.client(number) for number in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        said = list(
+            pool.map(
+                lambda n: clients[n].initialize(
+                    ps.layout, sgd(0.1 * (n + 1)), ps.initial()
+                ),
+                range(6),
+            )
+        )
+    assert len(set(said)) == 1
+    assert optimizers_of(ps) == said[:3]
+
+
+def test_a_worker_says_that_its_optimizer_is_not_the_one_in_force(group, sgd, caplog):
+    ps = group(2, sync=False, optimizer=sgd(0.5))
+    ps.ready()
+    ps.optimizer = sgd(0.1)
+    link_to(ps)[0].join()
+    assert "is not the one that the job was started with" in caplog.text

@@ -1,0 +1,91 @@
+"""What a model does not train, out of a checkpoint.
+
+Owns where such a variable is looked for, and which of them must be there. Called by
+strategy local and by jobs that do not train, which hold a whole checkpoint; PS 0 does
+the same for its workers (ps/untrained.py). Knows nothing of optimizers.
+
+A layer may have been trained by the job that wrote the checkpoint and be frozen here,
+or the other way round: its weights are among the checkpoint's values then, or among its
+states, under one name.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from elasticdl.errors import CheckpointError, RefusedError
+from elasticdl.model.state import ModelState, read_state, write_state
+from elasticdl.model.variables import NamedVariable
+from elasticdl.tensor.codec import Array
+
+logger = logging.getLogger(__name__)
+
+
+class UntrainedVariables:
+    """Frozen weights, which all workers have from PS 0: the same in each of them."""
+
+    def __init__(self, variables: Sequence[NamedVariable]) -> None:
+        """Take a built model's variables."""
+        self._variables = variables
+
+    def read(self) -> Mapping[str, Array]:
+        """Return what they are, by variable."""
+        return read_state(self._variables)
+
+    def take(self, arrays: Mapping[str, Array]) -> None:
+        """Set them. Raises RefusedError naming those that are not there or do not fit.
+
+        PS that loaded a checkpoint by themselves have what that has.
+        """
+        try:
+            check_untrained(self._variables, self._variables, arrays, "the PS's state")
+        except CheckpointError as error:
+            raise RefusedError(str(error)) from error
+        write_state(self._variables, arrays)
+
+
+def load_untrained(state: ModelState, arrays: Mapping[str, Array], path: Path) -> None:
+    """Set what a model does not train by name; say what the checkpoint does not have.
+
+    `arrays` are its values and states. Raises CheckpointError naming the frozen weights
+    that are not among them (nothing would ever make them what they were), and whatever
+    has another shape.
+    """
+    check_untrained(state.everything, state.frozen, arrays, path)
+    moving, kept = write_state(state.shared, arrays), write_state(state.own, arrays)
+    write_state(state.frozen, arrays)
+    if moving:
+        logger.warning(
+            "%s has no state for %s: it begins as the model makes it",
+            path,
+            ", ".join(moving),
+        )
+    if kept:
+        # PS write no seeds and no counters: so it is after each resume.
+        logger.info("%s has no %s: they begin anew", path, ", ".join(kept))
+
+
+def check_untrained(
+    expected: Sequence[NamedVariable],
+    needed: Sequence[NamedVariable],
+    arrays: Mapping[str, Array],
+    where: Path | str,
+) -> None:
+    """Raise CheckpointError unless all that is needed is there and all of it fits."""
+    wrong = [
+        f"{v.name}: got {arrays[v.name].shape}, expected {v.shape}"
+        for v in expected
+        if v.name in arrays and arrays[v.name].shape != v.shape
+    ]
+    wrong += [
+        f"{v.name}: got none, expected {v.shape}"
+        for v in needed
+        if v.name not in arrays
+    ]
+    if wrong:
+        raise CheckpointError(
+            f"{where}: does not fit what the model does not train (trainable=False): "
+            f"{'; '.join(wrong)}; expected a checkpoint of a model that has them"
+        )
