@@ -13,6 +13,7 @@ from elasticdl.job.spec import JobSpec
 from elasticdl.model.definition import load_definition
 from elasticdl.model.user_code import locate, short
 from elasticdl.model.variables import trainable_variables
+from pydantic import ValidationError
 
 from tests.integration.model.conftest import CLASSIC, COMPILED, add
 
@@ -101,7 +102,7 @@ def test_inline_files_take_the_place_of_the_zoo(tmp_path, define):
 
 
 def test_inline_files_stay_inside_their_folder(define):
-    with pytest.raises(UserCodeError, match="inside the model's folder"):
+    with pytest.raises(ValidationError, match="inside the model's folder"):
         define("", files={"../net.py": CLASSIC})
 
 
