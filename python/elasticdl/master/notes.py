@@ -14,7 +14,9 @@ from typing import Any
 Note = dict[str, Any]
 
 # The newest of each name counts; of kinds whose facts have no name, the newest at all.
-_LATEST_ONLY = frozenset({"replica", "state", "checkpoint", "rewind", "rewound"})
+_LATEST_ONLY = frozenset(
+    {"replica", "state", "checkpoint", "rewind", "rewound", "missing"}
+)
 # Of these kinds one number is kept, the sum.
 _SUMS = {"lostUpdates": "count", "skipped": "batches"}
 # The newest of kinds that become many.

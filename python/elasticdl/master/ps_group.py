@@ -28,6 +28,7 @@ from elasticdl.job.spec import JobSpec, Recovery, UpdateMode
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.member import Member, Restore
 from elasticdl.master.member_table import MemberTable
+from elasticdl.master.missing import Range, after_loss, after_rewind
 from elasticdl.master.origin import Origin
 from elasticdl.master.quorum import Quorum
 from elasticdl.master.side_tasks import SideTasks
@@ -88,6 +89,11 @@ class PsGroup:
         self._bytes: dict[int, int] = {}  # the most that each PS told it holds
         self.begun = bool(ledger.notes("begun"))
         self.lost_updates = sum(n["count"] for n in ledger.notes("lostUpdates"))
+        # By the name of a PS: the updates that its values lack.
+        self._missing: dict[str, list[Range]] = {
+            note["name"]: [(first, last) for first, last in note["ranges"]]
+            for note in ledger.notes("missing")
+        }
         rewinds = ledger.notes("rewind")
         self._rewind_dir: str = rewinds[-1]["dir"] if rewinds else ""
         # Leases wait until all PS have gone back; a restarted master waits on.
@@ -338,6 +344,8 @@ class PsGroup:
             # Nothing to wait for: workers bring values with their next task.
             self._ledger.note("rewound", number=self.rewind)
         self._versions = dict.fromkeys(self._versions, version)
+        for name, missing in list(self._missing.items()):
+            self._lacks(name, after_rewind(missing, version=version))
         self._asked_at.clear()
         # Those that are yet to come, too: their loss is behind all now.
         for member in self._table.ps():
@@ -357,11 +365,19 @@ class PsGroup:
             return
         # As it was when the PS came back: workers may have gone on since.
         lost_at = restore.min_version or self._newest_version(member.key.index)
-        count = lost_at - began_at
+        missing, count = after_loss(
+            self._missing.get(member.name, []), began_at=began_at, lost_at=lost_at
+        )
+        self._lacks(member.name, missing)
         if count > 0:
             self.lost_updates += count
             self._ledger.note("lostUpdates", ps=member.name, count=count)
             log.warning("%s lost %d updates", member.name, count)
+
+    def _lacks(self, name: str, missing: list[Range]) -> None:
+        if missing != self._missing.get(name, []):
+            self._missing[name] = missing
+            self._ledger.note("missing", name=name, ranges=missing)
 
 
 def _in_words(restore: Restore) -> str:
