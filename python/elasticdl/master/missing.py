@@ -4,9 +4,9 @@ Owns what a hand-over adds to them. Called by `master.ps_group`, which keeps the
 in the journal. Pure: knows neither members nor files.
 
 A PS that comes back alone begins with values that a worker pulled at an older version,
-and is called by the version that was lost. So of the versions between these two it lacks
-the updates, and the next loss does not lose them once more. Ranges are (first, last]:
-disjoint, in ascending order.
+and counts on from the version that was lost. So it lacks the updates of the versions
+between these two, and the next loss does not lose them once more. Ranges are
+(first, last]: disjoint, in ascending order.
 """
 
 from __future__ import annotations
