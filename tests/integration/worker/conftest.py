@@ -274,6 +274,7 @@ def rig(ps_group, definition):
         pull_steps=1,
         skip_nan=False,
         learning_rate_of=lambda version, epoch: None,
+        sends_own_rate=True,
         batch=None,
     ):
         group = group or ps_group()
@@ -335,7 +336,9 @@ def rig(ps_group, definition):
                 pull_steps=pull_steps,
                 skip_nan=skip_nan,
                 learning_rate_of=learning_rate_of,
-                own_rate=own_rate(module.optimizer, module.code),
+                own_rate=own_rate(module.optimizer, module.code)
+                if sends_own_rate
+                else None,
             ),
             ledger=ledger,
             metrics=metrics,

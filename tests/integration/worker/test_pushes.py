@@ -68,7 +68,7 @@ def test_a_gradient_that_is_too_old_is_refused_also_when_pipelined(
 def test_a_refused_push_is_told_with_its_reason_and_counts_as_not_acknowledged(
     rig, definition, mlp, batches_of
 ):
-    one = rig(module=definition(mlp + OWN_SCHEDULE))
+    one = rig(module=definition(mlp + OWN_SCHEDULE), sends_own_rate=False)
     with pytest.raises(RefusedError, match="got no learning rate"):
         one.train(batches_of(2))
     one.trainer.flush()  # nothing is under way, and nothing hides the reason

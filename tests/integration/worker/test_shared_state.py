@@ -1,5 +1,7 @@
 """Statistics of BatchNormalization: what plain Keras makes of the same batches."""
 
+import time
+
 import keras
 import numpy as np
 import pytest
@@ -37,6 +39,13 @@ def equal(got, expected):
         np.testing.assert_allclose(mine, theirs, **TOLERANCE)
 
 
+def wait_for_version(group, version):
+    end = time.monotonic() + 60.0
+    while group.servers[0]._live.parameters.version < version:
+        assert time.monotonic() < end, f"no version {version}"
+        time.sleep(0.001)
+
+
 @pytest.mark.parametrize("pipeline", [False, True])
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_statistics_of_any_number_of_workers_are_those_of_plain_keras(
@@ -47,6 +56,8 @@ def test_statistics_of_any_number_of_workers_are_those_of_plain_keras(
     batches = list(batches_of(24))
     for number, batch in enumerate(batches):
         rigs[number % workers].train([batch], task=number)
+        # Pushes are under way beside the next step, but come in order: as in Keras.
+        wait_for_version(group, number + 1)
     for one in rigs:
         one.trainer.flush()
     equal(on_the_ps(rigs[0]), of_keras(batches, rigs[0].definition.model))
