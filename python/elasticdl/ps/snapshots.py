@@ -213,4 +213,7 @@ class Snapshots:
 def _let_others_first() -> None:
     """Lower the calling thread's priority, where threads have one of their own."""
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _WRITER_NICENESS)
+        thread = threading.get_native_id()
+        # A process that was started lower yet may not raise it again, nor shall it.
+        now = os.getpriority(os.PRIO_PROCESS, thread)
+        os.setpriority(os.PRIO_PROCESS, thread, max(now, _WRITER_NICENESS))

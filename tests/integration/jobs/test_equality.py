@@ -35,7 +35,8 @@ def versions(one):
     found = {}
     for folder in one.job_dir.checkpoints_dir.glob("version-*"):
         if (folder / "manifest.json").exists():
-            found[int(folder.name.split("-")[1])] = load_all(folder).values
+            whole = load_all(folder)
+            found[whole.version] = whole.values
     return found
 
 

@@ -1,6 +1,8 @@
 """Snapshots, checkpoints, restore and rewind over real gRPC."""
 
 import random
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -379,3 +381,22 @@ def test_a_pinned_snapshot_that_is_never_claimed_is_dropped(group, monkeypatch):
     for _ in range(3):
         follower.control(ps.control_figures, ())
     assert not follower.figures().snapshots
+
+
+_LOWERED = """
+import os
+from elasticdl.ps import snapshots
+os.nice(19)
+if os.geteuid() == 0:
+    os.setuid(65534)  # who may not raise a priority, as in a pod
+snapshots._let_others_first()
+print(os.getpriority(os.PRIO_PROCESS, 0))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities on Linux")
+def test_a_ps_that_was_started_with_the_lowest_priority_writes_checkpoints_too():
+    done = subprocess.run(
+        [sys.executable, "-c", _LOWERED], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "19\n", done.stderr
