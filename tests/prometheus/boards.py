@@ -51,7 +51,8 @@ class Seen:
             "$job": self.job,
         }.items():
             expression = expression.replace(word, value)
-        assert "$" not in expression
+        # `$1` is of a label_replace.
+        assert not re.search(r"\$[A-Za-z_]", expression), expression
         return expression
 
     def over_time(self, expression):
