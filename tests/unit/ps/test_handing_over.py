@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from elasticdl.errors import RpcError
 from elasticdl.proto import master_pb2
 from elasticdl.tensor.placement import Variable
 from elasticdl.worker.heartbeat import Heartbeat
@@ -146,3 +147,18 @@ def test_a_worker_says_that_its_optimizer_is_not_the_one_in_force(group, sgd, ca
     ps.optimizer = sgd(0.1)
     link_to(ps)[0].join()
     assert "is not the one that the job was started with" in caplog.text
+
+
+def test_while_one_that_may_have_an_optimizer_is_away_none_is_given_another(group, sgd):
+    ps = group(2, sync=False, optimizer=sgd(0.5))
+    ps.ready()
+    ps.relaunch(0)
+    edited, here = ps.client(1), ps.view
+    here.addresses[1] = ""
+    edited.set_view(here)
+    with pytest.raises(RpcError, match="ps-1 is away"):
+        edited.initialize(ps.layout, sgd(0.1), ps.initial())
+    assert optimizers_of(ps) == ["", ps.optimizer]
+    edited.set_view(ps.view)
+    edited.initialize(ps.layout, sgd(0.1), ps.initial())
+    assert optimizers_of(ps) == [ps.optimizer] * 2
