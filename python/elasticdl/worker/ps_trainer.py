@@ -116,7 +116,7 @@ class PsTrainer:
         version, versions = self._current().version, self._current().versions
         with self._metrics.compute_seconds.time():
             result = self._step.run(features, labels)
-        done = BatchDone(result.loss, version, skipped=self._is_skipped(result))
+        done = BatchDone(result.loss, version, skipped=self._is_skipped(result, at))
         share = self._share_of(done)
         # Only now is there anything to wait for: the exchange ran beside the step.
         self._settle(ahead=share)
@@ -202,13 +202,13 @@ class PsTrainer:
         self._step.load(arena)
         self._state.take(arena.state, ahead)
 
-    def _is_skipped(self, result: StepResult) -> bool:
+    def _is_skipped(self, result: StepResult, at: BatchPosition) -> bool:
         if result.finite:
             if result.overflow:
                 logger.debug("gradients overflowed; the loss scale is halved")
             return result.overflow
         if not self._options.skip_nan:
-            raise NanLossError(f"loss is {result.loss}")
+            raise NanLossError(f"loss is {result.loss}", at)
         return True
 
     def _share_of(self, done: BatchDone) -> StateShare | None:
@@ -281,7 +281,7 @@ class PsTrainer:
             self._metrics.refused.inc()
             result = self._step.run(sent.features, sent.labels)
             done = BatchDone(result.loss, self._current().version)
-            if self._is_skipped(result):
+            if self._is_skipped(result, sent.at):
                 self._state.take(self._current().state, ahead)
                 self._acknowledged = sent.number
                 return

@@ -19,10 +19,6 @@ from elasticdl.proto import ps_pb2
 Array = NDArray[np.generic]
 
 
-class NanLossError(ElasticDLError):
-    """A loss that is not a number, where the job says that this ends it."""
-
-
 class LeavingError(ElasticDLError):
     """The worker was told to leave while it waited for something."""
 
@@ -36,6 +32,15 @@ class BatchPosition:
     records_done: int  # leading records of the task covered after it; 0 is unknown
     num_records: int
     last: bool  # of the task
+
+
+class NanLossError(ElasticDLError):
+    """A loss that is not a number, where the job says that this ends it."""
+
+    def __init__(self, message: str, at: BatchPosition | None = None) -> None:
+        """`at`: the batch, if it is not the one that was given last."""
+        super().__init__(message)
+        self.at = at
 
 
 @dataclass(frozen=True)

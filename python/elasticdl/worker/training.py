@@ -196,15 +196,18 @@ class Training:
         try:
             done = self._trainer.train_batch(batch.features, batch.labels, at)
         except NanLossError as error:
-            raise NanLossError(self._nan_message(run, batch, error)) from error
+            raise NanLossError(self._nan_message(error, at)) from error
         run.count(done, batch.num_records)
         self._shows.step(done, batch.num_records, self._shows.clock() - start)
 
-    def _nan_message(self, run: _Run, batch: Batch, error: NanLossError) -> str:
+    def _nan_message(self, error: NanLossError, given: BatchPosition) -> str:
+        # A batch that was refused is computed again while the next one is trained.
+        at = error.at or given
+        run = next(r for r in self._runs if r.task.task_id == at.task_id)
         task = run.task
         if run.in_order:
-            first = task.start + run.records
-            where = f"records {first} to {first + batch.num_records - 1}"
+            end = task.start + at.records_done
+            where = f"records {end - at.num_records} to {end - 1}"
         else:
             where = f"records among {task.start} to {task.end - 1}"
         return (

@@ -3,6 +3,7 @@
 import threading
 import time
 
+import pytest
 from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.model.feeding import BadInput, Batch
@@ -10,7 +11,7 @@ from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome, TaskType
 from elasticdl.worker.progress import Progress
 from elasticdl.worker.records import LoadedTask
-from elasticdl.worker.trainer import BatchDone
+from elasticdl.worker.trainer import BatchDone, NanLossError
 from elasticdl.worker.training import Shows, Training
 
 
@@ -65,7 +66,7 @@ class Stream:
         return False
 
 
-def training(trainer):
+def training(trainer, *, in_order=False):
     stream = Stream()
     clock = time.monotonic
     parts = Progress(clock), GoodputLedger(clock), WorkerMetrics()
@@ -77,7 +78,7 @@ def training(trainer):
         stream,
         leaving=threading.Event(),
         shows=shows,
-        in_order=False,
+        in_order=in_order,
     )
     return made, stream.reports
 
@@ -119,3 +120,23 @@ def test_a_task_whose_first_push_may_have_been_applied_is_not_untouched():
     (report,) = reports
     assert report.outcome == Outcome.RETURNED
     assert report.records > 0
+
+
+class Late(Steps):
+    """Finds while the third batch is trained that the second one's loss is NaN.
+
+    As where the PS refused it and it is computed again.
+    """
+
+    def train_batch(self, features, _labels, at) -> BatchDone:
+        self.acknowledged = -1
+        if self.trained == 2:
+            raise NanLossError("loss is nan", self._second)
+        self._second = at
+        return super().train_batch(features, _labels, at)
+
+
+def test_a_nan_loss_of_a_batch_that_is_computed_again_is_told_with_its_own_records():
+    made, _ = training(Late(), in_order=True)
+    with pytest.raises(NanLossError, match="a: records 2 to 3; expected"):
+        made.run(LoadedTask(task(), records(0, 2, 4, 10, 12, 14)))
