@@ -92,6 +92,7 @@ def targets(pod: Json) -> list[Json]:
         f"{META}_namespace": metadata["namespace"],
         f"{META}_pod_name": metadata["name"],
         f"{META}_pod_ip": address,
+        f"{META}_pod_phase": pod["status"].get("phase", ""),
     }
     for kind in ("label", "annotation"):
         for key, value in metadata.get(f"{kind}s", {}).items():
