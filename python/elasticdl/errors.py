@@ -1,8 +1,9 @@
 """The exception tree of ElasticDL.
 
-Owns every exception type that crosses a module border. Raised anywhere, caught at
-the borders: `cli` turns them into one message and an exit code, servicers into a
-gRPC status. Knows nothing of who raises it.
+Owns every exception type that crosses a module border, and which errors of the system
+mean that storage is away. Raised anywhere, caught at the borders: `cli` turns them into
+one message and an exit code, servicers into a gRPC status. Knows nothing of who raises
+it.
 
     ElasticDLError
     |- SpecError            the values file or a flag is wrong

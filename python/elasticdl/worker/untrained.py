@@ -2,7 +2,7 @@
 
 Owns where such a variable is looked for, and which of them must be there. Called by
 strategy local and by jobs that do not train, which hold a whole checkpoint; PS 0 does
-the same for its workers (ps/untrained.py). Knows nothing of optimizers.
+the same for its workers (ps/untrained_state.py). Knows nothing of optimizers.
 
 A layer may have been trained by the job that wrote the checkpoint and be frozen here,
 or the other way round: its weights are among the checkpoint's values then, or among its
