@@ -6,6 +6,7 @@ the real ones; only processes and gradients are missing.
 
 import asyncio
 import json
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -46,6 +47,7 @@ class World:
         self.version = 0
         self.go = asyncio.Event()  # training goes on while it is set
         self.go.set()
+        self.pause_after = sys.maxsize  # tasks that are trained; others wait then
         self.mute: set[str] = set()  # these send no heartbeats
         self.stuck: set[str] = set()  # these make no step
         self.trained: list[tuple[str, int, int, int]] = []  # who, epoch, start, end
@@ -72,6 +74,10 @@ class World:
         self.pulled: int | None = None  # version of the values that all workers hold
         self.bytes = 0  # that each PS holds
         self.handed: int | None = None  # version of the values handed to a PS
+
+    def pausing(self) -> bool:
+        """Whether tasks of training wait."""
+        return not self.go.is_set() or len(self.trained) >= self.pause_after
 
 
 class Replica:
@@ -320,7 +326,7 @@ class Replica:
             model_version=self.world.version,
         )
         if task.type == master_pb2.TRAINING:
-            while not self.world.go.is_set() or self.name in self.world.stuck:
+            while self.world.pausing() or self.name in self.world.stuck:
                 if self.drain:
                     report.outcome = master_pb2.RETURNED
                     report.records = 0

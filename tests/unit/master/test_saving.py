@@ -1,6 +1,7 @@
 """What is trained is saved before a job succeeds, or the job says that it is not."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,9 +57,11 @@ def test_a_model_that_cannot_be_saved_fails_the_job_which_goes_on_when_launched_
 
 def test_a_disk_that_is_full_at_the_end_is_waited_for(rig) -> None:
     async def story(rig) -> None:
+        rig.world.go.clear()
         async with rig.serving() as master:
             await rig.until(lambda: master.job.parts.keeper.newest is not None)
             rig.world.disk_full = True
+            rig.world.go.set()
             await rig.until(lambda: master.job.parts.keeper.refused_end)
             rig.world.disk_full = False
             report = await rig.ended()
@@ -91,10 +94,10 @@ def test_a_model_that_is_exported_but_not_checkpointed_is_saved_and_says_so(
 
 def test_a_stop_that_cannot_write_says_from_where_the_job_resumes(rig) -> None:
     async def story(rig) -> None:
+        rig.world.pause_after = 2
         async with rig.serving() as master:
             await rig.until(lambda: master.job.parts.keeper.newest is not None)
             await rig.until(lambda: len(rig.world.trained) >= 2)
-            rig.world.go.clear()
             rig.world.disk_full = True
             master.job.end(JobState.STOPPED, "by the test", ExitCode.STOPPED)
             report = await rig.ended()
@@ -146,9 +149,12 @@ def test_after_a_rewind_at_the_end_the_last_evaluation_and_export_are_of_the_new
 
     async def story(rig) -> None:
         rig.world.before = hold
+        rig.world.go.clear()
         async with rig.serving() as master:
-            await rig.until(holding.is_set)
             parts = master.job.parts
+            await rig.until(lambda: parts.keeper.newest is not None)
+            rig.world.go.set()
+            await rig.until(holding.is_set)
             first = parts.keeper.newest
             assert first is not None
             # Back to the first checkpoint, as if the last one could not be loaded.
@@ -189,17 +195,17 @@ def test_a_stop_waits_for_a_checkpoint_of_which_more_is_written_all_the_time(
     monkeypatch.setattr(checkpoints, "STILL_SECONDS", 0.5)
 
     async def story(rig) -> None:
+        rig.world.pause_after = 2
         async with rig.serving() as master:
             await rig.until(lambda: master.job.parts.keeper.newest is not None)
             await rig.until(lambda: len(rig.world.trained) >= 2)
-            rig.world.go.clear()
             rig.world.beats_per_part = 20  # of 0.1 s
             master.job.end(JobState.STOPPED, "by the test", ExitCode.STOPPED)
             report = await rig.ended()
         assert report.message == "by the test"
-        newest = shelf.resolve(rig.job_dir.checkpoints_dir)[1]
+        path, newest = shelf.resolve(rig.job_dir.checkpoints_dir)
         assert newest.version == rig.world.version
-        assert report.checkpoint.endswith(f"version-{newest.version}")
+        assert report.checkpoint == str(path)
 
     rig.run(story, checkpoint__every_seconds=0, master__journal_wait_seconds=0.1)
 
@@ -208,18 +214,18 @@ def test_strategy_local_goes_back_to_an_older_checkpoint_than_the_damaged_one(
     rig,
 ) -> None:
     async def story(rig) -> None:
+        rig.world.pause_after = 1
         async with rig.serving() as master:
             keeper = master.job.parts.keeper
             await rig.until(lambda: keeper.newest is not None)
             first = keeper.newest.dir
-            rig.world.go.clear()
             await rig.until(lambda: master.job.parts.ps.begun and not keeper.busy)
             keeper.ask("a test", now=master.job.clock())
             await rig.until(lambda: keeper.newest.dir != first)
             rig.world.damaged.add(keeper.newest.dir)
             rig.kill("worker-0")
             await rig.until(lambda: master.job.parts.ledger.rewinds == 2)
-            rig.world.go.set()
+            rig.world.pause_after = sys.maxsize
             report = await rig.ended()
         assert report.status is JobState.SUCCEEDED
         assert rig.world.restored[-1][:2] == ("worker-1", first)
