@@ -1,283 +1,246 @@
 """Random faults on many real jobs: each must end as an undisturbed one does.
 
-    python -m tests.soak.faults                 200 jobs, some hours
+    python -m tests.soak.faults                 200 jobs
     python -m tests.soak.faults --jobs 5        the first five seeds
     python -m tests.soak.faults --seed 17       one seed again
 
 Each seed decides a job (mode, PS, workers, size of tasks, length of steps) and what
-happens to it (`plan`). Afterwards: exit code 0, a clean audit, the accuracy of an
-undisturbed job within 0.01, and no process or temporary file left. Writes
-outputs/soak.jsonl, a line for each job, and prints the times of recovery. The exit code
-is 1 when a job failed; its seed and folder are printed, and the folder is kept.
+happens to it (`plan`). Afterwards: exit code 0, a clean audit, the accuracy of
+undisturbed jobs within 0.01, and no process, port, memory file or temporary file left
+(`one`). Writes a line for each job to outputs/soak.jsonl, and prints the times of
+recovery. The exit code is 1 when a job failed; its seed and folder are printed, and the
+folder is kept.
+
+**What an undisturbed job reaches** is the mean of three, after as many epochs, in the
+same mode. In sync mode N workers make one version of N gradients, so a job that was
+scaled to 4 for a while makes fewer of an epoch, disturbed or not; and an async job's
+gradients are staler. So it is compared with jobs of as many workers as it ever had.
+Undisturbed jobs are kept in outputs/soak-undisturbed.json while the code is the same.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
+import hashlib
 import json
 import os
-import resource
 import shutil
-import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-from elasticdl.client import Scaling
-from elasticdl.data.datasets import make_dataset
-from elasticdl.errors import ElasticDLError, JobError
-from elasticdl.job.spec import ValuesFile
-from elasticdl.job.status import JobReport, JobStatus
-from elasticdl.testing.job import JobUnderTest
+import elasticdl
+from elasticdl.data.builtin import load_arrays
+from elasticdl.data.example import encode_example
+from elasticdl.data.shards import write_shards
+from elasticdl.job.spec import DataFormat
 
-from tests.soak.plan import Fault, Plan, plan
+from tests.soak.one import DATA, OUTCOME, Outcome
+from tests.soak.plan import CALM_EPOCHS, COPIES, Plan, plan
 
-HERE = Path(__file__).resolve().parent
-MODEL = (HERE / "model.py").read_text()
 RESULTS = Path("outputs/soak.jsonl")
-SETTLE_SECONDS = 420.0  # a bound for hung jobs, no claim
+UNDISTURBED = Path("outputs/soak-undisturbed.json")
 WITHIN = 0.01
+CALM_JOBS = 3  # of each mode and number of workers
+# A job that hangs waits 420 s for one thing; none waits for more than a few in a row.
+_MOST_SECONDS = 1500.0
+_TEST_ROWS = 5  # one of so many is not trained
+
+Curve = list[float]  # accuracy after each epoch
+Calm = dict[str, list[Curve]]  # of "sync 2"
 
 
-def values_of(wanted: Plan, *, disturbed: bool) -> ValuesFile:
-    """Return the job of a plan; a disturbed one lasts until it is told to end."""
-    module = MODEL + f"\n\nloss = loss_of({wanted.step_seconds})\n"
-    return ValuesFile.model_validate(
-        {
-            "kind": "job",
-            "job": {
-                "name": f"soak-{wanted.seed}" + ("" if disturbed else "-calm"),
-                "model": {
-                    "definition": "net.custom_model",
-                    "files": {"net.py": module},
-                },
-                # All records, so that accuracy is finer than the bound.
-                "data": {
-                    "training": "data/digits/train",
-                    "validation": "data/digits/train,data/digits/test",
-                },
-                "training": {
-                    "epochs": 100_000 if disturbed else wanted.least_epochs,
-                    "batchSize": 16,
-                    "batchesPerTask": wanted.batches_per_task,
-                },
-                "evaluation": {"atEpochEnd": False},
-                "checkpoint": {"everySeconds": wanted.checkpoint_seconds},
-                "ps": {"replicas": wanted.num_ps, "mode": wanted.mode},
-                "worker": {"replicas": wanted.num_workers, "threads": 1},
-            },
-        }
-    )
+def make_data(folder: Path) -> None:
+    """Write `train`, one file of several copies of the digits, and `all` of them once.
 
-
-@dataclass
-class Outcome:
-    """What came of a job."""
-
-    seed: int
-    what: str
-    faults: list[str]
-    problem: str
-    seconds: float
-    accuracy: float
-    relaunches: list[tuple[str, str, float | None]]
-    master_back: list[float]
-
-
-class Disturber:
-    """Does what a plan says to a running job."""
-
-    def __init__(self, job: JobUnderTest, switch: Path) -> None:
-        """Take the job, and the file that makes its disk slow."""
-        self._job = job
-        self._switch = switch
-        self.master_back: list[float] = []
-
-    def run(self, faults: tuple[Fault, ...]) -> None:
-        """Do all of them, then undo what lasts."""
-        for fault in faults:
-            time.sleep(fault.after)
-            {
-                "kill": self._kill,
-                "freeze": self._freeze,
-                "capacity": self._capacity,
-                "scale": self._scale,
-                "full disk": self._full_disk,
-                "slow disk": self._slow_disk,
-            }[fault.kind](fault)
-        self._switch.unlink(missing_ok=True)
-        self._again(lambda: self._job.handle.set_capacity(None))
-
-    def _kill(self, fault: Fault) -> None:
-        self._signal(fault.role, signal.SIGKILL)
-
-    def _freeze(self, fault: Fault) -> None:
-        self._signal(fault.role, signal.SIGSTOP)
-
-    def _signal(self, role: str, number: signal.Signals) -> None:
-        began = time.monotonic()
-        if role == "master":
-            self._again(lambda: self._job.handle.kill("master", number))
-            self._job.status_now()
-            self.master_back.append(time.monotonic() - began)
-            return
-        # With no CPU left to it, or paused by a fault before, a role may have nobody.
-        running = [
-            r.name
-            for r in self._job.status_now().replicas
-            if r.role == role
-            and r.state == "running"
-            # One that is frozen while it starts is found after startSeconds alone.
-            and (number != signal.SIGSTOP or role != "worker" or r.phase == "train")
-        ]
-        if running:
-            with contextlib.suppress(ElasticDLError):  # it has just ended
-                self._job.handle.kill(running[0], number)
-
-    def _capacity(self, fault: Fault) -> None:
-        self._again(lambda: self._job.handle.set_capacity(fault.amount))
-
-    def _scale(self, fault: Fault) -> None:
-        self._again(lambda: self._job.handle.scale(Scaling(workers=int(fault.amount))))
-
-    def _full_disk(self, fault: Fault) -> None:
-        met = self._pids(fault.role)
-        for pid in met:
-            _limit_files(pid, 8192)
-        time.sleep(fault.amount)
-        for pid in met:
-            _limit_files(pid, resource.RLIM_INFINITY)
-
-    def _slow_disk(self, fault: Fault) -> None:
-        self._switch.write_text(f"{fault.amount:.3f}")
-
-    def _pids(self, role: str) -> list[int]:
-        lines = self._job.processes()
-        return [int(p.split()[0]) for p in lines if f"elasticdl.{role}." in p]
-
-    def _again(self, call: Callable[[], object]) -> None:
-        """Call until a master or launcher that is away answers."""
-        end = time.monotonic() + SETTLE_SECONDS
-        while True:
-            try:
-                call()
-            except ElasticDLError:
-                if time.monotonic() > end:
-                    raise
-                time.sleep(0.2)
-            else:
-                return
-
-
-def _limit_files(pid: int, size: int) -> None:
-    """From now on no file of that process grows beyond `size`, as on a full disk."""
-    with contextlib.suppress(ProcessLookupError):
-        hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)[1]
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
-
-
-def soak(seed: int, work: Path) -> Outcome:
-    """Run the job of a seed, disturbed and undisturbed; say what came of it."""
-    wanted = plan(seed)
-    faults = [f"{fault.after:.1f} s: {fault}" for fault in wanted.faults]
-    began = time.monotonic()
-    outcome = Outcome(seed, str(wanted), faults, "", 0.0, 0.0, [], [])
-    try:
-        calm = _run(values_of(wanted, disturbed=False), work, wanted, ())[0]
-        report, outcome.master_back = _run(
-            values_of(wanted, disturbed=True), work, wanted, wanted.faults
+    All records are evaluated, so that accuracy is finer than the bound.
+    """
+    digits = load_arrays("digits")
+    records = [
+        encode_example({"image": image.reshape(-1), "label": label.reshape(1)})
+        for image, label in zip(digits.x.astype("float32"), digits.y, strict=True)
+    ]
+    trained = [record for i, record in enumerate(records) if i % _TEST_ROWS]
+    for name, part in (("train", trained * COPIES), ("all", records)):
+        write_shards(
+            part, folder / name, format=DataFormat.RECORDIO, records_per_file=len(part)
         )
-        outcome.accuracy = report.metrics["accuracy"]
-        outcome.relaunches = [
-            (r.replica.split("-")[0], r.reason, r.seconds) for r in report.relaunches
+
+
+def run_one(what: list[str], name: str, work: Path) -> tuple[Outcome, Path]:
+    """Run a job in a process of its own; what came of it, and its folder."""
+    folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=work))
+    command = [sys.executable, "-m", "tests.soak.one", *what, str(folder)]
+    with (folder / "soak.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            process.wait(_MOST_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()  # the job's processes end with its launcher
+            process.wait()
+    written = folder / OUTCOME
+    if not written.exists():
+        words = (folder / "soak.log").read_text(errors="replace")[-3000:]
+        return Outcome(
+            problem=f"no outcome, exit {process.returncode}: {words}"
+        ), folder
+    fields: dict[str, Any] = json.loads(written.read_text())
+    return Outcome(**fields), folder
+
+
+class Undisturbed:
+    """Accuracies of undisturbed jobs, kept in a file while the code is the same."""
+
+    def __init__(self, file: Path) -> None:
+        """Read the file if it is of this code."""
+        self._file = file
+        self._code = _code()
+        kept = json.loads(file.read_text()) if file.exists() else {}
+        self._curves: Calm = kept["curves"] if kept.get("code") == self._code else {}
+
+    def missing(self, plans: list[Plan]) -> list[list[str]]:
+        """Return the jobs that these plans need beside those that were run."""
+        wanted = sorted({(p.mode, p.most_workers) for p in plans})
+        return [
+            [mode, str(workers)]
+            for mode, workers in wanted
+            for _ in range(CALM_JOBS - len(self._curves.get(f"{mode} {workers}", [])))
         ]
-        behind = calm.metrics["accuracy"] - outcome.accuracy
-        if behind > WITHIN:
-            raise JobError(
-                f"accuracy {outcome.accuracy:.4f}, undisturbed "
-                f"{calm.metrics['accuracy']:.4f}"
+
+    def add(self, what: list[str], curve: Curve) -> None:
+        """Keep what a job reached."""
+        self._curves.setdefault(" ".join(what), []).append(curve)
+        text = json.dumps({"code": self._code, "curves": self._curves})
+        self._file.write_text(text)
+
+    def of(self, wanted: Plan, epochs: int) -> Curve:
+        """Return what undisturbed jobs had after so many epochs."""
+        curves = self._curves[f"{wanted.mode} {wanted.most_workers}"]
+        return [curve[min(epochs, CALM_EPOCHS) - 1] for curve in curves]
+
+    def table(self) -> str:
+        """Return the accuracies after the last epoch, and how far apart they are."""
+        lines = []
+        for name, curves in sorted(self._curves.items()):
+            last = [curve[-1] for curve in curves]
+            lines.append(
+                f"undisturbed, {name} workers: {statistics.mean(last):.4f} "
+                f"({min(last):.4f} to {max(last):.4f})"
             )
-    except ElasticDLError as error:
-        outcome.problem = str(error)
-    outcome.seconds = time.monotonic() - began
-    return outcome
+        return "\n".join(lines)
 
 
-def _run(
-    values: ValuesFile, work: Path, wanted: Plan, faults: tuple[Fault, ...]
-) -> tuple[JobReport, list[float]]:
-    switch = work / f"slow-{values.job.name}"
-    job = JobUnderTest(values, work / "jobs", work, limit_seconds=SETTLE_SECONDS)
-    with _environment(switch), _nothing_left(work), job:
-        back: list[float] = []
-        if faults:
-            job.wait_until(lambda s: _at_work(s) == wanted.num_workers, "all at work")
-            disturber = Disturber(job, switch)
-            disturber.run(faults)
-            back = disturber.master_back
-            steps = job.status_now().progress.steps
-            job.wait_for_step(steps + 20)
-            job.end_after_this_epoch(least_epochs=wanted.least_epochs)
-        report = job.finish()
-        audited = job.audit()
-        if not audited.ok:
-            raise JobError(f"audit is not clean: {audited.gaps}")
-    return report, back
+def _code() -> str:
+    """Return a digest of all that decides what a job learns."""
+    files = [*Path(elasticdl.__file__).parent.rglob("*.py")]
+    files += [Path(__file__).with_name(n) for n in ("model.py", "one.py", "plan.py")]
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
-def _at_work(status: JobStatus) -> int:
-    return sum(r.state == "running" and r.phase == "train" for r in status.replicas)
-
-
-@contextlib.contextmanager
-def _environment(switch: Path) -> Iterator[None]:
-    before = dict(os.environ)
-    os.environ["SOAK_SLOW_DISK"] = str(switch)
-    path = [str(HERE / "slow_disk"), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(p for p in path if p)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-
-
-@contextlib.contextmanager
-def _nothing_left(work: Path) -> Iterator[None]:
-    """Raise JobError if a job leaves temporary files; memory files have no names."""
-    before = _temporary(work)
-    yield
-    left = _temporary(work) - before
-    if left:
-        raise JobError(f"left behind: {sorted(left)[:5]}")
-
-
-def _temporary(work: Path) -> set[str]:
-    # The lock of a job's name is kept for its next run.
-    names = [*work.rglob(".*"), *work.rglob("*.tmp"), *work.rglob("pending-*")]
-    return {str(path) for path in names if path.suffix != ".lock"}
-
-
-def table(outcomes: list[Outcome]) -> str:
-    """Return the times of recovery by role and reason."""
+def table(recoveries: list[tuple[str, float]]) -> str:
+    """Return the times of recovery by what recovered."""
     times: dict[str, list[float]] = {}
-    for outcome in outcomes:
-        for role, reason, seconds in outcome.relaunches:
-            if seconds is not None:
-                times.setdefault(f"{role} {reason}", []).append(seconds)
-        times.setdefault("master away", []).extend(outcome.master_back)
-    lines = [f"{'what':32} {'number':>6} {'p50 s':>8} {'p95 s':>8}"]
-    for name, seconds in sorted(times.items()):
-        if seconds:
-            p95 = sorted(seconds)[round(0.95 * (len(seconds) - 1))]
-            median = statistics.median(seconds)
-            lines.append(f"{name:32} {len(seconds):6} {median:8.2f} {p95:8.2f}")
+    for name, seconds in recoveries:
+        times.setdefault(name, []).append(seconds)
+    lines = [f"{'what':52} {'number':>6} {'p50 s':>8} {'p95 s':>8}"]
+    for name, found in sorted(times.items()):
+        p95 = sorted(found)[round(0.95 * (len(found) - 1))]
+        median = statistics.median(found)
+        lines.append(f"{name:52} {len(found):6} {median:8.2f} {p95:8.2f}")
     return "\n".join(lines)
+
+
+class Soak:
+    """Runs jobs, some at a time."""
+
+    def __init__(self, work: Path, at_once: int) -> None:
+        """Take a folder for all of them."""
+        self._work = work
+        self._pool = ThreadPoolExecutor(at_once)
+        self._calm = Undisturbed(UNDISTURBED)
+
+    def run(self, seeds: range) -> int:
+        """Run the jobs of these seeds; how many failed."""
+        began = time.monotonic()
+        failed: list[int] = []
+        recoveries: list[tuple[str, float]] = []
+        plans = [plan(seed) for seed in seeds]
+        if not self._run_undisturbed(plans):
+            return 1
+        for wanted, (outcome, folder) in zip(
+            plans,
+            self._pool.map(
+                lambda p: run_one([str(p.seed)], f"seed-{p.seed}", self._work), plans
+            ),
+            strict=True,
+        ):
+            self._compare(wanted, outcome)
+            self._tell(wanted, outcome, folder)
+            recoveries += [(name, seconds) for name, seconds in outcome.recoveries]
+            if outcome.problem:
+                failed.append(wanted.seed)
+        print(self._calm.table())
+        print(table(recoveries))
+        print(
+            f"{len(plans) - len(failed)} of {len(plans)} passed in "
+            f"{(time.monotonic() - began) / 60:.0f} min"
+            + (f"; failed: seeds {failed}" if failed else "")
+        )
+        return len(failed)
+
+    def _run_undisturbed(self, plans: list[Plan]) -> bool:
+        jobs = self._calm.missing(plans)
+        held = True
+        for what, (outcome, folder) in zip(
+            jobs,
+            self._pool.map(lambda w: run_one(w, "-".join(w), self._work), jobs),
+            strict=True,
+        ):
+            words = outcome.problem or f"accuracy {outcome.accuracies[-1]:.4f}"
+            print(f"undisturbed, {' '.join(what)} workers: {words}", flush=True)
+            if outcome.problem:
+                print(f"  folder {folder}", flush=True)
+                held = False
+                continue
+            self._calm.add(what, outcome.accuracies[:CALM_EPOCHS])
+            shutil.rmtree(folder)
+        return held
+
+    def _compare(self, wanted: Plan, outcome: Outcome) -> None:
+        """Hold a job to what undisturbed ones reach in as many epochs."""
+        if outcome.problem:
+            return
+        calm = statistics.mean(self._calm.of(wanted, outcome.epochs))
+        accuracy = outcome.accuracies[-1]
+        if accuracy < calm - WITHIN:
+            outcome.problem = (
+                f"accuracy {accuracy:.4f} after {outcome.epochs} epochs, undisturbed "
+                f"{calm:.4f}"
+            )
+
+    def _tell(self, wanted: Plan, outcome: Outcome, folder: Path) -> None:
+        with RESULTS.open("a") as file:
+            line = {"seed": wanted.seed, "what": str(wanted), **vars(outcome)}
+            file.write(json.dumps(line) + "\n")
+        accuracy = f"{outcome.accuracies[-1]:.4f}" if outcome.accuracies else "none"
+        print(
+            f"seed {wanted.seed} {'FAILED' if outcome.problem else 'ok'} in "
+            f"{outcome.seconds:.0f} s, {outcome.epochs} epochs, accuracy {accuracy}: "
+            f"{wanted}; {'; '.join(outcome.faults)}",
+            flush=True,
+        )
+        if outcome.problem:
+            print(f"  folder {folder}\n  {outcome.problem[:6000]}", flush=True)
+        else:
+            shutil.rmtree(folder)
 
 
 def main() -> int:
@@ -287,34 +250,18 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=200, help="how many seeds")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="this seed alone")
+    parser.add_argument("--at-once", type=int, default=2, help="jobs at a time")
     args = parser.parse_args()
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     seeds = range(args.first, args.first + args.jobs)
     if args.seed is not None:
         seeds = range(args.seed, args.seed + 1)
     RESULTS.parent.mkdir(exist_ok=True)
-    outcomes: list[Outcome] = []
-    for seed in seeds:
-        work = Path(tempfile.mkdtemp(prefix=f"elasticdl-soak-{seed}-"))
-        make_dataset("digits", work / "data")
-        outcome = soak(seed, work)
-        outcomes.append(outcome)
-        with RESULTS.open("a") as file:
-            file.write(json.dumps(asdict(outcome)) + "\n")
-        verdict = "ok" if not outcome.problem else "FAILED"
-        print(
-            f"seed {seed} {verdict} in {outcome.seconds:.0f} s, accuracy "
-            f"{outcome.accuracy:.3f}: {outcome.what}; {'; '.join(outcome.faults)}",
-            flush=True,
-        )
-        if outcome.problem:
-            print(f"  folder {work}\n  {outcome.problem[:6000]}", flush=True)
-        else:
-            shutil.rmtree(work, ignore_errors=True)
-    failed = [outcome.seed for outcome in outcomes if outcome.problem]
-    print(table(outcomes))
-    print(f"{len(outcomes) - len(failed)} passed, {len(failed)} failed", end="")
-    print(f": seeds {failed}" if failed else "")
+    work = Path(tempfile.mkdtemp(prefix="elasticdl-soak-"))
+    make_data(work / DATA)
+    failed = Soak(work, args.at_once).run(seeds)
+    if not failed:
+        shutil.rmtree(work)
     return bool(failed)
 
 

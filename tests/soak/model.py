@@ -1,10 +1,21 @@
-"""The model of soak jobs: digits by an MLP whose steps take as long as asked."""
+"""The model of soak jobs: digits by an MLP whose steps take as long as asked.
 
+Written into a job's folder, so it must import nothing from here. The folder SOAK_DIR
+tells it what goes on: once `quick` is there, steps wait no longer; each process writes
+the times of its steps to `steps-<pid>`.
+"""
+
+import os
+import struct
 import time
 
 import keras
 import numpy as np
 import tensorflow as tf
+
+_FOLDER = os.environ["SOAK_DIR"]
+_QUICK = os.path.join(_FOLDER, "quick")  # noqa: PTH118 - looked for at each step
+_times: list[int] = []  # the file of this process, open
 
 
 def custom_model():
@@ -18,7 +29,12 @@ def custom_model():
 
 
 def _wait(seconds):
-    time.sleep(float(seconds))
+    if not os.path.exists(_QUICK):  # noqa: PTH110
+        time.sleep(float(seconds))
+    if not _times:
+        path = os.path.join(_FOLDER, f"steps-{os.getpid()}")  # noqa: PTH118
+        _times.append(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644))
+    os.write(_times[0], struct.pack("d", time.time()))
     return np.float32(0.0)
 
 
@@ -38,7 +54,7 @@ def loss_of(step_seconds):
     return loss
 
 
-def optimizer(lr=0.003):
+def optimizer(lr=0.001):
     return keras.optimizers.Adam(lr)
 
 

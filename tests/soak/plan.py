@@ -1,6 +1,7 @@
 """What a soak job looks like and what happens to it, decided by a seed alone.
 
-Owns the ranges. Called by `faults`, which runs it. Must not touch a process.
+Owns the ranges. Called by `faults`, which chooses seeds, and `one`, which runs a job.
+Must not touch a process.
 """
 
 from __future__ import annotations
@@ -8,8 +9,13 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-RECORDS = 1437  # of digits/train
 BATCH = 16
+# The digits as often in one file: an epoch has 449 batches, so that tasks of 400 fit.
+COPIES = 5
+LEAST_EPOCHS = 5
+# An undisturbed job shows its accuracy up to this epoch. Later ones change little.
+CALM_EPOCHS = 8
+MOST_WORKERS = 4
 
 
 @dataclass(frozen=True)
@@ -28,9 +34,13 @@ class Fault:
     role: str = ""
     amount: float = 0.0
 
+    @property
+    def name(self) -> str:
+        """What it is called in tables: `kill ps`."""
+        return f"{self.kind} {self.role}".strip()
+
     def __str__(self) -> str:
-        words = [self.kind, self.role, f"{self.amount:g}" if self.amount else ""]
-        return " ".join(word for word in words if word)
+        return f"{self.name} {self.amount:.3g}" if self.amount else self.name
 
 
 @dataclass(frozen=True)
@@ -47,16 +57,23 @@ class Plan:
     faults: tuple[Fault, ...]
 
     @property
-    def least_epochs(self) -> int:
-        """Epochs of some 20 s of work, and enough to learn what there is."""
-        steps = 20 * self.num_workers / (self.step_seconds + 0.002)
-        return max(12, min(60, round(steps * BATCH / RECORDS)))
+    def most_workers(self) -> int:
+        """The most that the job has at any time."""
+        scaled = [int(f.amount) for f in self.faults if f.kind == "scale"]
+        return max([self.num_workers, *scaled])
+
+    @property
+    def last_workers(self) -> int:
+        """How many the job has after its faults."""
+        scaled = [int(f.amount) for f in self.faults if f.kind == "scale"]
+        return scaled[-1] if scaled else self.num_workers
 
     def __str__(self) -> str:
         return (
             f"{self.mode}, {self.num_ps} PS, {self.num_workers} workers, "
             f"{self.batches_per_task} batches a task, steps of "
-            f"{self.step_seconds * 1000:.0f} ms"
+            f"{self.step_seconds * 1000:.0f} ms, a checkpoint every "
+            f"{self.checkpoint_seconds:.0f} s"
         )
 
 
@@ -76,8 +93,13 @@ def plan(seed: int) -> Plan:
     )
 
 
+def calm_plan(mode: str, workers: int) -> Plan:
+    """Return an undisturbed job: what decides its accuracy is its mode and workers."""
+    return Plan(-1, mode, 2, workers, 40, 0.0, 1000.0, ())
+
+
 def _fault(draw: random.Random, workers: int) -> Fault:
-    after = draw.uniform(0.2, 6.0)
+    after = draw.uniform(0.2, 5.0)
     role = draw.choice(["worker", "ps", "master"])
     kind = draw.choices(
         ["kill", "freeze", "capacity", "scale", "full disk", "slow disk"],
@@ -86,7 +108,7 @@ def _fault(draw: random.Random, workers: int) -> Fault:
     if kind == "capacity":
         return Fault(after, kind, amount=draw.randint(0, workers))
     if kind == "scale":
-        return Fault(after, kind, amount=draw.randint(1, 4))
+        return Fault(after, kind, amount=draw.randint(1, MOST_WORKERS))
     if kind == "full disk":
         return Fault(after, kind, draw.choice(["ps", "master"]), draw.uniform(1, 8))
     if kind == "slow disk":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Mapping
@@ -54,6 +55,7 @@ class RoleContext:
     token: str = field(repr=False)  # every call between the job's processes carries it
     platform_address: str = ""
     lifeline_fd: int | None = None
+    temporary_dir: Path | None = None  # this process's own
     host: str = LOOPBACK  # to listen on
     port: int = 0  # 0: any free one
     pod_ip: str = ""  # what peers call; empty: `host`
@@ -115,6 +117,7 @@ class RoleContext:
                 token=_token(environ),
                 platform_address=environ.get(names.ENV_PLATFORM_ADDRESS, ""),
                 lifeline_fd=_number(environ, names.ENV_LIFELINE_FD) or None,
+                temporary_dir=_path(environ, names.ENV_TEMPORARY_DIR),
                 host=host or LOOPBACK,
                 port=port,
                 pod_ip=environ.get(names.ENV_POD_IP, ""),
@@ -149,6 +152,11 @@ def _number(environ: Mapping[str, str], name: str) -> int:
     if text and not text.isdigit():
         raise SpecError(f"{name}: got {text!r}, expected a number of 0 or more")
     return int(text or 0)
+
+
+def _path(environ: Mapping[str, str], name: str) -> Path | None:
+    text = environ.get(name, "")
+    return Path(text) if text else None
 
 
 def _token(environ: Mapping[str, str]) -> str:
@@ -217,6 +225,9 @@ def hold_lifeline(context: RoleContext) -> None:
     def wait() -> None:
         while os.read(fd, 1):
             pass
+        if context.temporary_dir is not None:
+            # Whoever would remove it is gone.
+            shutil.rmtree(context.temporary_dir, ignore_errors=True)
         os._exit(ExitCode.STOPPED)
 
     threading.Thread(target=wait, name="lifeline", daemon=True).start()

@@ -30,6 +30,8 @@ ENV_PLATFORM_ADDRESS = "ELASTICDL_PLATFORM_ADDRESS"
 ENV_LIFELINE_FD = "ELASTICDL_LIFELINE_FD"
 ENV_JOBS_DIR = "ELASTICDL_JOBS_DIR"
 ENV_TOKEN = "ELASTICDL_TOKEN"
+# The folder for temporary files that a process has for itself, and takes along.
+ENV_TEMPORARY_DIR = "ELASTICDL_TEMPORARY_DIR"
 
 # Set in pods alone, by the chart; local processes listen on loopback, on free ports.
 ENV_PLATFORM = "ELASTICDL_PLATFORM"

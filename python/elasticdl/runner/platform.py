@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 
 from elasticdl.errors import PlatformError
 from elasticdl.job import names
@@ -51,6 +52,7 @@ from elasticdl.runner.table import (
     is_worker,
     name_of,
 )
+from elasticdl.runner.temporary import make_folder, remove_folder, variables
 
 log = logging.getLogger(__name__)
 
@@ -276,15 +278,23 @@ class LocalPlatform:
     def _spawn(self, replica: Replica) -> None:
         launch = replica.launch
         role, index = launch.key.role, launch.key.index
+        temporary: Path | None = None
         try:
+            env = self._environment(launch)
+            if role is Role.WORKER:  # it alone runs code that writes such files
+                temporary = make_folder(name_of(launch.key), env)
+                env |= variables(temporary)
             replica.child = ChildProcess(
                 self._place.command(role),
-                env=self._environment(launch),
+                env=env,
                 log_file=self._place.job_dir.log_file(role, index),
                 pass_fds=(self._lifeline_read,),
+                temporary=temporary,
                 on_exit=lambda code: self._exited(replica.number, code),
             )
         except OSError as error:
+            if temporary is not None:
+                remove_folder(temporary)
             ending = Ending(Phase.FAILED, ExitReason.ERROR, _CANNOT_START)
             self._ended(replica, ending, f"the process could not be started: {error}")
             return

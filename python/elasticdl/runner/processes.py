@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from elasticdl.runner.base import ExitReason, Phase
+from elasticdl.runner.temporary import remove_folder
 
 _TAIL_BYTES = 64 * 1024
 _TAIL_LINES = 30
@@ -106,9 +107,13 @@ class ChildProcess:
         env: Mapping[str, str],
         log_file: Path,
         pass_fds: Sequence[int],
+        temporary: Path | None,
         on_exit: Callable[[int], None],
     ) -> None:
-        """Start the process. Raises OSError when the system refuses."""
+        """Start the process. Raises OSError when the system refuses.
+
+        The folder `temporary` is removed when it has ended.
+        """
         log_file.parent.mkdir(parents=True, exist_ok=True)
         self._log_file = log_file
         with log_file.open("ab") as log:
@@ -124,6 +129,7 @@ class ChildProcess:
                 pass_fds=tuple(pass_fds),
                 start_new_session=True,
             )
+        self._temporary = temporary
         self._ended = threading.Event()
         self._on_exit = on_exit
         threading.Thread(
@@ -165,6 +171,8 @@ class ChildProcess:
         self._send(signal.SIGKILL, group=True)  # helpers it left behind
         try:
             self._on_exit(returncode)
+            if self._temporary is not None:
+                remove_folder(self._temporary)
         finally:
             self._ended.set()
 

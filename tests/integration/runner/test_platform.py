@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -303,20 +304,43 @@ def test_closing_leaves_no_process(stage: Stage) -> None:
         stage.platform.start(launch(1))
 
 
+WRITES_AND_SLEEPS = (
+    "import os, signal; open(os.environ['TMPDIR'] + '/left', 'w')\n"
+    "print('written', flush=True); signal.pause()"
+)
+
+
+def test_temporary_files_of_a_killed_worker_go_with_it(
+    stage: Stage, tmp_path: Path
+) -> None:
+    stage.scripts[Role.WORKER] = WRITES_AND_SLEEPS
+    stage.platform.start(launch(env={"TMPDIR": str(tmp_path)}))
+    stage.until_said("written")
+    (folder,) = tmp_path.glob("elasticdl-worker-0-*")
+    assert [file.name for file in folder.iterdir()] == ["left"]
+    stage.platform.close(grace_seconds=0.0)
+    assert not folder.exists()
+
+
+def test_other_roles_share_the_temporary_folder_of_the_machine(stage: Stage) -> None:
+    # Compiled kernels of PS are kept there.
+    stage.scripts[Role.PS] = (
+        "import os; print('it is', os.environ.get('TMPDIR'), flush=True)"
+    )
+    stage.platform.start(launch(role=Role.PS))
+    stage.until_ended(role=Role.PS)
+    said = stage.job_dir.log_file(Role.PS, 0).read_text()
+    assert said == f"it is {os.environ.get('TMPDIR')}\n"
+
+
 LAUNCHER = """
 import os, pathlib, sys
 from elasticdl.job.names import JobDir, Role
 from elasticdl.runner.base import Launch, ReplicaKey
 from elasticdl.runner.platform import LocalPlatform, Place
 
-child = '''
-import os
-fd = int(os.environ["ELASTICDL_LIFELINE_FD"])
-while os.read(fd, 1): pass
-os._exit(130)
-'''
 place = Place(JobDir(pathlib.Path(sys.argv[1])), "", "secret", dict(os.environ),
-              command=lambda role: (sys.executable, "-S", "-c", child))
+              command=lambda role: (sys.executable, "-c", sys.argv[2]))
 platform = LocalPlatform(place)
 platform.start(Launch(ReplicaKey(Role.WORKER, 0), 1, 1.0, "1Gi", "low", 1.0))
 platform.start(Launch(ReplicaKey(Role.PS, 0), 1, 1.0, "1Gi", "low", 1.0))
@@ -324,10 +348,27 @@ print(*(s.pid for s in platform.states().states), flush=True)
 input()
 """
 
+# What a role does first. The file says that it holds its lifeline.
+HOLDS_ITS_LIFELINE = """
+import os, pathlib, signal
+from elasticdl.job.context import RoleContext, hold_lifeline
+from elasticdl.job.names import Role
 
-def test_processes_end_when_the_launcher_is_killed(tmp_path: Path) -> None:
+context = RoleContext.from_environ(os.environ, Role(os.environ["ELASTICDL_ROLE"]))
+hold_lifeline(context)
+pathlib.Path(os.environ["TMPDIR"], f"of-{context.name}").touch()
+signal.pause()
+"""
+
+
+def test_processes_and_their_files_end_when_the_launcher_is_killed(
+    tmp_path: Path,
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
     with subprocess.Popen(
-        [sys.executable, "-c", LAUNCHER, str(tmp_path)],
+        [sys.executable, "-c", LAUNCHER, str(tmp_path / "job"), HOLDS_ITS_LIFELINE],
+        env={**os.environ, "TMPDIR": str(temporary)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -335,7 +376,12 @@ def test_processes_end_when_the_launcher_is_killed(tmp_path: Path) -> None:
         assert launcher.stdout is not None
         pids = [int(pid) for pid in launcher.stdout.readline().split()]
         assert len(pids) == 2
+        end = time.monotonic() + BOUND_SECONDS
+        while len([*temporary.rglob("of-*")]) < 2:
+            assert time.monotonic() < end, "they never held their lifelines"
+            time.sleep(0.01)
         assert all(psutil.pid_exists(pid) for pid in pids)
         os.kill(launcher.pid, signal.SIGKILL)
         launcher.wait()
     assert all(gone(pid) for pid in pids)
+    assert [file.name for file in temporary.iterdir()] == ["of-ps-0"]

@@ -1,13 +1,14 @@
 """Makes writes that a process waits for slow, while a file says by how many seconds.
 
 Put on PYTHONPATH of a job under soak. os.fsync and os.pwrite are what journal and
-checkpoints wait for; the file is named by SOAK_SLOW_DISK.
+checkpoints wait for; the file is slow-disk in SOAK_DIR.
 """
 
 import os
 import time
 
-_SWITCH = os.environ.get("SOAK_SLOW_DISK", "")
+_FOLDER = os.environ.get("SOAK_DIR", "")
+_SWITCH = f"{_FOLDER}/slow-disk"
 
 
 def _slow(call):
@@ -22,5 +23,5 @@ def _slow(call):
     return slowed
 
 
-if _SWITCH:
+if _FOLDER:
     os.fsync, os.pwrite = _slow(os.fsync), _slow(os.pwrite)
