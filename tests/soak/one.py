@@ -4,8 +4,8 @@
     python -m tests.soak.one MODE WORKERS FOLDER      an undisturbed job
 
 Owns carrying out a plan and what is asked of the job afterwards, but for its accuracy,
-which is compared by `faults`. Called by `faults`, as a process, since it adopts what the
-job leaves behind and gives it an environment. Writes FOLDER/outcome.json.
+which `faults` compares. It calls this as a process, since it adopts what the job leaves
+behind and gives it an environment. Writes FOLDER/outcome.json.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 BATCH = 16
 # The digits as often in one file: an epoch has 449 batches, so that tasks of 400 fit.
 COPIES = 5
-LEAST_EPOCHS = 5
+LEAST_EPOCHS = 4
 # An undisturbed job shows its accuracy up to this epoch. Later ones change little.
-CALM_EPOCHS = 8
+CALM_EPOCHS = 6
 MOST_WORKERS = 4
 
 
