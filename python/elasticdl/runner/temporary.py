@@ -3,8 +3,8 @@
 Owns its name and its removal. Called by `runner.platform` and `runner.processes`. Must
 not know why a worker ends.
 
-A worker that is killed removes nothing: of TensorFlow alone some ten files of generated
-code are left each time, of user code whatever it had. In a cluster they go with the pod.
+A worker that is killed removes nothing: TensorFlow alone leaves some ten files of code
+each time, user code whatever it had. In a cluster they go with the pod.
 """
 
 from __future__ import annotations
