@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-from elasticdl.errors import ExitCode
 from elasticdl.job import names
 from elasticdl.job.names import Role
 from elasticdl.job.values import parse_values
@@ -207,25 +206,34 @@ def test_pods_have_the_workers_time_to_hand_back_their_task():
     assert of("worker")["spec"]["terminationGracePeriodSeconds"] == 15
 
 
-def test_the_masters_end_is_final_where_a_new_one_would_meet_the_same():
+def test_the_next_master_comes_while_the_one_before_cannot_end():
     spec = of_kind(objects(job()), "Job")["spec"]
     assert spec["template"]["spec"]["restartPolicy"] == "Never"
-    assert spec["backoffLimit"] >= 20
-    moved, told_to_leave, fail = spec["podFailurePolicy"]["rules"]
-    assert moved["action"] == told_to_leave["action"] == "Ignore"
-    assert moved["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
-    assert told_to_leave["onExitCodes"]["values"] == [143]
-    assert fail["action"] == "FailJob"
-    assert fail["onExitCodes"]["containerName"] == "main"
-    # Not 1: Python answers that where an import fails, as on a volume that is away.
-    assert fail["onExitCodes"]["values"] == [
-        ExitCode.USAGE,
-        ExitCode.SPEC,
-        ExitCode.USER_CODE,
-        ExitCode.DATA,
-        ExitCode.STORAGE,
-        ExitCode.POD_JOB_FAILED,
+    assert spec["podReplacementPolicy"] == "TerminatingOrFailed"
+    assert "podFailurePolicy" not in spec  # Kubernetes refuses both together
+    assert "backoffLimit" not in spec  # the master writes it
+
+
+def test_a_master_leaves_a_node_that_does_not_answer_after_a_minute():
+    lost = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
+    said = of("master")["spec"]["tolerations"]
+    assert [(one["key"], one["tolerationSeconds"]) for one in said] == [
+        (key, 60) for key in lost
     ]
+    assert {one["effect"] for one in said} == {"NoExecute"}
+    assert "tolerations" not in of("ps")["spec"]
+
+    own = [
+        {"key": lost[1], "operator": "Exists", "tolerationSeconds": 900},
+        {"key": "team", "operator": "Equal", "value": "a", "effect": "NoSchedule"},
+    ]
+    said = of("master", pods={"master": {"tolerations": own}})["spec"]["tolerations"]
+    assert said[:2] == own
+    assert [one["key"] for one in said[2:]] == [lost[0]]
+
+    everything = [{"operator": "Exists"}]
+    changed = of("master", pods={"master": {"tolerations": everything}})
+    assert changed["spec"]["tolerations"] == everything
 
 
 # Images, resources, priorities.

@@ -234,6 +234,9 @@ imagePullSecrets:
   - name: {{ . | quote }}
   {{- end }}
 {{- end }}
+{{- if eq .role "master" }}
+{{- $_ := set $pods "tolerations" (include "elasticdl.masterTolerations" $pods | fromYamlArray) }}
+{{- end }}
 {{- range $key := list "runtimeClassName" "schedulerName" "nodeSelector" "affinity" "tolerations" "topologySpreadConstraints" "securityContext" "hostAliases" "dnsConfig" }}
 {{- with get $pods $key }}
 {{ toYaml (dict $key .) }}

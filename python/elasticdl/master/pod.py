@@ -1,7 +1,7 @@
 """A master in a pod: its job's folder, its ConfigMap, and how it leaves.
 
 Owns what a launcher does for a master on one machine: the folder is prepared, wishes to
-stop are passed on, and the exit code tells the batch Job whether to start another one.
+stop are passed on, and the batch Job is told whether to start another one.
 Called by `master.main`. Must not decide about PS and workers.
 
 A signal does not mean here that the job shall stop: a drained node or a deleted pod
@@ -48,12 +48,15 @@ from elasticdl.runner.kubernetes.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
-# A master on a node that was lost may still be running, and its lock takes a network
-# file system about a minute and a half to give up.
+# The lock of a master whose node was lost takes a network file system about a minute
+# and a half to give up. One that still runs there, out of everybody's reach, keeps it:
+# the next one goes on without, and the journal keeps the old one from writing.
 _LOCK_SECONDS = 120.0
 # As long as a running master waits by default; the file that says is not read yet.
 _STORAGE_SECONDS = 1800.0
 _UNREADABLE = "?"
+# With these a master ends whose job has failed for good.
+_FINAL = (*FINAL_EXITS, ExitCode.JOB_FAILED, ExitCode.POD_JOB_FAILED)
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Prepared:
 
     spec: JobSpec
     launched: bool  # by the ConfigMap's first master; else this one takes over
-    lock: JobLock
+    lock: JobLock | None  # none where a master of this job that is lost has it
     spec_seen: Stamp | None  # of the values file in the job's folder
 
 
@@ -75,14 +78,12 @@ def prepare(
     job too; what a finished job or an evaluation has left is moved aside.
 
     Raises SpecError for a wrong values file, JobError when another kind of job is
-    unfinished there, PlatformError when another master still runs, JournalError when
-    the folder cannot be written.
+    unfinished there, PlatformError when another job's master still runs, JournalError
+    when the folder cannot be written.
     """
     source = config_dir / names.KEY_JOB
     try:
-        lock = JobLock(job_dir, wait_seconds=lock_seconds)
-    except JobError as error:
-        raise PlatformError(f"{error}; the next try may find it free") from error
+        lock = _lock(job_dir, uid, lock_seconds)
     except OSError as error:
         raise _not_writable(job_dir, error) from error
     try:
@@ -92,11 +93,31 @@ def prepare(
         spec = _begin(load_values(source), job_dir)
         return Prepared(spec, True, lock, stamp(job_dir.spec_file))
     except OSError as error:
-        lock.release()
+        _release(lock)
         raise _not_writable(job_dir, error) from error
     except BaseException:
-        lock.release()
+        _release(lock)
         raise
+
+
+def _lock(job_dir: JobDir, uid: str, seconds: float) -> JobLock | None:
+    """Lock the folder, or leave it where the same job's last master has it.
+
+    That one may prepare nothing any more, as it has begun, and the journal refuses
+    what it writes after the next one has begun.
+    """
+    try:
+        return JobLock(job_dir, wait_seconds=seconds)
+    except JobError as error:
+        if _owner(job_dir) != uid:
+            raise PlatformError(f"{error}; the next try may find it free") from error
+        log.warning("%s, by the master before this one, which is taken over", error)
+        return None
+
+
+def _release(lock: JobLock | None) -> None:
+    if lock is not None:
+        lock.release()
 
 
 def _after_edits(source: Path, job_dir: JobDir) -> JobSpec:
@@ -183,13 +204,18 @@ async def serve_in_pod(context: RoleContext, api: ApiServer) -> ExitCode:
         if ending is not None:
             await cluster.finish()
             _log_end(context.job_dir)
-        return exit_code_of(ending)
+        code = exit_code_of(ending)
+        if code in _FINAL:
+            await cluster.batch_job.allow_no_more()
+        return code
     except PlatformError:
         raise  # the next master may have more luck
     except SupersededError:
         raise  # the next master has the job already, and shows how it goes
     except ElasticDLError as error:
         await _show_failure(cluster, place.job, error)
+        if error.exit_code in _FINAL:
+            await cluster.batch_job.allow_no_more()
         raise
     finally:
         await cluster.close()
@@ -211,8 +237,11 @@ async def _run(context: RoleContext, place: Place, cluster: Cluster) -> Ending |
 
     def attend(master: Master) -> None:
         take_over(context.job_dir, uid)
-        following.append(
-            asyncio.create_task(_follow(cluster, master), name="config map")
+        following.extend(
+            (
+                asyncio.create_task(_follow(cluster, master), name="config map"),
+                asyncio.create_task(cluster.batch_job.allow_more(), name="batch job"),
+            )
         )
 
     try:
@@ -231,7 +260,7 @@ async def _run(context: RoleContext, place: Place, cluster: Cluster) -> Ending |
         for task in following:
             task.cancel()
         await asyncio.gather(*following, return_exceptions=True)
-        prepared.lock.release()
+        _release(prepared.lock)
 
 
 async def _follow(cluster: Cluster, master: Master) -> None:

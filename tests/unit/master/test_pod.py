@@ -35,7 +35,8 @@ class Volume:
         """Begin as a master of this ConfigMap does, and end at once."""
         write_values(self.config_dir / "job.yaml", what or values())
         prepared = prepare(self.config_dir, self.job_dir, uid=uid, lock_seconds=0.0)
-        prepared.lock.release()
+        if prepared.lock is not None:
+            prepared.lock.release()
         take_over(self.job_dir, uid)
         return prepared
 
@@ -107,6 +108,7 @@ def test_a_master_that_was_killed_before_its_journal_began_counts_for_nothing(
     volume.leave("trained", JobState.STOPPED)
     for _ in range(2):
         prepared = prepare(volume.config_dir, volume.job_dir, uid="b", lock_seconds=0.0)
+        assert prepared.lock is not None
         prepared.lock.release()
         assert prepared.launched
     assert volume.mark == "trained"
@@ -147,17 +149,34 @@ def test_another_kind_of_job_does_not_take_an_unfinished_one_over(
     JobLock(volume.job_dir).release()  # nobody holds it any more
 
 
-def test_two_masters_never_run_at_once(volume: Volume) -> None:
-    first = prepare_held(volume)
+def test_a_folder_in_which_another_jobs_master_runs_is_not_touched(
+    volume: Volume,
+) -> None:
+    running = prepare_held(volume)
     with pytest.raises(PlatformError, match="is locked"):
-        volume.start("a")
-    first.release()
-    assert not volume.start("a").launched
+        volume.start("b")
+    assert volume.job_dir.owner_file.read_text() == "a"
+    running.release()
+    assert volume.start("b").lock is not None
+
+
+def test_a_master_that_is_lost_with_its_lock_is_taken_over(volume: Volume) -> None:
+    """As one on a node that nobody reaches; the journal's fence ends it."""
+    lost = prepare_held(volume)
+    volume.leave("trained", None)
+    following = volume.start("a")
+    assert following.lock is None
+    assert not following.launched
+    assert volume.mark == "trained"
+    lost.release()
+    assert volume.start("a").lock is not None
 
 
 def prepare_held(volume: Volume) -> JobLock:
     volume.start("a")
-    return prepare(volume.config_dir, volume.job_dir, uid="a", lock_seconds=0.0).lock
+    held = prepare(volume.config_dir, volume.job_dir, uid="a", lock_seconds=0.0).lock
+    assert held is not None
+    return held
 
 
 def test_a_wrong_edit_does_not_keep_the_next_master_from_going_on(
@@ -167,6 +186,7 @@ def test_a_wrong_edit_does_not_keep_the_next_master_from_going_on(
     put_in_force(volume.job_dir, spec)
     (volume.config_dir / "job.yaml").write_text("kind: job\njob: {workers: 3}\n")
     prepared = prepare(volume.config_dir, volume.job_dir, uid="a", lock_seconds=0.0)
+    assert prepared.lock is not None
     prepared.lock.release()
     assert prepared.spec == spec
 
@@ -181,7 +201,7 @@ def test_a_wrong_values_file_is_told_before_anything_is_touched(
     assert volume.job_dir.owner_file.read_text() == "a"
 
 
-# The chart's podFailurePolicy ends the batch Job on these, and on no others.
+# With these the batch Job has no other master, and with no others.
 FINAL = {2, 3, 4, 5, 6, 10}
 
 

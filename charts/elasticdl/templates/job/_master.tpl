@@ -20,28 +20,24 @@ spec:
 {{ $name }}
 {{- end -}}
 
-{{- define "elasticdl.masterFailurePolicy" -}}
-rules:
-  # Drained, preempted, evicted: not the master's fault, and not counted.
-  - action: Ignore
-    onPodConditions:
-      - type: DisruptionTarget
-        status: "True"
-  # Told to leave, as by `kubectl delete pod`: the next one takes over (143).
-  - action: Ignore
-    onExitCodes:
-      containerName: main
-      operator: In
-      values: [143]
-  # The job's own end: usage, specification, user code, data, storage, or failed
-  # otherwise (10). Not 1, with which Python ends where an import fails.
-  - action: FailJob
-    onExitCodes:
-      containerName: main
-      operator: In
-      values: [2, 3, 4, 5, 6, 10]
+{{- define "elasticdl.masterHash" -}}
+{{ include "elasticdl.masterTemplate" . | sha256sum | trunc 16 }}
 {{- end -}}
 
-{{- define "elasticdl.masterHash" -}}
-{{ printf "%s%s" (include "elasticdl.masterTemplate" .) (include "elasticdl.masterFailurePolicy" .) | sha256sum | trunc 16 }}
+{{/* What the values say, and a minute instead of Kubernetes' five on a node that does not
+     answer: the next master is cheap, and workers wait for it. */}}
+{{- define "elasticdl.masterTolerations" -}}
+{{- $said := .tolerations | default list -}}
+{{- range $key := list "node.kubernetes.io/not-ready" "node.kubernetes.io/unreachable" }}
+{{- $known := false -}}
+{{- range $said }}
+{{- if has (.key | default $key) (list $key) }}
+{{- if has (.effect | default "NoExecute") (list "NoExecute") }}{{ $known = true }}{{ end -}}
+{{- end }}
+{{- end }}
+{{- if not $known }}
+{{- $said = append $said (dict "key" $key "operator" "Exists" "effect" "NoExecute" "tolerationSeconds" 60) }}
+{{- end }}
+{{- end }}
+{{- toYaml $said }}
 {{- end -}}

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from elasticdl.job import names
 from elasticdl.runner.kubernetes.api import ApiServer
+from elasticdl.runner.kubernetes.batch_job import BatchJob
 from elasticdl.runner.kubernetes.config_map import JobConfigMap
 from elasticdl.runner.kubernetes.publishing import StatusPublisher
 from elasticdl.runner.kubernetes.runner import KubernetesRunner
@@ -47,13 +48,15 @@ class Cluster:
             config=config,
             priority_classes=priority_classes,
         )
+        master_job = names.master_job_name(job, run)
         self.publisher = StatusPublisher(
             api,
             namespace=namespace,
             job=job,
             config=config,
-            master_job=names.master_job_name(job, run),
+            master_job=master_job,
         )
+        self.batch_job = BatchJob(api, namespace=namespace, master_job=master_job)
 
     @staticmethod
     async def connect(
