@@ -18,7 +18,6 @@ from pathlib import Path
 import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36
-_LOOK_SECONDS = 1.0
 _SHARED = "/dev/shm/"
 _MEMORY = "/memfd:"
 
@@ -33,8 +32,11 @@ def adopt_orphans() -> None:
 class Leftovers:
     """Looks at all descendants while a job runs; afterwards at what is left."""
 
-    def __init__(self, folder: Path, temporary: Path) -> None:
+    def __init__(
+        self, folder: Path, temporary: Path, *, look_seconds: float = 1.0
+    ) -> None:
         """Take the folder of the job and that of its temporary files."""
+        self._look_seconds = look_seconds
         self._folder = folder
         self._temporary = temporary
         self._ports: set[int] = set()
@@ -95,7 +97,7 @@ class Leftovers:
             return False  # it has just ended, and its port with it
 
     def _look_often(self) -> None:
-        while not self._end.wait(_LOOK_SECONDS):
+        while not self._end.wait(self._look_seconds):
             for child in _descendants():
                 with contextlib.suppress(psutil.Error):
                     self._look_at(child)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-BATCH = 16
+BATCH = 64
 # The digits as often in one file: an epoch has 449 batches, so that tasks of 400 fit.
-COPIES = 5
-LEAST_EPOCHS = 4
+COPIES = 20
+LEAST_EPOCHS = 2
 # An undisturbed job shows its accuracy up to this epoch. Later ones change little.
-CALM_EPOCHS = 6
+CALM_EPOCHS = 3
 MOST_WORKERS = 4
 
 
