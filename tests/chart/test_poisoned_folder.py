@@ -10,7 +10,7 @@ import sys
 
 import pytest
 import yaml
-from elasticdl.client.cluster.audit import audit_pod
+from elasticdl.client.cluster.errand import errand_pod
 from elasticdl.data import builtin
 from elasticdl.errors import DataError
 from elasticdl.job.names import Role
@@ -77,8 +77,10 @@ def test_tensorboard_ignores_it(claim):
 def test_an_audit_ignores_it(claim):
     found = of_kind(objects(job()), "ConfigMap")
     found["metadata"]["uid"] = "u1"
-    (main,) = audit_pod(found, "digits")["spec"]["containers"]
-    said = started([*main["command"], "--jobs-dir", str(claim)], claim)
+    words = ["audit", "digits", "--jobs-dir", str(claim)]
+    pod = errand_pod(found, "digits", "audit", lambda folder: words)
+    (main,) = pod["spec"]["containers"]
+    said = started([*main["command"], *main["args"]], claim)
     assert "digits" in said
     assert "HIJACKED" not in said
 

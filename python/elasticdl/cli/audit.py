@@ -60,9 +60,20 @@ def audit(args: argparse.Namespace) -> int:
 
 
 def _in_cluster(job: ClusterJob, args: argparse.Namespace) -> int:
-    from elasticdl.client.cluster.audit import audit as audit_there
+    from elasticdl.client.cluster.errand import run_errand
 
-    audited = audit_there(job, ["--json"] if args.json else [])
+    asked = ["--json"] if args.json else []
+    audited = run_errand(
+        job,
+        "audit",
+        lambda folder: [
+            "audit",
+            folder.name,
+            "--jobs-dir",
+            str(folder.parent),
+            *asked,
+        ],
+    )
     failed = audited.exit_code not in (ExitCode.OK, ExitCode.AUDIT)
     print(audited.text, file=sys.stderr if failed else sys.stdout)
     return audited.exit_code

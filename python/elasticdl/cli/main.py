@@ -16,6 +16,7 @@ from pathlib import Path
 from elasticdl import __version__
 from elasticdl.cli import (
     audit,
+    clean,
     completion,
     convert_flags,
     dashboard,
@@ -99,6 +100,7 @@ def make_parser() -> argparse.ArgumentParser:
         report,
         dashboard,
         audit,
+        clean,
         data,
         validate,
         convert_flags,

@@ -15,7 +15,7 @@ from typing import Any
 import helm_python
 import pytest
 from elasticdl.client.cluster import ClusterJob, Where, connect
-from elasticdl.client.cluster.audit import audit
+from elasticdl.client.cluster.errand import run_errand
 from elasticdl.errors import ExitCode, PlatformError
 from elasticdl.job.status import (
     JobReport,
@@ -498,13 +498,13 @@ def test_who_has_no_rights_hears_it_from_the_api_server(user, tmp_path):
     assert "cannot create resource" in said or "is forbidden" in said
 
 
-def test_an_audit_whose_pod_does_not_run_says_why_and_leaves_no_pod(user, monkeypatch):
+def test_an_errand_whose_pod_does_not_run_says_why_and_leaves_no_pod(user, monkeypatch):
     user.submit()
     config = str(user.control_plane.kubeconfig)
     monkeypatch.setattr(kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", config)
     job = ClusterJob(connect(Where(namespace=user.namespace)), "test-mnist")
     with pytest.raises(PlatformError, match="no node for its pod"):
-        audit(job, pending_seconds=3.0)
+        run_errand(job, "audit", lambda folder: ["audit"], pending_seconds=3.0)
     audits = user.get("pods", "-l", "app.kubernetes.io/component=audit")
     assert all(one["metadata"].get("deletionTimestamp") for one in audits["items"])
 

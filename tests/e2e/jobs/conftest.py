@@ -169,7 +169,8 @@ def elasticdl(kube: Kube, platform: ClusterUnderTest, tmp_path):
         verb, *rest = words
         if verb != "zoo":
             context = [f"--context={platform.context}"] if platform.context else []
-            rest = ["--namespace", kube.namespace, *context, *rest]
+            there = ["--namespace", kube.namespace, *context]
+            rest = [*rest, *there] if verb == "jobs" else [*there, *rest]
         environ = {**os.environ, **(env or {}), "ELASTICDL_JOBS_DIR": str(tmp_path)}
         if platform.kubeconfig:
             environ["KUBECONFIG"] = str(platform.kubeconfig)

@@ -1,8 +1,8 @@
 """What is sent to a cluster: patches of the ConfigMap, the audit's pod, the values."""
 
 import pytest
-from elasticdl.client.cluster.audit import audit_pod
 from elasticdl.client.cluster.chart import find_chart, manifests, needs
+from elasticdl.client.cluster.errand import errand_pod
 from elasticdl.client.cluster.job import changed
 from elasticdl.client.cluster.submit import chart_values, is_for_cluster
 from elasticdl.client.scaling import Scaled, Scaling
@@ -89,18 +89,28 @@ def test_more_workers_than_the_maximum_are_no_patch():
         changed(config_map(), Scaling(workers=9))
 
 
-def test_the_audit_runs_in_the_jobs_own_image_with_its_volume():
-    pod = audit_pod(config_map(), "digits", ["--json"])
+def audit_pod(found):
+    return errand_pod(
+        found,
+        "digits",
+        "audit",
+        lambda folder: ["audit", folder.name, "--jobs-dir", str(folder.parent)],
+    )
+
+
+def test_an_errand_runs_in_the_jobs_own_image_with_its_volume():
+    pod = audit_pod(config_map())
     (main,) = pod["spec"]["containers"]
     assert main["image"] == "zoo:1"
-    assert main["command"][-2:] == ["audit", "digits"]
-    assert main["args"] == ["--jobs-dir", "/data/.elasticdl/jobs/ml", "--json"]
+    assert main["command"] == ["python", "-P", "-m", "elasticdl.cli.main"]
+    jobs_dir = "/data/.elasticdl/jobs/ml"
+    assert main["args"] == ["audit", "digits", "--jobs-dir", jobs_dir]
     assert main["volumeMounts"] == [{"name": "state", "mountPath": "/data"}]
     assert pod["spec"]["serviceAccountName"] == "elasticdl-job"
 
 
-def test_the_audits_pod_asks_for_little_and_is_no_replica_of_the_job():
-    pod = audit_pod(config_map(), "digits")
+def test_an_errands_pod_asks_for_little_and_is_no_replica_of_the_job():
+    pod = audit_pod(config_map())
     (main,) = pod["spec"]["containers"]
     assert main["resources"]["requests"]["cpu"] == "100m"
     assert not {"ports", "readinessProbe"} & set(main)
@@ -111,7 +121,7 @@ def test_the_audits_pod_asks_for_little_and_is_no_replica_of_the_job():
 
 def test_a_template_of_another_version_is_named_as_such():
     with pytest.raises(PlatformError, match="another version of the chart"):
-        audit_pod({**config_map(), "data": {"job.yaml": JOB_YAML}}, "digits")
+        audit_pod({**config_map(), "data": {"job.yaml": JOB_YAML}})
 
 
 def test_what_pods_need_and_the_release_does_not_make_is_found_in_all_templates():

@@ -1,14 +1,15 @@
-"""An audit in the cluster: a short pod reads the journal where it lies.
+"""A command that runs in the cluster, where the jobs' folders are, in a short pod.
 
-Owns that pod. Called by `cli.audit`. The job's folder is on a volume of the cluster, so
-the count runs there, in a pod of the job's own template. Must not print.
+Owns that pod. Called by `cli.audit` and `cli.clean`. The folders are on a volume of the
+cluster, so what reads or deletes there is a pod of a job's own template. Must not
+print.
 """
 
 from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -30,46 +31,52 @@ _RESOURCES = {
 }
 
 
+# The words of `elasticdl ...`, made of the job's folder as pods see it.
+Words = Callable[[PurePosixPath], Sequence[str]]
+
+
 @dataclass(frozen=True)
-class Audited:
-    """What the pod printed, and its exit code: OK, or AUDIT for a missed record."""
+class Errand:
+    """What the pod printed, and its exit code."""
 
     text: str
     exit_code: int
 
 
-def audit(
+def run_errand(
     job: ClusterJob,
-    arguments: Sequence[str] = (),
+    kind: str,
+    words: Words,
     *,
     pending_seconds: float = _PENDING_SECONDS,
-) -> Audited:
-    """Run `elasticdl audit` in a pod of the job's namespace, and remove the pod.
+) -> Errand:
+    """Run `elasticdl ...` in a pod of the job's namespace, and remove the pod.
 
-    Raises PlatformError when the pod does not run within `pending_seconds`.
+    `kind` is in the pod's name and label, as `audit`. Raises PlatformError when the pod
+    does not run within `pending_seconds`.
     """
     config_map = job.config_map()
     cluster = job.cluster
     pod = cluster.create(
-        cluster.path("pods"), audit_pod(config_map, job.name, arguments)
+        cluster.path("pods"), errand_pod(config_map, job.name, kind, words)
     )
     name = str(pod["metadata"]["name"])
     path = cluster.path("pods", name)
     try:
-        pod = _wait(job, pod, pending_seconds)
+        pod = _wait(job, kind, pod, pending_seconds)
         lines = list(read_pod_log(cluster, pod))
     finally:
         cluster.delete(path)
     for one in pod.get("status", {}).get("containerStatuses") or []:
         ended = one.get("state", {}).get("terminated")
         if ended:
-            return Audited("\n".join(lines), int(ended["exitCode"]))
+            return Errand("\n".join(lines), int(ended["exitCode"]))
     reason = pod.get("status", {}).get("message") or pod.get("status", {}).get("reason")
-    raise PlatformError(f"the audit's pod was ended from outside: {reason}; try again")
+    raise PlatformError(f"the {kind}'s pod was ended from outside: {reason}; try again")
 
 
-def audit_pod(config_map: Object, name: str, arguments: Sequence[str] = ()) -> Object:
-    """Return the pod that counts: the PS's template with another command.
+def errand_pod(config_map: Object, name: str, kind: str, words: Words) -> Object:
+    """Return the pod: the PS's template with another command.
 
     It carries none of the labels by which the master knows its replicas. Raises
     PlatformError when the template is not one of ours.
@@ -88,9 +95,9 @@ def audit_pod(config_map: Object, name: str, arguments: Sequence[str] = ()) -> O
         main.pop(key, None)
     # `-P` and a folder of its own: workers can write the one that a PS starts in.
     program = ["python", "-P", "-m", "elasticdl.cli.main"]
-    main["command"] = [*program, "audit", folder.name]
+    main["command"] = program
     main["workingDir"] = "/"
-    main["args"] = ["--jobs-dir", str(folder.parent), *arguments]
+    main["args"] = [*words(folder)]
     main["resources"] = copy.deepcopy(_RESOURCES)
     spec["containers"] = [main]
     spec["restartPolicy"] = "Never"
@@ -101,10 +108,10 @@ def audit_pod(config_map: Object, name: str, arguments: Sequence[str] = ()) -> O
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "generateName": f"elasticdl-{name}-audit-",
+            "generateName": f"elasticdl-{name}-{kind}-",
             "labels": {
                 "app.kubernetes.io/name": "elasticdl",
-                "app.kubernetes.io/component": "audit",
+                "app.kubernetes.io/component": kind,
                 "app.kubernetes.io/part-of": "elasticdl",
                 "app.kubernetes.io/managed-by": "elasticdl",
             },
@@ -153,7 +160,7 @@ def _job_folder(main: Object) -> str:
     )
 
 
-def _wait(job: ClusterJob, pod: Object, pending_seconds: float) -> Object:
+def _wait(job: ClusterJob, kind: str, pod: Object, pending_seconds: float) -> Object:
     """Return the pod when it has ended. Raises PlatformError where it never runs."""
     cluster = job.cluster
     path = cluster.path("pods", str(pod["metadata"]["name"]))
@@ -162,7 +169,7 @@ def _wait(job: ClusterJob, pod: Object, pending_seconds: float) -> Object:
         why = why_pending(pod, job.events())
         if why and time.monotonic() > until:
             raise PlatformError(
-                f"the audit's pod did not start within {pending_seconds:g} s, and "
+                f"the {kind}'s pod did not start within {pending_seconds:g} s, and "
                 f"is removed: {why}"
             )
         time.sleep(_LOOK_SECONDS)

@@ -1,0 +1,150 @@
+"""Which folders of ended jobs may go, and their removal.
+
+Owns the rule and the deletion. Called by `cli.clean`, on one machine and in a pod that
+mounts a cluster's claim. Must not print, and must not know of a cluster.
+
+A folder goes that shows one of the wanted states, in which nothing was written for long
+enough, that nobody holds the lock of, and from whose checkpoints no job begins that has
+not ended itself.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from elasticdl.errors import ElasticDLError, JobError
+from elasticdl.job.folder import ASIDE_MARK, Condition, JobLock, in_force, inspect
+from elasticdl.job.names import JobDir
+
+# What `interrupted` shows may only be waiting to be launched again.
+ENDED = (Condition.SUCCEEDED, Condition.FAILED, Condition.STOPPED)
+_GOING = ".removing"  # folders that are being deleted; no job's name begins with a dot
+
+
+@dataclass(frozen=True)
+class JobFolder:
+    """A job's folder as it was seen.
+
+    Attributes:
+        path: The folder.
+        condition: What it shows.
+        idle_seconds: Since anything of the job was written last.
+        bytes: Of all files in it.
+        kept: Why it stays; empty where it may go.
+    """
+
+    path: Path
+    condition: Condition
+    idle_seconds: float
+    bytes: int
+    kept: str = ""
+
+
+def look(
+    jobs_dir: Path,
+    *,
+    older_seconds: float,
+    conditions: Collection[Condition],
+    now: float,
+) -> Iterator[JobFolder]:
+    """Yield each job's folder and whether it may go, by name; deletes nothing.
+
+    `now` is Unix time, as the files have it.
+    """
+    folders = [one for one in _folders(jobs_dir) if not one.is_symlink()]
+    needed = {one: _begins_from(one) for one in folders}
+    for path in folders:
+        condition = inspect(JobDir(path))
+        if condition is Condition.ABSENT:
+            continue  # somebody else's folder
+        files = [one for one in path.rglob("*") if not one.is_symlink()]
+        sizes, times = [], [path.stat().st_mtime]
+        for one in files:
+            with suppress(OSError):  # it went meanwhile
+                stat = one.stat()
+                times.append(stat.st_mtime)
+                sizes.append(stat.st_size if one.is_file() else 0)
+        seen = JobFolder(path, condition, max(0.0, now - max(times)), sum(sizes))
+        users = sorted(
+            other.name for other, names in needed.items() if path.name in names - {""}
+        )
+        yield replace(
+            seen,
+            kept=_why_kept(seen, older_seconds, conditions, users),
+        )
+
+
+def _why_kept(
+    seen: JobFolder,
+    older_seconds: float,
+    conditions: Collection[Condition],
+    users: list[str],
+) -> str:
+    if seen.condition not in conditions:
+        return "it is not asked for"
+    if seen.idle_seconds < older_seconds:
+        return "it is younger"
+    if users:
+        return f"job {users[0]} begins with its checkpoint"
+    return ""
+
+
+def remove(folder: JobFolder) -> JobFolder:
+    """Delete a folder that may go; returns it, with why it was kept after all.
+
+    Raises OSError where something in it cannot be deleted; what is left is deleted by
+    the next `finish_removals`.
+    """
+    path = folder.path
+    aside = ASIDE_MARK in path.name
+    try:
+        lock = None if aside else JobLock(JobDir(path))
+    except JobError:
+        return replace(folder, kept="it runs now")
+    try:
+        if inspect(JobDir(path)) is not folder.condition:
+            return replace(folder, kept="it has changed just now")
+        going = path.with_name(f".{path.name}{_GOING}")
+        shutil.rmtree(going, ignore_errors=True)
+        path.rename(going)  # at once: a job of this name begins with no half of it
+    finally:
+        if lock is not None:
+            lock.release()
+    shutil.rmtree(going)
+    return folder
+
+
+def finish_removals(jobs_dir: Path) -> None:
+    """Delete what an earlier removal that was cut off has left. Raises OSError."""
+    for path in sorted(jobs_dir.glob(f".*{_GOING}")):
+        shutil.rmtree(path)
+
+
+def _folders(jobs_dir: Path) -> list[Path]:
+    if not jobs_dir.is_dir():
+        return []
+    return sorted(
+        one
+        for one in jobs_dir.iterdir()
+        if one.is_dir() and not one.name.startswith(".")
+    )
+
+
+def _begins_from(path: Path) -> frozenset[str]:
+    """Return the parts of the path that an unfinished job begins from.
+
+    A relative one is taken from wherever the job runs, so names are compared.
+    """
+    if inspect(JobDir(path)) in (Condition.ABSENT, Condition.SUCCEEDED):
+        return frozenset()
+    if ASIDE_MARK in path.name:
+        return frozenset()
+    try:
+        source = in_force(JobDir(path)).checkpoint.init_from
+    except (ElasticDLError, OSError):
+        return frozenset()
+    return frozenset(Path(source).parts) if source else frozenset()
