@@ -265,3 +265,13 @@ def test_an_older_kubernetes_is_refused():
         refused(lambda: old.install("elasticdl"), "1.29", "v1.28.0")
     finally:
         old.close()
+
+
+def test_a_lock_is_refused_where_the_api_server_has_no_such_policy():
+    old = Cluster(minor_version=29)
+    try:
+        said = "platform.locked: needs Kubernetes 1.30 or newer.* this is v1.29.0"
+        with pytest.raises(helm.HelmError, match=said):
+            old.install("elasticdl", {"platform": {"locked": True}})
+    finally:
+        old.close()

@@ -215,7 +215,7 @@ httpGet:
 {{- /* A share may be written as a number. */}}
 {{- $priority := (get .job .role).priority | default "" | toString -}}
 restartPolicy: Never
-serviceAccountName: {{ eq .role "master" | ternary .root.Values.serviceAccounts.master .root.Values.serviceAccounts.job | quote }}
+serviceAccountName: {{ eq .role "master" | ternary (include "elasticdl.masterAccount" .root) .root.Values.serviceAccounts.job | quote }}
 {{- /* Only the master talks to the API server. */}}
 automountServiceAccountToken: {{ eq .role "master" }}
 enableServiceLinks: false

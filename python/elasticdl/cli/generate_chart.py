@@ -104,7 +104,8 @@ _OBJECTS = (
         "platform",
         "ServiceAccounts `elasticdl-master` (with a Role of that name) and "
         "`elasticdl-job`, NetworkPolicy `elasticdl`, PersistentVolumeClaims, "
-        "PriorityClasses `elasticdl-high` and `elasticdl-low`; where `monitoring` asks "
+        "PriorityClasses `elasticdl-high` and `elasticdl-low`; with `platform.locked` "
+        "two ValidatingAdmissionPolicies; where `monitoring` asks "
         "for them Deployment, Service, ClusterRole and NetworkPolicy "
         "`elasticdl-exporter`, PodMonitors, dashboards and alerts",
     ),
@@ -113,7 +114,8 @@ _OBJECTS = (
         "ConfigMap `elasticdl-<job>` (specification and pod templates), Job and "
         "Service `elasticdl-<job>-master`, Service `elasticdl-<job>-ps`, "
         "PodDisruptionBudget and NetworkPolicy `elasticdl-<job>`, "
-        "Secret `elasticdl-<job>-token`",
+        "Secret `elasticdl-<job>-token`; with `serviceAccounts.perJob` ServiceAccount "
+        "and Role `elasticdl-<job>-master`",
     ),
 )
 

@@ -1,8 +1,8 @@
 """The chart's own keys: what a values file may hold beside `kind` and `job`.
 
 Owns each key, its default and its meaning; the chart's values.yaml, its README, its
-schema and its defaults file are made from here; those of pods and of monitoring are in
-`job.chart_pods` and `job.chart_monitoring`. Read by `job.spec`, so that a misspelt key
+schema and its defaults file are made from here; those of pods, of monitoring and of the
+lock are in `job.chart_pods`, `job.chart_monitoring` and `job.chart_platform`. Read by `job.spec`, so that a misspelt key
 is found on a laptop too. Must not know the job's fields, nor how pods look.
 """
 
@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from elasticdl.job.chart_monitoring import MonitoringValues, metrics_readers
+from elasticdl.job.chart_platform import PlatformValues
 from elasticdl.job.chart_pods import PodsValues
 from elasticdl.job.problems import Problem, ProblemsError
 from elasticdl.job.spec_base import (
@@ -28,6 +29,7 @@ from elasticdl.job.spec_base import (
 # the other kind, where it would do nothing.
 PLATFORM_ONLY = (
     "nameOverride",
+    "platform",
     "rbac",
     "claims",
     "monitoring.dashboards",
@@ -172,6 +174,13 @@ class ServiceAccountsValues(SpecModel):
     annotations: dict[str, str] = Field(
         default_factory=dict,
         description="Platform: for both, as a cloud's identity of data readers.",
+    )
+    per_job: bool = Field(
+        False,
+        description="Job: its master has an account of its own, "
+        "`elasticdl-<job>-master`, and a Role that names the job's own objects, in "
+        "place of the platform's. Whoever submits it must be allowed to make both; "
+        "docs/trust.md.",
     )
 
 
@@ -363,6 +372,10 @@ class ChartValues(SpecModel):
         default_factory=NetworkPolicyValues,
         description="NetworkPolicies, in force where the cluster's network plug-in "
         "knows them.",
+    )
+    platform: PlatformValues = Field(
+        default_factory=PlatformValues,
+        description="Platform: what the values of its jobs may ask for; docs/trust.md.",
     )
     rbac: RbacValues = Field(
         default_factory=RbacValues,

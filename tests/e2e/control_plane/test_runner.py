@@ -5,12 +5,14 @@ import json
 
 import pytest
 from elasticdl.errors import PlatformError
-from elasticdl.job.names import Role
+from elasticdl.job.names import ANNOTATION_STATE, ANNOTATION_STOP, Role
 from elasticdl.runner.base import ExitReason, Phase, ReplicaKey
+from elasticdl.runner.kubernetes.api import MERGE_PATCH, ApiServer
 from elasticdl.runner.kubernetes.api_error import ApiError
 from elasticdl.runner.kubernetes.reflecting import _follow
 from elasticdl.runner.publisher import Notice
 
+from tests.chart.rendering import job, objects, of_kind
 from tests.e2e.control_plane.conftest import TEMPLATE
 
 RUNNING = {"running": {"startedAt": "2026-11-21T10:00:00Z"}}
@@ -432,20 +434,15 @@ def test_at_the_end_what_was_to_go_goes_through_an_outage(rig, run) -> None:
 
 # -- rights -----------------------------------------------------------------------
 
-# What the chart gives the master's ServiceAccount.
-RULES = [
-    {
-        "apiGroups": [""],
-        "resources": ["pods"],
-        "verbs": ["create", "delete", "get", "list", "watch"],
-    },
-    {
-        "apiGroups": [""],
-        "resources": ["configmaps"],
-        "verbs": ["get", "list", "watch", "create", "patch"],
-    },
-    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
-]
+
+def of_the_platform():
+    """Return the rules that the platform's release gives all masters."""
+    return of_kind(objects(), "Role")["rules"]
+
+
+def of_its_own():
+    """Return those of a job whose master has an account of its own."""
+    return of_kind(objects(job(serviceAccounts={"perJob": True})), "Role")["rules"]
 
 
 def use_service_account(rig, rules) -> None:
@@ -470,10 +467,21 @@ def use_service_account(rig, rules) -> None:
     rig.link.kubeconfig.write_text(json.dumps(config))
 
 
-def test_the_rights_that_the_chart_gives_are_enough(rig, run, tmp_path) -> None:
+@pytest.mark.parametrize("rules", [of_the_platform, of_its_own])
+def test_the_rights_that_the_chart_gives_are_enough(rules, rig, run, tmp_path) -> None:
     async def story() -> None:
-        use_service_account(rig, RULES)
+        use_service_account(rig, rules())
+        annotated = {"metadata": {"annotations": {ANNOTATION_STOP: "meant before"}}}
+        rig.edit_config_map(annotated)
+        work = of_kind(objects(job(), namespace=rig.namespace), "Job")
+        rig.apply(work)
+
+        def of_the_job():
+            path = f"/apis/batch/v1/namespaces/{rig.namespace}/jobs/"
+            return rig.admin.call("GET", path + work["metadata"]["name"])["metadata"]
+
         async with rig.cluster() as cluster:
+            await cluster.config.forget_stop()
             following = asyncio.create_task(
                 cluster.follow(
                     tmp_path / "job.yaml", on_stop=print, on_deleted=lambda: None
@@ -488,9 +496,13 @@ def test_the_rights_that_the_chart_gives_are_enough(rig, run, tmp_path) -> None:
             await cluster.runner.stop(launches[2].key, grace_seconds=0, reason="over")
             await rig.until_phase(launches[2], Phase.FAILED)
             cluster.publisher.status("{}")
+            cluster.publisher.headline("running", "")
             cluster.publisher.notice(Notice("JobRunning", "it runs"))
             await cluster.publisher.close(status="{}", report="{}")
             await rig.until((tmp_path / "job.yaml").exists)
+            await rig.until(lambda: ANNOTATION_STATE in of_the_job()["annotations"])
+            kept = rig.get("configmaps/elasticdl-digits")["metadata"]
+            assert ANNOTATION_STOP not in kept.get("annotations", {})
             assert rig.get("configmaps/elasticdl-digits-status")["data"]
             assert [one["reason"] for one in rig.get("events")["items"]].count(
                 "JobRunning"
@@ -501,9 +513,36 @@ def test_the_rights_that_the_chart_gives_are_enough(rig, run, tmp_path) -> None:
     run(story())
 
 
+def test_a_master_with_an_account_of_its_own_cannot_touch_another_jobs_objects(
+    rig, run
+) -> None:
+    rig.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}})
+
+    async def story() -> None:
+        use_service_account(rig, of_its_own())
+        api = ApiServer.from_kubeconfig(str(rig.link.kubeconfig))
+        jobs = f"/apis/batch/v1/namespaces/{rig.namespace}/jobs/other"
+        maps = f"{rig.path}/configmaps"
+        for method, path in (
+            ("GET", f"{maps}/other"),
+            ("GET", maps),
+            ("PATCH", f"{maps}/other"),
+            ("DELETE", f"{maps}/elasticdl-digits"),
+            ("PATCH", jobs),
+            ("GET", f"{rig.path}/secrets"),
+        ):
+            body = {"metadata": {"annotations": {"a": "b"}}}
+            change = {"body": body, "content_type": MERGE_PATCH}
+            with pytest.raises(ApiError, match="cannot"):
+                await api.request(method, path, **(change if method == "PATCH" else {}))
+        await api.close()
+
+    run(story())
+
+
 def test_a_namespace_without_rights_says_so(rig, run) -> None:
     async def story() -> None:
-        use_service_account(rig, RULES[1:])
+        use_service_account(rig, of_the_platform()[1:])
         async with rig.cluster(watch=False) as cluster:
             with pytest.raises(PlatformError, match='cannot create resource "pods"'):
                 await cluster.runner.check([rig.launch()])
