@@ -98,7 +98,8 @@ def test_the_projects_allow_what_the_chart_renders_and_nothing_else():
     # Not rendered, and why they are there is said in the file.
     rendered["job"].add(("", "Pod"))
     rendered["platform"].add(("", "Namespace"))
-    for kind, name in (("job", "elasticdl-team-ml"), ("platform", "elasticdl-platform")):
+    names = {"job": "elasticdl-team-ml", "platform": "elasticdl-platform"}
+    for kind, name in names.items():
         project = by_name(GITOPS / "argocd" / "projects.yaml", name)
         wide, namespaced = split(rendered[kind])
         assert allowed(project, "clusterResourceWhitelist") == wide
@@ -152,7 +153,7 @@ def test_the_chart_comes_by_a_tag_everywhere():
             spec = one["spec"] if one.get("kind") == "Application" else {}
             if one.get("kind") == "ApplicationSet":
                 spec = one["spec"]["template"]["spec"]
-            sources += spec.get("sources", []) + [spec.get("source", {})]
+            sources += [*spec.get("sources", []), spec.get("source", {})]
     charts = [one for one in sources if one.get("path") == "charts/elasticdl"]
     assert len(charts) == 4
     assert {one["targetRevision"] for one in charts} == {"v1.0.0"}

@@ -32,7 +32,7 @@ def test_each_policy_is_bound_and_is_of_the_releases_namespace_alone():
     }
     names = {"elasticdl-team-a-pods", "elasticdl-team-a-masters"}
     assert set(policies) == names
-    assert bound == dict.fromkeys(names, ["Deny"])
+    assert bound == {name: ["Deny"] for name in names}
     for one in policies.values():
         assert one["spec"]["failurePolicy"] == "Fail"
         selector = one["spec"]["matchConstraints"]["namespaceSelector"]

@@ -2,8 +2,9 @@
 
 Owns each key, its default and its meaning; the chart's values.yaml, its README, its
 schema and its defaults file are made from here; those of pods, of monitoring and of the
-lock are in `job.chart_pods`, `job.chart_monitoring` and `job.chart_platform`. Read by `job.spec`, so that a misspelt key
-is found on a laptop too. Must not know the job's fields, nor how pods look.
+lock are in `job.chart_pods`, `job.chart_monitoring` and `job.chart_platform`. Read by
+`job.spec`, so that a misspelt key is found on a laptop too. Must not know the job's
+fields, nor how pods look.
 """
 
 from __future__ import annotations
