@@ -19,6 +19,7 @@ from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
 from elasticdl.job.names import ENV_PLATFORM, PLATFORM_LOCAL, Role
 from elasticdl.job.status import JobState
 from elasticdl.job.values import load_values
+from elasticdl.master.garbage import rare_collections
 from elasticdl.master.serving import Start, serve
 from elasticdl.master.spec_watch import stamp
 from elasticdl.runner.local import LocalRunner
@@ -70,7 +71,8 @@ def main(environ: Mapping[str, str], serve_pod: Serve = serve_in_cluster) -> int
     try:
         context = RoleContext.from_environ(environ, Role.MASTER)
         run = serve_pod if context.cluster else serve_here
-        return asyncio.run(run(context))
+        with rare_collections():
+            return asyncio.run(run(context))
     except ElasticDLError as error:
         log.error("%s", error)
         return _told(error.exit_code, environ)
