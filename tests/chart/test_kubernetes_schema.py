@@ -54,8 +54,19 @@ def all_objects(values):
     return made
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+# What 1.29 does not serve, so that the chart refuses it there (test_guards.py).
+REFUSED = {("locked-platform", "1.29")}
+
+
+@pytest.mark.parametrize(
+    ("file", "version"),
+    [
+        pytest.param(file, version, id=f"{file.stem}-{version}")
+        for file in EXAMPLES
+        for version in VERSIONS
+        if (file.stem, version) not in REFUSED
+    ],
+)
 def test_every_object_fits_the_schema_of_kubernetes(file, version):
     for made in all_objects(values_of(file)):
         assert mistakes(version, made) == [], made["kind"]

@@ -139,7 +139,7 @@ class ArgoCD:
             last = status.get("operationState", {})
             return (
                 status.get("sync", {}).get("status") == "Synced"
-                and status["sync"].get("revision") == revision
+                and revision in status["sync"].get("revisions", [])
                 and last.get("phase") == "Succeeded"
             )
 
@@ -162,6 +162,11 @@ class ArgoCD:
         """Return the messages of its conditions, as `ComparisonError`, by type."""
         status = (self.application(name) or {}).get("status", {})
         return {one["type"]: one["message"] for one in status.get("conditions") or []}
+
+    def said(self, name: str) -> str:
+        """Return what the last sync ended with, in words."""
+        status = (self.application(name) or {}).get("status", {})
+        return json.dumps(status.get("operationState", {}))
 
     def tree(self, name: str) -> dict[str, Json]:
         """Return what is shown of its objects, by `Kind/name`; children too."""

@@ -1,4 +1,4 @@
-"""Argo CD, a repository with this tree's chart and gitops/, and one way to change both.
+"""Argo CD, a repository with this tree's chart and gitops/, and a team's with its jobs.
 
 Only on the cluster of tests/e2e/cluster: Argo CD's definitions are of a whole cluster,
 and nobody wants them left in his.
@@ -23,6 +23,13 @@ from tests.e2e.kube import Kube, wait_until
 from tests.e2e.releases import Values, merged
 
 JOBS = "ml"  # as gitops/ says
+
+
+def application(job: str) -> str:
+    """Return the name of a job's Application."""
+    return f"ml-{job}"
+
+
 cluster = in_cluster.cluster
 
 
@@ -35,10 +42,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @dataclass
 class Deployment:
-    """Commits to the repository, and waits until they are what runs."""
+    """Commits to the team's repository, and waits until they are what runs."""
 
     argo: ArgoCD
-    repository: Repository
+    platform: Repository
+    team: Repository
     kube: Kube  # of the jobs' namespace
     helm: object = field(repr=False)
     values: dict[str, Values] = field(default_factory=dict)
@@ -62,7 +70,7 @@ class Deployment:
     def sync(self, name: str, **changes: object) -> str:
         """Commit, and wait until it is what runs."""
         revision = self.commit(name, **changes)
-        self.argo.wait_synced(name, revision)
+        self.argo.wait_synced(application(name), revision)
         return revision
 
     def uid(self, kind: str, name: str) -> str:
@@ -71,9 +79,9 @@ class Deployment:
         return found["metadata"]["uid"]
 
     def _push(self, name: str, values: Values | None) -> str:
-        revision = self.repository.commit(f"values/{name}.yaml", values)
-        known = self.argo.application(name) is not None
-        self.argo.refresh(name if known and values is not None else "")
+        revision = self.team.commit(f"jobs/{name}.yaml", values)
+        known = self.argo.application(application(name)) is not None
+        self.argo.refresh(application(name) if known and values is not None else "")
         return revision
 
 
@@ -107,15 +115,18 @@ def deployment(
 ) -> Iterator[Deployment]:
     """The platform and the set of jobs, applied as gitops/README.md says."""
     common = {"images": cluster.images.values}
-    root = tmp_path_factory.mktemp("git") / "repository"
-    repository = Repository.make(root, common)
+    place = tmp_path_factory.mktemp("git")
+    team = Repository.empty(place / "team")
+    team.commit("README.yaml", {"jobs": "jobs/JOB.yaml"})
+    root = place / "platform"
+    platform = Repository.make(root, common, team)
     kube = cluster.kube(JOBS)
     files = root / "gitops" / "argocd"
     argo.kube.run("apply", "--filename", str(files))
     try:
         argo.refresh()
         wait_until("the platform", lambda: kube.get("sa", "elasticdl-job"), seconds=120)
-        yield Deployment(argo, repository, kube, cluster.helm(JOBS))
+        yield Deployment(argo, platform, team, kube, cluster.helm(JOBS))
     finally:
         for file in ("jobs.yaml", "platform.yaml", "projects.yaml"):
             argo.kube.run("delete", "--filename", str(files / file), seconds=240)

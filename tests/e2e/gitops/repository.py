@@ -1,4 +1,4 @@
-"""Local Git repositories: a user's fork with chart and gitops/, and a team's own."""
+"""Local Git repositories: the platform's, with chart and gitops/, and a team's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import yaml
 from tests.e2e.own_cluster import ROOT
 
 UPSTREAM = "https://github.com/elasticdl/elasticdl.git"
-TEAM = "https://git.example/team/training.git"  # of two-repositories.yaml
+TEAM = "https://git.example/ml/training.git"
+TAG = "v1.0.0"  # by which gitops/ takes the chart
 _AUTHOR = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@example.org"}
 _COMMITTER = {"GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@example.org"}
 
@@ -37,14 +38,16 @@ class Repository:
         return one
 
     @staticmethod
-    def make(root: Path, common: dict[str, Any]) -> Repository:
-        """Make one with no job, and with those images."""
+    def make(root: Path, common: dict[str, Any], team: Repository) -> Repository:
+        """Make the platform's, with those images, and that team's jobs to come."""
         one = Repository.empty(root)
         shutil.copytree(ROOT / "charts", root / "charts")
         shutil.copytree(ROOT / "gitops", root / "gitops")
         for file in (root / "gitops").rglob("*.yaml"):
-            file.write_text(file.read_text().replace(UPSTREAM, one.url))
+            text = file.read_text().replace(UPSTREAM, one.url)
+            file.write_text(text.replace(TEAM, team.url))
         one.commit("gitops/common.yaml", common)
+        one._git("tag", TAG)
         return one
 
     def commit(self, path: str, content: dict[str, Any] | None) -> str:

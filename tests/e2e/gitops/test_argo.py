@@ -7,13 +7,13 @@ import pytest
 from elasticdl.job.status import JobState
 
 from tests.e2e import figures
-from tests.e2e.gitops.repository import TEAM, Repository
-from tests.e2e.jobs.job import JobInCluster
+from tests.e2e.gitops.conftest import application
 from tests.e2e.kube import wait_until
 from tests.e2e.releases import merged, values_file
 
 SMALL = {"cpu": 1, "memory": "1536Mi"}
 MASTER = "elasticdl-digits-master"
+DIGITS, LATE = application("digits"), application("late")
 ENDLESS = {
     "training": {"epochs": 10_000},
     "worker": {"replicas": 2, "resources": SMALL},
@@ -26,15 +26,15 @@ def added(deployment):
     begun = time.monotonic()
     values = merged(values_file("digits.yaml"), {"job": ENDLESS})
     job, revision = deployment.add(values)
-    deployment.argo.wait_application("digits")
+    deployment.argo.wait_application(DIGITS)
     figures.record("gitops_commit_to_application_seconds", time.monotonic() - begun)
     job.wait_status("a first step", lambda s: s.progress.steps > 0, seconds=300)
     figures.record("gitops_commit_to_first_step_seconds", time.monotonic() - begun)
-    deployment.argo.wait_synced("digits", revision)
+    deployment.argo.wait_synced(DIGITS, revision)
     yield job
     if "digits" in deployment.values:
         deployment.remove("digits")
-        deployment.argo.wait_gone("digits")
+        deployment.argo.wait_gone(DIGITS)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def digits(deployment, added):
 
 
 def bring_health_check(deployment):
-    file = str(deployment.repository.root / "gitops" / "argocd-cm.yaml")
+    file = str(deployment.platform.root / "gitops" / "argocd-cm.yaml")
     deployment.argo.kube.run("patch", "configmap", "argocd-cm", "--patch-file", file)
 
 
@@ -53,15 +53,15 @@ def test_a_job_is_progressing_until_the_health_check_is_there_and_healthy_then(
     deployment, added
 ):
     argo = deployment.argo
-    argo.wait_health("digits", "Progressing")  # what the built-in check says
+    argo.wait_health(DIGITS, "Progressing")  # what the built-in check says
     bring_health_check(deployment)
-    argo.wait_health("digits", "Healthy")
-    assert "running" in argo.message("digits", f"Job/{MASTER}")
+    argo.wait_health(DIGITS, "Healthy")
+    assert "running" in argo.message(DIGITS, f"Job/{MASTER}")
     # Below the job is all that its master made, and none of it is out of sync.
-    shown = argo.tree("digits")
+    shown = argo.tree(DIGITS)
     assert {"Pod/elasticdl-digits-ps-0", "Pod/elasticdl-digits-worker-0"} <= set(shown)
     assert "ConfigMap/elasticdl-digits-status" in shown
-    assert argo.sync_status("digits") == "Synced"
+    assert argo.sync_status(DIGITS) == "Synced"
 
 
 def test_a_commit_changes_the_size_and_nobody_who_stays_is_restarted(
@@ -78,7 +78,7 @@ def test_a_commit_changes_the_size_and_nobody_who_stays_is_restarted(
     figures.record("gitops_commit_to_wanted_size_seconds", time.monotonic() - begun)
     digits.wait_running("worker", 4)
     figures.record("gitops_commit_to_running_size_seconds", time.monotonic() - begun)
-    deployment.argo.wait_synced("digits", revision)
+    deployment.argo.wait_synced(DIGITS, revision)
     assert before.items() <= digits.uids().items()
     # Rendered anew with another one, which would lock the new workers out.
     assert deployment.kube.get("secret", "elasticdl-digits-token")["data"] == token
@@ -86,7 +86,7 @@ def test_a_commit_changes_the_size_and_nobody_who_stays_is_restarted(
 
     deployment.sync("digits", job={"worker": {"replicas": 2}})
     digits.wait_running("worker", 2)
-    deployment.argo.wait_health("digits", "Healthy")
+    deployment.argo.wait_health(DIGITS, "Healthy")
 
 
 def test_drift_made_by_hand_is_healed_and_the_masters_work_is_left_alone(
@@ -110,10 +110,10 @@ def test_drift_made_by_hand_is_healed_and_the_masters_work_is_left_alone(
     )
     digits.wait_steps(20)
     # Argo CD goes through it every 10 s: what it took for foreign would be gone by now.
-    deployment.argo.refresh("digits")
+    deployment.argo.refresh(DIGITS)
     wait_until(
         "it is in sync",
-        lambda: deployment.argo.sync_status("digits") == "Synced",
+        lambda: deployment.argo.sync_status(DIGITS) == "Synced",
         seconds=60,
     )
     assert kube.get("configmap", "elasticdl-digits-status")
@@ -126,17 +126,17 @@ def test_a_wrong_file_is_told_in_the_schemas_words_and_changes_nothing(
     right = deployment.values["digits"]
     deployment.commit("digits", job={"workers": {"replicas": 9}})
     wait_until(
-        "the error", lambda: "ComparisonError" in argo.conditions("digits"), seconds=60
+        "the error", lambda: "ComparisonError" in argo.conditions(DIGITS), seconds=60
     )
-    said = argo.conditions("digits")["ComparisonError"]
+    said = argo.conditions(DIGITS)["ComparisonError"]
     assert "at '/job': additional properties 'workers' not allowed" in said
     digits.wait_steps(20)
     assert digits.uids() == before
 
     deployment.values["digits"] = right
     revision = deployment.commit("digits")
-    argo.wait_synced("digits", revision)
-    argo.wait_health("digits", "Healthy")
+    argo.wait_synced(DIGITS, revision)
+    argo.wait_health(DIGITS, "Healthy")
     assert digits.uids() == before
 
 
@@ -153,7 +153,7 @@ def test_a_change_of_the_masters_pod_replaces_the_master_and_nothing_else(
     after = digits.uids()
     stay = {n: u for n, u in before.items() if not n.startswith("master")}
     assert stay.items() <= after.items()
-    deployment.argo.wait_health("digits", "Healthy")
+    deployment.argo.wait_health(DIGITS, "Healthy")
 
     # A size after it touches the master no more.
     old = deployment.uid("job", MASTER)
@@ -183,16 +183,16 @@ def test_a_new_run_of_a_running_job_rolls_out_to_all_roles_by_one_commit(
     pods = digits.pods()
     for name in running(digits):
         assert pods[name]["metadata"]["labels"].get("image") == "next"
-    deployment.argo.wait_health("digits", "Healthy")
+    deployment.argo.wait_health(DIGITS, "Healthy")
 
 
 def test_a_job_that_was_stopped_by_hand_stays_stopped_until_it_is_run_again(
     deployment, digits, elasticdl
 ):
     elasticdl("stop", "digits")
-    deployment.argo.wait_health("digits", "Suspended")
-    deployment.argo.refresh("digits")
-    assert deployment.argo.sync_status("digits") == "Synced"
+    deployment.argo.wait_health(DIGITS, "Suspended")
+    deployment.argo.refresh(DIGITS)
+    assert deployment.argo.sync_status(DIGITS) == "Synced"
     steps = digits.status().progress.steps
     deployment.sync("digits", run=3)
     digits.wait_status(
@@ -200,7 +200,7 @@ def test_a_job_that_was_stopped_by_hand_stays_stopped_until_it_is_run_again(
         lambda s: s.state is JobState.RUNNING and s.progress.steps > steps,
         seconds=300,
     )
-    deployment.argo.wait_health("digits", "Healthy")
+    deployment.argo.wait_health(DIGITS, "Healthy")
 
 
 def test_a_failed_job_is_degraded_with_its_last_message_and_run_again_by_one_line(
@@ -217,11 +217,11 @@ def test_a_failed_job_is_degraded_with_its_last_message_and_run_again_by_one_lin
     values = merged(values_file("digits.yaml"), {"job": tree})
     del values["job"]["export"]
     late, _ = deployment.add(values)
-    argo.wait_application("late")
-    argo.wait_health("late", "Degraded", seconds=300)
+    argo.wait_application(LATE)
+    argo.wait_health(LATE, "Degraded", seconds=300)
     report = late.wait_ended()
     assert report.status is JobState.FAILED
-    said = argo.message("late", "Job/elasticdl-late-master")
+    said = argo.message(LATE, "Job/elasticdl-late-master")
     assert said == report.message
     assert "data/late/train" in report.message
 
@@ -229,60 +229,154 @@ def test_a_failed_job_is_degraded_with_its_last_message_and_run_again_by_one_lin
     command = ["cp", "-r", "/data/data/digits", "/data/data/late"]
     deployment.kube.run("exec", "elasticdl-digits-ps-0", "--", *command)
     deployment.sync("late", run=2)
-    argo.wait_health("late", "Healthy", seconds=300)
+    argo.wait_health(LATE, "Healthy", seconds=300)
     late.wait_status("success", lambda s: s.state is JobState.SUCCEEDED, seconds=600)
     wait_until(
         "only the second run's Job is there",
         lambda: set(jobs(deployment, "late")) == {"elasticdl-late-master-2"},
         seconds=60,
     )
-    argo.wait_health("late", "Healthy")
-    assert argo.sync_status("late") == "Synced"
+    argo.wait_health(LATE, "Healthy")
+    assert argo.sync_status(LATE) == "Synced"
     deployment.remove("late")
-    argo.wait_gone("late")
+    argo.wait_gone(LATE)
+
+
+def test_of_two_files_with_one_job_name_the_second_one_is_refused(deployment, digits):
+    argo, before = deployment.argo, digits.uids()
+    work = set(jobs(deployment, "digits"))
+    copy = merged(deployment.values["digits"], {"job": {"worker": {"replicas": 1}}})
+    deployment.team.commit("jobs/copy.yaml", copy)
+    argo.refresh()
+    argo.wait_application(application("copy"))
+    wait_until(
+        "the refusal",
+        lambda: "Shared resource found" in argo.said(application("copy")),
+        seconds=60,
+    )
+    digits.wait_steps(20)
+    assert digits.uids() == before
+    assert set(jobs(deployment, "digits")) == work
+    assert argo.sync_status(DIGITS) == "Synced"
+
+    # Its file goes, and takes nothing of the other one along.
+    deployment.team.commit("jobs/copy.yaml", None)
+    argo.refresh()
+    argo.wait_gone(application("copy"))
+    digits.wait_steps(20)
+    assert digits.uids() == before
+
+
+def test_what_the_platform_has_not_listed_is_refused_in_its_words(deployment, digits):
+    argo, before = deployment.argo, digits.uids()
+    asked = {"serviceAccounts": {"master": "default"}, "job": {"name": "thief"}}
+    thief = merged(values_file("digits.yaml"), asked)
+    deployment.add(thief)
+    argo.wait_application(application("thief"))
+    said = (
+        "got the service account default, expected elasticdl-master or "
+        "elasticdl-thief-master; the platform of namespace ml is locked"
+    )
+    wait_until(
+        "the refusal", lambda: said in argo.said(application("thief")), seconds=120
+    )
+    assert not jobs(deployment, "thief")
+    deployment.remove("thief")
+    argo.wait_gone(application("thief"))
+    assert digits.uids() == before
 
 
 @pytest.fixture
-def team(deployment, tmp_path):
-    """A team's own repository, with the set of two-repositories.yaml on it."""
-    argo, own = deployment.argo, Repository.empty(tmp_path / "team")
-    own.commit("README.yaml", {"jobs": "jobs/NAMESPACE/JOB.yaml"})
-    text = (deployment.repository.root / "gitops/two-repositories.yaml").read_text()
-    file = tmp_path / "two-repositories.yaml"
-    file.write_text(text.replace(TEAM, own.url))
-    allow = [{"op": "add", "path": "/spec/sourceRepos/-", "value": own.url}]
-    project = ["appprojects.argoproj.io", "elasticdl-jobs"]
-    argo.kube.run("patch", *project, "--type=json", "--patch", json.dumps(allow))
-    argo.kube.run("apply", "--filename", str(file))
-    yield own
-    argo.kube.run("delete", "--filename", str(file), seconds=240)
-
-
-def test_a_team_has_its_jobs_in_a_repository_of_its_own(deployment, team, images):
-    bring_health_check(deployment)
-    tree = {
-        "name": "theirs",
-        "training": {"epochs": 2},
-        "export": None,
-        "worker": {"replicas": 1, "resources": SMALL},
-        "ps": {"replicas": 1},
+def admission(deployment):
+    """Admission that changes the pod of each Job of `digits` as it is made."""
+    api = "admissionregistration.k8s.io/v1"
+    named = {"metadata": {"name": "another-grace"}}
+    expression = (
+        "Object{spec: Object.spec{template: Object.spec.template{spec: "
+        "Object.spec.template.spec{terminationGracePeriodSeconds: 31}}}}"
+    )
+    rule = {
+        "apiGroups": ["batch"],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["jobs"],
     }
-    values = merged(values_file("digits.yaml"), {"job": tree, "images": images.values})
-    argo, path = deployment.argo, "jobs/ml/theirs.yaml"
-    team.commit(path, values)
-    argo.refresh()
-    argo.wait_application("ml-theirs")
-    theirs = JobInCluster(deployment.kube, deployment.helm, values)
-    assert theirs.wait_succeeded().records == 2 * 1438
-    argo.wait_health("ml-theirs", "Healthy")
-    assert argo.sync_status("ml-theirs") == "Synced"
-    team.commit(path, None)
-    argo.refresh()
-    argo.wait_gone("ml-theirs")
+    selector = {"matchLabels": {"elasticdl-job-name": "digits"}}
+    mutation = {
+        "patchType": "ApplyConfiguration",
+        "applyConfiguration": {"expression": expression},
+    }
+    kind, kube = "MutatingAdmissionPolicy", deployment.kube
+    policy = {
+        "matchConstraints": {"resourceRules": [rule], "objectSelector": selector},
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "mutations": [mutation],
+    }
+    kube.apply({"apiVersion": api, "kind": kind, **named, "spec": policy})
+    bound = {"policyName": "another-grace"}
+    kube.apply({"apiVersion": api, "kind": f"{kind}Binding", **named, "spec": bound})
+    container = {"name": "main", "image": "x"}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    probe = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "probe", "labels": {"elasticdl-job-name": "digits"}},
+        "spec": {"template": template},
+    }
+
+    def in_force() -> bool:
+        words = ["create", "--dry-run=server", "--filename=-", "--output=json"]
+        return grace_of(json.loads(kube.run(*words, stdin=json.dumps(probe)))) == 31
+
+    try:
+        wait_until("the policy is in force", in_force, seconds=60)
+        yield
+    finally:
+        kube.delete(f"{kind}Binding", "another-grace")
+        kube.delete(kind, "another-grace")
+
+
+def grace_of(work):
+    return work["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+
+
+def test_admission_that_changes_the_masters_pod_does_not_replace_it_for_ever(
+    deployment, digits, admission
+):
+    argo = deployment.argo
+    token = deployment.kube.get("secret", "elasticdl-digits-token")["data"]
+    # It changes the label of the token's Secret as well.
+    deployment.sync("digits", commonLabels={"cost": "7"})
+    ((name, work),) = jobs(deployment, "digits").items()
+    assert grace_of(work) == 31
+    assert work["metadata"]["labels"]["cost"] == "7"
+
+    def told(key):
+        return argo.application(DIGITS)["status"][key]
+
+    synced = told("operationState")["finishedAt"]
+    for _ in range(3):
+        before = told("reconciledAt")
+        argo.refresh(DIGITS)
+        wait_until(
+            "it was compared", lambda at=before: told("reconciledAt") != at, seconds=60
+        )
+        assert argo.sync_status(DIGITS) == "Synced"
+    assert told("operationState")["finishedAt"] == synced
+    assert deployment.uid("job", name) == work["metadata"]["uid"]
+    assert deployment.kube.get("secret", "elasticdl-digits-token")["data"] == token
+
+    # What Git says of the pod still counts.
+    deployment.sync("digits", pods={"master": {"labels": {"team": "d"}}})
+    ((_, after),) = jobs(deployment, "digits").items()
+    assert after["metadata"]["uid"] != work["metadata"]["uid"]
+    assert after["spec"]["template"]["metadata"]["labels"]["team"] == "d"
+    digits.wait_steps(20)
 
 
 def test_the_root_application_is_what_argo_cd_takes(deployment):
-    file = str(deployment.repository.root / "gitops" / "root.yaml")
+    file = str(deployment.platform.root / "gitops" / "root.yaml")
     strict = ["--dry-run=server", "--validate=strict"]
     deployment.argo.kube.run("apply", *strict, "--filename", file)
 
@@ -291,7 +385,7 @@ def test_a_file_that_is_removed_removes_its_job(deployment, digits):
     kube = deployment.kube
     begun = time.monotonic()
     deployment.remove("digits")
-    deployment.argo.wait_gone("digits")
+    deployment.argo.wait_gone(DIGITS)
     selector = "elasticdl-job-name=digits"
 
     def left() -> list[str]:
