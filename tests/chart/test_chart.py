@@ -43,7 +43,7 @@ def test_the_package_has_what_templates_read_and_nothing_of_the_tests(tmp_path):
 def test_every_section_says_for_which_kind_of_release_it_is():
     both = {
         "serviceAccounts", "networkPolicy", "priorityClasses", "global", "images",
-        "openshift", "commonLabels", "commonAnnotations",
+        "openshift", "commonLabels", "commonAnnotations", "jobs",
     }  # fmt: skip
     known = {info.alias or name: info for name, info in aliases(ChartValues).items()}
     parts = {

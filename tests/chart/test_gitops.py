@@ -58,9 +58,21 @@ def test_every_file_is_yaml_with_a_heading(file):
     assert file.read_text().startswith("# ")
 
 
+def test_the_platforms_words_are_its_own_values_and_the_last_ones_of_every_job():
+    platform = documents(GITOPS / "argocd" / "platform.yaml")[0]
+    assert platform["spec"]["source"]["helm"]["valueFiles"] == ["/gitops/common.yaml"]
+    jobs = documents(GITOPS / "argocd" / "jobs.yaml")[0]["spec"]["template"]
+    chart = jobs["spec"]["sources"][0]["helm"]
+    assert chart["valueFiles"][-1] == "/gitops/common.yaml"
+    (release,) = documents(GITOPS / "flux" / "jobs" / "digits.yaml")
+    assert release["spec"]["chart"]["spec"]["valuesFiles"][-1] == "./gitops/common.yaml"
+    assert list(common()) == ["jobs"]
+    assert objects(merged(platform_values(), common()))
+
+
 @pytest.mark.parametrize("file", JOBS, ids=lambda file: file.stem)
 def test_every_job_is_rendered_as_the_application_set_does(file):
-    values = merged(merged(common(), values_of(file)), {"kind": "job"})
+    values = merged(merged(values_of(file), common()), {"kind": "job"})
     found = objects(values)
     assert ("ConfigMap", f"elasticdl-{values['job']['name']}") in found
     image = found["Job", f"elasticdl-{values['job']['name']}-master"]["spec"]

@@ -12,6 +12,7 @@ PODS = {"Pod", "Job", "Deployment", "StatefulSet", "DaemonSet", "CronJob", "Repl
 
 def test_a_platform_renders_these_objects_and_no_others():
     assert sorted(objects()) == [
+        ("ConfigMap", "elasticdl.defaults"),
         ("NetworkPolicy", "elasticdl"),
         ("PersistentVolumeClaim", "fileserver-claim"),
         ("PriorityClass", "elasticdl-high"),
@@ -24,7 +25,7 @@ def test_a_platform_renders_these_objects_and_no_others():
 
 
 def test_a_platform_runs_no_pod_and_holds_no_secret():
-    assert not {kind for kind, _ in objects()} & {*PODS, "Secret", "ConfigMap"}
+    assert not {kind for kind, _ in objects()} & {*PODS, "Secret"}
 
 
 WITHOUT_A_CLASS = 0  # what Kubernetes gives a pod that names none

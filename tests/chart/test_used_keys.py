@@ -17,7 +17,8 @@ TEMPLATES = "\n".join(
 # Where keys are declared and flags are mapped to them: that is no use of a key.
 DECLARED = {
     "spec.py", "spec_base.py", "replicas.py", "flag_table.py", "chart_values.py",
-    "chart_pods.py", "chart_monitoring.py", "alerts.py",
+    "chart_pods.py", "chart_monitoring.py", "chart_network.py", "chart_sections.py",
+    "chart_defaults.py", "alerts.py",
 }  # fmt: skip
 CODE = "\n".join(
     file.read_text()

@@ -34,9 +34,12 @@
     {{- end -}}
   {{- end -}}
 {{- end -}}
-{{- if and (eq $kind "platform") (not $.Values.monitoring.exporter.enabled) (ne (toJson $.Values.images) (toJson $defaults.chart.images)) -}}
-  {{- fail "`images` belongs to a job's values and does nothing in the platform's, which runs no exporter: take it out, or add `kind: job` and the `job:`" -}}
+{{- if and (eq $kind "platform") (not $.Values.monitoring.exporter.enabled) -}}
+  {{- if ne (omit $.Values.images "registry" "pullSecrets" | toJson) (omit $defaults.chart.images "registry" "pullSecrets" | toJson) -}}
+    {{- fail "`images` belongs to a job's values and does nothing in the platform's, which runs no exporter, but for `registry` and `pullSecrets`: take it out, put it into `jobs.defaults`, or add `kind: job` and the `job:`" -}}
+  {{- end -}}
 {{- end -}}
+{{- if eq $kind "job" }}{{ include "elasticdl.takeDefaults" $ }}{{ end -}}
 {{- range $key, $_ := $.Values.commonLabels -}}
   {{- if regexMatch "^(app\\.kubernetes\\.io/|helm\\.sh/|elasticdl)" $key -}}
     {{- fail (printf "commonLabels: got `%s`, expected other labels than the chart's own: choose another name" $key) -}}

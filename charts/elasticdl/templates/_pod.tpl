@@ -78,13 +78,43 @@ limits:
   {{- end }}
 {{- end -}}
 
-{{/* Environment: the user's, then what the roles are told; of two of one name the later
-     one stays, since server-side apply refuses both. */}}
+{{/* Environment of proxies and CA bundle, as YAML of {env}. */}}
+{{- define "elasticdl.siteEnv" -}}
+{{- $env := list -}}
+{{- $proxy := .Values.proxy -}}
+{{- $names := dict "HTTP_PROXY" $proxy.http "HTTPS_PROXY" $proxy.https -}}
+{{- if or $proxy.http $proxy.https -}}
+  {{- $none := list "localhost" "127.0.0.1" "::1" ".svc" ".cluster.local" "$(KUBERNETES_SERVICE_HOST)" -}}
+  {{- $_ := set $names "NO_PROXY" (concat $none ($proxy.none | default list) | uniq | join ",") -}}
+{{- end -}}
+{{- range $name, $value := $names -}}
+  {{- if $value -}}
+    {{- $env = append $env (dict "name" $name "value" $value) -}}
+    {{- $env = append $env (dict "name" (lower $name) "value" $value) -}}
+  {{- end -}}
+{{- end -}}
+{{- if .Values.caBundle.configMap -}}
+  {{- range list "AWS_CA_BUNDLE" "CURL_CA_BUNDLE" "GIT_SSL_CAINFO" "REQUESTS_CA_BUNDLE" "SSL_CERT_FILE" -}}
+    {{- $env = append $env (dict "name" . "value" "/etc/elasticdl-ca/ca.crt") -}}
+  {{- end -}}
+{{- end -}}
+{{- toYaml (dict "env" $env) -}}
+{{- end -}}
+
+{{/* Environment that the platform says for a role, as YAML of {env}. */}}
+{{- define "elasticdl.platformEnv" -}}
+{{- $pods := (.root.Values.platformSays.defaults | default dict).pods | default dict -}}
+{{- toYaml (dict "env" (concat (dig "common" "env" list $pods | default list) (dig .role "env" list $pods | default list))) -}}
+{{- end -}}
+
+{{/* Environment: the site's, the platform's, the user's, then what the roles are told; of
+     two of one name the later one stays, since server-side apply refuses both. */}}
 {{- define "elasticdl.env" -}}
 {{- $pods := include "elasticdl.podValues" . | fromYaml -}}
 {{- $name := include "elasticdl.jobName" .root -}}
 {{- $namespace := .root.Release.Namespace -}}
 {{- $all := list (dict "name" "HOME" "value" "/tmp") -}}
+{{- $all = concat $all ((include "elasticdl.siteEnv" .root | fromYaml).env | default list) ((include "elasticdl.platformEnv" . | fromYaml).env | default list) -}}
 {{- range $env := list .job.env (get .job .role).env -}}
   {{- range $key, $value := $env -}}
     {{- $all = append $all (dict "name" $key "value" $value) -}}
@@ -190,8 +220,18 @@ limits:
   {{- $_ := set $volumes "shm" (dict "name" "elasticdl-shm" "emptyDir" (dict "medium" "Memory")) -}}
   {{- $mounts = append $mounts (dict "name" "elasticdl-shm" "mountPath" "/dev/shm") -}}
 {{- end -}}
+{{- with .root.Values.caBundle -}}
+  {{- if .configMap -}}
+    {{- $items := list (dict "key" .key "path" "ca.crt") -}}
+    {{- $_ := set $volumes "ca" (dict "name" "elasticdl-ca" "configMap" (dict "name" .configMap "items" $items)) -}}
+    {{- $mounts = append $mounts (dict "name" "elasticdl-ca" "mountPath" "/etc/elasticdl-ca" "readOnly" true) -}}
+  {{- end -}}
+{{- end -}}
 {{- if eq .role "master" -}}
   {{- $name := include "elasticdl.jobName" .root -}}
+  {{- $platform := include "elasticdl.defaultsMap" .root -}}
+  {{- $_ := set $volumes "platform" (dict "name" "elasticdl-platform" "configMap" (dict "name" $platform "optional" true)) -}}
+  {{- $mounts = append $mounts (dict "name" "elasticdl-platform" "mountPath" "/etc/elasticdl-platform" "readOnly" true) -}}
   {{- $_ := set $volumes "spec" (dict "name" "elasticdl-spec" "configMap" (dict "name" $name)) -}}
   {{- $mounts = append $mounts (dict "name" "elasticdl-spec" "mountPath" "/etc/elasticdl" "readOnly" true) -}}
 {{- end -}}

@@ -32,7 +32,8 @@ kind: platform
 _DEFAULTS_INTRO = """\
 # Made by `make docs` from python/elasticdl/job; do not edit. What templates have to
 # know: a job's defaults (the ConfigMap holds the user's tree as it is), the chart's own
-# ones, those of each claim, and which sections belong to one kind of release.
+# ones, those of each claim, which sections a platform may say for its jobs, and which
+# belong to one kind of release.
 """
 _README = """\
 # The ElasticDL chart
@@ -99,13 +100,15 @@ shows how Argo CD keeps the first one, elsewhere set `token.existingSecret`.
 Fields of `job` are in docs/spec.md.
 
 {values}"""
+_SHOWN_ELSEWHERE = ("pods.master.", "pods.ps.", "pods.worker.", "jobs.defaults.")
 _OBJECTS = (
     (
         "platform",
         "ServiceAccounts `elasticdl-master` (with a Role of that name) and "
-        "`elasticdl-job`, NetworkPolicy `elasticdl`, PersistentVolumeClaims, "
-        "PriorityClasses `elasticdl-high` and `elasticdl-low`; with `platform.locked` "
-        "two ValidatingAdmissionPolicies; where `monitoring` asks "
+        "`elasticdl-job`, ConfigMap `elasticdl.defaults`, NetworkPolicy `elasticdl`, "
+        "PersistentVolumeClaims, PriorityClasses `elasticdl-high` and "
+        "`elasticdl-low`; with `platform.locked` two ValidatingAdmissionPolicies; "
+        "where `monitoring` asks "
         "for them Deployment, Service, ClusterRole and NetworkPolicy "
         "`elasticdl-exporter`, PodMonitors, dashboards and alerts",
     ),
@@ -135,6 +138,7 @@ def values_yaml() -> str:
 
 
 def _section(model: type[BaseModel], depth: int) -> Iterator[str]:
+    from elasticdl.job.chart_defaults import JobDefaults
     from elasticdl.job.chart_pods import PodValues
     from elasticdl.job.fields import aliases, model_of
 
@@ -145,7 +149,9 @@ def _section(model: type[BaseModel], depth: int) -> Iterator[str]:
         lines = textwrap.wrap(info.description or "", _WIDTH - len(indent) - 2)
         yield "".join(f"{indent}# {line}\n" for line in lines)
         inner = model_of(info.annotation)
-        if inner is PodValues:  # its keys are those of `common`, which are shown
+        # Keys of the one are those of `common`, of the other those of the sections:
+        # they are shown there, and here only what is written counts.
+        if inner in (PodValues, JobDefaults):
             yield f"{indent}{key}: {{}}\n"
         elif inner is not None:
             yield f"{indent}{key}:\n"
@@ -159,7 +165,9 @@ def defaults_yaml() -> str:
     """Return what templates read as `.Files.Get "files/defaults.yaml"`."""
     from ruamel.yaml import YAML
 
+    from elasticdl.job.chart_defaults import JobDefaults
     from elasticdl.job.chart_values import JOB_ONLY, PLATFORM_ONLY, ClaimValues
+    from elasticdl.job.fields import aliases
     from elasticdl.job.spec import JobSpec
 
     chart = YAML(typ="safe").load(values_yaml())
@@ -168,6 +176,7 @@ def defaults_yaml() -> str:
         "job": _defaults(JobSpec),
         "chart": chart,
         "claim": _defaults(ClaimValues),
+        "fromPlatform": list(aliases(JobDefaults)),
         "jobOnly": list(JOB_ONLY),
         "platformOnly": list(PLATFORM_ONLY),
     }
@@ -197,8 +206,8 @@ def readme() -> str:
     rows = []
     for doc in documented(ChartValues, ""):
         key = doc.path.removeprefix(".")
-        if key.startswith(("pods.master.", "pods.ps.", "pods.worker.")):
-            continue  # the keys of pods.common
+        if key.startswith(_SHOWN_ELSEWHERE):
+            continue  # the keys of pods.common, and of the sections
         plain = doc.default in ("required", "empty")
         default = doc.default if plain else f"`{doc.default}`"
         rows.append(row((f"`{key}`", doc.kind, default, doc.description)))

@@ -1,20 +1,24 @@
 """`elasticdl validate`: all mistakes of values files at once.
 
-Owns the printing; what is a mistake is in `job.values`.
+Owns the printing; what is a mistake is in `job.values`, and what the platform of a
+namespace adds to a job or refuses in `job.defaults`.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from elasticdl.cli.arguments import Verbs, add_verb
+from elasticdl.cli.where import add_cluster_options, is_cluster_asked, where
 from elasticdl.errors import ExitCode
 
 if TYPE_CHECKING:
-    from elasticdl.job.spec import JobSpec
+    from elasticdl.job.problems import Problem
+    from elasticdl.job.spec import JobSpec, ValuesFile
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -27,6 +31,7 @@ def add_parser(verbs: Verbs) -> None:
         examples=(
             "elasticdl validate values/digits.yaml",
             "elasticdl validate values/*.yaml",
+            "elasticdl validate values/digits.yaml -n ml  # and its platform's words",
         ),
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
@@ -38,6 +43,7 @@ def add_parser(verbs: Verbs) -> None:
         metavar="PATH=VALUE",
         help="check the files with one field set, as job.worker.replicas=2",
     )
+    add_cluster_options(parser)
 
 
 def validate(args: argparse.Namespace) -> int:
@@ -48,8 +54,13 @@ def validate(args: argparse.Namespace) -> int:
     wrong = 0
     for file in args.files:
         values, problems = read_values(file, overrides=args.overrides)
-        if values is not None:
+        shown: list[str] = []
+        if values is not None and is_cluster_asked(args):
+            shown, problems = _in_cluster(args, values, str(file))
+        if not problems and values is not None:
             print(f"{file}: ok ({summary(values.job)})")
+            for line in shown:
+                print(f"  {line}")
             continue
         wrong += 1
         mistakes += len(problems)
@@ -61,6 +72,27 @@ def validate(args: argparse.Namespace) -> int:
     files = "1 file" if wrong == 1 else f"{wrong} files"
     print(f"{counted} in {files}", file=sys.stderr)
     return ExitCode.SPEC
+
+
+def _in_cluster(
+    args: argparse.Namespace, values: ValuesFile, file: str
+) -> tuple[list[str], list[Problem]]:
+    """Return what a job has beside the chart's own values, and what is refused.
+
+    Raises PlatformError where the cluster does not answer.
+    """
+    from elasticdl.client.cluster import Where, connect
+    from elasticdl.client.cluster.defaults import platform_of, told
+    from elasticdl.job.defaults import origins, refused
+
+    named = where(args)
+    cluster = connect(Where(named.context, named.namespace or values.job.namespace))
+    platform = platform_of(cluster)
+    problems = refused(platform, values, namespace=cluster.namespace)
+    fixed = [f"{path}: fixed by the platform" for path in platform.fixed]
+    head = f"in namespace {cluster.namespace} of {cluster.context}, beside `job`:"
+    shown = [head, *(f"  {line}" for line in told(origins(platform, values)) + fixed)]
+    return shown, [replace(problem, place=file) for problem in problems]
 
 
 def summary(job: JobSpec) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from elasticdl.job.chart_values import StateValues
+from elasticdl.job.chart_sections import StateValues
 from elasticdl.job.checking import Document, find_problems, validate
 from elasticdl.job.flag_table import FLAGS, Flag, GivenFlag, flag_of_field, flags_of
 from elasticdl.job.flag_values import FlagValueError, reader_format

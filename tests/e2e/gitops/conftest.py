@@ -114,7 +114,7 @@ def deployment(
     tmp_path_factory,
 ) -> Iterator[Deployment]:
     """The platform and the set of jobs, applied as gitops/README.md says."""
-    common = {"images": cluster.images.values}
+    common = {"jobs": {"defaults": {"images": cluster.images.values}}}
     place = tmp_path_factory.mktemp("git")
     team = Repository.empty(place / "team")
     team.commit("README.yaml", {"jobs": "jobs/JOB.yaml"})

@@ -11,11 +11,14 @@ from pathlib import Path, PurePosixPath
 
 from elasticdl.client.cluster import chart as charts
 from elasticdl.client.cluster.api import Cluster, ClusterError, Where
+from elasticdl.client.cluster.defaults import notice, platform_of
 from elasticdl.client.cluster.helm import Helm, Values
 from elasticdl.client.cluster.job import ClusterJob
 from elasticdl.errors import JobError, NotFoundError, PlatformError
+from elasticdl.job.defaults import origins, refused
 from elasticdl.job.folder import Condition
 from elasticdl.job.names import LABEL_JOB
+from elasticdl.job.problems import spec_error
 from elasticdl.job.spec import JobSpec, ValuesFile
 
 _RELEASE = "meta.helm.sh/release-name"
@@ -72,15 +75,23 @@ def submit(
     Raises:
         JobError: A job of that name is there and has not ended.
         PlatformError: Something that its pods need is missing, or the cluster refuses.
-        SpecError: The chart refuses the values.
+        SpecError: The chart refuses the values, or the platform of the namespace.
     """
     where = Where(cluster.context, cluster.namespace)
     name = values.job.name
     found = charts.find_chart(chart)
     # Rendered first: what is wrong in the values costs no call, and changes nothing.
     text = helm.render(found, name, where, chart_values(values))
+    platform = platform_of(cluster)
+    problems = refused(platform, values, namespace=where.namespace)
+    if problems:
+        raise spec_error(problems)
+    if platform.defaults:
+        said = {"jobs": {"defaults": platform.defaults}}
+        text = helm.render(found, name, where, {**chart_values(values), **said})
     objects = charts.manifests(text)
     notices = _make_room(cluster, name, helm=helm)
+    notices += notice(origins(platform, values), where.namespace)
     missing = missing_needs(
         cluster, charts.needs(objects), values, create_namespace=create_namespace
     )

@@ -1,0 +1,45 @@
+"""What the platform of a namespace says for jobs, read for commands.
+
+Owns the call, and the words in which it is told. Called by `client.cluster.submit` and
+`cli.validate`. What is merged and what is refused is in `job.defaults`.
+"""
+
+from __future__ import annotations
+
+import json
+
+from elasticdl.client.cluster.api import Cluster, ClusterError
+from elasticdl.job.defaults import CONFIG_MAP, KEY, Line, Origin, Platform
+
+
+def platform_of(cluster: Cluster) -> Platform:
+    """Return what the platform says; nothing where none is, or may not be read.
+
+    Raises ClusterError where the cluster does not answer, SpecError where the
+    ConfigMap holds something else.
+    """
+    try:
+        found = cluster.find(cluster.path("configmaps", CONFIG_MAP))
+    except ClusterError as error:
+        if error.forbidden:
+            return Platform()
+        raise
+    text = ((found or {}).get("data") or {}).get(KEY) or ""
+    source = f"ConfigMap {CONFIG_MAP} in namespace {cluster.namespace}"
+    return Platform.parse(str(text), source=source)
+
+
+def told(lines: list[Line]) -> list[str]:
+    """Return a line for each value: `images.registry: "r"  (platform)`."""
+    shown = [f"{one.path}: {json.dumps(one.value, sort_keys=True)}" for one in lines]
+    width = min(max(map(len, shown), default=0), 72)
+    pairs = zip(shown, lines, strict=True)
+    return [f"{text:<{width}}  ({one.origin})" for text, one in pairs]
+
+
+def notice(lines: list[Line], namespace: str) -> list[str]:
+    """Return what to tell of a platform when a job is submitted."""
+    paths = [one.path for one in lines if one.origin in (Origin.PLATFORM, Origin.BOTH)]
+    if not paths:
+        return []
+    return [f"the platform of namespace {namespace} says: {', '.join(paths)}"]
