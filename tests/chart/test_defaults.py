@@ -8,11 +8,29 @@ import sys
 import helm_python as helm
 import pytest
 import yaml
-from elasticdl.errors import ExitCode
-from elasticdl.job.defaults import CONFIG_MAP, KEY, Platform, merged, refused
+from elasticdl.errors import ExitCode, PlatformError
+from elasticdl.job import names
+from elasticdl.job.defaults import (
+    CONFIG_MAP,
+    KEY,
+    Platform,
+    merged,
+    refused,
+    sections_of,
+)
 from elasticdl.job.values import parse_values
+from elasticdl.master.platform_says import check
 
-from tests.chart.rendering import CHART, config_map, container, env, job, objects, pods
+from tests.chart.rendering import (
+    CHART,
+    config_map,
+    container,
+    env,
+    job,
+    objects,
+    of_kind,
+    pods,
+)
 from tests.chart.test_guards import Cluster
 
 SITE = {
@@ -110,6 +128,12 @@ def parsed(values):
     return found
 
 
+def told(platform, values):
+    """Return what the package refuses of a job."""
+    file = parsed(values)
+    return refused(platform, sections_of(file), file.job, namespace="ml")
+
+
 @pytest.fixture(scope="module")
 def showing(tmp_path_factory):
     """The chart with one more template, which shows the values of all templates."""
@@ -130,7 +154,7 @@ def showing(tmp_path_factory):
 def test_chart_and_package_merge_alike(case, showing):
     defaults, own = CASES[case]
     shown = showing(with_platform(defaults, own))
-    ours = merged(Platform(defaults), parsed({**job(), **own}))
+    ours = merged(Platform(defaults), sections_of(parsed({**job(), **own})))
     assert {key: shown[key] for key in ours} == ours
 
 
@@ -140,7 +164,7 @@ def test_what_a_platform_says_reaches_every_role():
         spec, told = pod["spec"], env(pod)
         assert container(pod)["image"].startswith("registry.example/team/elasticdl/")
         assert spec["imagePullSecrets"] == [{"name": "site"}]
-        assert spec["tolerations"] == [{"key": "training", "operator": "Exists"}]
+        assert spec["tolerations"][0] == {"key": "training", "operator": "Exists"}
         assert spec["nodeSelector"] == {"pool": "training"}
         assert spec["securityContext"]["runAsUser"] == 5000
         assert spec["securityContext"]["runAsGroup"] == 10001
@@ -245,7 +269,7 @@ def test_what_a_platform_fixes_is_refused_in_one_sentence_of_chart_and_package(c
     values["job"] |= fields
     with pytest.raises(helm.HelmError) as error:
         objects(values)
-    problems = refused(Platform(SITE, (path,)), parsed(values), namespace="ml")
+    problems = told(Platform(SITE, (path,)), values)
     assert sentence in str(problems[0])
     if (
         case != "a field of the job"
@@ -260,12 +284,10 @@ def test_what_is_fixed_and_left_alone_is_not_refused():
     values = with_platform(SITE, {"state": {"claimName": "mine"}}, paths)
     values["job"]["image"] = "registry.example/team/mine:v1"
     assert objects(values)
-    assert not refused(Platform(SITE, tuple(paths)), parsed(values), namespace="ml")
+    assert not told(Platform(SITE, tuple(paths)), values)
 
 
-@pytest.mark.parametrize(
-    "path", ["images.regstry", "job.imagee", "jobs.fixed", "claim"]
-)
+@pytest.mark.parametrize("path", ["images.tags", "job.imagee", "jobs.fixed", "claim"])
 def test_a_fixed_path_that_no_job_has_is_refused_in_the_platform(path):
     with pytest.raises(helm.HelmError, match="expected the path of a key"):
         objects({"jobs": {"fixed": [path]}})
@@ -360,3 +382,35 @@ def test_validate_refuses_what_the_platform_fixes(cluster, user):
     assert done.returncode == ExitCode.SPEC
     said = "job.yaml: openshift: got true, expected false; the platform of"
     assert said in done.stderr
+
+
+def test_a_master_has_the_platforms_words_as_files_beside_the_jobs(tmp_path):
+    """The folders that `elasticdl.master.platform_says` reads are those mounted."""
+    master = pods(objects(job()))["master"]
+    places = {mount["name"]: mount for mount in container(master)["volumeMounts"]}
+    assert places["elasticdl-spec"]["mountPath"] == names.CONFIG_DIR
+    platform = names.CONFIG_DIR + names.PLATFORM_SUFFIX
+    assert places["elasticdl-platform"]["mountPath"] == platform
+    (volume,) = (
+        one for one in master["spec"]["volumes"] if one["name"] == "elasticdl-platform"
+    )
+    assert volume["configMap"] == {"name": CONFIG_MAP, "optional": True}
+
+
+@pytest.mark.parametrize("rendered_with", [True, False])
+def test_a_master_begins_with_what_the_chart_rendered_or_not_at_all(
+    rendered_with, tmp_path
+):
+    values = with_platform(SITE) if rendered_with else job()
+    made = of_kind(objects(values), "ConfigMap")["data"]
+    says = objects({"jobs": {"defaults": SITE}})["ConfigMap", CONFIG_MAP]["data"]
+    for folder, data in (("config", made), ("config-platform", says)):
+        (tmp_path / folder).mkdir()
+        for key, text in data.items():
+            (tmp_path / folder / key).write_text(text)
+    spec = parsed(values).job
+    if rendered_with:
+        check(tmp_path / "config", spec, namespace="ml")
+        return
+    with pytest.raises(PlatformError, match=r"says of caBundle\.configMap, images"):
+        check(tmp_path / "config", spec, namespace="ml")

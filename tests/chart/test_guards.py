@@ -249,7 +249,8 @@ def test_a_job_is_run_again_by_one_line_and_with_another_image(with_job):
     )
     with_job.upgrade("digits", {**job(), "run": 3, "images": {"tag": "b"}})
     assert with_job.api.names("/jobs/") == ["elasticdl-digits-master-3"]
-    assert with_job.api.names("/configmaps/") == ["elasticdl-digits"]
+    maps = ["elasticdl-digits", "elasticdl.defaults"]
+    assert sorted(with_job.api.names("/configmaps/")) == maps
 
 
 def test_a_job_that_was_refused_is_installed_once_the_cluster_is_ready(cluster):

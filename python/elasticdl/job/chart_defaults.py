@@ -73,6 +73,11 @@ class JobDefaults(SpecModel):
 class JobsValues(SpecModel):
     """What a platform says for all jobs of its namespace; docs/defaults.md."""
 
+    create: bool = Field(
+        True,
+        description="Platform: make the ConfigMap. False for a second platform in one "
+        "namespace, as one that runs the exporter alone.",
+    )
     defaults: JobDefaults = Field(
         default_factory=JobDefaults,
         description="Keys of a job's values, with what they are where the job leaves "

@@ -70,9 +70,9 @@ class Platform:
         from ruamel.yaml.error import YAMLError
 
         try:
+            # Not by JobDefaults: a platform may be newer, and know more sections.
             tree = YAML(typ="safe", pure=True).load(text) or {}
             defaults, fixed = tree.get("defaults") or {}, tree.get("fixed") or []
-            JobDefaults.model_validate(defaults)
             return Platform(dict(defaults), tuple(map(str, fixed)))
         except (YAMLError, AttributeError, TypeError, ValueError) as error:
             raise SpecError(
@@ -90,14 +90,14 @@ class Line:
     origin: Origin
 
 
-def merged(platform: Platform, values: ValuesFile) -> Tree:
+def merged(platform: Platform, given: Tree) -> Tree:
     """Return the sections that a platform may say, as the chart renders them."""
-    return laid_over(chart_sections(), platform.defaults, _given(values))
+    return laid_over(chart_sections(), platform.defaults, given)
 
 
-def origins(platform: Platform, values: ValuesFile) -> list[Line]:
+def origins(platform: Platform, given: Tree) -> list[Line]:
     """Return each value that is not the chart's own, with who says it."""
-    chart, given = chart_sections(), _given(values)
+    chart = chart_sections()
     lines = []
     for path, value in _leaves(laid_over(chart, platform.defaults, given)):
         theirs, own = _at(platform.defaults, path), _at(given, path)
@@ -107,19 +107,38 @@ def origins(platform: Platform, values: ValuesFile) -> list[Line]:
         if isinstance(value, list) and own and theirs and own != value:
             origin = Origin.BOTH
         lines.append(Line(".".join(path), value, origin))
-    for place in ("common", *ROLES):
-        env = _at(platform.defaults, ("pods", place, "env"))
-        if env:
-            lines.append(Line(f"pods.{place}.env", env, Origin.PLATFORM))
+    lines += [
+        Line(place, env, Origin.PLATFORM) for place, env in _environments(platform)
+    ]
     return lines
 
 
-def refused(platform: Platform, values: ValuesFile, *, namespace: str) -> list[Problem]:
+def unlike(one: Platform, other: Platform, given: Tree) -> list[str]:
+    """Return the paths at which a job has something else by one than by the other."""
+    first, second = merged(one, given), merged(other, given)
+    paths = {path for tree in (first, second) for path, _ in _leaves(tree)}
+    found = [path for path in paths if _at(first, path) != _at(second, path)]
+    there = {".".join(path) for path in found}
+    mine, theirs = dict(_environments(one)), dict(_environments(other))
+    there |= {path for path in {*mine, *theirs} if mine.get(path) != theirs.get(path)}
+    return sorted(there)
+
+
+def _environments(platform: Platform) -> Iterator[tuple[str, Any]]:
+    for place in ("common", *ROLES):
+        env = _at(platform.defaults, ("pods", place, "env"))
+        if env:
+            yield f"pods.{place}.env", env
+
+
+def refused(
+    platform: Platform, given: Tree, job: JobSpec, *, namespace: str
+) -> list[Problem]:
     """Return what a job says of paths that its platform fixes."""
     chart = chart_sections()
     base = laid_over(chart, platform.defaults, chart)
-    now = laid_over(chart, platform.defaults, _given(values))
-    base["job"], now["job"] = _plain_job(), _plain(values.job)
+    now = laid_over(chart, platform.defaults, given)
+    base["job"], now["job"] = _plain_job(), _plain(job)
     then = (
         f"the platform of namespace `{namespace}` fixes it for its jobs: take it out, "
         "or ask who installs that platform (`jobs.fixed` in its values)"
@@ -203,8 +222,8 @@ def chart_sections() -> Tree:
     return copy.deepcopy(_sections())
 
 
-def _given(values: ValuesFile) -> Tree:
-    """Return what Helm makes of the chart's values and of the file."""
+def sections_of(values: ValuesFile) -> Tree:
+    """Return the sections that Helm makes of the chart's values and of the file."""
     said = {k: v for k, v in values.chart_keys().items() if k in _sections()}
     return _coalesced(chart_sections(), said)
 

@@ -87,6 +87,10 @@ ANNOTATION_MESSAGE = "elasticdl.org/message"
 
 # Keys of the job's ConfigMap, and of those with its status and its history.
 KEY_JOB = "job.yaml"
+KEY_VALUES = "values.yaml"  # what it says in sections that a platform may say too
+KEY_PLATFORM = "platform.yaml"  # what its platform said when it was rendered
+# Behind the folder of the job's ConfigMap: that of the platform, where there is one.
+PLATFORM_SUFFIX = "-platform"
 KEY_STATUS = "status.json"
 KEY_REPORT = "report.json"
 KEY_HISTORY = "history.jsonl.gz"  # binary; lines of job/history.py

@@ -41,6 +41,7 @@ from elasticdl.master.job_state import Ending
 from elasticdl.master.master import Master
 from elasticdl.master.notices import notices
 from elasticdl.master.patience import patiently
+from elasticdl.master.platform_says import check as check_platform
 from elasticdl.master.serving import Start, serve
 from elasticdl.master.spec_watch import Stamp, stamp
 from elasticdl.runner.kubernetes.api import ApiServer
@@ -245,6 +246,8 @@ async def _run(context: RoleContext, place: Place, cluster: Cluster) -> Ending |
         )
 
     try:
+        if prepared.launched:
+            check_platform(place.config_dir, prepared.spec, namespace=place.namespace)
         return await serve(
             context,
             prepared.spec,

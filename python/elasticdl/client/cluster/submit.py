@@ -15,7 +15,7 @@ from elasticdl.client.cluster.defaults import notice, platform_of
 from elasticdl.client.cluster.helm import Helm, Values
 from elasticdl.client.cluster.job import ClusterJob
 from elasticdl.errors import JobError, NotFoundError, PlatformError
-from elasticdl.job.defaults import origins, refused
+from elasticdl.job.defaults import origins, refused, sections_of
 from elasticdl.job.folder import Condition
 from elasticdl.job.names import LABEL_JOB
 from elasticdl.job.problems import spec_error
@@ -82,8 +82,8 @@ def submit(
     found = charts.find_chart(chart)
     # Rendered first: what is wrong in the values costs no call, and changes nothing.
     text = helm.render(found, name, where, chart_values(values))
-    platform = platform_of(cluster)
-    problems = refused(platform, values, namespace=where.namespace)
+    platform, given = platform_of(cluster), sections_of(values)
+    problems = refused(platform, given, values.job, namespace=where.namespace)
     if problems:
         raise spec_error(problems)
     if platform.defaults:
@@ -91,7 +91,7 @@ def submit(
         text = helm.render(found, name, where, {**chart_values(values), **said})
     objects = charts.manifests(text)
     notices = _make_room(cluster, name, helm=helm)
-    notices += notice(origins(platform, values), where.namespace)
+    notices += notice(origins(platform, given), where.namespace)
     missing = missing_needs(
         cluster, charts.needs(objects), values, create_namespace=create_namespace
     )
