@@ -13,13 +13,13 @@ from pydantic import Field
 from elasticdl.job.spec_base import OBJECT_PATTERN, SpecModel
 
 _ObjectName = Annotated[str, Field(pattern=OBJECT_PATTERN)]
-# Kinds of volumes that the restricted Pod Security Standard forbids, but for `csi`,
-# whose drivers bring what the platform has not listed.
+# Kinds of volumes that the restricted Pod Security Standard forbids, and two that bring
+# what the platform has not listed: a driver's secrets, a copy of another claim.
 _VolumeKind = Literal[
-    "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi", "fc",
-    "flexVolume", "gcePersistentDisk", "glusterfs", "hostPath", "image", "iscsi", "nfs",
-    "photonPersistentDisk", "portworxVolume", "quobyte", "rbd", "scaleIO", "storageos",
-    "vsphereVolume",
+    "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi",
+    "ephemeral", "fc", "flexVolume", "gcePersistentDisk", "glusterfs", "hostPath",
+    "image", "iscsi", "nfs", "photonPersistentDisk", "portworxVolume", "quobyte", "rbd",
+    "scaleIO", "storageos", "vsphereVolume",
 ]  # fmt: skip
 
 
@@ -46,7 +46,7 @@ class AllowedValues(SpecModel):
     volumes: list[_VolumeKind] = Field(
         default_factory=list,
         description="Kinds of volumes, as `nfs` or `hostPath`, beside claims, "
-        "ConfigMaps, Secrets, `downwardAPI`, `projected`, `emptyDir` and `ephemeral`.",
+        "ConfigMaps, Secrets, `downwardAPI`, `projected` and `emptyDir`.",
     )
 
 

@@ -197,6 +197,17 @@ REFUSED = {
         "got another kind of volume as n, expected configMap,",
         True,
     ),
+    "a copy of another claim": (
+        of_role("worker", volumes=[{"name": "n", "ephemeral": {"volumeClaimTemplate": {
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+                "dataSource": {"kind": "PersistentVolumeClaim", "name": "datasets"},
+            }}}}]),
+        "worker",
+        "got another kind of volume as n, expected configMap,",
+        False,
+    ),
     "a driver that brings secrets": (
         of_role("ps", volumes=[{"name": "n", "csi": {"driver": "secrets"}}]),
         "ps",
