@@ -10,7 +10,7 @@ import subprocess
 from itertools import count
 
 import pytest
-from elasticdl.client.cluster.audit import audit_pod
+from elasticdl.client.cluster.errand import errand_pod
 from elasticdl.job.names import Role
 from elasticdl.runner.base import Launch, ReplicaKey
 from elasticdl.runner.kubernetes.pods import stamp
@@ -128,7 +128,8 @@ def pods_of(values, namespace):
         made["tensorboard"]["metadata"] |= {"generateName": f"{name}-tensorboard-"}
     text = {key: json.dumps(tree) for key, tree in templates.items()}
     about = {"metadata": {"name": name, "uid": "1"}, "data": text}
-    made["audit"] = audit_pod(about, values["job"]["name"])
+    name = values["job"]["name"]
+    made["audit"] = errand_pod(about, name, "audit", lambda folder: ["audit"])
     return made
 
 
