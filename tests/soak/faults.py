@@ -46,7 +46,6 @@ from tests.soak.plan import CALM_EPOCHS, COPIES, Plan, calm_plan, plan
 RESULTS = Path("outputs/soak.jsonl")
 UNDISTURBED = Path("outputs/soak-undisturbed.json")
 WITHIN = 0.01
-CALM_JOBS = 2  # of each mode and number of workers
 # Packages that decide what an undisturbed job learns.
 _LEARNING = ("data", "model", "ps", "tensor", "worker")
 # A job that hangs waits 420 s for one thing; none waits for more than a few in a row.
@@ -98,9 +97,10 @@ def run_one(what: list[str], name: str, work: Path) -> tuple[Outcome, Path]:
 class Undisturbed:
     """Accuracies of undisturbed jobs, kept in a file while the code is the same."""
 
-    def __init__(self, file: Path) -> None:
-        """Read the file if it is of this code."""
+    def __init__(self, file: Path, jobs: int) -> None:
+        """Read the file if it is of this code; `jobs` of each kind are wanted."""
         self._file = file
+        self._jobs = jobs
         self._code = _code()
         kept = json.loads(file.read_text()) if file.exists() else {}
         self._curves: Calm = kept["curves"] if kept.get("code") == self._code else {}
@@ -111,7 +111,7 @@ class Undisturbed:
         return [
             [mode, str(workers)]
             for mode, workers in wanted
-            for _ in range(CALM_JOBS - len(self._curves.get(f"{mode} {workers}", [])))
+            for _ in range(self._jobs - len(self._curves.get(f"{mode} {workers}", [])))
         ]
 
     def add(self, what: list[str], curve: Curve) -> None:
@@ -165,11 +165,11 @@ def table(recoveries: list[tuple[str, float]]) -> str:
 class Soak:
     """Runs jobs, some at a time."""
 
-    def __init__(self, work: Path, at_once: int) -> None:
+    def __init__(self, work: Path, at_once: int, undisturbed: int) -> None:
         """Take a folder for all of them."""
         self._work = work
         self._pool = ThreadPoolExecutor(at_once)
-        self._calm = Undisturbed(UNDISTURBED)
+        self._calm = Undisturbed(UNDISTURBED, undisturbed)
 
     def run(self, seeds: range) -> int:
         """Run the jobs of these seeds; how many failed."""
@@ -255,6 +255,9 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="this seed alone")
     parser.add_argument("--at-once", type=int, default=2, help="jobs at a time")
+    parser.add_argument(
+        "--undisturbed", type=int, default=2, help="undisturbed jobs of each kind"
+    )
     args = parser.parse_args()
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     seeds = range(args.first, args.first + args.jobs)
@@ -263,7 +266,7 @@ def main() -> int:
     RESULTS.parent.mkdir(exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="elasticdl-soak-"))
     make_data(work / DATA)
-    failed = Soak(work, args.at_once).run(seeds)
+    failed = Soak(work, args.at_once, args.undisturbed).run(seeds)
     if not failed:
         shutil.rmtree(work)
     return bool(failed)

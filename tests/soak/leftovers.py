@@ -33,7 +33,7 @@ class Leftovers:
     """Looks at all descendants while a job runs; afterwards at what is left."""
 
     def __init__(
-        self, folder: Path, temporary: Path, *, look_seconds: float = 1.0
+        self, folder: Path, temporary: Path, *, look_seconds: float = 3.0
     ) -> None:
         """Take the folder of the job and that of its temporary files."""
         self._look_seconds = look_seconds
