@@ -30,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +48,13 @@ UNDISTURBED = Path("outputs/soak-undisturbed.json")
 WITHIN = 0.01
 # Packages that decide what an undisturbed job learns.
 _LEARNING = ("data", "model", "ps", "tensor", "worker")
-# A job that hangs waits 420 s for one thing; none waits for more than a few in a row.
-_MOST_SECONDS = 1500.0
+# A job that hangs waits 900 s for one thing; none waits for more than a few in a row.
+_MOST_SECONDS = 3000.0
 _TEST_ROWS = 5  # one of so many is not trained
 
 Curve = list[float]  # accuracy after each epoch
 Calm = dict[str, list[Curve]]  # of "sync 2"
+Job = Future[tuple[Outcome, Path]]
 
 
 def make_data(folder: Path) -> None:
@@ -177,15 +178,20 @@ class Soak:
         failed: list[int] = []
         recoveries: list[tuple[str, float]] = []
         plans = [plan(seed) for seed in seeds]
-        if not self._run_undisturbed(plans):
+        calm = [
+            (what, self._pool.submit(run_one, what, "-".join(what), self._work))
+            for what in self._calm.missing(plans)
+        ]
+        jobs = [
+            (p, self._pool.submit(run_one, [str(p.seed)], f"seed-{p.seed}", self._work))
+            for p in plans
+        ]
+        if not self._keep_undisturbed(calm):
+            for _, job in jobs:
+                job.cancel()
             return 1
-        for wanted, (outcome, folder) in zip(
-            plans,
-            self._pool.map(
-                lambda p: run_one([str(p.seed)], f"seed-{p.seed}", self._work), plans
-            ),
-            strict=True,
-        ):
+        for wanted, job in jobs:
+            outcome, folder = job.result()
             self._compare(wanted, outcome)
             self._tell(wanted, outcome, folder)
             recoveries += [(name, seconds) for name, seconds in outcome.recoveries]
@@ -200,14 +206,11 @@ class Soak:
         )
         return len(failed)
 
-    def _run_undisturbed(self, plans: list[Plan]) -> bool:
-        jobs = self._calm.missing(plans)
+    def _keep_undisturbed(self, jobs: list[tuple[list[str], Job]]) -> bool:
+        """Keep what these reach; False if one failed."""
         held = True
-        for what, (outcome, folder) in zip(
-            jobs,
-            self._pool.map(lambda w: run_one(w, "-".join(w), self._work), jobs),
-            strict=True,
-        ):
+        for what, job in jobs:
+            outcome, folder = job.result()
             words = outcome.problem or f"accuracy {outcome.accuracies[-1]:.4f}"
             print(f"undisturbed, {' '.join(what)} workers: {words}", flush=True)
             if outcome.problem:
@@ -233,6 +236,7 @@ class Soak:
     def _tell(self, wanted: Plan, outcome: Outcome, folder: Path) -> None:
         with RESULTS.open("a") as file:
             line = {"seed": wanted.seed, "what": str(wanted), **vars(outcome)}
+            line["load"] = os.getloadavg()[0]  # times mean little beside other work
             file.write(json.dumps(line) + "\n")
         accuracy = f"{outcome.accuracies[-1]:.4f}" if outcome.accuracies else "none"
         print(

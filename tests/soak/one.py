@@ -43,7 +43,7 @@ from tests.soak.plan import (
 HERE = Path(__file__).resolve().parent
 OUTCOME = "outcome.json"
 DATA = "data"  # of the folder above the job's
-_SETTLE_SECONDS = 420.0  # a bound for hung jobs, no claim
+_SETTLE_SECONDS = 900.0  # a bound for hung jobs, no claim
 
 
 @dataclass
