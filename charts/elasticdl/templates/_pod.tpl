@@ -129,6 +129,7 @@ limits:
 {{- if eq .role "master" -}}
   {{- $_ := set $told "ELASTICDL_PLATFORM" "kubernetes" -}}
   {{- $_ := set $told "ELASTICDL_NAMESPACE" $namespace -}}
+  {{- $_ := set $told "ELASTICDL_CHART_VERSION" .root.Chart.AppVersion -}}
   {{- $_ := set $told "ELASTICDL_CONFIG_MAP" $name -}}
   {{- $_ := set $told "ELASTICDL_PRIORITY_HIGH" .root.Values.priorityClasses.high.name -}}
   {{- $_ := set $told "ELASTICDL_PRIORITY_LOW" .root.Values.priorityClasses.low.name -}}

@@ -37,6 +37,7 @@ class Cluster:
     # What the words `high` and `low` of a values file are called there.
     priority_classes: Mapping[str, str] = field(default_factory=dict)
     run: int = 1  # of that ConfigMap; one more begins the job anew
+    chart_version: str = ""  # of the package that the chart was made for; "" unknown
 
     def owner_mark(self, uid: str) -> str:
         """Return whose a job's folder is: the ConfigMap `uid`, in this run."""
@@ -189,6 +190,7 @@ def _cluster(environ: Mapping[str, str]) -> Cluster | None:
             word: environ[name] for word, name in words.items() if environ.get(name)
         },
         run=_number(environ, names.ENV_RUN) or 1,
+        chart_version=environ.get(names.ENV_CHART_VERSION, ""),
     )
 
 

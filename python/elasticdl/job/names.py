@@ -45,6 +45,7 @@ ENV_CONFIG_MAP = "ELASTICDL_CONFIG_MAP"
 ENV_CONFIG_DIR = "ELASTICDL_CONFIG_DIR"  # where that ConfigMap is mounted
 ENV_PRIORITY_HIGH = "ELASTICDL_PRIORITY_HIGH"  # PriorityClasses behind the words
 ENV_PRIORITY_LOW = "ELASTICDL_PRIORITY_LOW"  # `high` and `low` of a values file
+ENV_CHART_VERSION = "ELASTICDL_CHART_VERSION"  # of the package that it was made for
 ENV_RUN = "ELASTICDL_RUN"  # `run` of a values file, from 2 on
 POD_ENVIRONMENT = (
     ENV_PLATFORM,
@@ -57,6 +58,7 @@ POD_ENVIRONMENT = (
     ENV_CONFIG_DIR,
     ENV_PRIORITY_HIGH,
     ENV_PRIORITY_LOW,
+    ENV_CHART_VERSION,
     ENV_RUN,
 )
 

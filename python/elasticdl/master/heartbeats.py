@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import NoReturn
 
 from elasticdl.checkpoint import store
-from elasticdl.errors import ExitCode, FencedError, UserCodeError
+from elasticdl.errors import ExitCode, FencedError, RefusedError, UserCodeError
 from elasticdl.job.status import JobState
+from elasticdl.job.version_skew import skew
 from elasticdl.master import callbacks
 from elasticdl.master.job_state import Job
 from elasticdl.master.leasing import Leasing
@@ -36,8 +38,15 @@ class Heartbeats:
     def register(
         self, request: master_pb2.RegisterRequest, *, now: float
     ) -> master_pb2.RegisterReply:
-        """Take up a replica. Raises FencedError, and RpcError to be asked again."""
+        """Take up a replica.
+
+        Raises FencedError, RefusedError for one of another version, and RpcError to be
+        asked again.
+        """
         member = self._parts.table.require(request.replica)
+        wrong = skew(request.version)
+        if wrong:
+            self._refuse(member, wrong)
         member.last_heard = now
         member.address = request.address
         member.metrics_port = request.metrics_port
@@ -64,6 +73,14 @@ class Heartbeats:
             handback=restore.handback,
             min_version=restore.min_version,
         )
+
+    def _refuse(self, member: Member, wrong: str) -> NoReturn:
+        """Let a replica end; a job that has not begun would never do so with it."""
+        message = f"{member.name} is refused: {wrong}"
+        log.error("%s", message)
+        if not self._parts.ps.begun:
+            self._job.end(JobState.FAILED, message, ExitCode.SPEC)
+        raise RefusedError(message)
 
     def _restore(self, member: Member, *, now: float) -> Restore:
         if not member.is_worker:

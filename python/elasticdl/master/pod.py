@@ -35,6 +35,7 @@ from elasticdl.job.names import JobDir
 from elasticdl.job.spec import JobSpec, ValuesFile
 from elasticdl.job.status import JobState, JobStatus
 from elasticdl.job.values import load_values
+from elasticdl.job.version_skew import skew
 from elasticdl.master.assembly import steady_clock
 from elasticdl.master.decisions import Decisions
 from elasticdl.master.job_state import Ending
@@ -223,6 +224,9 @@ async def serve_in_pod(context: RoleContext, api: ApiServer) -> ExitCode:
 
 
 async def _run(context: RoleContext, place: Place, cluster: Cluster) -> Ending | None:
+    wrong = skew(place.chart_version) if place.chart_version else ""
+    if wrong:
+        raise SpecError(f"the chart does not fit the image of the master: {wrong}")
     uid = place.owner_mark(cluster.config.current.uid)
     prepared = await asyncio.get_running_loop().run_in_executor(
         None,

@@ -150,6 +150,7 @@ class RegisterRequest(_message.Message):
     PID_FIELD_NUMBER: _builtins.int
     UNLOADABLE_FIELD_NUMBER: _builtins.int
     UNLOADABLE_REASON_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """PS: host:port it serves on"""
     metrics_port: _builtins.int
@@ -157,6 +158,8 @@ class RegisterRequest(_message.Message):
     unloadable: _builtins.str
     """worker: a restore_dir that it cannot load; name another"""
     unloadable_reason: _builtins.str
+    version: _builtins.str
+    """of its package: another minor version is refused"""
     @_builtins.property
     def replica(self) -> Global___Replica: ...
     def __init__(
@@ -168,10 +171,11 @@ class RegisterRequest(_message.Message):
         pid: _builtins.int = ...,
         unloadable: _builtins.str = ...,
         unloadable_reason: _builtins.str = ...,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "metrics_port", b"metrics_port", "pid", b"pid", "replica", b"replica", "unloadable", b"unloadable", "unloadable_reason", b"unloadable_reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "metrics_port", b"metrics_port", "pid", b"pid", "replica", b"replica", "unloadable", b"unloadable", "unloadable_reason", b"unloadable_reason", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

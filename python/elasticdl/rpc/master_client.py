@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import grpc
 
+from elasticdl import __version__
 from elasticdl.errors import FencedError, RpcError
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.channel import connect
@@ -63,6 +64,7 @@ class MasterClient:
 
     def register(self, request: master_pb2.RegisterRequest) -> master_pb2.RegisterReply:
         request.replica.CopyFrom(self._replica)
+        request.version = __version__
         return self._call(
             "register", lambda: self._stub.Register(request, timeout=CALL_SECONDS)
         )

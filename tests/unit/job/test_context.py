@@ -125,3 +125,9 @@ def test_a_process_without_a_token_does_not_start() -> None:
     environ = {k: v for k, v in HERE.items() if k != names.ENV_TOKEN}
     with pytest.raises(SpecError, match="ELASTICDL_TOKEN is not set"):
         RoleContext.from_environ(environ, Role.WORKER)
+
+
+def test_a_master_knows_for_which_package_its_chart_was_made():
+    environ = MASTER_POD | {names.ENV_CHART_VERSION: "1.0.0"}
+    context = RoleContext.from_environ(environ, Role.MASTER)
+    assert context.cluster.chart_version == "1.0.0"
