@@ -287,6 +287,13 @@ def test_what_is_fixed_and_left_alone_is_not_refused():
     assert not told(Platform(SITE, tuple(paths)), values)
 
 
+def test_a_registry_that_is_fixed_as_none_leaves_images_of_a_job_alone():
+    values = with_platform({}, fixed=["images.registry"])
+    values["job"]["image"] = "registry.example/mine:v1"
+    assert objects(values)
+    assert not told(Platform({}, ("images.registry",)), values)
+
+
 @pytest.mark.parametrize("path", ["images.tags", "job.imagee", "jobs.fixed", "claim"])
 def test_a_fixed_path_that_no_job_has_is_refused_in_the_platform(path):
     with pytest.raises(helm.HelmError, match="expected the path of a key"):

@@ -168,7 +168,7 @@ elasticdl.defaults
       {{- fail (printf "%s: got %s, expected %s; %s" . $got $expected $owner) -}}
     {{- end -}}
   {{- end -}}
-  {{- if has $path (list "images" "images.registry") -}}
+  {{- if and (has $path (list "images" "images.registry")) $base.images.registry -}}
     {{- $start := printf "%s/" (trimSuffix "/" $base.images.registry) -}}
     {{- range $place, $image := dict "job.image" $job.image "job.master.image" $job.master.image "job.ps.image" $job.ps.image "job.worker.image" $job.worker.image -}}
       {{- if and $image (not (hasPrefix $start $image)) -}}

@@ -123,7 +123,7 @@ def _class_name(default: str) -> Any:
         default,
         pattern=OBJECT_PATTERN,
         max_length=253,
-        description="Name of the class; a job's values need the same.",
+        description="Name of the class; jobs have it from their platform.",
     )
 
 

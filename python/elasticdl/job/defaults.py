@@ -153,7 +153,7 @@ def refused(
             got, expected = _shown(now, keys), _shown(base, keys)
             if got != expected:
                 problems.append(Problem(path, got, expected, then))
-        if fixed in ("images", "images.registry"):
+        if fixed in ("images", "images.registry") and base["images"]["registry"]:
             problems += _foreign_images(base, now["job"], then)
     return problems
 
