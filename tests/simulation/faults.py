@@ -8,6 +8,7 @@ to choose a moment.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from elasticdl.checkpoint.layout import MANIFEST
 from elasticdl.job.names import Role
@@ -28,7 +29,7 @@ class Faults:
         self._scenario = scenario
         self._deaths: list[tuple[str, int]] = []  # (role, at this many events)
         world.kernel.preempt = scenario.preempt
-        for fault in scenario.faults:
+        for fault in (*scenario.faults, *scenario.edits):
             act = getattr(self, fault.kind)
             at = fault.at * scenario.seconds
             self._kernel.later(at, lambda act=act, fault=fault: act(fault))
@@ -282,6 +283,35 @@ class Faults:
         self._note(f"{newest.name} is damaged")
         self._world.damaged.add(str(newest))
         self.kill_ps(fault)
+
+    # -- edits of the values file ------------------------------------------------
+
+    def _edit(self, fault: Fault, what: str, change: dict[str, dict[str, Any]]) -> None:
+        if self._world.platform.ended is not None:
+            return
+        if self._world.disk.full:  # the user's editor says so
+            self._kernel.later(1.0, lambda: self._edit(fault, what, change))
+            return
+        self._kernel.log(f"EDIT {what}")
+        self._world.edit(change)
+
+    def pause(self, fault: Fault) -> None:
+        """Training stands still for a while."""
+        self._edit(fault, "the job is paused", {"": {"paused": True}})
+        self._kernel.later(
+            fault.seconds,
+            lambda: self._edit(fault, "the job goes on", {"": {"paused": False}}),
+        )
+
+    def scale(self, fault: Fault) -> None:
+        """Another number of workers."""
+        wanted = 1 + fault.number % 3
+        self._edit(fault, f"{wanted} workers", {"worker": {"replicas": wanted}})
+
+    def more_epochs(self, fault: Fault) -> None:
+        """One epoch more."""
+        epochs = self._scenario.most_epochs
+        self._edit(fault, f"{epochs} epochs", {"training": {"epochs": epochs}})
 
     def stop_job(self, fault: Fault) -> None:
         """The job is stopped, and launched again."""

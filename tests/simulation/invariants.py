@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,8 @@ def problems(world: World, scenario: Scenario) -> Iterator[str]:
     yield from _final(world, scenario)
     yield from _losses(world, scenario)
     yield from _audit(world)
+    if world.seen.while_paused:
+        yield f"a task was given out at {world.seen.while_paused[0]:.2f} s, in a pause"
     if scenario.sync:
         yield from _versions(world)
         yield from _quorum(world)
@@ -108,9 +111,10 @@ def _final(world: World, scenario: Scenario) -> Iterator[str]:
         if report.checkpoint not in world.damaged or "is damaged" not in str(error):
             yield f"the job succeeded and its checkpoint cannot be read: {error}"
         return
-    for ps, applied in enumerate(found):
+    for ps, whole in enumerate(found):
+        applied = whole[: scenario.num_records * world.epochs]
         missing = np.flatnonzero(applied < 1)
-        live = world.values_of(ps)
+        live = world.values_of(ps)[: applied.size]
         unsaved = np.flatnonzero((applied < 1) & (live >= 1))
         if len(unsaved):
             yield (
@@ -177,13 +181,13 @@ def _plan(world: World) -> Plan | None:
 
 def _needed(plan: Plan, manifest: Manifest, scenario: Scenario) -> np.ndarray:
     """Return 1 for each record of each epoch that the position counts as trained."""
-    queue = TaskQueue(plan)
+    queue = TaskQueue(replace(plan, epochs=scenario.most_epochs))
     position = manifest.position.get("queue")
     if not position:
-        return np.zeros(scenario.num_records * scenario.epochs, int)
+        return np.zeros(scenario.num_records * scenario.most_epochs, int)
     applied = {int(k): v for k, v in manifest.position.get("applied", {}).items()}
     queue.restore(position, applied)
-    needed = np.ones((scenario.epochs, scenario.num_records), int)
+    needed = np.ones((scenario.most_epochs, scenario.num_records), int)
     lease = 0
     while True:
         lease += 1

@@ -38,7 +38,7 @@ def run(seed: int, *, only: tuple[str, ...] = (), verbose: bool = False) -> Outc
     scenario = draw(seed, only)
     toys.settings = toys.Settings(
         num_records=scenario.num_records,
-        epochs=scenario.epochs,
+        epochs=scenario.most_epochs,
         num_ps=scenario.num_ps,
         sync=scenario.sync,
         step_seconds=scenario.step_seconds,

@@ -19,6 +19,10 @@ KINDS = (
 )  # fmt: skip
 
 
+# Edits by name; faults.py has one function for each too.
+EDITS = ("pause", "scale", "more_epochs")
+
+
 @dataclass(frozen=True)
 class Fault:
     """Something that goes wrong."""
@@ -52,8 +56,14 @@ class Scenario:
     journal_wait: float
     preempt: float
     faults: tuple[Fault, ...]
+    edits: tuple[Fault, ...] = ()  # of the values file, while the job runs
 
     batch_size = 4
+
+    @property
+    def most_epochs(self) -> int:
+        """Epochs that records are told apart in: an edit adds one at most."""
+        return self.epochs + any(edit.kind == "more_epochs" for edit in self.edits)
 
     @property
     def kinds(self) -> set[str]:
@@ -127,4 +137,20 @@ def draw(seed: int, only: tuple[str, ...] = ()) -> Scenario:
             )
             for kind in chosen
         ),
+        edits=_edits(random.Random(f"edits {seed}")),
+    )
+
+
+def _edits(chance: random.Random) -> tuple[Fault, ...]:
+    """Return what is edited: nothing in two jobs of three."""
+    kinds = chance.choice([(), (), EDITS[:1], EDITS[1:2], EDITS[2:], EDITS])
+    kinds = kinds if chance.random() < 2 / 3 else ()
+    return tuple(
+        Fault(
+            kind,
+            chance.uniform(0.1, 0.9),
+            chance.choice([0.5, 3.0, 12.0]),
+            chance.randrange(400),
+        )
+        for kind in kinds
     )

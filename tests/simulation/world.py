@@ -24,6 +24,8 @@ from elasticdl.job.spec import JobSpec, ValuesFile
 from elasticdl.job.values import write_values
 from elasticdl.master import main as master_main
 from elasticdl.master import serving
+from elasticdl.master.leasing import Leasing
+from elasticdl.proto import master_pb2
 from elasticdl.ps import kernels
 from elasticdl.ps import main as ps_main
 from elasticdl.ps.parameters import Parameters
@@ -70,6 +72,7 @@ class Seen:
     initial: list[str] = field(default_factory=list)  # PS that began from nothing
     lost: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     untold: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    while_paused: list[float] = field(default_factory=list)  # leases given then
     # (time, gradients, workers that trained) of versions of fewer gradients.
     short_versions: list[tuple[float, int, int]] = field(default_factory=list)
 
@@ -109,6 +112,16 @@ class World:
         self.job_dir.root.mkdir(parents=True, exist_ok=True)
         write_values(self.job_dir.spec_file, ValuesFile(kind="job", job=spec))
         self.platform.start_master()
+
+    def edit(self, change: dict[str, dict[str, Any]]) -> None:
+        """Change fields of the values file, by their group ("" is the job's own)."""
+        if self.spec is None:
+            return
+        tree = self.spec.document()
+        for group, fields in change.items():
+            (tree.setdefault(group, {}) if group else tree).update(fields)
+        self.spec = JobSpec.model_validate(tree)
+        write_values(self.job_dir.spec_file, ValuesFile(kind="job", job=self.spec))
 
     def goes_on(self, code: int) -> bool:
         """Whether the user launches the job again that ended so."""
@@ -265,14 +278,18 @@ class World:
             )
         )
 
+    @property
+    def epochs(self) -> int:
+        """How many epochs the newest master trained: an edit may have come too late."""
+        job = self._newest_master.job if self._newest_master is not None else None
+        queue = job.parts.ledger.queue if job is not None else None
+        return queue.plan.epochs if queue is not None else 0
+
     def _training(self) -> int:
         """Return how many workers train a task that is theirs, by the newest master.
 
         At most as many as a version takes gradients.
         """
-        process = self.platform.master
-        if process is not None and "master" in process.__dict__:
-            self._newest_master = process.__dict__["master"]
         if self._newest_master is None:
             return 0
         job = self._newest_master.job
@@ -364,6 +381,18 @@ def _with_epoch(load: Any) -> Any:
     return with_epoch
 
 
+def _not_paused(lease: Any) -> Any:
+    def leased(self: Leasing, *args: Any, **options: Any) -> Any:
+        tasks = lease(self, *args, **options)
+        world, job = World.current, self._job
+        trains = [task for task in tasks if task.type == master_pb2.TRAINING]
+        if world is not None and trains and job.spec.paused:
+            world.seen.while_paused.append(world.kernel.now)
+        return tasks
+
+    return leased
+
+
 ps_wire._watch = _PerProcess(Watch)
 RecordLoader.load = _with_epoch(RecordLoader.load)
 
@@ -372,6 +401,8 @@ def _shown(assemble: Any) -> Any:
     def shown(*args: Any, **options: Any) -> Any:
         master = assemble(*args, **options)
         current_process().__dict__["master"] = master
+        if World.current is not None:
+            World.current._newest_master = master
         return master
 
     return shown
@@ -384,5 +415,6 @@ serving.assemble = _shown(serving.assemble)
 Parameters.apply = _watched(Parameters.apply)
 ParameterServer._install = _noticed(ParameterServer._install)
 Training.run = _trains(Training.run)
+Leasing.give = _not_paused(Leasing.give)
 
 __all__ = ["Applied", "Killed", "Seen", "World", "threading", "toys"]
