@@ -43,7 +43,7 @@ class Platform:
         self.watchers: dict[asyncio.Queue[Observation], Any] = {}
         self.master: Process | None = None
         self.masters = 0
-        self.launched = True  # the next master is the first of a launch
+        self.launches = 1  # by the user
         self.ended: int | None = None  # the last master's exit code, if it is the end
         self.stops: list[tuple[float, str, str]] = []
         self._asked: set[tuple[ReplicaKey, int]] = set()
@@ -76,7 +76,6 @@ class Platform:
         final = not process.killed and (reported or code in FINAL_EXITS)
         chance = self.world.kernel.random
         if not final:
-            self.launched = False
             self.world.kernel.later(chance.uniform(0.1, 2.0), self.start_master)
             return
         self.world.kernel.log(f"the launcher ends with {code}")
@@ -94,7 +93,7 @@ class Platform:
         self.world.job_dir.report_file.unlink(missing_ok=True)
         self.states.clear()
         self.processes.clear()
-        self.launched = True
+        self.launches += 1
         self.start_master()
 
     # -- replicas ----------------------------------------------------------------

@@ -144,6 +144,7 @@ class World:
             role=role,
             index=index,
             generation=generation,
+            launch=f"launch {self.platform.launches}",
             master_address=_MASTER,
             token=_TOKEN,
             lifeline_fd=1,
@@ -152,9 +153,7 @@ class World:
         )
 
     def run_master(self, process: Process) -> int:
-        # A launcher counts its masters from 1.
-        number = 1 if self.platform.launched else process.generation + 1
-        context = self._context(Role.MASTER, 0, number)
+        context = self._context(Role.MASTER, 0, process.generation)
         loop = SimulatedLoop(process, lambda: self.before_master_step(process))
         try:
             return loop.run(master_main.serve_here(context))

@@ -111,7 +111,14 @@ class Launcher:
         self._token = secrets.token_urlsafe(32)
         self._environ = environ
         self._platform = LocalPlatform(
-            Place(self.job_dir, self.master_address, self._token, environ, command)
+            Place(
+                self.job_dir,
+                self.master_address,
+                self._token,
+                environ,
+                command,
+                launch=secrets.token_hex(8),
+            )
         )
         self._server = PlatformServer(self._platform, token=self._token)
         self._calls = MasterCalls(self.master_address, self._token)

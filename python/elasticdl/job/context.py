@@ -57,6 +57,7 @@ class RoleContext:
     platform_address: str = ""
     lifeline_fd: int | None = None
     temporary_dir: Path | None = None  # this process's own
+    launch: str = ""  # whose master this is; a launcher has a name of its own
     host: str = LOOPBACK  # to listen on
     port: int = 0  # 0: any free one
     pod_ip: str = ""  # what peers call; empty: `host`
@@ -119,6 +120,7 @@ class RoleContext:
                 platform_address=environ.get(names.ENV_PLATFORM_ADDRESS, ""),
                 lifeline_fd=_number(environ, names.ENV_LIFELINE_FD) or None,
                 temporary_dir=_path(environ, names.ENV_TEMPORARY_DIR),
+                launch=environ.get(names.ENV_LAUNCH, ""),
                 host=host or LOOPBACK,
                 port=port,
                 pod_ip=environ.get(names.ENV_POD_IP, ""),

@@ -42,8 +42,8 @@ async def serve_here(context: RoleContext) -> ExitCode:
             LocalRunner(context.platform_address, token=context.token),
             TargetsFile(context.job_dir.targets_file, job=spec.name),
         ),
-        # The launcher counts from 1 each time; elsewhere nobody launches by hand.
-        launched=context.lifeline_fd is not None and context.generation == 1,
+        launched=False,  # the journal knows whether this launch has begun
+        launch=context.launch,
         on_signal=lambda master: master.job.end(
             JobState.STOPPED, "asked to stop (signal)", ExitCode.STOPPED
         ),

@@ -40,10 +40,13 @@ class Start:
     """What the platforms differ in."""
 
     make_platform: Callable[[], Platform]
-    launched: bool  # somebody has just begun the job, or begun it anew
+    # Somebody has just begun the job, or begun it anew: that is known, or told by a name
+    # of the launch that the journal does not have yet.
+    launched: bool
     on_signal: Callable[[Master], None]  # the first one; the second ends at once
     spec_seen: Stamp | None  # of the values file, from before it was read
     attend: Callable[[Master], None] = lambda _: None  # before the first call
+    launch: str = ""
 
 
 async def serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | None:
@@ -91,6 +94,7 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | 
         clock=clock,
         metrics=figures,
         launched=start.launched,
+        launch=start.launch,
     )
     await ledger.commit()
     _call_on_signals(lambda: start.on_signal(master))

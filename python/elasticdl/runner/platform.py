@@ -320,6 +320,7 @@ class LocalPlatform:
             names.ENV_GENERATION: str(launch.generation),
             names.ENV_MASTER_ADDRESS: self._place.master_address,
             names.ENV_TOKEN: self._place.token,
+            names.ENV_LAUNCH: self._place.launch,
             names.ENV_PLATFORM_ADDRESS: self._address,
             names.ENV_LIFELINE_FD: str(self._lifeline_read),
         }

@@ -38,6 +38,7 @@ class Place:
     token: str = field(repr=False)  # of the job; in the environment, not in `argv`
     environ: Mapping[str, str]  # of the launcher, handed down by its main
     command: CommandOf = role_command
+    launch: str = ""  # tells the launcher's processes from those of another launch
 
 
 @dataclass

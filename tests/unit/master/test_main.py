@@ -17,6 +17,7 @@ from elasticdl.job import names
 from elasticdl.job.context import RoleContext
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.status import JobReport, JobState
+from elasticdl.master.ledger import Ledger
 from elasticdl.master.main import main
 from elasticdl.metrics.event_loop import answers
 from elasticdl.runner.platform import LocalPlatform, Place
@@ -139,18 +140,20 @@ def silent_roles(role: Role) -> Sequence[str]:
     return (sys.executable, "-S", "-c", "import signal; signal.pause()")
 
 
-def test_the_first_sigterm_ends_the_job_in_good_order(job_dir: JobDir) -> None:
+def stopped_once_it_serves(job_dir: JobDir, number: int, **more: str) -> list[str]:
+    """Start a master and stop it as soon as it serves; return what it said."""
     platform = LocalPlatform(
         Place(job_dir, "127.0.0.1:1", TOKEN, dict(os.environ), silent_roles)
     )
     server = PlatformServer(platform, token=TOKEN)
     with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+        address = f"127.0.0.1:{free.getsockname()[1]}"
     process = subprocess.Popen(
         [sys.executable, "-m", "elasticdl.master.main"],
         env={
             **os.environ,
-            **environ(job_dir, master=f"127.0.0.1:{port}", platform=server.address),
+            **environ(job_dir, master=address, platform=server.address),
+            **more,
         },
         stderr=subprocess.PIPE,
         text=True,
@@ -160,15 +163,39 @@ def test_the_first_sigterm_ends_the_job_in_good_order(job_dir: JobDir) -> None:
         lines = []
         for line in process.stderr:
             lines.append(line)
-            if "master generation 1 of job j" in line:
+            if f"master generation {number} of job j" in line:
                 process.send_signal(signal.SIGTERM)
-        text = "".join(lines)
-        assert process.wait(30) == ExitCode.STOPPED, text
-        assert "job j stopped: 0 records" in lines[-1]
-        report = JobReport.model_validate_json(job_dir.report_file.read_text())
-        assert report.status is JobState.STOPPED
+        assert process.wait(30) == ExitCode.STOPPED, "".join(lines)
+        return lines
     finally:
         process.kill()
         process.communicate()
         server.close()
         platform.close(grace_seconds=0.0)
+
+
+def test_the_first_sigterm_ends_the_job_in_good_order(job_dir: JobDir) -> None:
+    lines = stopped_once_it_serves(job_dir, 1)
+    assert "job j stopped: 0 records" in lines[-1]
+    report = JobReport.model_validate_json(job_dir.report_file.read_text())
+    assert report.status is JobState.STOPPED
+
+
+def runs(job_dir: JobDir) -> int:
+    ledger = Ledger.open(job_dir.journal_dir, now=1.0)
+    ledger.close()
+    return ledger.count_notes("run")
+
+
+def test_a_launch_whose_first_master_died_before_it_wrote_a_word_begins_all_the_same(
+    job_dir: JobDir,
+) -> None:
+    """Its second master must not take the stop of the launch before for its own."""
+    stopped_once_it_serves(job_dir, 1, **{names.ENV_LAUNCH: "first"})
+    job_dir.report_file.unlink()
+    second = {names.ENV_LAUNCH: "second", names.ENV_GENERATION: "2"}
+    stopped_once_it_serves(job_dir, 2, **second)
+    assert runs(job_dir) == 2
+    # Another master of that launch says how the job ended, and begins nothing.
+    stopped_once_it_serves(job_dir, 4, **second)
+    assert runs(job_dir) == 2
