@@ -67,7 +67,8 @@ def main() -> int:
         logging.basicConfig(
             level=logging.DEBUG, format=" " * 11 + "%(name)s %(message)s"
         )
-        logging.getLogger("asyncio").setLevel(logging.WARNING)
+        for loud in ("asyncio", "numba"):
+            logging.getLogger(loud).setLevel(logging.WARNING)
     else:
         logging.disable(logging.CRITICAL)
     from tests.simulation import toys

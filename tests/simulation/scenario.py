@@ -66,6 +66,11 @@ class Scenario:
         return self.epochs + any(edit.kind == "more_epochs" for edit in self.edits)
 
     @property
+    def scales(self) -> bool:
+        """Whether the number of workers is edited."""
+        return any(edit.kind == "scale" for edit in self.edits)
+
+    @property
     def kinds(self) -> set[str]:
         """What goes wrong."""
         return {fault.kind for fault in self.faults}
