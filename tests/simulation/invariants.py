@@ -91,7 +91,7 @@ def counts(path: Path, scenario: Scenario) -> list[np.ndarray]:
 def _lossy(world: World, scenario: Scenario) -> bool:
     """Whether async PS may have lost updates, which are counted elsewhere."""
     continues = not scenario.sync and scenario.recovery == "auto"
-    return continues and bool(world.seen.lost)
+    return continues and bool(world.losses.lost)
 
 
 def _final(world: World, scenario: Scenario) -> Iterator[str]:
@@ -114,7 +114,7 @@ def _final(world: World, scenario: Scenario) -> Iterator[str]:
     for ps, whole in enumerate(found):
         applied = whole[: scenario.num_records * world.epochs]
         missing = np.flatnonzero(applied < 1)
-        live = world.values_of(ps)[: applied.size]
+        live = world.losses.values(ps)[: applied.size]
         unsaved = np.flatnonzero((applied < 1) & (live >= 1))
         if len(unsaved):
             yield (
@@ -206,20 +206,24 @@ def _needed(plan: Plan, manifest: Manifest, scenario: Scenario) -> np.ndarray:
 
 
 def _losses(world: World, scenario: Scenario) -> Iterator[str]:
-    """Updates that were in a PS and are not in the next one are counted."""
+    """Updates that were in a PS and are not in the next one are counted.
+
+    All of those in tasks that count as done, and what a heartbeat has told of. What was
+    in nobody's word yet when the next PS asked for values, nobody can count.
+    """
     if scenario.sync or scenario.recovery != "auto":
         return
     report = folder.read_report(world.job_dir)
     if report is None:
         return
-    real = sum(world.seen.lost.values())
-    untold = sum(world.seen.untold.values())
+    real = sum(world.losses.lost.values())
+    untold = sum(world.losses.untold.values())
     if report.lost_updates > real:
         yield f"{report.lost_updates} updates count as lost, {real} were"
     elif report.lost_updates < real - untold:
         yield (
-            f"{report.lost_updates} updates count as lost, {real} were, of which "
-            f"{untold} came after the last heartbeat"
+            f"{report.lost_updates} updates count as lost, {real} were, of which no "
+            f"master had been told of {untold}"
         )
 
 

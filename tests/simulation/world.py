@@ -25,6 +25,8 @@ from elasticdl.job.values import write_values
 from elasticdl.master import main as master_main
 from elasticdl.master import serving
 from elasticdl.master.leasing import Leasing
+from elasticdl.master.member import Member
+from elasticdl.master.ps_group import PsGroup
 from elasticdl.proto import master_pb2
 from elasticdl.ps import kernels
 from elasticdl.ps import main as ps_main
@@ -41,6 +43,7 @@ from elasticdl.worker.training import Training
 from tests.simulation import disk, network, threads, toys
 from tests.simulation.event_loop import SimulatedLoop
 from tests.simulation.kernel import Kernel, Killed, Process, current_process
+from tests.simulation.losses import Applied, Losses
 from tests.simulation.platform import Platform, SimulatedRunner
 
 kernels.warm_up = lambda: None
@@ -48,18 +51,6 @@ kernels.warm_up = lambda: None
 _MASTER = "127.0.0.1:10001"
 _TOKEN = "simulated"
 _MEMORY = RealPath("/dev/shm")
-
-
-@dataclass(frozen=True)
-class Applied:
-    """An update that a PS made."""
-
-    time: float
-    ps: int
-    pid: int
-    rewind: int
-    version: int  # after it
-    push_ids: tuple[str, ...]
 
 
 @dataclass
@@ -70,8 +61,6 @@ class Seen:
     faults: list[str] = field(default_factory=list)
     last_fault: float = 0.0
     initial: list[str] = field(default_factory=list)  # PS that began from nothing
-    lost: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    untold: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     while_paused: list[float] = field(default_factory=list)  # leases given then
     # (time, gradients, workers that trained) of versions of fewer gradients.
     short_versions: list[tuple[float, int, int]] = field(default_factory=list)
@@ -91,6 +80,7 @@ class World:
         self.disk = disk.Disk(self.root)
         self.platform = Platform(self)
         self.seen = Seen()
+        self.losses = Losses(self.seen.applied, toys.settings.batch_size)
         self.job_dir = JobDir(disk.paths.Path(self.root) / "job")
         self.spec: JobSpec | None = None
         self.before_master_step = lambda _process: None
@@ -100,7 +90,6 @@ class World:
         self.launch_again = 0
         self.last_words = ""
         self._newest_master: Any = None  # that served: who knows whose leases are
-        self._parameters: dict[int, tuple[Process, Parameters, int]] = {}
         Kernel.instance = self.kernel
         World.current = self
         disk.use(self.disk)
@@ -210,30 +199,13 @@ class World:
 
     def installed(self, parameters: Parameters, rewind: int, *, loaded: bool) -> None:
         """A PS begins with these parameters."""
-        process, ps = current_process(), parameters.shard.ps
-        before = self._parameters.get(ps)
-        gone = float(before[1].shard.values.sum()) if before is not None else 0.0
+        ps = parameters.shard.ps
+        held = self.losses.values(ps)
         # A rewind to the job's beginning is told by its number.
-        same = before is not None and before[2] == rewind
-        if gone and same and not loaded and not parameters.shard.values.any():
+        same = self.losses.begins(ps, current_process().pid, parameters, rewind)
+        gone = same and held is not None and held.any()
+        if gone and not loaded and not parameters.shard.values.any():
             self.seen.initial.append(f"PS {ps} at {self.kernel.now:.1f} s")
-        self._parameters[ps] = (process, parameters, rewind)
-        # What a rewind takes back is trained again.
-        if before is not None and before[2] == rewind:
-            lost = float(before[1].shard.values.sum() - parameters.shard.values.sum())
-            count = max(0, round(lost / toys.settings.batch_size))
-            if count:
-                self.seen.lost[ps] += count
-                recent = sum(
-                    one.time > self.kernel.now - 1.5
-                    for one in self.seen.applied[ps]
-                    if one.pid == before[0].pid
-                )
-                self.seen.untold[ps] += min(count, recent)
-
-    def values_of(self, ps: int) -> Any:
-        """Return what a PS held when it ended."""
-        return self._parameters[ps][1].shard.values
 
     def stands(self) -> str:
         """Say where a job stands that does not end."""
@@ -271,9 +243,9 @@ class World:
                 self.kernel.now,
                 parameters.shard.ps,
                 process.pid,
-                0,
                 parameters.version,
                 tuple(str(push.push_id) for push in pushes),
+                tuple(push.task_id for push in pushes),
             )
         )
 
@@ -392,6 +364,51 @@ def _not_paused(lease: Any) -> Any:
     return leased
 
 
+def _of_ps(heard: Any) -> Any:
+    def told(
+        self: PsGroup, member: Member, status: master_pb2.PsStatus, **options: Any
+    ) -> bool:
+        if World.current is not None and status.initialized:
+            World.current.losses.told(member.key.index, status.version)
+        return heard(self, member, status, **options)
+
+    return told
+
+
+def _of_worker(heard: Any) -> Any:
+    def told(self: PsGroup, member: Member) -> None:
+        versions = member.worker.ps_versions if member.worker else ()
+        if World.current is not None and member.worker.ps_rewind == self.rewind:
+            World.current.losses.told_all(versions)
+        heard(self, member)
+
+    return told
+
+
+def _of_report(report: Any) -> Any:
+    def told(self: Leasing, member: Member, sent: Any, **options: Any) -> Any:
+        result = report(self, member, sent, **options)
+        done = result.accepted and sent.outcome == master_pb2.DONE
+        if done and World.current is not None:
+            World.current.losses.reported(
+                member.key.index, member.generation, sent.task_id
+            )
+        return result
+
+    return told
+
+
+def _asked(registered: Any) -> Any:
+    def asked(self: PsGroup, member: Member, **options: Any) -> Any:
+        began = member.restore is None
+        restore = registered(self, member, **options)
+        if began and World.current is not None:
+            World.current.losses.asked(member.key.index)
+        return restore
+
+    return asked
+
+
 ps_wire._watch = _PerProcess(Watch)
 RecordLoader.load = _with_epoch(RecordLoader.load)
 
@@ -415,5 +432,9 @@ Parameters.apply = _watched(Parameters.apply)
 ParameterServer._install = _noticed(ParameterServer._install)
 Training.run = _trains(Training.run)
 Leasing.give = _not_paused(Leasing.give)
+Leasing.report = _of_report(Leasing.report)
+PsGroup.heard = _of_ps(PsGroup.heard)
+PsGroup.heard_worker = _of_worker(PsGroup.heard_worker)
+PsGroup.registered = _asked(PsGroup.registered)
 
 __all__ = ["Applied", "Killed", "Seen", "World", "threading", "toys"]

@@ -138,14 +138,11 @@ def assemble(
     clock: Callable[[], float],
     metrics: MasterMetrics | None = None,
     launched: bool = False,
-    launch: str = "",
 ) -> Master:
     """Return a master that goes on where the ledger says. Runs in the event loop.
 
     `launched`: somebody has just begun the job, or begun it anew, with this file; else
-    this master takes the place of one that was lost. `launch`: what tells launches apart
-    where each has a name; a first master that died before its journal said that the job
-    goes on has begun nothing, and the next one does so.
+    this master takes the place of one that was lost.
 
     Raises CheckpointError if `checkpoint.initFrom` is needed and cannot be used.
     """
@@ -153,17 +150,14 @@ def assemble(
     job_note = latest(ledger, "job")
     course = course_of(ledger, spec.name, new_run=uuid.uuid4().hex[:16])
     origin = Origin(ledger, spec.checkpoint.init_from)
-    runs = ledger.notes("run")
-    launched = launched or bool(launch and runs and runs[-1].get("launch") != launch)
-    fresh = launched or not runs
+    fresh = launched or not ledger.notes("run")
     if launched:
         _take_back(ledger, now=now)
     if not fresh:
         spec = spec_in_force(ledger, spec)
     ended = _ending_of(job_note, fresh=fresh)
     if fresh and ended is None:
-        before = _seconds_before(ledger)
-        ledger.note("run", time=now, before=before, launch=launch)
+        ledger.note("run", time=now, before=_seconds_before(ledger))
         ledger.note("state", name="job", state=str(JobState.STARTING), time=now)
     ledger.note("state", name="spec", job=spec.document())
     patiently(

@@ -15,7 +15,7 @@ Note = dict[str, Any]
 
 # The newest of each name counts; of kinds whose facts have no name, the newest at all.
 _LATEST_ONLY = frozenset(
-    {"replica", "state", "checkpoint", "rewind", "rewound", "missing"}
+    {"replica", "state", "checkpoint", "rewind", "rewound", "missing", "launch"}
 )
 # Of these kinds one number is kept, the sum.
 _SUMS = {"lostUpdates": "count", "skipped": "batches"}

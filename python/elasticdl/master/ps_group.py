@@ -240,7 +240,11 @@ class PsGroup:
 
     def heard_worker(self, member: Member) -> None:
         """Take the versions that a worker was answered with: they were applied."""
-        for index, version in enumerate(self._answered(member)):
+        self.answered(self._answered(member), rewind=self.rewind)
+
+    def answered(self, versions: Iterable[int], *, rewind: int) -> None:
+        """Take the versions by PS that some worker was answered with in a rewind."""
+        for index, version in enumerate(versions if rewind == self.rewind else ()):
             self._versions[index] = max(self._versions.get(index, 0), version)
 
     def tick(self, *, now: float) -> None:

@@ -101,6 +101,7 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
         """Reports in, tasks out; parked until there is something to do."""
         clock = self.job.clock
         member = self._parts.table.require(request.replica)
+        self._parts.ps.answered(request.ps_versions, rewind=request.ps_rewind)
         results = [
             self._leasing.report(member, report, now=clock())
             for report in request.reports

@@ -40,8 +40,8 @@ class Start:
     """What the platforms differ in."""
 
     make_platform: Callable[[], Platform]
-    # Somebody has just begun the job, or begun it anew: that is known, or told by a name
-    # of the launch that the journal does not have yet.
+    # Somebody has just begun the job, or begun it anew: that is known, or told by a
+    # name of the launch that the journal does not have yet.
     launched: bool
     on_signal: Callable[[Master], None]  # the first one; the second ends at once
     spec_seen: Stamp | None  # of the values file, from before it was read
@@ -93,9 +93,10 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | 
         start.make_platform,
         clock=clock,
         metrics=figures,
-        launched=start.launched,
-        launch=start.launch,
+        launched=start.launched or _begins(ledger, start.launch),
     )
+    if start.launch:
+        ledger.note("launch", of=start.launch)  # in one write with all of the beginning
     await ledger.commit()
     _call_on_signals(lambda: start.on_signal(master))
     patiently(lambda: start.attend(master), seconds=patience)
@@ -128,6 +129,15 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | 
     metrics.close()
     ledger.close()
     return ending
+
+
+def _begins(ledger: Ledger, launch: str) -> bool:
+    """Whether a launch has a name that the journal does not know yet.
+
+    Its first masters may have died before they wrote a word: they began nothing.
+    """
+    known = ledger.newest_note("launch")
+    return bool(launch) and (known is None or known["of"] != launch)
 
 
 def _call_on_signals(first: Callable[[], None]) -> None:

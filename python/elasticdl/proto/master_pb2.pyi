@@ -526,13 +526,20 @@ class LeaseRequest(_message.Message):
     REPORTS_FIELD_NUMBER: _builtins.int
     WANT_FIELD_NUMBER: _builtins.int
     WAIT_SECONDS_FIELD_NUMBER: _builtins.int
+    PS_VERSIONS_FIELD_NUMBER: _builtins.int
+    PS_REWIND_FIELD_NUMBER: _builtins.int
     want: _builtins.int
     """tasks wanted; 0 only reports"""
     wait_seconds: _builtins.float
+    ps_rewind: _builtins.int
     @_builtins.property
     def replica(self) -> Global___Replica: ...
     @_builtins.property
     def reports(self) -> _containers.RepeatedCompositeFieldContainer[Global___TaskReport]: ...
+    @_builtins.property
+    def ps_versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """As in heartbeats: what is reported is in the PS at these versions."""
+
     def __init__(
         self,
         *,
@@ -540,10 +547,12 @@ class LeaseRequest(_message.Message):
         reports: _abc.Iterable[Global___TaskReport] | None = ...,
         want: _builtins.int = ...,
         wait_seconds: _builtins.float = ...,
+        ps_versions: _abc.Iterable[_builtins.int] | None = ...,
+        ps_rewind: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica", "reports", b"reports", "wait_seconds", b"wait_seconds", "want", b"want"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ps_rewind", b"ps_rewind", "ps_versions", b"ps_versions", "replica", b"replica", "reports", b"reports", "wait_seconds", b"wait_seconds", "want", b"want"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

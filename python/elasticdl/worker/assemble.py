@@ -101,7 +101,7 @@ class Assembly:
             shuffle_records=spec.data.shuffle_records,
         )
         stream = TaskStream(
-            life.master.lease,
+            life.lease,
             life.replica,
             load=loader.load,
             describe=self._definition.code.describe,

@@ -125,6 +125,17 @@ class Life:
         """Tell of these values in heartbeats, and hand them to PS that want them."""
         self._values = values
 
+    def lease(self, request: master_pb2.LeaseRequest) -> master_pb2.LeaseReply:
+        """Report and lease; with the versions at which the PS have what is reported.
+
+        A PS that is lost next lacks updates of tasks that count as done: the master has
+        to know of them though no heartbeat came through. Raises as MasterClient.lease.
+        """
+        if self._values is not None:
+            request.ps_rewind, versions = self._values.answered()
+            request.ps_versions.extend(versions)
+        return self.master.lease(request)
+
     def close(self) -> None:
         """End everything."""
         self.leaving.set()

@@ -446,6 +446,13 @@ class Rig:
         self.replicas[key].kill()
         self.runner.end(key, reason, exit_code=exit_code, message=message)
 
+    async def call_of(self, name: str, **told) -> None:
+        """Have a worker call as one does that reports, or asks for a task."""
+        role, index = name.split("-")
+        replica = self.replicas[ReplicaKey(Role(role), int(index))]
+        request = master_pb2.LeaseRequest(**told)
+        await replica.call(replica.client.lease, request)
+
     @asynccontextmanager
     async def serving(
         self,

@@ -123,6 +123,32 @@ def test_updates_that_handed_values_lack_are_counted(rig, restarted) -> None:
     rig.run(story, checkpoint__every_seconds=0)
 
 
+def test_updates_of_tasks_that_are_done_are_counted_though_no_heartbeat_came_through(
+    rig,
+) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        rig.world.pulled = 5
+        async with rig.serving() as master:
+            await rig.until(lambda: first_checkpoint(master))
+            await until_known_at(rig, master, 5)
+            # What it is reported with is all that comes through.
+            rig.world.mute |= {"worker-0", "worker-1", "ps-1"}
+            await rig.call_of("worker-0", ps_versions=[12, 12])
+            # Of before a rewind, or after one that this master has not made: no word.
+            await rig.call_of("worker-1", ps_versions=[40, 40], ps_rewind=1)
+            rig.kill("ps-1")
+            await rig.until(lambda: rig.world.restored[-1] == ("ps-1", "", True))
+            rig.world.mute.clear()
+            await rig.until(lambda: master.job.parts.ps.initialized)
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.lost_updates == 7
+        assert report.rewinds == 0
+
+    rig.run(story, checkpoint__every_seconds=0)
+
+
 def test_updates_lost_with_a_ps_and_the_master_together_are_counted(rig) -> None:
     """Nobody who knows of them has been heard when the PS asks what it begins with."""
 

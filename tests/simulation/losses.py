@@ -1,0 +1,102 @@
+"""Which updates went with async PS, and which of them a master had been told of.
+
+Owns both numbers, by PS. Called by `world`, which watches PS and masters; read by the
+invariants. Believes no count of the product: what a PS held is read off its values, and
+what a master was told off the calls that it took.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Applied:
+    """An update that a PS made."""
+
+    time: float
+    ps: int
+    pid: int
+    version: int  # after it
+    push_ids: tuple[str, ...]
+    tasks: tuple[int, ...]  # of the pushes
+
+
+@dataclass
+class _Life:
+    """One PS process at one rewind."""
+
+    pid: int
+    parameters: Any
+    rewind: int
+    told: int  # the newest version of it that a master was told of
+
+
+class Losses:
+    """Lives of PS, from the values that one begins with to those of the next."""
+
+    def __init__(self, applied: dict[int, list[Applied]], batch_size: int) -> None:
+        """Take the list of updates by PS, which the world fills."""
+        self.lost: dict[int, int] = defaultdict(int)  # updates, by PS
+        self.untold: dict[int, int] = defaultdict(int)  # of these
+        self._applied = applied
+        self._batch_size = batch_size
+        self._lives: dict[int, _Life] = {}
+        # By PS: what was known when the next one asked what it begins with.
+        self._known: dict[int, int] = {}
+
+    def begins(self, ps: int, pid: int, parameters: Any, rewind: int) -> bool:
+        """A PS has values; return whether it follows one of the same rewind."""
+        before, known = self._lives.get(ps), self._known.pop(ps, None)
+        self._lives[ps] = _Life(pid, parameters, rewind, parameters.version)
+        # What a rewind takes back is trained again.
+        if before is None or before.rewind != rewind:
+            return False
+        gone = float(before.parameters.shard.values.sum())
+        count = round((gone - float(parameters.shard.values.sum())) / self._batch_size)
+        if count > 0:
+            self.lost[ps] += count
+            told = before.told if known is None else known
+            self.untold[ps] += min(count, before.parameters.version - told)
+        return True
+
+    def values(self, ps: int) -> Any:
+        """Return what a PS holds, or held when it ended; None if it never did."""
+        life = self._lives.get(ps)
+        return None if life is None else life.parameters.shard.values
+
+    def told(self, ps: int, version: int) -> None:
+        """A master was told of a version of a PS, by whomever."""
+        life = self._lives.get(ps)
+        if life is not None and ps not in self._known:
+            life.told = max(life.told, min(version, life.parameters.version))
+
+    def told_all(self, versions: Sequence[int]) -> None:
+        """A master was told of a version of each PS."""
+        for ps, version in enumerate(versions):
+            self.told(ps, version)
+
+    def reported(self, worker: int, generation: int, task: int) -> None:
+        """A master took a report: it knows now that all of the task is applied."""
+        mark = f"{worker}-{generation}-"
+        for ps, life in self._lives.items():
+            for one in reversed(self._applied[ps]):
+                if one.pid != life.pid:
+                    break
+                if _is_of(one, mark, task):
+                    self.told(ps, one.version)
+                    break
+
+    def asked(self, ps: int) -> None:
+        """A PS has asked what it begins with: later words are of another life."""
+        life = self._lives.get(ps)
+        if life is not None:
+            self._known[ps] = life.told
+
+
+def _is_of(one: Applied, mark: str, task: int) -> bool:
+    pushes: Iterable[tuple[str, int]] = zip(one.push_ids, one.tasks, strict=True)
+    return any(push.startswith(mark) and of == task for push, of in pushes)
