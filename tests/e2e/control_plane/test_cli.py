@@ -25,6 +25,7 @@ from elasticdl.job.status import (
     ReplicaStatus,
 )
 from kubernetes.config import kube_config
+from ruamel.yaml import YAML
 
 CHART = Path(__file__).parents[3] / "charts" / "elasticdl"
 # The flags of the cloud tutorial, and its numbers.
@@ -481,6 +482,35 @@ def test_without_the_platform_the_next_command_is_said(stranger, priority_classe
     said = stranger.submit(code=ExitCode.PLATFORM)
     assert f"the platform is not in namespace {stranger.namespace}" in said
     assert f"helm install elasticdl charts/elasticdl -n {stranger.namespace}" in said
+
+
+def test_a_submission_has_in_every_pod_what_its_platform_says(
+    stranger, priority_classes
+):
+    selector = {"pool": "training"}
+    common = {"nodeSelector": selector, "env": [{"name": "TEAM", "value": "vision"}]}
+    stranger.install_platform(jobs={"defaults": {"pods": {"common": common}}})
+    said = stranger.submit()
+    paths = "pods.common.nodeSelector.pool, pods.common.env"
+    assert f"the platform of namespace {stranger.namespace} says: {paths}" in said
+    made = stranger.get("configmap", "elasticdl-test-mnist")["data"]
+    job = stranger.get("job", "elasticdl-test-mnist-master")["spec"]["template"]
+    for pod in (job, YAML(typ="safe").load(made["worker.yaml"])):
+        assert pod["spec"]["nodeSelector"] == selector
+        env = {
+            one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]
+        }
+        assert env["TEAM"] == "vision"
+
+
+def test_what_a_platform_fixes_is_refused_before_anything_is_made(
+    stranger, priority_classes
+):
+    stranger.install_platform(jobs={"fixed": ["job.imagePullPolicy"]})
+    said = stranger.submit(code=ExitCode.SPEC)
+    told = 'job.imagePullPolicy: got "Always", expected "IfNotPresent"; the platform of'
+    assert told in said
+    assert stranger.get("configmaps", "-l", "elasticdl-job-name")["items"] == []
 
 
 def test_who_has_no_rights_hears_it_from_the_api_server(user, tmp_path):
