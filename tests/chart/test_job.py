@@ -76,7 +76,8 @@ def test_a_job_makes_nothing_of_the_whole_cluster_and_all_belongs_to_it(file):
 def test_the_config_map_holds_the_users_job_as_it_is(file):
     values = values_of(file)
     made = of_kind(objects(values), "ConfigMap")["data"]
-    says = ["values.yaml"] if "pods" in values or "images" in values else []
+    asked = {"pods", "images", "serviceAccounts"} & set(values)
+    says = ["values.yaml"] if asked else []
     assert sorted(made) == ["job.yaml", "ps.yaml", *says, "worker.yaml"]
     there, _ = parse_values(made["job.yaml"], source="the ConfigMap")
     here, _ = parse_values(file.read_text(), source=str(file))
