@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import grpc
 import grpc.aio
 import psutil
+from elasticdl import __version__
 from elasticdl.metrics.ledger import CAUSES
 from elasticdl.proto import master_pb2
 from elasticdl.rpc.channel import connect_aio
@@ -65,7 +66,9 @@ class Worker:
 
     async def join(self) -> None:
         """Come up as a worker does."""
-        request = master_pb2.RegisterRequest(replica=self._replica, pid=1)
+        request = master_pb2.RegisterRequest(
+            replica=self._replica, pid=1, version=__version__
+        )
         await self._register(request, timeout=60.0)
         await self._model_ready(
             master_pb2.ModelReadyRequest(

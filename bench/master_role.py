@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
+from elasticdl import __version__
 from elasticdl.errors import RpcError
 from elasticdl.job.spec import ValuesFile
 from elasticdl.proto import (
@@ -237,7 +238,9 @@ async def lease_rate(
 
     async def join(index: int) -> None:
         stub, replica = stubs[index % connections], replicas[index]
-        await stub.Register(master_pb2.RegisterRequest(replica=replica, pid=1))
+        await stub.Register(
+            master_pb2.RegisterRequest(replica=replica, pid=1, version=__version__)
+        )
         await stub.ModelReady(
             master_pb2.ModelReadyRequest(
                 replica=replica, callbacks_json="[]", custom_reader=True
