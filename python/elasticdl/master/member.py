@@ -165,7 +165,10 @@ class Member:
             return None
         # One that a restarted master takes over has begun long ago.
         begun = self.worker or self.ps or self.ready or self.initialized
-        starting = not begun
+        # With the initial values a PS gets its optimizer, whose kernels are compiled if
+        # no earlier process did: on a busy machine no heartbeat comes through then.
+        empty = self.ps is not None and not self.initialized
+        starting = not begun or (empty and self.restore == Restore())
         starting = starting or self.phase == "start"
         bound = spec.start_seconds if starting else spec.dead_seconds
         return max(self.last_heard, self.since) + bound

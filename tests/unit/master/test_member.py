@@ -5,7 +5,7 @@ from elasticdl.job.names import Role
 from elasticdl.job.quantity import format_bytes, parse_bytes
 from elasticdl.job.spec import WorkerSpec
 from elasticdl.master.goodput import Goodput, share
-from elasticdl.master.member import Member, MemberState
+from elasticdl.master.member import Member, MemberState, Restore
 from elasticdl.master.speed import Speed
 from elasticdl.proto import master_pb2
 from elasticdl.runner.base import ReplicaKey
@@ -37,6 +37,23 @@ def test_a_ps_may_take_its_time_until_its_first_word() -> None:
     assert one.silent_at(SPEC) == 400.0
     one.heard_ps(master_pb2.PsStatus(), now=110.0)
     assert one.silent_at(SPEC) == 116.0
+
+
+def test_a_ps_that_compiles_before_it_has_initial_values_is_not_silent() -> None:
+    one = member(Role.PS)
+    one.restore = Restore()
+    one.heard_ps(master_pb2.PsStatus(), now=110.0)
+    assert one.silent_at(SPEC) == 410.0
+    one.initialized = True  # with the first values
+    assert one.silent_at(SPEC) == 116.0
+
+
+def test_a_ps_that_others_wait_for_is_silent_soon() -> None:
+    one = member(Role.PS)
+    for restore in (Restore(dir="version-8"), Restore(handback=True)):
+        one.restore = restore
+        one.heard_ps(master_pb2.PsStatus(), now=110.0)
+        assert one.silent_at(SPEC) == 116.0
 
 
 def test_one_that_an_earlier_master_knew_at_work_gets_no_time_to_start() -> None:
