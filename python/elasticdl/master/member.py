@@ -70,8 +70,6 @@ class Member:
     ready: bool = False  # a worker: has built the model
     initialized: bool = False  # a PS: has parameters
     last_heard: float = 0.0
-    held_for: int = 0  # the revision that its heartbeats wait to see changed
-    call_seconds: float = 0.0  # how often it was told to call, once it has its turn
     worker: master_pb2.Worker | None = None
     ps: master_pb2.PsStatus | None = None
     restore: Restore | None = None

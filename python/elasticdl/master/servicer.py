@@ -20,16 +20,17 @@ from elasticdl.master import status
 from elasticdl.master.heartbeats import Heartbeats
 from elasticdl.master.job_state import Job
 from elasticdl.master.leasing import Leasing
-from elasticdl.master.member import Member
-from elasticdl.master.turns import differ, fair_seconds, seconds_to_turn
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.errors import status_of
 
 log = logging.getLogger(__name__)
 
 _MOST_HOLD_SECONDS = 30.0
+# Of many workers each is heard of more rarely: no more than so many heartbeats a second
+# reach the master, and so many calls that lease and report, as far as these can wait.
+_CALLS_PER_SECOND = 250.0
 # What a worker did between two calls is lost with it: never more than this for it, and
-# with turns.CALLS_PER_SECOND never more than 4 ms of what all workers do.
+# with the number above never more than 4 ms of what all workers do.
 _MOST_BETWEEN_CALLS_SECONDS = 5.0
 # Who waits for longer than he asked for still gets his answer before he gives up.
 _MOST_EXTRA_SECONDS = 2.0
@@ -131,7 +132,7 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
             tasks=tasks,
             results=results,
             finished=finished,
-            call_seconds=self._call_seconds(member),
+            call_seconds=min(self._fair_seconds, _MOST_BETWEEN_CALLS_SECONDS),
         )
 
     @_answering
@@ -142,7 +143,8 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
         lost = self._heartbeats.worker(request, now=self.job.clock())
         signals = self._parts.signals
         if not lost and request.seen_revision == signals.revision:
-            await signals.wait_for_revision(self._hold_seconds(request))
+            seconds = self._patient(request.hold_seconds)
+            await signals.wait_for_revision(min(seconds, self._most_hold))
         return self._heartbeats.worker_reply(request, lost)
 
     @_answering
@@ -166,37 +168,12 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
     def _patient(self, seconds: float) -> float:
         """Return for how long a worker waits that asked for so many seconds."""
         longest = seconds + _MOST_EXTRA_SECONDS
-        fair = fair_seconds(self._parts.table.num_workers)
-        return min(max(seconds, fair), longest)
+        return min(max(seconds, self._fair_seconds), longest)
 
-    def _hold_seconds(self, request: master_pb2.WorkerSyncRequest) -> float:
-        """Return for how long a heartbeat is held without news.
-
-        All beat at once that have heard the same news: after it each in its turn.
-        """
-        member = self._parts.table.require(request.replica)
-        first = member.held_for != request.seen_revision
-        member.held_for = request.seen_revision
-        seconds = min(self._patient(request.hold_seconds), self._most_hold)
-        if first and seconds > request.hold_seconds:
-            return self._to_turn(member, seconds)
-        return seconds
-
-    def _call_seconds(self, member: Member) -> float:
-        """Return in how many seconds a worker should lease and report next."""
-        fair = fair_seconds(self._parts.table.num_workers)
-        seconds = min(fair, _MOST_BETWEEN_CALLS_SECONDS)
-        if not differ(seconds, member.call_seconds):
-            return seconds
-        member.call_seconds = seconds
-        # Tasks are whole: what is too short for one would not bring it to its turn.
-        turn = self._to_turn(member, seconds, least=seconds / 4)
-        return min(turn, _MOST_BETWEEN_CALLS_SECONDS)
-
-    def _to_turn(self, member: Member, period: float, *, least: float = 0.0) -> float:
-        return seconds_to_turn(
-            member.key.index, period=period, now=self.job.clock(), least=least
-        )
+    @property
+    def _fair_seconds(self) -> float:
+        """A worker's share of the master: one call of a kind in so many seconds."""
+        return self._parts.table.num_workers / _CALLS_PER_SECOND
 
     async def Echo(  # noqa: N802 - the name is the RPC's
         self, _request: master_pb2.EchoRequest, _: ServicerContext

@@ -1,16 +1,12 @@
-"""What many workers cost the master: how much each call, and when calls come.
+"""What a call costs the master does not depend on how many workers there are.
 
-A call costs the same however many workers there are. That is counted in bytecodes, not
-in time: a look at all of something shows in them at once.
+Counted in bytecodes, not in time: a look at all of something shows in them at once.
 """
 
 import asyncio
-import selectors
 import sys
-from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
 from elasticdl.data.reader import Shard
@@ -26,8 +22,6 @@ from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.proto import master_pb2
 from elasticdl.runner.publisher import Platform
 from elasticdl.testing.fakes import InMemoryPublisher, InMemoryRunner
-
-Result = TypeVar("Result")
 
 NOW = 1000.0
 FEW, MANY = 20, 300
@@ -57,12 +51,7 @@ class Crowd:
     """A master's parts with so many workers, each of which holds two tasks."""
 
     def __init__(
-        self,
-        root: Path,
-        workers: int,
-        mode: str,
-        plan: Plan = ENDLESS,
-        clock: Callable[[], float] = lambda: NOW,
+        self, root: Path, workers: int, mode: str, plan: Plan = ENDLESS
     ) -> None:
         root.mkdir()
         tree = {
@@ -81,7 +70,7 @@ class Crowd:
             job_dir,
             self.ledger,
             lambda: Platform(InMemoryRunner(), InMemoryPublisher()),
-            clock=clock,
+            clock=lambda: NOW,
         )
         self.job = master.job
         self.servicer = master.servicer
@@ -177,54 +166,9 @@ class Crowd:
         self.job.reports += 1
         return bytecodes(lambda: watchdog.ask(now=NOW))
 
-    async def lease(self, want: int, index: int = 0) -> master_pb2.LeaseReply:
-        request = master_pb2.LeaseRequest(replica=self.replica(index), want=want)
+    async def lease(self, want: int) -> master_pb2.LeaseReply:
+        request = master_pb2.LeaseRequest(replica=self.replica(0), want=want)
         return await self.servicer.Lease(request, None)
-
-    def status(self, index: int) -> master_pb2.Worker:
-        return master_pb2.Worker(phase="train", lease_ids=self.leases_of(index))
-
-    async def sync(self, index: int, hold_seconds: float) -> master_pb2.WorkerSyncReply:
-        """Beat, and return when that is answered."""
-        request = master_pb2.WorkerSyncRequest(
-            replica=self.replica(index),
-            worker=self.status(index),
-            seen_revision=self.job.parts.signals.revision,
-            hold_seconds=hold_seconds,
-        )
-        return await self.servicer.WorkerSync(request, None)
-
-
-class Skipping(selectors.SelectSelector):
-    """Waits for nothing but the time that a loop wants to wait, which it skips."""
-
-    skipped = 0.0
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        """Return at once, that much later."""
-        found = super().select(0)
-        if not found and timeout:
-            self.skipped += timeout
-        return found
-
-
-def simulated(
-    act: Callable[[Crowd], Coroutine[Any, Any, Result]], root: Path, workers: int
-) -> Result:
-    """Act on a crowd whose time goes by as fast as nothing happens."""
-    skipping = Skipping()
-    loop = asyncio.SelectorEventLoop(skipping)
-    loop.time = lambda: skipping.skipped  # type: ignore[method-assign]
-
-    async def acting() -> Result:
-        crowd = Crowd(root / "job", workers, "async", clock=lambda: NOW + loop.time())
-        try:
-            return await act(crowd)
-        finally:
-            crowd.ledger.close()
-
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        return runner.run(acting())
 
 
 @pytest.mark.parametrize("mode", ["async", "sync"])
@@ -259,89 +203,11 @@ def test_all_workers_together_are_asked_to_call_no_more_often_than_250_times_a_s
 ) -> None:
     async def told() -> float:
         crowd = Crowd(tmp_path / "job", workers, "async")
-        await crowd.lease(1)  # until its turn
         reply = await crowd.lease(1)
         crowd.ledger.close()
         return reply.call_seconds
 
     assert workers / asyncio.run(told()) == pytest.approx(250.0)
-
-
-def test_workers_that_call_together_are_told_to_call_one_after_another(
-    tmp_path: Path,
-) -> None:
-    async def told() -> list[float]:
-        crowd = Crowd(tmp_path / "job", MANY, "async")
-        replies = [await crowd.lease(1, index) for index in range(MANY)]
-        crowd.ledger.close()
-        return [reply.call_seconds for reply in replies]
-
-    period = MANY / 250.0
-    times = asyncio.run(told())
-    tenths = Counter(int((time % period) / period * 10) for time in times)
-    assert all(25 <= tenths[number] <= 35 for number in range(10))
-    assert max(times) <= 5.0
-
-
-def test_heartbeats_that_begin_together_are_answered_one_after_another_ever_after(
-    tmp_path: Path,
-) -> None:
-    async def act(crowd: Crowd) -> list[list[float]]:
-        loop = asyncio.get_running_loop()
-        answers: list[list[float]] = [[] for _ in range(MANY)]
-
-        async def beat(index: int) -> None:
-            for _ in range(4):
-                await crowd.sync(index, 1.0)
-                answers[index].append(loop.time())
-
-        await asyncio.gather(*(beat(index) for index in range(MANY)))
-        return answers
-
-    period = MANY / 250.0
-    answers = simulated(act, tmp_path, MANY)
-    for number in range(4):
-        tenths = Counter(int(mine[number] % period / period * 10) for mine in answers)
-        assert all(25 <= tenths[tenth] <= 35 for tenth in range(10))
-    # As often as before: once in a period, after the first.
-    for mine in answers:
-        assert mine[3] - mine[0] == pytest.approx(3 * period)
-
-
-def test_after_news_that_all_are_told_at_once_they_beat_one_after_another_again(
-    tmp_path: Path,
-) -> None:
-    async def act(crowd: Crowd) -> tuple[list[float], list[float]]:
-        loop = asyncio.get_running_loop()
-        news: list[float] = []
-        later: list[float] = []
-
-        async def beat(index: int) -> None:
-            await crowd.sync(index, 1.0)
-            await crowd.sync(index, 1.0)
-            news.append(loop.time())
-            await crowd.sync(index, 1.0)
-            later.append(loop.time() - news[0])
-
-        beating = [asyncio.ensure_future(beat(index)) for index in range(MANY)]
-        await asyncio.sleep(MANY / 250.0)  # each has beaten in its turn
-        crowd.job.parts.signals.bump()
-        await asyncio.gather(*beating)
-        return news, later
-
-    news, later = simulated(act, tmp_path, MANY)
-    assert min(news) == max(news)
-    period = MANY / 250.0
-    tenths = Counter(int(time / period * 10) for time in later)
-    assert all(25 <= tenths[tenth] <= 35 for tenth in range(10))
-
-
-def test_few_workers_beat_as_often_as_they_ask(tmp_path: Path) -> None:
-    async def act(crowd: Crowd) -> float:
-        await crowd.sync(0, 1.0)
-        return asyncio.get_running_loop().time()
-
-    assert simulated(act, tmp_path, FEW) == 1.0
 
 
 def test_at_the_end_no_worker_takes_tasks_that_another_could_begin(
