@@ -307,6 +307,14 @@ class Rig:
 _numbers = count(1)
 
 
+@pytest.fixture(scope="session")
+def priority_classes(control_plane: ControlPlane) -> None:
+    """The classes of a platform, and one of serving."""
+    values = {"elasticdl-high": -5, "elasticdl-low": -10, "test-serving": 1_000}
+    for name, value in values.items():
+        control_plane.kubectl("create", "priorityclass", name, f"--value={value}")
+
+
 @pytest.fixture
 def rig(control_plane: ControlPlane) -> Iterator[Rig]:
     namespace = f"t{next(_numbers)}"

@@ -189,13 +189,6 @@ class User:
         )
 
 
-@pytest.fixture(scope="session")
-def priority_classes(control_plane):
-    values = {"elasticdl-high": -5, "elasticdl-low": -10, "test-serving": 1_000}
-    for name, value in values.items():
-        control_plane.kubectl("create", "priorityclass", name, f"--value={value}")
-
-
 @pytest.fixture
 def stranger(control_plane, tmp_path):
     """A user with a namespace in which nothing is."""

@@ -46,7 +46,10 @@ class Locked:
     def __init__(self, control_plane, name: str, allowed) -> None:
         self.control_plane, self.name = control_plane, name
         control_plane.kubectl("create", "namespace", name)
-        values = {"platform": {"locked": True, "allowed": allowed}}
+        values = {
+            "platform": {"locked": True, "allowed": allowed},
+            "priorityClasses": {"create": False},
+        }
         kept = rendered(values, namespace=name)
         self.policies = [
             full_name for kind, full_name in kept if kind == f"{POLICY}Binding"
@@ -134,7 +137,7 @@ def pods_of(values, namespace):
 
 
 @pytest.fixture(scope="module")
-def locked(control_plane):
+def locked(control_plane, priority_classes):
     control_plane.kubectl("create", "namespace", "classes")
     for name in CLASSES:
         control_plane.kubectl("create", "priorityclass", name, "--value=7")
