@@ -10,6 +10,7 @@ import argparse
 import re
 import sys
 import time
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from elasticdl.cli.arguments import Verbs, add_jobs_dir, add_verb
@@ -149,6 +150,13 @@ def _summary(gone: list[JobFolder], kept: int, failed: int, *, dry_run: bool) ->
     return f"{text}, {failed} could not be removed" if failed else text
 
 
+def words_there(args: argparse.Namespace, jobs_dir: PurePath) -> list[str]:
+    """Return the same command for a pod that has the folders at `jobs_dir`."""
+    words = ["jobs", "clean", f"--jobs-dir={jobs_dir}"]
+    words += [f"--older-than={args.older_than:f}s", f"--state={','.join(args.state)}"]
+    return [*words, "--dry-run"] if args.dry_run else words
+
+
 def _in_cluster(args: argparse.Namespace) -> int:
     from elasticdl.client import cluster
     from elasticdl.client.cluster.errand import run_errand
@@ -162,17 +170,7 @@ def _in_cluster(args: argparse.Namespace) -> int:
             "folders are; in a pod that mounts the claim it is `elasticdl jobs clean "
             "--jobs-dir DIR`"
         )
-    asked = [f"--older-than={args.older_than:g}s", f"--state={','.join(args.state)}"]
-    done = run_errand(
-        cluster.find_in_cluster(there, views[0].name),
-        "clean",
-        lambda folder: [
-            "jobs",
-            "clean",
-            f"--jobs-dir={folder.parent}",
-            *asked,
-            *(["--dry-run"] if args.dry_run else []),
-        ],
-    )
+    job = cluster.find_in_cluster(there, views[0].name)
+    done = run_errand(job, "clean", lambda folder: words_there(args, folder.parent))
     print(done.text, file=sys.stderr if done.exit_code else sys.stdout)
     return done.exit_code

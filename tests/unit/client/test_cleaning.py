@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-from elasticdl.cli.main import main
+from elasticdl.cli.clean import words_there
+from elasticdl.cli.main import main, make_parser
 from elasticdl.errors import ExitCode
 from elasticdl.job.folder import JobLock, fill
 from elasticdl.job.names import JobDir
@@ -140,6 +141,17 @@ def test_a_wrong_argument_is_named(jobs, capsys, words, message) -> None:
         jobs.clean(*words)
     assert caught.value.code == ExitCode.USAGE
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", ["30d", "0s", "1.5h", "520w"])
+@pytest.mark.parametrize("more", [[], ["--dry-run", "--state", "failed,interrupted"]])
+def test_a_pod_in_the_cluster_is_asked_for_the_same(given, more) -> None:
+    words = ["jobs", "clean", "--older-than", given, *more]
+    here = make_parser().parse_args(words)
+    there = make_parser().parse_args(words_there(here, Path("/data/jobs")))
+    assert there.jobs_dir == "/data/jobs"
+    for asked in ("older_than", "state", "dry_run"):
+        assert getattr(there, asked) == getattr(here, asked)
 
 
 def test_nothing_to_clean_is_said(jobs, capsys) -> None:
