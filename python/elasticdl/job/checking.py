@@ -94,12 +94,19 @@ def _misplaced(tree: Mapping[str, Any]) -> list[str]:
     wrong = []
     known = fields.known_keys(ValuesFile, ())
     for key in map(str, tree):
-        if key in known:
+        if key in known and not (key == "jobs" and _is_a_job(tree)):
             continue
         near = nearest(key, ("job", "kind"))
         if (near and near not in tree) or key in _ONLY_IN_JOB:
             wrong.append(key)
     return wrong
+
+
+def _is_a_job(tree: Mapping[str, Any]) -> bool:
+    """Whether `jobs`, which a platform has for its jobs, holds one job itself."""
+    there = tree["jobs"]
+    known = set(fields.known_keys(ValuesFile, ("job",)))
+    return "job" not in tree and isinstance(there, dict) and bool(known & set(there))
 
 
 class _Finder:
