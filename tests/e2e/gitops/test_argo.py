@@ -14,6 +14,9 @@ from tests.e2e.releases import merged, values_file
 SMALL = {"cpu": 1, "memory": "1536Mi"}
 MASTER = "elasticdl-digits-master"
 DIGITS, LATE = application("digits"), application("late")
+# Argo CD removes no Application amid a sync; one that fails is tried five times more,
+# after 5, 10, 20, 40 and 60 s.
+RETRIES_SECONDS = 400.0
 ENDLESS = {
     "training": {"epochs": 10_000},
     "worker": {"replicas": 2, "resources": SMALL},
@@ -262,7 +265,7 @@ def test_of_two_files_with_one_job_name_the_second_one_is_refused(deployment, di
     # Its file goes, and takes nothing of the other one along.
     deployment.team.commit("jobs/copy.yaml", None)
     argo.refresh()
-    argo.wait_gone(application("copy"))
+    argo.wait_gone(application("copy"), seconds=RETRIES_SECONDS)
     digits.wait_steps(20)
     assert digits.uids() == before
 
@@ -282,7 +285,7 @@ def test_what_the_platform_has_not_listed_is_refused_in_its_words(deployment, di
     )
     assert not jobs(deployment, "thief")
     deployment.remove("thief")
-    argo.wait_gone(application("thief"))
+    argo.wait_gone(application("thief"), seconds=RETRIES_SECONDS)
     assert digits.uids() == before
 
 
