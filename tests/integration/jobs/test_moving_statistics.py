@@ -1,6 +1,6 @@
 """Moving statistics of BatchNormalization keep pace, however many workers there are."""
 
-from statistics import fmean, stdev
+from statistics import fmean
 
 import keras
 import numpy as np
@@ -70,10 +70,10 @@ def measured(data):
 
 
 @pytest.fixture(scope="module")
-def of_keras(data, measured):
-    """The same of plain Keras, by seed."""
+def fitted(data, measured):
+    """The same of plain Keras, by the seed of its order and the size of its batches."""
 
-    def fitted(seed):
+    def fitted(seed, batch=BATCH):
         model, looks = made(0), []  # as the job begins
         keras.utils.set_random_seed(seed)  # of the order of its batches
         # The same steps, with less Python between them.
@@ -85,10 +85,16 @@ def of_keras(data, measured):
             looks.append({v.path: v.numpy() for v in model.weights})
 
         after = keras.callbacks.LambdaCallback(on_epoch_end=look)
-        model.fit(*data, batch_size=BATCH, epochs=EPOCHS, verbose=0, callbacks=[after])
-        return measured(looks[EPOCHS // 2 :])
+        model.fit(*data, batch_size=batch, epochs=EPOCHS, verbose=0, callbacks=[after])
+        print(seed, batch, found := measured(looks[EPOCHS // 2 :]))
+        return found
 
-    return [fitted(seed) for seed in range(1, 7)]
+    return fitted
+
+
+@pytest.fixture(scope="module")
+def of_keras(fitted):
+    return [fitted(seed) for seed in (1, 2, 3)]
 
 
 def errors_of_job(job, measured, mode):
@@ -115,16 +121,21 @@ def errors_of_job(job, measured, mode):
         if whole.version >= report.version // 2:
             looks[whole.version] = {**whole.values, **whole.states}
     assert report.version in looks
-    return measured(looks.values())
+    print(mode, found := measured(looks.values()))
+    return found
 
 
 def test_statistics_of_four_sync_workers_are_as_near_the_true_ones_as_those_of_keras(
-    job, measured, of_keras
+    job, measured, of_keras, fitted
 ):
     ours = errors_of_job(job, measured, "sync")
+    # A version is a step of Keras with a batch of all workers.
+    for one, theirs in zip(ours, fitted(1, WORKERS * BATCH), strict=True):
+        assert one <= 1.05 * theirs
+    # Each worker's move counts as one of a batch of its own. Measured: 1.0 to 1.6 times
+    # the errors of Keras with such batches; a quarter of the moves: 6.5.
     for one, theirs in zip(ours, zip(*of_keras, strict=True), strict=True):
-        # What hardly any seed of Keras exceeds.
-        assert one <= fmean(theirs) + 4 * stdev(theirs)
+        assert one <= 3 * fmean(theirs)
 
 
 def test_statistics_of_four_async_workers_are_not_those_of_a_quarter_of_the_batches(
