@@ -22,6 +22,7 @@ from elasticdl.master.task_queue import Plan, TaskQueue
 
 from tests.simulation import disk
 from tests.simulation.scenario import Scenario
+from tests.simulation.toy_evaluation import seen_in
 from tests.simulation.world import World
 
 # Faults in which nothing that a worker or a PS did is lost.
@@ -49,6 +50,7 @@ def problems(world: World, scenario: Scenario) -> Iterator[str]:
     yield from _checkpoints(world, scenario)
     yield from _final(world, scenario)
     yield from _losses(world, scenario)
+    yield from _evaluations(world, scenario)
     yield from _audit(world)
     if world.seen.while_paused:
         yield f"a task was given out at {world.seen.while_paused[0]:.2f} s, in a pause"
@@ -225,6 +227,37 @@ def _losses(world: World, scenario: Scenario) -> Iterator[str]:
             f"{report.lost_updates} updates count as lost, {real} were, of which no "
             f"master had been told of {untold}"
         )
+
+
+def _evaluations(world: World, scenario: Scenario) -> Iterator[str]:
+    """A round sees each record once and one version; the last one all training."""
+    report = folder.read_report(world.job_dir)
+    wanted = scenario.evaluation.records
+    if report is None or not wanted:
+        return
+    for one in report.evaluations:
+        if one.records != wanted:
+            yield f"a round saw {one.records} records of {wanted}: {one}"
+        seen = seen_in(one.metrics, scenario.num_ps)
+        if any(spread for _, spread in seen):
+            yield f"a round saw more than one version: {one}"
+        if scenario.sync and len({updates for updates, _ in seen}) > 1:
+            yield f"a round saw PS at different versions: {one}"
+        # Each update is a version in async mode, and has so many records.
+        versions = seen[0][0] / scenario.batch_size
+        counted = not scenario.sync and not _lossy(world, scenario)
+        if counted and versions != one.version:
+            yield f"a round saw another version than it tells: {one}"
+    if world.platform.ended != ExitCode.OK:
+        return
+    if not report.evaluations:
+        yield "the job succeeded and was never evaluated"
+        return
+    last = seen_in(report.evaluations[-1].metrics, scenario.num_ps)
+    held = [float(world.losses.values(ps).sum()) for ps in range(scenario.num_ps)]
+    # A PS that was lost after the round may have begun with fewer updates.
+    if [updates for updates, _ in last] != held and not _lossy(world, scenario):
+        yield f"the last round saw {last}, the job ended with {held}"
 
 
 def _audit(world: World) -> Iterator[str]:

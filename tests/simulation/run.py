@@ -45,6 +45,7 @@ def run(seed: int, *, only: tuple[str, ...] = (), verbose: bool = False) -> Outc
         slowest_step=scenario.slowest_step,
         feed_seconds=scenario.feed_seconds,
         sources=scenario.sources,
+        validation=scenario.evaluation.records,
     )
     world = World(seed, verbose=verbose)
     try:

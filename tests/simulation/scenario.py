@@ -34,6 +34,15 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class Evaluation:
+    """When the job is evaluated, beside at its end."""
+
+    records: int = 0  # to evaluate on; 0: never
+    every_steps: int = 0
+    at_epoch_end: bool = False
+
+
+@dataclass(frozen=True)
 class Scenario:
     """A job and its faults."""
 
@@ -57,6 +66,7 @@ class Scenario:
     preempt: float
     faults: tuple[Fault, ...]
     edits: tuple[Fault, ...] = ()  # of the values file, while the job runs
+    evaluation: Evaluation = Evaluation()
 
     batch_size = 4
 
@@ -83,10 +93,17 @@ class Scenario:
 
     def document(self) -> dict[str, Any]:
         """Return the job as a values file says it."""
+        data = {"training": "toy", "shuffle": self.shuffle}
+        if self.evaluation.records:
+            data["validation"] = "toy-validation"
         return {
             "name": "toy",
             "model": {"zoo": "zoo", "definition": "toy.model"},
-            "data": {"training": "toy", "shuffle": self.shuffle},
+            "data": data,
+            "evaluation": {
+                "everySteps": self.evaluation.every_steps,
+                "atEpochEnd": self.evaluation.at_epoch_end,
+            },
             "training": {
                 "epochs": self.epochs,
                 "batchSize": self.batch_size,
@@ -143,6 +160,18 @@ def draw(seed: int, only: tuple[str, ...] = ()) -> Scenario:
             for kind in chosen
         ),
         edits=_edits(random.Random(f"edits {seed}")),
+        evaluation=_evaluation(random.Random(f"evaluation {seed}")),
+    )
+
+
+def _evaluation(chance: random.Random) -> Evaluation:
+    """Return how a job is evaluated: two of three are not."""
+    if chance.random() < 2 / 3:
+        return Evaluation()
+    return Evaluation(
+        records=chance.choice([8, 30]),
+        every_steps=chance.choice([0, 3, 10]),
+        at_epoch_end=chance.random() < 0.5,
     )
 
 

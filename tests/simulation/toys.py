@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.simulation import toy_evaluation
 from tests.simulation.kernel import kernel
 
 
@@ -33,6 +34,7 @@ class Settings:
     build_seconds: float = 1.0
     sources: int = 1
     batch_size: int = 4
+    validation: int = 0  # records
 
     @property
     def size(self) -> int:
@@ -42,6 +44,7 @@ class Settings:
 
 settings = Settings()
 lose_a_record = False  # to see that it is found
+VALIDATION = "toy-validation"
 
 
 class _Value:
@@ -112,25 +115,20 @@ class _Code:
         return f"{what}: {error!r}"
 
 
-class _Metrics:
-    def names(self) -> list[str]:
-        return []
-
-    def reset(self) -> None:
-        pass
-
-
 class ToyReader:
     """Records are their own numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, origin: str) -> None:
         from elasticdl.data.records import Metadata
 
         self.metadata = Metadata()
+        self._validates = origin == VALIDATION
 
     def shards(self) -> list[Any]:
         from elasticdl.data.records import Shard
 
+        if self._validates:
+            return [Shard(VALIDATION, 0, settings.validation)]
         each = settings.num_records // settings.sources
         return [
             Shard(f"source-{n}", n * each, (n + 1) * each)
@@ -155,7 +153,7 @@ class ToyDefinition:
         self.code = _Code()
 
     def custom_reader(self, origin: str) -> ToyReader:
-        return ToyReader()
+        return ToyReader(origin)
 
     def build_model(self, *sample: Any) -> _Model:
         kernel().sleep(settings.build_seconds)
@@ -164,8 +162,12 @@ class ToyDefinition:
     def callbacks_json(self) -> str:
         return "[]"
 
-    def metrics(self) -> _Metrics:
-        return _Metrics()
+    def metrics(self) -> toy_evaluation.Metrics:
+        return toy_evaluation.Metrics(settings.num_ps)
+
+    def evaluate_batch(self, features: Any, labels: Any) -> Any:
+        kernel().sleep(settings.step_seconds / 2)
+        return 0.0, [one.value for one in self.model.trainable_variables], None
 
     def optimizer_json(self) -> str:
         return self.optimizer.json()
@@ -280,6 +282,9 @@ def replaced() -> dict[str, dict[str, Any]]:
             "ModelDefinition": ToyDefinition,
         },
         "elasticdl.model.feeding": {"Feeder": Feeder, "kind_of": kind_of},
+        "elasticdl.model.masks": {"put_masks": lambda outputs, masks: outputs},
+        "elasticdl.worker.step": {"Traced": toy_evaluation.Traced},
+        "elasticdl.worker.model_values": {"ModelValues": toy_evaluation.ModelValues},
         "elasticdl.worker.step_choice": {"choose_step": choose_step},
         "elasticdl.metrics.server": {"MetricsServer": MetricsServer},
     }
