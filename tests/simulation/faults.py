@@ -7,6 +7,7 @@ to choose a moment.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -286,32 +287,42 @@ class Faults:
 
     # -- edits of the values file ------------------------------------------------
 
-    def _edit(self, fault: Fault, what: str, change: dict[str, dict[str, Any]]) -> None:
+    def _edit(
+        self,
+        what: str,
+        change: dict[str, dict[str, Any]],
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
         if self._world.platform.ended is not None:
             return
         if self._world.disk.full:  # the user's editor says so
-            self._kernel.later(1.0, lambda: self._edit(fault, what, change))
+            self._kernel.later(1.0, lambda: self._edit(what, change, then))
             return
         self._kernel.log(f"EDIT {what}")
         self._world.edit(change)
+        then()
 
     def pause(self, fault: Fault) -> None:
         """Training stands still for a while."""
-        self._edit(fault, "the job is paused", {"": {"paused": True}})
-        self._kernel.later(
-            fault.seconds,
-            lambda: self._edit(fault, "the job goes on", {"": {"paused": False}}),
+
+        def goes_on() -> None:
+            self._edit("the job goes on", {"": {"paused": False}})
+
+        self._edit(
+            "the job is paused",
+            {"": {"paused": True}},
+            lambda: self._kernel.later(fault.seconds, goes_on),
         )
 
     def scale(self, fault: Fault) -> None:
         """Another number of workers."""
         wanted = 1 + fault.number % 3
-        self._edit(fault, f"{wanted} workers", {"worker": {"replicas": wanted}})
+        self._edit(f"{wanted} workers", {"worker": {"replicas": wanted}})
 
     def more_epochs(self, fault: Fault) -> None:
         """One epoch more."""
         epochs = self._scenario.most_epochs
-        self._edit(fault, f"{epochs} epochs", {"training": {"epochs": epochs}})
+        self._edit(f"{epochs} epochs", {"training": {"epochs": epochs}})
 
     def stop_job(self, fault: Fault) -> None:
         """The job is stopped, and launched again."""

@@ -98,13 +98,18 @@ class Journal:
     def past(self) -> Iterator[Event]:
         """Yield the newest snapshot, {} without one, then the events after it.
 
-        Raises JournalError where something that was answered cannot be read.
+        Raises JournalError where something that was answered cannot be read, OSError
+        where what was read cannot be made durable.
         """
         number, state = files.read_snapshot(self._directory)
         yield state or {}
         reader = files.JournalReader(self._directory, first=number, before=self._number)
         for _, event in reader.events():
             yield event
+        # A master may have died between a write and its sync. What is gone on from must
+        # not be lost with the machine: later segments tell that it was read.
+        for path in reader.plain():
+            _sync_file(path)
         self._ends = reader.ends
 
     # -- writing ------------------------------------------------------------------
@@ -377,6 +382,14 @@ def _copy(source: IO[bytes], target: gzip.GzipFile, end: int | None) -> None:
 def _sync(fd: int) -> None:
     # macOS has no fdatasync.
     getattr(os, "fdatasync", os.fsync)(fd)
+
+
+def _sync_file(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        _sync(fd)
+    finally:
+        os.close(fd)
 
 
 def _sync_directory(directory: Path) -> None:

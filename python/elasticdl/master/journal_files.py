@@ -175,6 +175,10 @@ class JournalReader:
                     bounds.setdefault(other, end)
         return bounds
 
+    def plain(self) -> list[Path]:
+        """Return the segments that are read and not packed yet."""
+        return [path for path in self._segments.values() if path.suffix != ".gz"]
+
     def events(self) -> Iterator[tuple[int, Event]]:
         """Yield (segment, event). Raises JournalError for what is damaged."""
         for number, path in self._segments.items():

@@ -92,7 +92,6 @@ class Leasing:
             member.key.index,
             types=None if member.ready else _BEFORE_MODEL,
             deadline=now + seconds,
-            after=self._parts.ledger.newest_lease,
         )
         if task is not None or not member.ready or not (may_train and job.may_train):
             return task
@@ -212,6 +211,7 @@ class Leasing:
             if task is None:
                 return False
             self._side_done(task, report, now=now)
+            self._parts.ps.quorum.side_done()
             return True
         failed = report.outcome == Outcome.FAILED
         failures = side.give_back(report.lease_id, failed=failed)

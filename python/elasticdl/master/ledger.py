@@ -207,11 +207,6 @@ class Ledger:
             return list(lease_ids)
         return self.queue.renew(lease_ids, worker=worker, deadline=now + lease_seconds)
 
-    @property
-    def newest_lease(self) -> int:
-        """The lease that was given last; they count up."""
-        return self._lease_id
-
     def stop_leasing(self, *, now: float) -> None:
         """Give out nothing more (early stopping)."""
         self._do({"k": "stop", "t": round(now, 3)})

@@ -66,10 +66,14 @@ class Quorum:
     def may_begin(self, worker: int) -> bool:
         """Whether a worker may be given a training task that there is for it.
 
-        If not, it counts from now on, and may once PS 0 has carried that out.
+        If not, it counts from now on, and may once PS 0 has carried that out. While it
+        has a task beside training it does not count, and would go on to a training task
+        in its hands without a word: so it gets none before it has reported that one.
         """
         if not self._counts:
             return True
+        if self._side.leases_of(worker):
+            return False
         if worker not in self._since:
             self._between.add(worker)
             self.count([worker])
@@ -79,6 +83,11 @@ class Quorum:
         self._refused.add(worker)
         self._awaited = min(since, self._awaited or since)
         return False
+
+    def side_done(self) -> None:
+        """A worker reported a task beside training: it may be given a training task."""
+        if self._counts:
+            self._signals.work()
 
     def _obeyed(self) -> int:
         first = self._table.ps()[0]
@@ -107,8 +116,8 @@ class Quorum:
     def count(self, workers: Iterable[int] | None = None) -> None:
         """Count again after leases of these workers (None: of any) changed.
 
-        Tells the PS if the number changed. A worker counts for the task that it is at:
-        the first of those it holds, so not for one read ahead while it evaluates.
+        Tells the PS if the number changed. A worker that holds a training task is at
+        one: `may_begin` sees to it that none is read ahead while it evaluates.
         """
         if not self._counts:
             return
@@ -118,8 +127,7 @@ class Quorum:
             workers = {*holders, *self._training, *self._between}
         new = []
         for worker in workers:
-            held = queue.leases_of(worker) if queue else []
-            trains = self._side.comes_first(worker, held)
+            trains = bool(queue and queue.leases_of(worker))
             (self._training.add if trains else self._training.discard)(worker)
             if not (trains or worker in self._between):
                 self._since.pop(worker, None)

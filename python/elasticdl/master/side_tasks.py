@@ -11,7 +11,7 @@ the master's generation, so that none is used twice.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from elasticdl.master.leases import Leases
 from elasticdl.proto import master_pb2
@@ -27,7 +27,6 @@ class SideTasks:
         self._waiting: deque[Task] = deque()
         self._lazy: Iterator[Task] = iter(())
         self._leased: Leases[Task] = Leases()
-        self._after: dict[int, int] = {}  # the ledger's newest lease then, by lease
         self._failures: dict[int, int] = {}
         self._deaths: dict[int, int] = {}  # workers that were lost at it, by task
         self.leased_records = 0  # of the tasks that workers hold
@@ -51,19 +50,14 @@ class SideTasks:
         *,
         types: frozenset[int] | None,
         deadline: float,
-        after: int = 0,
     ) -> Task | None:
-        """Lease the first waiting task of these types (None: of any).
-
-        `after`: the newest lease that the ledger has given to anybody.
-        """
+        """Lease the first waiting task of these types (None: of any)."""
         task = self._take(types)
         if task is None:
             return None
         task.lease_id = self._id()
         self._leased.add(task.lease_id, task, worker=worker, deadline=deadline)
         self.leased_records += task.end - task.start
-        self._after[task.lease_id] = after
         return task
 
     def _take(self, types: frozenset[int] | None) -> Task | None:
@@ -90,7 +84,6 @@ class SideTasks:
         task = self._leased.pop(lease_id)
         if task is not None:
             self.leased_records -= task.end - task.start
-            del self._after[lease_id]
         return task
 
     def give_back(self, lease_id: int, *, failed: bool = False) -> int | None:
@@ -157,16 +150,6 @@ class SideTasks:
     def leases_of(self, worker: int) -> list[int]:
         """Return the leases that a worker holds."""
         return self._leased.of(worker)
-
-    def comes_first(self, worker: int, lease_ids: Sequence[int]) -> bool:
-        """Whether a worker got the first of these leases of the ledger before any here.
-
-        What it was given first it does first, so that is what it is at now.
-        """
-        if not lease_ids:
-            return False
-        mine = self._leased.of(worker)
-        return not mine or lease_ids[0] <= self._after[mine[0]]
 
     def next_deadline(self) -> float | None:
         """Return a time before which no lease ends."""

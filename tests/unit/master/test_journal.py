@@ -123,6 +123,27 @@ def test_what_was_torn_stays_dropped_when_others_have_written_after_it(tmp_path)
     assert len(audit(tmp_path, list_trained=True).trained) == 5
 
 
+def test_what_is_gone_on_from_is_durable_though_its_writer_died_before_its_sync(
+    tmp_path, monkeypatch
+):
+    """Else a machine that fails later tears the middle of the journal."""
+    closed(opened(tmp_path))
+    of_the_first = newest(tmp_path).stat().st_ino
+    synced = []
+    real = os.fdatasync
+
+    def sync(fd):
+        synced.append(os.fstat(fd).st_ino)
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", sync)
+    second = opened(tmp_path)
+    assert of_the_first in synced
+    train(second, 1)
+    closed(second)
+    assert newest(tmp_path).stat().st_ino in synced
+
+
 def test_damage_before_a_whole_batch_is_an_error_that_says_where(tmp_path):
     answered = two_batches(tmp_path)
     path = newest(tmp_path)

@@ -5,7 +5,6 @@ from elasticdl.job.spec import JobSpec, UpdateMode
 from elasticdl.job.status import JobState
 from elasticdl.master.audit import audit
 from elasticdl.master.member import MemberState
-from elasticdl.master.side_tasks import SideTasks
 from elasticdl.master.watchdog import look_at
 from elasticdl.proto import master_pb2
 
@@ -211,17 +210,26 @@ def test_workers_an_earlier_master_had_count_until_they_were_heard(rig) -> None:
     rig.run(story, ps__mode="sync")
 
 
-def test_who_evaluates_does_not_count_for_a_training_task_read_ahead() -> None:
-    side = SideTasks(1)
-    side.add(EVALUATION)
-    assert side.comes_first(7, [3])  # it holds nothing else
-    lease = side.lease(7, types=None, deadline=9.0, after=3)
-    assert side.comes_first(7, [3])  # it trains, the evaluation is read ahead
-    assert not side.comes_first(7, [4])  # it evaluates, the training is read ahead
-    assert not side.comes_first(7, [])
-    assert side.comes_first(8, [4])  # another worker
-    side.finish(lease.lease_id)
-    assert side.comes_first(7, [4])
+def test_who_evaluates_in_sync_mode_reads_no_training_task_ahead(rig) -> None:
+    """It does not count meanwhile, and would begin that task without a word."""
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: all_hold_tasks(rig, master))
+            parts = master.job.parts
+            assert parts.ps.quorum.may_begin(0)
+            parts.side.add(EVALUATION)
+            lease = parts.side.lease(0, types=None, deadline=1e12)
+            assert not parts.ps.quorum.may_begin(0)
+            assert parts.ps.quorum.may_begin(1)
+            parts.side.finish(lease.lease_id)
+            assert parts.ps.quorum.may_begin(0)
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+
+    rig.run(story, ps__mode="sync")
 
 
 def test_ps_and_master_lost_with_nothing_to_go_back_to_go_on(rig) -> None:
