@@ -40,32 +40,69 @@ class BlockPlan:
     shuffle: bool
     seed: int
     order_preserved: bool
+    # Elements of one block and one size have the same shapes.
+    block: int = 0
     _count: int = 0
 
     def elements(self, records: Sequence[bytes]) -> Iterator[Element]:
-        if self.shuffle:
-            # Another order each time; the same ones in each run of a job.
-            order = np.random.default_rng([abs(self.seed), self._count]).permutation(
-                len(records)
-            )
-            records = [records[i] for i in order]
-            self._count += 1
+        records = self._ordered(records)
         step = self._block_records(records)
         for start in range(0, len(records), step):
             block = records[start : start + step]
-            yield from self._slices(self.function(tf.constant(block)), len(block))
+            yield from self._slices(self._made(block), self._sizes(len(block)))
+
+    def together(
+        self, tasks: Sequence[Sequence[bytes]]
+    ) -> Iterator[list[Element]] | None:
+        """Make the elements of several tasks in one call; None if they are no block.
+
+        Each task's are those of a call of its own: a call costs as much as a hundred
+        records. Raises tf.errors.OpError.
+        """
+        count = self._count
+        ordered = [self._ordered(records) for records in tasks]
+        joined = [record for records in ordered for record in records]
+        try:
+            made = None
+            if len(joined) <= self._block_records(joined):
+                made = self._made(joined)
+        finally:
+            if made is None:
+                self._count = count  # they are made one by one
+        if made is None:
+            return None
+        sizes = [self._sizes(len(records)) for records in ordered]
+        elements = self._slices(made, [size for task in sizes for size in task])
+        return ([next(elements) for _ in task] for task in sizes)
+
+    def _ordered(self, records: Sequence[bytes]) -> Sequence[bytes]:
+        if not self.shuffle:
+            return records
+        # Another order each time; the same ones in each run of a job.
+        order = np.random.default_rng([abs(self.seed), self._count]).permutation(
+            len(records)
+        )
+        self._count += 1
+        return [records[i] for i in order]
+
+    def _made(self, block: Sequence[bytes]) -> Element:
+        self.block += 1
+        return self.function(tf.constant(block))
+
+    def _sizes(self, records: int) -> list[int]:
+        """Return the sizes of a task's batches."""
+        starts = range(0, records, self.batch_size)
+        return [min(self.batch_size, records - start) for start in starts]
 
     def _block_records(self, records: Sequence[bytes]) -> int:
         largest = max(len(records[0]), len(records[-1]), 1) if records else 1
         wanted = min(_BLOCK_RECORDS, _BLOCK_BYTES // largest)
         return max(1, wanted // self.batch_size) * self.batch_size
 
-    def _slices(self, element: Element, size: int) -> Iterator[Element]:
-        if size <= self.batch_size:
+    def _slices(self, element: Element, sizes: Sequence[int]) -> Iterator[Element]:
+        if len(sizes) == 1:
             yield element
             return
-        starts = range(0, size, self.batch_size)
-        sizes = [min(self.batch_size, size - start) for start in starts]
         parts = [_split(tensor, sizes) for tensor in tf.nest.flatten(element)]
         for flat in zip(*parts, strict=True):
             yield tf.nest.pack_sequence_as(element, flat)

@@ -38,10 +38,13 @@ class Batch:
     features: Any
     labels: Any  # with weights a targets.Weighted; None in prediction
     num_records: int
+    shapes: tuple[Shape, ...] | None = None  # of all tensors, where they are known
 
 
 def kind_of(batch: Batch) -> tuple[Shape, ...]:
     """Return what tells batches apart: of another shape one may be traced anew."""
+    if batch.shapes is not None:
+        return batch.shapes
     return shapes_of(batch.features, batch.labels)
 
 
@@ -105,6 +108,8 @@ class Feeder:
         self._chosen = False
         self.bad: list[BadInput] = []
         self._plan: Plan | None = None
+        # Of the newest block's batches, by their size.
+        self._shapes: tuple[int, dict[int, tuple[Shape, ...]]] = (0, {})
         if definition.feed is not None:
             self._plan = self._pipeline()
 
@@ -143,10 +148,42 @@ class Feeder:
         if self._plan is None:
             raise RuntimeError("no plan was chosen")
         for element in self._plan.elements(records):
-            features, labels = split_element(element, self._mode)
-            features = fit_features(self._model, features)
-            first = tf.nest.flatten(features)[0]
-            yield Batch(features, labels, int(first.shape[0]))
+            yield self._batch(element)
+
+    def together(
+        self, tasks: Sequence[Sequence[bytes]]
+    ) -> Iterator[list[Batch]] | None:
+        """Return the batches of each of several short tasks, made in one call.
+
+        They are those that `batches` gives for one task after another. None where that
+        must be asked instead: no plan is chosen yet, the feed does not run in blocks,
+        there are too many records for one, or one of them does not parse.
+        """
+        if not isinstance(self._plan, feed_plans.BlockPlan) or not self._chosen:
+            return None
+        try:
+            made = self._plan.together(tasks)
+        except _UNPARSED:
+            return None
+        if made is None:
+            return None
+        self.bad = []
+        return ([self._batch(element) for element in task] for task in made)
+
+    def _batch(self, element: Any) -> Batch:
+        features, labels = split_element(element, self._mode)
+        features = fit_features(self._model, features)
+        number = int(tf.nest.flatten(features)[0].shape[0])
+        shapes = None
+        if isinstance(self._plan, feed_plans.BlockPlan):
+            # Looking at them costs as much as cutting the batch off its block.
+            if self._shapes[0] != self._plan.block:
+                self._shapes = self._plan.block, {}
+            known = self._shapes[1]
+            if number not in known:
+                known[number] = shapes_of(features, labels)
+            shapes = known[number]
+        return Batch(features, labels, number, shapes)
 
     def _without_bad(
         self, records: Sequence[bytes], error: Exception

@@ -1,6 +1,6 @@
-"""Batches made by a thread of their own: of this task, and already of the next one.
+"""Batches made by a thread of their own: of this task, and already of the next ones.
 
-Owns that thread and what it has made. Called by `training`, from the worker's main
+Short tasks that are there already are fed together. Owns that thread and what it has made. Called by `training`, from the worker's main
 thread. Knows nothing of leases but their numbers. The feeder is in the thread's hands
 alone, task after task.
 """
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from elasticdl.model.feeding import BadInput, Batch, Feeder
@@ -17,6 +18,8 @@ from elasticdl.worker.records import LoadedTask
 
 # Batches of a task in memory before they are trained; a whole task of usual size.
 _MOST_BATCHES = 8
+# Records of the tasks that are fed ahead, where they are more than one.
+_MOST_RECORDS = 1024
 # How often a thread that waits for room looks whether its task is still wanted.
 _LOOK_SECONDS = 0.1
 
@@ -56,30 +59,48 @@ class FeedAhead:
     def __init__(self, feeder: Feeder) -> None:
         """Feed through `feeder`, which nobody else uses from now on."""
         self._feeder = feeder
-        self._wanted: queue.SimpleQueue[tuple[_Feeding, list[bytes]]]
+        self._wanted: queue.SimpleQueue[list[tuple[_Feeding, list[bytes]]]]
         self._wanted = queue.SimpleQueue()
         # A daemon: a worker that leaves does not wait for what the feed is at.
         threading.Thread(target=self._run, name="feed", daemon=True).start()
-        self._ahead: _Feeding | None = None
+        self._ahead: deque[_Feeding] = deque()  # in the order of the tasks
         self._current: _Feeding | None = None  # whose batches are being taken
         self.bad: list[BadInput] = []  # of the task whose batches came last
 
-    def begin(self, loaded: LoadedTask) -> None:
-        """Feed the next task as soon as the one before it is fed; once is enough."""
-        if self._ahead is None:
-            self._ahead = self._start(loaded)
+    @property
+    def idle(self) -> bool:
+        """Whether no task is fed ahead."""
+        return not self._ahead
+
+    def begin(self, tasks: Sequence[LoadedTask]) -> None:
+        """Feed the next tasks as soon as those before are fed: as many as fit.
+
+        Does nothing as long as one of those begun before was not taken.
+        """
+        if self._ahead or not tasks:
+            return
+        some, records = [tasks[0]], len(tasks[0].records)
+        for task in tasks[1:]:
+            records += len(task.records)
+            if records > _MOST_RECORDS:
+                break
+            some.append(task)
+        self._ahead.extend(self._start(some))
 
     def batches(self, loaded: LoadedTask) -> Iterator[Batch]:
         """Yield a task's batches; `bad` is set at the end. Raises as Feeder.batches."""
-        feeding, self._ahead = self._ahead, None
-        if feeding is not None and feeding.lease_id != loaded.task.lease_id:
-            feeding.unwanted.set()  # it was handed back
-            feeding = None
+        feeding = None
+        while self._ahead and feeding is None:
+            first = self._ahead.popleft()
+            if first.lease_id == loaded.task.lease_id:
+                feeding = first
+            else:
+                first.unwanted.set()  # it was handed back
         if self._current is not None:
             # One task at a time, also where somebody still holds the iterator of the
             # one before: the thread would wait for room in it for ever.
             self._current.unwanted.set()
-        feeding = self._current = feeding or self._start(loaded)
+        feeding = self._current = feeding or self._start([loaded])[0]
         try:
             while not isinstance(item := feeding.made.get(), _End):
                 yield item
@@ -89,14 +110,30 @@ class FeedAhead:
         finally:
             feeding.unwanted.set()
 
-    def _start(self, loaded: LoadedTask) -> _Feeding:
-        feeding = _Feeding(loaded.task.lease_id)
-        self._wanted.put((feeding, loaded.records))
-        return feeding
+    def _start(self, tasks: Sequence[LoadedTask]) -> list[_Feeding]:
+        group = [(_Feeding(one.task.lease_id), one.records) for one in tasks]
+        self._wanted.put(group)
+        return [feeding for feeding, _ in group]
 
     def _run(self) -> None:
         while True:
-            self._feed(*self._wanted.get())
+            group = self._wanted.get()
+            if len(group) == 1 or not self._feed_together(group):
+                for feeding, records in group:
+                    self._feed(feeding, records)
+
+    def _feed_together(self, group: list[tuple[_Feeding, list[bytes]]]) -> bool:
+        """Feed tasks in one call; whether that could be done."""
+        try:
+            made = self._feeder.together([records for _, records in group])
+        except Exception:  # noqa: BLE001 - each alone raises it again, where it belongs
+            return False
+        if made is None:
+            return False
+        for (feeding, _), batches in zip(group, made, strict=True):
+            if all(feeding.put(batch) for batch in batches):
+                feeding.put(_End([]))
+        return True
 
     def _feed(self, feeding: _Feeding, records: list[bytes]) -> None:
         try:

@@ -118,10 +118,10 @@ class TaskStream:
         """Whether `next` would return a task at once."""
         return bool(self._ready)
 
-    def peek(self) -> LoadedTask | None:
-        """Return what `next` would return at once, and leave it there."""
+    def ready(self) -> list[LoadedTask]:
+        """Return what `next` would return at once, one after another; they stay."""
         with self._changed:
-            return self._ready[0] if self._ready else None
+            return list(self._ready)
 
     @property
     def reading(self) -> int:

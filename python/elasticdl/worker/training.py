@@ -7,6 +7,7 @@ nothing of how gradients travel.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -168,9 +169,12 @@ class Training:
     # -- parts --------------------------------------------------------------------
 
     def _feed_ahead(self) -> None:
-        following = self._stream.peek()
-        if following is not None and following.task.type == TaskType.TRAINING:
-            self._ahead.begin(following)
+        if self._ahead.idle:
+            following = itertools.takewhile(
+                lambda loaded: loaded.task.type == TaskType.TRAINING,
+                self._stream.ready(),
+            )
+            self._ahead.begin(list(following))
 
     def _batches(self, loaded: LoadedTask) -> Iterator[Batch]:
         batches = self._ahead.batches(loaded)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from elasticdl.model.feeding import kind_of
 from elasticdl.proto import master_pb2
 from elasticdl.worker import feed_ahead
 from elasticdl.worker.feed_ahead import FeedAhead
@@ -39,7 +40,7 @@ def test_a_task_fed_ahead_has_the_same_batches(ahead, task):
     feed = ahead()
     first = feed.batches(one)
     some = [next(first)]
-    feed.begin(two)
+    feed.begin([two])
     some += first
     np.testing.assert_array_equal(numbers(some), fed_alone(ahead, one))
     np.testing.assert_array_equal(numbers(feed.batches(two)), fed_alone(ahead, two))
@@ -48,7 +49,7 @@ def test_a_task_fed_ahead_has_the_same_batches(ahead, task):
 def test_a_task_that_was_handed_back_leaves_nothing_behind(ahead, task):
     lost, next_one = task(1, slice(0, 21)), task(2, slice(21, 50))
     feed = ahead()
-    feed.begin(lost)
+    feed.begin([lost])
     np.testing.assert_array_equal(
         numbers(feed.batches(next_one)), fed_alone(ahead, next_one)
     )
@@ -60,7 +61,7 @@ def test_no_more_batches_are_made_than_have_room(ahead, task, monkeypatch):
     feed = ahead()
     left = feed.batches(one)
     some = [next(left)]
-    feed.begin(two)  # waits until the first is fed
+    feed.begin([two])  # waits until the first is fed
     some += left
     np.testing.assert_array_equal(numbers(some), fed_alone(ahead, one))
     given_up = feed.batches(two)
@@ -75,7 +76,7 @@ def test_what_the_feed_raises_ahead_is_raised_when_the_task_is_trained(ahead, ta
     good = task(1, slice(0, 21))
     batches = feed.batches(good)
     next(batches)
-    feed.begin(broken)
+    feed.begin([broken])
     np.testing.assert_array_equal(numbers(batches), fed_alone(ahead, good)[8:])
     with pytest.raises(Exception, match="cannot parse record 0"):
         list(feed.batches(broken))
@@ -89,8 +90,56 @@ def test_bad_records_are_those_of_the_task_that_was_taken(ahead, task):
     feed = ahead(skip_bad=True)
     batches = feed.batches(good)
     next(batches)
-    feed.begin(mixed)
+    feed.begin([mixed])
     assert list(batches) == []
     assert feed.bad == []
     assert len(numbers(feed.batches(mixed))) == 3
     assert [bad.index for bad in feed.bad] == [3]
+
+
+def test_tasks_fed_together_have_the_batches_of_each_alone(ahead, task):
+    parts = [slice(0, 21), slice(21, 40), slice(40, 41), slice(41, 50)]
+    tasks = [task(number, part) for number, part in enumerate(parts)]
+    feed = ahead()
+    first = feed.batches(tasks[0])
+    some = [next(first)]
+    feed.begin(tasks[1:])
+    assert not feed.idle
+    some += first
+    got = [some, *(list(feed.batches(one)) for one in tasks[1:])]
+    assert feed.idle
+    alone = ahead()  # one after another, in the same order
+    for one, batches in zip(tasks, got, strict=True):
+        expected = list(alone.batches(one))
+        assert [b.num_records for b in batches] == [b.num_records for b in expected]
+        assert [kind_of(b) for b in batches] == [kind_of(b) for b in expected]
+        np.testing.assert_array_equal(numbers(batches), numbers(expected))
+
+
+def test_a_bad_record_among_tasks_fed_together_is_that_of_its_task(ahead, task):
+    good, other = task(1, slice(0, 8)), task(3, slice(8, 16))
+    mixed = LoadedTask(
+        master_pb2.Task(lease_id=2), [*good.records[:3], b"\xff\xff\xff"]
+    )
+    feed = ahead(skip_bad=True)
+    batches = feed.batches(good)
+    next(batches)
+    feed.begin([mixed, other])
+    assert list(batches) == []
+    assert len(numbers(feed.batches(mixed))) == 3
+    assert [bad.index for bad in feed.bad] == [3]
+    assert len(numbers(feed.batches(other))) == 8
+    assert feed.bad == []
+
+
+def test_of_tasks_fed_together_some_may_be_handed_back(ahead, task):
+    tasks = [task(number, slice(10 * number, 10 * number + 10)) for number in range(5)]
+    feed = ahead()
+    list(feed.batches(tasks[0]))
+    feed.begin(tasks[1:])
+    alone = ahead()
+    for one in tasks[:4]:
+        expected = numbers(alone.batches(one))
+    np.testing.assert_array_equal(numbers(feed.batches(tasks[3])), expected)
+    list(feed.batches(tasks[0]))  # a later one, though the last was fed ahead
+    assert feed.idle
