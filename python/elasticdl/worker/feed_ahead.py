@@ -1,8 +1,8 @@
 """Batches made by a thread of their own: of this task, and already of the next ones.
 
-Short tasks that are there already are fed together. Owns that thread and what it has made. Called by `training`, from the worker's main
-thread. Knows nothing of leases but their numbers. The feeder is in the thread's hands
-alone, task after task.
+Short tasks that are there already are fed together. Owns that thread and what it has
+made. Called by `training`, from the worker's main thread. Knows nothing of leases but
+their numbers. The feeder is in the thread's hands alone, task after task.
 """
 
 from __future__ import annotations
