@@ -188,9 +188,7 @@ class Heartbeats:
         self._parts.membership.heard(member, worker.seconds, now=now)
         if self._job.local and worker.model_version:
             self._job.version = worker.model_version
-            if not self._parts.ps.begun:
-                self._parts.ps.begun = True
-                self._parts.ledger.note("begun", time=now)
+            self._parts.ps.begins(now=now)
         for done in worker.snapshots:
             self._parts.keeper.take(0, done, now=now)
         patience = 2.0**self._parts.membership.hangs

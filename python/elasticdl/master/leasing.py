@@ -168,6 +168,9 @@ class Leasing:
                 if not member.drain:
                     self._parts.ps.quorum.finished(member.key.index)
                 if self._job.trains:
+                    # In one write with the report: a PS that took initial values after
+                    # it would lack what counts as trained.
+                    self._parts.ps.begins(now=now)
                     self._job.last_loss = report.loss
                     self._job.version = max(self._job.version, report.model_version)
             return done is not None

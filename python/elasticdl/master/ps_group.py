@@ -294,8 +294,7 @@ class PsGroup:
         if current:
             self._versions[member.key.index] = status.version
         if not self.begun and self.initialized:
-            self.begun = True
-            self._ledger.note("begun", time=now)
+            self.begins(now=now)
         if self.rewinding and self._all(self._has_rewound):
             self.rewinding = False
             self._ledger.note("rewound", number=self.rewind)
@@ -303,6 +302,16 @@ class PsGroup:
             self._signals.bump()
             self._signals.work()
         return first
+
+    def begins(self, *, now: float) -> None:
+        """Note that the job has begun: from now on it has something to lose.
+
+        So it has when all PS have told of their values, and, whatever heartbeats told,
+        when a task counts as trained: whoever reports one has pushed to all PS.
+        """
+        if not self.begun:
+            self.begun = True
+            self._ledger.note("begun", time=now)
 
     def lost(self, member: Member, *, now: float) -> None:
         """A PS is gone; its replacement registers later."""

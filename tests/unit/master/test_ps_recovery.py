@@ -1,5 +1,7 @@
 """PS that come back: with what, what counts as lost, and that none waits for ever."""
 
+import sys
+
 import pytest
 from elasticdl.job.spec import JobSpec, UpdateMode
 from elasticdl.job.status import JobState
@@ -8,6 +10,7 @@ from elasticdl.master.member import MemberState
 from elasticdl.master.watchdog import look_at
 from elasticdl.proto import master_pb2
 
+RECORDS = 64
 EVALUATION = master_pb2.Task(type=master_pb2.EVALUATION)
 
 
@@ -19,6 +22,11 @@ def first_checkpoint(master) -> bool:
 def all_hold_tasks(rig, master) -> bool:
     queue = master.job.parts.ledger.queue
     return queue is not None and len(queue.leased) == rig.values.job.worker.replicas
+
+
+def counted_as_trained(master) -> int:
+    queue = master.job.parts.ledger.queue
+    return 0 if queue is None else queue.done_records
 
 
 async def until_known_at(rig, master, version: int) -> None:
@@ -272,6 +280,30 @@ def test_a_ps_lost_before_all_told_of_their_values_takes_all_back(rig) -> None:
         assert 1 in rig.world.rewinds  # ps-1 began anew too
 
     rig.run(story, ps__mode="sync")
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_what_counts_as_trained_is_trained_again_though_no_ps_had_told_of_its_values(
+    rig, mode
+) -> None:
+    async def story(rig) -> None:
+        rig.world.mute.add("ps-1")  # it serves, and is not heard of yet
+        rig.world.pause_after = 2
+        async with rig.serving() as master:
+            await rig.until(lambda: counted_as_trained(master) > 0)
+            gone = {worker.name for worker in master.job.parts.table.workers()}
+        rig.world.mute.clear()
+        rig.world.pause_after = sys.maxsize
+        async with rig.serving(launched=True):
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+        assert report.rewinds == 1
+        # The new PS have no values of the old ones: all is trained on them.
+        again = {(a, b) for who, _, a, b in rig.world.trained if who not in gone}
+        assert sum(b - a for a, b in again) == RECORDS
+        assert audit(rig.job_dir.journal_dir).ok
+
+    rig.run(story, ps__mode=mode)
 
 
 def test_no_worker_of_a_sync_job_begins_before_ps_0_counts_it(rig) -> None:
