@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from elasticdl.errors import PlatformError
 from elasticdl.job.quantity import format_bytes
@@ -24,6 +26,18 @@ _START_RETRY_SECONDS = 1.0
 _LAST_STOPS = 5  # tries
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What the platform is asked for in one turn of the loop."""
+
+    stops: tuple[Stop, ...]
+    starts: tuple[Member, ...]
+
+    def __bool__(self) -> bool:
+        """Whether that is anything."""
+        return bool(self.stops or self.starts)
+
+
 class Launching:
     """Asks one runner for the replicas of one job."""
 
@@ -36,15 +50,26 @@ class Launching:
         self._tried = bool(job.parts.table.members)
         self.trial: asyncio.Task[None] | None = None
 
-    def busy(self, *, now: float) -> bool:
-        """Whether something is asked of the platform now."""
-        return bool(self.stops or self._parts.table.due(now=now))
+    def decided(self, *, now: float) -> Asked:
+        """Return what is to be asked of the platform now.
 
-    async def act(self, *, now: float) -> None:
-        """Carry out the stops, then start what is due."""
+        Asked for before the journal is written: whoever is scheduled during that write
+        has a generation that is not on the disk yet, and that the next master would
+        give once more. Such a replica waits for the next turn.
+        """
+        return Asked(tuple(self.stops), tuple(self._parts.table.due(now=now)))
+
+    async def act(self, asked: Asked) -> None:
+        """Carry out the stops, then start who is still to come."""
+        self.stops = self.stops[len(asked.stops) :]
+        later = {stop.key for stop in self.stops}
         # First stops, then starts: a PS keeps its name.
-        await self._stop_once()
-        due = self._parts.table.due(now=now)
+        await self._stop_all_of(asked.stops)
+        due = [
+            member
+            for member in asked.starts
+            if member.state is MemberState.SCHEDULED and member.key not in later
+        ]
         if self._tried:
             await asyncio.gather(*(self._start(member) for member in due))
         elif due and self.trial is None:
@@ -69,6 +94,9 @@ class Launching:
 
     async def _stop_once(self) -> None:
         stops, self.stops = self.stops, []
+        await self._stop_all_of(stops)
+
+    async def _stop_all_of(self, stops: Iterable[Stop]) -> None:
         await asyncio.gather(*(self._stop(stop) for stop in stops))
 
     async def _try(self, launches: list[Launch]) -> None:

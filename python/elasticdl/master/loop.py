@@ -154,12 +154,13 @@ class Loop:
             self._counting = asyncio.create_task(self._count(), name="count")
         self._publishing.update(now=now)
         busy = job.clock() - now
+        asked = self._launching.decided(now=now)
         try:
             await self._parts.ledger.commit()
-            if self._launching.busy(now=now) or now - self._held_at >= _HOLD_SECONDS:
+            if asked or now - self._held_at >= _HOLD_SECONDS:
                 await self._parts.ledger.hold()
                 self._held_at = now
-            await self._launching.act(now=now)
+            await self._launching.act(asked)
             await self._parts.ledger.compact_if_needed()
         except JournalError as error:
             job.end(JobState.FAILED, str(error), error.exit_code)

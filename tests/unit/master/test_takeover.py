@@ -5,11 +5,13 @@ import asyncio
 from elasticdl.errors import ExitCode, PlatformError, SupersededError
 from elasticdl.job.status import JobState
 from elasticdl.job.values import edit_values
+from elasticdl.master.journal_files import read_events
 from elasticdl.master.launching import Launching
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.membership import Stop
 from elasticdl.master.spec_watch import stamp
-from elasticdl.runner.base import ReplicaKey, Role
+from elasticdl.runner.base import Launch, ReplicaKey, Role
+from elasticdl.testing.fakes import InMemoryRunner
 
 
 def leased(rig) -> int:
@@ -33,6 +35,53 @@ def test_an_old_master_that_wakes_up_ends_and_touches_nothing(rig) -> None:
         next_one.close()
         assert rig.runner.stops == []
         assert not rig.job_dir.report_file.exists()
+
+    rig.run(story)
+
+
+class LosesOneMeanwhile(InMemoryRunner):
+    """A PS ends while the master waits for this platform to end a replica."""
+
+    def __init__(self, rig) -> None:
+        super().__init__(on_start=self.starts)
+        self.rig = rig
+        self.too_early: list[Launch] = []
+
+    def starts(self, launch: Launch) -> None:
+        events = read_events(self.rig.job_dir.journal_dir)
+        given = [e.get("generation", 0) for _, e in events if e["k"] == "ids"]
+        if launch.generation > max(given):
+            self.too_early.append(launch)
+        self.rig.start_replica(launch)
+
+    async def stop(self, key: ReplicaKey, *, grace_seconds: float, reason: str) -> None:
+        self.rig.kill("ps-1")
+        table = self.rig.master.job.parts.table
+        before = table.ps()[1]
+        while table.ps()[1] in (before, None):
+            await asyncio.sleep(0)
+        await super().stop(key, grace_seconds=grace_seconds, reason=reason)
+
+
+def test_no_replica_is_started_whose_generation_another_master_could_give_again(
+    rig,
+) -> None:
+    async def story(rig) -> None:
+        rig.runner = LosesOneMeanwhile(rig)
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: leased(rig) >= 2)
+            # Its end is seen in the moment in which the master began to look.
+            moment = master.job.clock()
+            master.job.clock = lambda: moment
+            stranger = ReplicaKey(Role.WORKER, 9)
+            master.loop._launching.stops.append(Stop(stranger, 0.0, "unknown"))
+            master.job.parts.signals.wake()
+            ps_1 = ReplicaKey(Role.PS, 1)
+            await rig.until(
+                lambda: [one.key for one in rig.runner.launches].count(ps_1) == 2
+            )
+        assert rig.runner.too_early == []
 
     rig.run(story)
 
