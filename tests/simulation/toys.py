@@ -10,7 +10,7 @@ protocol.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -220,6 +220,12 @@ class Feeder:
             if settings.feed_seconds:
                 kernel().sleep(settings.feed_seconds)
             yield Batch([int(record) for record in part], None, len(part))
+
+    def together(self, tasks: Sequence[list[bytes]]) -> Iterator[list[Any]] | None:
+        """Feed several tasks in one call, where the feed is of a kind that can."""
+        if settings.feed_seconds:
+            return None
+        return iter([list(self.batches(records)) for records in tasks])
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

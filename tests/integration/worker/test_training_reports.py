@@ -55,8 +55,8 @@ class Stream:
     def __init__(self) -> None:
         self.reports = []
 
-    def peek(self):
-        return None
+    def ready(self):
+        return []
 
     def report(self, report, *, can_wait=False) -> None:
         del can_wait
