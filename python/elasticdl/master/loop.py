@@ -49,6 +49,15 @@ _LATE_SECONDS = 1.0
 _REST = 3.0
 # How often a master with nothing to write looks whether it is the job's master still.
 _HOLD_SECONDS = 2.0
+# What an edit that is not taken is answered with.
+_NOT_LIVE = (
+    f"refused on a running job: {{}}; only {', '.join(spec_watch.LIVE)} may change. "
+    "The job goes on as it was"
+)
+_TOO_LATE = (
+    "refused: {}, for the job is over; if it was stopped or failed, launch it again: "
+    "it goes by the file then"
+)
 
 
 class Loop:
@@ -321,14 +330,10 @@ class Loop:
         if job.state is JobState.FINISHING:
             edited = _with_epochs(edited, job.spec.training.epochs)
         edit = spec_watch.compare(job.spec, edited)
-        for change in edit.refused:
-            text = (
-                f"refused on a running job: {change}; only "
-                f"{', '.join(spec_watch.LIVE)} may change. The job goes on as it was"
-            )
-            log.error("%s", text)
-            refusal = decisions.refused(text, cause=str(change), now=job.clock())
-            self._publishing.decided([refusal])
+        text = _NOT_LIVE
+        if job.finished or job.ending is not None:
+            edit, text = spec_watch.too_late(job.spec, edit), _TOO_LATE
+        self._refuse(edit, text)
         if not edit.accepted:
             return
         for change in edit.accepted:
@@ -343,6 +348,15 @@ class Loop:
         if job.trains and edit.spec.training.epochs != job.spec.training.epochs:
             self._parts.ledger.set_epochs(edit.spec.training.epochs)
         job.change_spec(edit.spec)
+
+    def _refuse(self, edit: spec_watch.Edit, text: str) -> None:
+        """Tell which changes are not taken; `text` has a place for one."""
+        for change in edit.refused:
+            told = text.format(change)
+            log.error("%s", told)
+            now = self._job.clock()
+            refusal = decisions.refused(told, cause=str(change), now=now)
+            self._publishing.decided([refusal])
 
 
 def _with_epochs(spec: JobSpec, epochs: int) -> JobSpec:

@@ -68,6 +68,12 @@ def compare(old: JobSpec, new: JobSpec) -> Edit:
     return Edit(JobSpec.model_validate(tree), accepted, refused)
 
 
+def too_late(old: JobSpec, edit: Edit) -> Edit:
+    """Return what comes of an edit of a job that is over: nothing of it is taken."""
+    changes = sorted((*edit.accepted, *edit.refused), key=lambda change: change.path)
+    return Edit(old, (), tuple(changes))
+
+
 def _is_live(path: str) -> bool:
     return any(path == live or path.startswith(live + ".") for live in LIVE)
 

@@ -1210,6 +1210,22 @@ def test_what_happens_is_published_while_it_happens_and_at_the_end(rig) -> None:
     rig.run(story)
 
 
+def test_of_an_edit_that_comes_when_the_job_is_over_nothing_is_taken(rig) -> None:
+    async def story(rig) -> None:
+        async with rig.serving() as master:
+            report = await rig.ended()
+            before = master.job.spec
+            training = before.training.model_copy(update={"epochs": 2})
+            master.loop.edit(before.model_copy(update={"training": training}))
+            assert master.job.spec == before
+            assert master.job.parts.ledger.plan.epochs == 1
+        assert report.status is JobState.SUCCEEDED
+        history = rig.job_dir.history_file.read_text()
+        assert "refused: training.epochs: 1 -> 2, for the job is over" in history
+
+    rig.run(story)
+
+
 def test_pending_workers_do_not_block_the_job_and_their_time_is_counted(rig) -> None:
     async def story(rig) -> None:
         rig.runner.hold = True
