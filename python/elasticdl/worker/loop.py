@@ -194,6 +194,7 @@ class Loop:
         logger.info("Beginning again from the PS's checkpoint: %s", why)
         parts.progress.given_up()
         self._give_back(task)
+        parts.training.hand_back()  # no gradient of before a rewind counts
         parts.stream.hand_back()
         parts.on_rewind()
         try:
@@ -210,14 +211,16 @@ class Loop:
         self._parts.leaving.wait(PAUSE_SECONDS)
 
     def _give_back(self, task: master_pb2.Task | None, *, why: str = "") -> None:
-        """Return the task and all whose gradients nobody has acknowledged.
+        """Return the task; one of training with all that nobody has acknowledged.
 
+        What kept another task from being done says nothing of gradients that are on
+        their way: these are good, and their tasks are reported when they have come.
         `why`: what storage said that does not answer.
         """
         parts = self._parts
-        is_training = task is not None and task.type == TaskType.TRAINING
-        parts.training.hand_back()
-        if task is not None and not is_training:
+        if task is None or task.type == TaskType.TRAINING:
+            parts.training.hand_back()
+        else:
             parts.stream.report(storage_away(task, why) if why else returned(task))
 
     def _fail(

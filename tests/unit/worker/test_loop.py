@@ -1,16 +1,19 @@
-"""The worker's loop: what it says of itself while it has nothing to train."""
+"""The worker's loop: what it says of itself, and what it hands back."""
 
 import threading
 import time
+from dataclasses import replace
 
 import pytest
+from elasticdl.errors import NotInitializedError
 from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome, TaskType
 from elasticdl.worker.loop import Loop, LoopParts
 from elasticdl.worker.progress import Progress
 from elasticdl.worker.records import LoadedTask
-from elasticdl.worker.task_stream import TaskStream
+from elasticdl.worker.task_stream import TaskStream, returned
+from elasticdl.worker.trainer import LeavingError
 
 SECONDS = 20.0
 TASK = master_pb2.Task(task_id=1, lease_id=101, type=TaskType.EVALUATION, source="a")
@@ -22,8 +25,10 @@ class Master:
     def __init__(self):
         self.tasks = [TASK]
         self.reported = False
+        self.outcomes = {}
 
     def lease(self, request):
+        self.outcomes |= {one.lease_id: one.outcome for one in request.reports}
         self.reported = self.reported or bool(request.reports)
         tasks, self.tasks = (self.tasks, []) if request.want else ([], self.tasks)
         return master_pb2.LeaseReply(tasks=tasks, finished=self.reported)
@@ -112,3 +117,54 @@ def test_a_worker_whose_task_is_being_read_waits_for_data_and_is_not_idle(parts)
     go.set()
     thread.join(SECONDS)
     assert not thread.is_alive()
+
+
+class OnTheirWay(Nothing):
+    """A task is trained whose last gradient no PS has acknowledged yet."""
+
+    task = master_pb2.Task(task_id=2, lease_id=102, type=TaskType.TRAINING, source="a")
+
+    def __init__(self, stream):
+        self.stream, self.runs = stream, True
+
+    def settle(self):
+        if self.runs:
+            self.runs = False
+            self.stream.report(
+                master_pb2.TaskReport(
+                    task_id=2, lease_id=self.task.lease_id, outcome=Outcome.DONE
+                )
+            )
+
+    def hand_back(self, *, keep=None):
+        if self.runs:
+            self.runs = False
+            self.stream.report(returned(self.task))
+
+
+@pytest.mark.parametrize(
+    "error", [NotInitializedError("no such snapshot"), LeavingError("told to leave")]
+)
+def test_an_evaluation_that_cannot_be_served_takes_no_trained_task_back(parts, error):
+    def not_served(_loaded):
+        raise error
+
+    master = Master()
+    stream = TaskStream(
+        master.lease,
+        master_pb2.Replica(),
+        load=lambda task: LoadedTask(task, [b"x"]),
+        describe=lambda what, error: f"{what}: {error}",
+        on_fenced=lambda _: None,
+    )
+    stream.start()
+    Loop(
+        replace(
+            parts[0],
+            stream=stream,
+            training=OnTheirWay(stream),
+            handlers={TaskType.EVALUATION: not_served},
+        )
+    ).run()
+    assert stream.close(SECONDS)
+    assert master.outcomes == {101: Outcome.RETURNED, 102: Outcome.DONE}
