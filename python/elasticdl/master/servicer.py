@@ -20,6 +20,7 @@ from elasticdl.master import status
 from elasticdl.master.heartbeats import Heartbeats
 from elasticdl.master.job_state import Job
 from elasticdl.master.leasing import Leasing
+from elasticdl.master.stagger import until_place
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.errors import status_of
 
@@ -28,10 +29,15 @@ log = logging.getLogger(__name__)
 _MOST_HOLD_SECONDS = 30.0
 # Of many workers each is heard of more rarely: no more than so many heartbeats a second
 # reach the master, and so many calls that lease and report, as far as these can wait.
-_CALLS_PER_SECOND = 250.0
+_CALLS_PER_SECOND = 200.0
 # What a worker did between two calls is lost with it: never more than this for it, and
-# with the number above never more than 4 ms of what all workers do.
+# with the number above never more than 5 ms of what all workers do.
 _MOST_BETWEEN_CALLS_SECONDS = 5.0
+# A worker that calls shortly before its place in the cycle was on it; the next call is
+# on the next one. Tasks are leased for the time between calls: never for a part of one.
+_LEASE_AT_LEAST = 1 / 2
+# No heartbeat is held for longer than a cycle.
+_BEAT_AT_LEAST = 1 / 8
 # Who waits for longer than he asked for still gets his answer before he gives up.
 _MOST_EXTRA_SECONDS = 2.0
 
@@ -132,7 +138,12 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
             tasks=tasks,
             results=results,
             finished=finished,
-            call_seconds=min(self._fair_seconds, _MOST_BETWEEN_CALLS_SECONDS),
+            call_seconds=until_place(
+                member.key.index,
+                cycle_seconds=min(self._fair_seconds, _MOST_BETWEEN_CALLS_SECONDS),
+                now=clock(),
+                at_least=_LEASE_AT_LEAST,
+            ),
         )
 
     @_answering
@@ -143,8 +154,16 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
         lost = self._heartbeats.worker(request, now=self.job.clock())
         signals = self._parts.signals
         if not lost and request.seen_revision == signals.revision:
-            seconds = self._patient(request.hold_seconds)
-            await signals.wait_for_revision(min(seconds, self._most_hold))
+            seconds = min(self._patient(request.hold_seconds), self._most_hold)
+            if seconds > request.hold_seconds:
+                place = until_place(
+                    request.replica.index,
+                    cycle_seconds=seconds,
+                    now=self.job.clock(),
+                    at_least=_BEAT_AT_LEAST,
+                )
+                seconds = min(seconds, place)
+            await signals.wait_for_revision(seconds)
         return self._heartbeats.worker_reply(request, lost)
 
     @_answering

@@ -76,6 +76,14 @@ class Task:
     last_lease: int = -1
     workers: tuple[int, ...] = ()  # who held it
 
+    def tree(self) -> dict[str, Any]:
+        """Return it as plain data, for a snapshot or a manifest.
+
+        Not by `dataclasses.asdict`, which takes 25 µs: a master of a thousand workers
+        stood still for a quarter of a second at each snapshot.
+        """
+        return dict(vars(self))
+
     @property
     def records(self) -> int:
         """Records still to be trained."""
@@ -360,6 +368,9 @@ class TaskQueue:
         """Return where the data stand, without who holds what: what is done is done."""
         held = (leased.task for leased in self._leases.all.values())
         waiting = [*held, *self._waiting.values()]
+        return {**self._counts(), "waiting": [task.tree() for task in waiting]}
+
+    def _counts(self) -> dict[str, Any]:
         return {
             "cursor": self._cursor,
             "issued_steps": self._issued_steps,
@@ -367,7 +378,6 @@ class TaskQueue:
             "done_records": self.done_records,
             "done_steps": self.done_steps,
             "stopped": self._stopped,
-            "waiting": [asdict(task) for task in waiting],
         }
 
     def restore(
@@ -423,8 +433,8 @@ class TaskQueue:
     def state(self) -> dict[str, Any]:
         """Return everything, leases included, for a snapshot of the journal."""
         return {
-            **self.position(),
-            "waiting": [asdict(task) for task in self._waiting.values()],
+            **self._counts(),
+            "waiting": [task.tree() for task in self._waiting.values()],
             "leases": [self._lease_tree(i) for i in self._leases.all],
             "blamed": [[i, *counts] for i, counts in self._blamed.items()],
         }
@@ -455,9 +465,14 @@ class TaskQueue:
 
     def _lease_tree(self, lease_id: int) -> dict[str, Any]:
         leased = self._leases.all[lease_id]
-        return {**asdict(leased), "deadline": self._leases.deadline_of(lease_id)}
+        return {
+            "task": leased.task.tree(),
+            "lease_id": lease_id,
+            "worker": leased.worker,
+            "deadline": self._leases.deadline_of(lease_id),
+        }
 
 
 def task_from_json(tree: Mapping[str, Any]) -> Task:
-    """Return the task that `dataclasses.asdict` made plain data of."""
+    """Return the task whose `tree` this is."""
     return Task(**{**tree, "workers": tuple(tree["workers"])})

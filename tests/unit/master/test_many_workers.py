@@ -7,6 +7,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from elasticdl.data.reader import Shard
@@ -198,16 +199,17 @@ def test_no_call_costs_more_because_there_are_more_workers(
 
 
 @pytest.mark.parametrize("workers", [FEW, MANY])
-def test_all_workers_together_are_asked_to_call_no_more_often_than_250_times_a_second(
+def test_all_workers_together_are_asked_to_call_no_more_often_than_200_times_a_second(
     tmp_path: Path, workers: int
 ) -> None:
-    async def told() -> float:
+    async def told() -> list[float]:
         crowd = Crowd(tmp_path / "job", workers, "async")
-        reply = await crowd.lease(1)
+        replies = [await crowd.lease(worker) for worker in range(50)]
         crowd.ledger.close()
-        return reply.call_seconds
+        return [reply.call_seconds for reply in replies]
 
-    assert workers / asyncio.run(told()) == pytest.approx(250.0)
+    # They are spread over a cycle, around its length: in five places.
+    assert workers / fmean(asyncio.run(told())) == pytest.approx(200.0, rel=0.15)
 
 
 def test_at_the_end_no_worker_takes_tasks_that_another_could_begin(
