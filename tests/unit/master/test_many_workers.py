@@ -204,7 +204,7 @@ def test_all_workers_together_are_asked_to_call_no_more_often_than_200_times_a_s
 ) -> None:
     async def told() -> list[float]:
         crowd = Crowd(tmp_path / "job", workers, "async")
-        replies = [await crowd.lease(1, worker) for worker in range(50)]
+        replies = [await crowd.lease(1, worker) for worker in range(FEW)]
         crowd.ledger.close()
         return [reply.call_seconds for reply in replies]
 
