@@ -1,8 +1,10 @@
 """Which updates went with async PS, and which of them a master had been told of.
 
-Owns both numbers, by PS. Called by `world`, which watches PS and masters; read by the
-invariants. Believes no count of the product: what a PS held is read off its values, and
-what a master was told off the calls that it took.
+Owns both numbers, by PS, and when a job begins a second time instead: launched again
+before any worker was answered that a task counts as trained, it has lost nothing, for
+it trains everything. Called by `world`, which watches PS, masters and workers; read by
+the invariants. Believes no count of the product: what a PS held is read off its values,
+what a master was told off the calls that it took, what counts off masters' answers.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ class _Life:
     pid: int
     parameters: Any
     rewind: int
+    launch: int  # of the job, by the user
     told: int  # the newest version of it that a master was told of
 
 
@@ -47,13 +50,26 @@ class Losses:
         self._lives: dict[int, _Life] = {}
         # By PS: what was known when the next one asked what it begins with.
         self._known: dict[int, int] = {}
+        # By lease whose report was taken: the master that took it first, its rewind.
+        self._taken: dict[int, tuple[int, int]] = {}
+        self._counts: set[int] = set()  # rewinds in which a task counts as trained
 
-    def begins(self, ps: int, pid: int, parameters: Any, rewind: int) -> bool:
-        """A PS has values; return whether it follows one of the same rewind."""
+    def begins(
+        self, ps: int, pid: int, parameters: Any, rewind: int, *, launch: int
+    ) -> bool:
+        """A PS has values; return whether it is to go on from those of the one before.
+
+        Not so after a rewind, which takes back what it trains again. Nor in another
+        launch, if nobody was ever answered that a task of this rewind counts as trained
+        (the journal's disk was full, say): no worker of the launch before is there, all
+        that they held is given out again, whole, and no record can be missing.
+        """
         before, known = self._lives.get(ps), self._known.pop(ps, None)
-        self._lives[ps] = _Life(pid, parameters, rewind, parameters.version)
-        # What a rewind takes back is trained again.
+        self._lives[ps] = _Life(pid, parameters, rewind, launch, parameters.version)
         if before is None or before.rewind != rewind:
+            return False
+        anew = not (parameters.version or parameters.shard.values.any())
+        if anew and launch != before.launch and rewind not in self._counts:
             return False
         gone = float(before.parameters.shard.values.sum())
         count = round((gone - float(parameters.shard.values.sum())) / self._batch_size)
@@ -89,6 +105,20 @@ class Losses:
                 if _is_of(one, mark, task):
                     self.told(ps, one.version)
                     break
+
+    def taken(self, lease: int, master: int, rewind: int) -> None:
+        """A master took a report of a trained task, at this rewind.
+
+        A repeated one is of the first one's rewind; a lease that another master gives
+        once more is none that anybody was answered about.
+        """
+        if self._taken.get(lease, (0, 0))[0] != master:
+            self._taken[lease] = master, rewind
+
+    def answered(self, lease: int) -> None:
+        """A worker was answered that a task which it trained counts."""
+        if lease in self._taken:
+            self._counts.add(self._taken[lease][1])
 
     def asked(self, ps: int) -> None:
         """A PS has asked what it begins with: later words are of another life."""

@@ -27,12 +27,14 @@ from elasticdl.master import serving
 from elasticdl.master.leasing import Leasing
 from elasticdl.master.member import Member
 from elasticdl.master.ps_group import PsGroup
+from elasticdl.master.side_tasks import is_side
 from elasticdl.proto import master_pb2
 from elasticdl.ps import kernels
 from elasticdl.ps import main as ps_main
 from elasticdl.ps.parameters import Parameters
 from elasticdl.ps.server import ParameterServer
 from elasticdl.rpc import ps_wire
+from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.watch import Watch
 from elasticdl.runner.base import Launch
 from elasticdl.worker import main as worker_main
@@ -202,7 +204,13 @@ class World:
         ps = parameters.shard.ps
         held = self.losses.values(ps)
         # A rewind to the job's beginning is told by its number.
-        same = self.losses.begins(ps, current_process().pid, parameters, rewind)
+        same = self.losses.begins(
+            ps,
+            current_process().pid,
+            parameters,
+            rewind,
+            launch=self.platform.launches,
+        )
         gone = same and held is not None and held.any()
         if gone and not loaded and not parameters.shard.values.any():
             self.seen.initial.append(f"PS {ps} at {self.kernel.now:.1f} s")
@@ -390,12 +398,27 @@ def _of_report(report: Any) -> Any:
         result = report(self, member, sent, **options)
         done = result.accepted and sent.outcome == master_pb2.DONE
         if done and World.current is not None:
-            World.current.losses.reported(
-                member.key.index, member.generation, sent.task_id
-            )
+            losses = World.current.losses
+            losses.reported(member.key.index, member.generation, sent.task_id)
+            if not is_side(sent.lease_id):
+                master, rewinds = current_process().pid, self._parts.ledger.rewinds
+                losses.taken(sent.lease_id, master, rewinds)
         return result
 
     return told
+
+
+def _of_answer(lease: Any) -> Any:
+    def answered(
+        self: MasterClient, request: master_pb2.LeaseRequest
+    ) -> master_pb2.LeaseReply:
+        reply = lease(self, request)
+        if World.current is not None:
+            for result in reply.results:
+                World.current.losses.answered(result.lease_id)
+        return reply
+
+    return answered
 
 
 def _asked(registered: Any) -> Any:
@@ -433,6 +456,7 @@ ParameterServer._install = _noticed(ParameterServer._install)
 Training.run = _trains(Training.run)
 Leasing.give = _not_paused(Leasing.give)
 Leasing.report = _of_report(Leasing.report)
+MasterClient.lease = _of_answer(MasterClient.lease)
 PsGroup.heard = _of_ps(PsGroup.heard)
 PsGroup.heard_worker = _of_worker(PsGroup.heard_worker)
 PsGroup.registered = _asked(PsGroup.registered)
