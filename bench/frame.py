@@ -9,11 +9,16 @@ machine may be busy or slow, and then both are.
 
 from __future__ import annotations
 
+import asyncio
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_RUNNER = asyncio.Runner()
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,15 @@ def interleaved(
         progress(f"round {number + 1} of {rounds}")
     progress("")
     return figures
+
+
+def in_one_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run it in the loop that all rounds share.
+
+    gRPC has news for a round's calls when the round is over, and a trace of the stack
+    for each that comes to a closed loop.
+    """
+    return _RUNNER.run(work)
 
 
 def timed(work: Callable[[], object], times: int = 1) -> Callable[[], float]:

@@ -22,7 +22,7 @@ from elasticdl.errors import FencedError
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.task_queue import Plan
 from elasticdl.proto import master_pb2
-from frame import Benchmark, Row, interleaved, progress, ratios, row
+from frame import Benchmark, Row, in_one_loop, interleaved, progress, ratios, row
 from master_crowd import crowd_of
 from master_role import SILENT, lease_rate, master, patiently, percentile_99
 from roles import CORES, parameter_server
@@ -125,7 +125,7 @@ def rate_of(program: Path | None, seconds: float) -> tuple[float, list[float]]:
         master(Path(folder), workers=WORKERS, program=program) as rig,
     ):
         rig.open_plan(MANY)
-        return asyncio.run(lease_rate(rig, seconds=seconds))
+        return in_one_loop(lease_rate(rig, seconds=seconds))
 
 
 def queue_rpc() -> list[Row]:
@@ -154,7 +154,7 @@ def workers_1000() -> list[Row]:
             master(Path(folder), workers=WORKERS, patient=False) as rig,
         ):
             rig.open_plan(MANY)
-            crowd = asyncio.run(crowd_of(rig, warm=5.0, seconds=15.0))
+            crowd = in_one_loop(crowd_of(rig, warm=5.0, seconds=15.0))
         cores.append(crowd.cores)
         lost.append(float(crowd.lost))
         late.append(statistics.quantiles(crowd.lease_seconds, n=20)[18])
