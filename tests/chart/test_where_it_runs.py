@@ -200,3 +200,20 @@ def test_the_platforms_objects_may_have_another_name():
     assert ("NetworkPolicy", "training") in found
     assert ("ClusterRole", "training-exporter-ml") in found
     assert not {name for _, name in found if name.startswith("elasticdl-exporter")}
+
+
+# Queues.
+
+
+def test_a_queue_of_kueue_reaches_the_job_and_the_pods_that_its_master_makes():
+    label = "kueue.x-k8s.io/queue-name"
+    values = job()
+    values["job"]["queue"] = "team-a"
+    found = objects(values)
+    assert of_kind(found, "Job")["metadata"]["labels"][label] == "team-a"
+    made = pods(found)
+    for role in ("ps", "worker"):
+        assert made[role]["metadata"]["labels"][label] == "team-a"
+    # Kueue takes a Job by its own label; its pod would be another workload.
+    assert label not in made["master"]["metadata"]["labels"]
+    assert label not in str(objects(job()))

@@ -42,6 +42,9 @@
   {{- $_ := set $own "elasticdl-job-name" .job.name -}}
   {{- $_ := set $own "elasticdl-replica-type" .role -}}
   {{- $_ := set $own "elasticdl-replica-index" "0" -}}
+{{- else -}}
+  {{- /* The master's pod waits with its Job: Kueue wants the label on one of them. */}}
+  {{- with .job.queue }}{{ $_ := set $own "kueue.x-k8s.io/queue-name" . }}{{ end -}}
 {{- end -}}
 labels:
   {{- merge $own ($pods.labels | default dict) .root.Values.commonLabels | toYaml | nindent 2 }}

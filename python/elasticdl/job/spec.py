@@ -279,6 +279,12 @@ class JobSpec(SpecModel):
         "IfNotPresent", description="When the image is pulled."
     )
     namespace: str = Field("", description="Namespace; empty is that of the release.")
+    queue: str = Field(
+        "",
+        pattern=r"^([a-z0-9]([-.a-z0-9]*[a-z0-9])?)?$",
+        max_length=63,
+        description="Kueue's LocalQueue in which the job and its pods wait for quota.",
+    )
     paused: bool = Field(
         False,
         description="Hold: no task is given out until false, and the workers leave "
