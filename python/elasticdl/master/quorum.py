@@ -51,7 +51,8 @@ class Quorum:
         return self._number
 
     @property
-    def _counts(self) -> bool:
+    def counts(self) -> bool:
+        """Whether versions are made by it: in sync mode with PS."""
         return self._table.spec.ps.mode is UpdateMode.SYNC and self._table.num_ps > 0
 
     def finished(self, worker: int) -> None:
@@ -70,7 +71,7 @@ class Quorum:
         has a task beside training it does not count, and would go on to a training task
         in its hands without a word: so it gets none before it has reported that one.
         """
-        if not self._counts:
+        if not self.counts:
             return True
         if self._side.leases_of(worker):
             return False
@@ -86,7 +87,7 @@ class Quorum:
 
     def side_done(self) -> None:
         """A worker reported a task beside training: it may be given a training task."""
-        if self._counts:
+        if self.counts:
             self._signals.work()
 
     def _obeyed(self) -> int:
@@ -119,7 +120,7 @@ class Quorum:
         Tells the PS if the number changed. A worker that holds a training task is at
         one: `may_begin` sees to it that none is read ahead while it evaluates.
         """
-        if not self._counts:
+        if not self.counts:
             return
         spec, queue = self._table.spec, self._ledger.queue
         if workers is None:

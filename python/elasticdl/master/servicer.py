@@ -177,7 +177,11 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
             await signals.wait_for_ps_revision(
                 min(request.hold_seconds, self._most_hold)
             )
-        return self._heartbeats.ps_reply(request)
+        reply = self._heartbeats.ps_reply(request)
+        if self._parts.ps.quorum.counts:
+            # The next master has to know of each worker that counts no more.
+            await self._parts.ledger.commit()
+        return reply
 
     @property
     def _most_hold(self) -> float:

@@ -47,6 +47,8 @@ POLL_SECONDS = 1.0
 # (rpc.channel): tried often, because a worker may have nothing left to train.
 FIRST_RETRY_SECONDS = 0.05
 MOST_RETRY_SECONDS = 0.25
+# Tasks of the job's records; all others are beside them.
+_OF_RECORDS = {master_pb2.TRAINING, master_pb2.PREDICTION}
 # A task that storage did not give is handed back after so long.
 STORAGE_SECONDS = 2.0
 
@@ -73,7 +75,10 @@ class TaskStream:
             load: Reads a task's records; DataError and OSError become reports.
             describe: (what ran, what it raised) -> one line with the user's file:line.
             on_fenced: Called with the reason when the master has given this worker up.
-            far_ahead: Short tasks may be leased and reported several at a time.
+            far_ahead: Short tasks may be leased and reported several at a time. Else
+                none is leased during one beside training, such as an evaluation: a
+                worker does not count for a sync version meanwhile, and would begin a
+                training task that it has already without being counted again.
             clock: Seconds, steady.
         """
         self._lease = lease
@@ -84,7 +89,9 @@ class TaskStream:
         self._changed = threading.Condition()
         self._ready: deque[LoadedTask] = deque()
         self._outbox = Outbox()
+        self._far_ahead = far_ahead
         self._ahead = Ahead(far=far_ahead)
+        self._beside = 0  # lease of the task beside training that was taken last
         self._clock = clock
         self._waited_seconds = 0.0  # since the last task was taken
         self._report_since = 0.0  # when the oldest waiting report came
@@ -143,6 +150,8 @@ class TaskStream:
                 self._waited_seconds += self._clock() - asked
                 return None
             task = self._ready.popleft()
+            if task.task.type not in _OF_RECORDS:
+                self._beside = task.task.lease_id
             now = self._clock()
             self._waited_seconds += now - asked
             self._ahead.took(waited_seconds=self._waited_seconds, now=now)
@@ -206,6 +215,8 @@ class TaskStream:
 
     def _wanted(self) -> int:
         if self._finished or self._draining or self._loading:
+            return 0
+        if self._beside in self._held and not self._far_ahead:
             return 0
         return self._ahead.wanted(len(self._ready))
 

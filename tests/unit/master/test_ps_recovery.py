@@ -1,5 +1,6 @@
 """PS that come back: with what, what counts as lost, and that none waits for ever."""
 
+import os
 import sys
 
 import pytest
@@ -236,6 +237,41 @@ def test_who_evaluates_in_sync_mode_reads_no_training_task_ahead(rig) -> None:
             rig.world.go.set()
             report = await rig.ended()
         assert report.status is JobState.SUCCEEDED
+
+    rig.run(story, ps__mode="sync")
+
+
+def test_ps_0_hears_of_no_lower_quorum_that_the_next_master_would_not_know_of(
+    rig, monkeypatch
+) -> None:
+    """Else it would make versions without a worker that the next master lets train."""
+    written: list[bytes] = []
+    write = os.pwrite
+
+    def noting(fd: int, data: bytes, offset: int) -> int:
+        written.append(bytes(data))
+        return write(fd, data, offset)
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: all_hold_tasks(rig, master))
+            parts = master.job.parts
+            first = parts.table.ps()[0]
+            monkeypatch.setattr(os, "pwrite", noting)
+            tasks = parts.ledger.recover(0, cause="cut off", now=0.0, died=False)
+            parts.ps.quorum.gone(0)
+            assert tasks
+            request = master_pb2.PsSyncRequest(
+                replica=master_pb2.Replica(
+                    role="ps", index=0, generation=first.generation
+                )
+            )
+            reply = await master.servicer.PsSync(request, None)
+            assert reply.quorum == 1
+            assert b"cut off" in b"".join(written)
+            rig.world.go.set()
+            await rig.ended()
 
     rig.run(story, ps__mode="sync")
 

@@ -292,3 +292,23 @@ def test_a_file_that_is_missing_is_a_failure_at_once(stream):
     stream(master, load=refusing(errno.ENOENT))
     (report,) = master.wait_for_reports(1)
     assert report.outcome == Outcome.FAILED
+
+
+def test_a_sync_worker_leases_no_training_task_while_it_evaluates(stream):
+    """It would begin that task without being counted again for a version."""
+    evaluation = task(1)
+    evaluation.type = TaskType.EVALUATION
+    one = stream(Master([evaluation, task(2)]))
+    evaluates = one.next(SECONDS)
+    assert evaluates.task.type == TaskType.EVALUATION
+    assert one.next(0.2) is None
+    one.report(done(evaluates))
+    assert one.next(SECONDS).task.task_id == 2
+
+
+def test_an_async_worker_reads_training_tasks_ahead_while_it_evaluates(stream):
+    evaluation = task(1)
+    evaluation.type = TaskType.EVALUATION
+    one = stream(Master([evaluation, task(2)]), far_ahead=True)
+    assert one.next(SECONDS).task.type == TaskType.EVALUATION
+    assert one.next(SECONDS).task.task_id == 2
