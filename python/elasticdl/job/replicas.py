@@ -253,7 +253,9 @@ class WorkerSpec(ReplicaSpec):
         "line.",
     )
     threads: CountOrZero = Field(
-        0, description="Threads TensorFlow may compute in; 0 lets it choose."
+        0,
+        description="Threads TensorFlow may compute in; 0 is as many as the container "
+        "may use CPUs, without such a limit as many as it sees.",
     )
     heartbeat_seconds: PositiveSeconds = Field(
         1.0, description="How often a replica says that it is alive."

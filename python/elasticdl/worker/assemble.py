@@ -9,8 +9,6 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-import tensorflow as tf
-
 from elasticdl.errors import RefusedError, UserCodeError
 from elasticdl.job.spec import (
     JobSpec,
@@ -66,11 +64,6 @@ class Assembly:
         self._life = life
         self._spec = spec
         self._definition = definition
-        if threads := spec.worker.threads:
-            # Both: operations of a backward pass run side by side, each in a thread
-            # of the second kind, so the first alone would let a step take every core.
-            tf.config.threading.set_intra_op_parallelism_threads(threads)
-            tf.config.threading.set_inter_op_parallelism_threads(threads)
         if sample is None:
             model = definition.build_model()
         else:

@@ -32,6 +32,7 @@ from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
 from elasticdl.job.folder import in_force
 from elasticdl.job.names import Role
 from elasticdl.job.spec import JobSpec, JobType, Strategy
+from elasticdl.worker.cpus import bound_threads
 from elasticdl.worker.early import EarlyTasks
 from elasticdl.worker.errands import Errands
 from elasticdl.worker.life import Life
@@ -64,6 +65,7 @@ def run() -> int:
     sys.setswitchinterval(_TURN_SECONDS)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    bound_threads(spec.worker.threads, os.environ)
     leaving = threading.Event()
     _leave_on_signals(leaving)
     life = Life(context, spec, leaving)
