@@ -73,7 +73,8 @@ def _not_as_read(epochs: Sequence[EpochAudit]) -> Iterator[str]:
     if filtered := sum(max(0, epoch.filtered) for epoch in epochs):
         yield f"{text.count(filtered)} without a row (feed)"
     if more := sum(max(0, -epoch.filtered) for epoch in epochs):
-        yield f"{text.count(more)} rows more than records (feed)"
+        count = text.count(more)
+        yield f"{count} rows more than records (feed, or a wrong count in a file)"
 
 
 def alike(epochs: Sequence[EpochAudit]) -> Iterator[tuple[int, EpochAudit]]:

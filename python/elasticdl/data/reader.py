@@ -244,7 +244,7 @@ class FilesReader:
         # A file that changed since it was counted must not pass for a shorter one.
         for record in range(max(start, reader.num_records), end):
             bad.add(record, f"the file has only {reader.num_records} records")
-        return Records(values, bad.found)
+        return Records(values, bad.found, bad.unplanned)
 
     def _check_alike(self, first: str, source: str) -> None:
         one, other = self._reader(first).metadata, self._reader(source).metadata

@@ -115,7 +115,10 @@ class RecordIOReader:
     record: the format has one checksum for a chunk, and none for a record. A header is
     under no checksum at all. Where it contradicts itself or leads nowhere, the chunk is
     taken if its body's checksum holds; else all up to the next chunk that can be found,
-    of which not even the number of records is known, counts as one bad record.
+    of which not even the number of records is known, counts as one bad record. Where
+    only its count of records is wrong, and could be true, the numbers of records go by
+    it; the body, once it is read, tells: records beyond the count are read with the
+    last one that is counted, and numbers beyond the body are bad records.
     """
 
     def __init__(self, path: Path, pool: FilePool, cache: ChunkCache) -> None:
@@ -174,21 +177,24 @@ class RecordIOReader:
 def _counted(
     chunk: Chunk, records: list[bytes], start: int, stop: int, bad: BadRecords
 ) -> list[bytes]:
-    """Return records [start, stop) of the file; tell `bad` of a wrong count.
+    """Return records [start, stop) of the file, and what only the body tells of.
 
-    The count of a header is under no checksum, the body is.
+    The count of a header is under no checksum, the body is: it says how many there are.
     """
-    end = chunk.first + chunk.num_records
-    found = records[start - chunk.first : stop - chunk.first]
-    wrong = f"{len(records)} records, of which its header counts {chunk.num_records}"
-    if len(records) < chunk.num_records:
-        for record in range(max(start, chunk.first + len(records)), stop):
-            bad.add(record, f"the chunk at byte {chunk.offset} holds only {wrong}")
-    elif len(records) > chunk.num_records and stop == end:
-        # The others were not planned, so one that was has to tell of them.
-        bad.add(stop - 1, f"the chunk at byte {chunk.offset} holds {wrong}")
-        found.pop()
-    return found
+    where = f"the chunk at byte {chunk.offset} holds"
+    counted = chunk.num_records
+    for record in range(max(start, chunk.first + len(records)), stop):
+        bad.add(
+            record,
+            f"{where} only {len(records)} records, of which its header counts "
+            f"{counted}; the checksum of its body holds, so that this record was "
+            "never in it and nothing is lost",
+        )
+    if stop < chunk.first + counted or len(records) <= counted:
+        return records[start - chunk.first : stop - chunk.first]
+    # The others have no number, so they come with the last one that has.
+    bad.add_unplanned(len(records) - counted, f"{where} {len(records)} records")
+    return records[start - chunk.first :]
 
 
 def _decode(path: Path, chunk: Chunk, pool: FilePool) -> list[bytes]:
@@ -203,4 +209,8 @@ def _decode(path: Path, chunk: Chunk, pool: FilePool) -> list[bytes]:
             raise ValueError(f"CRC {crc:#010x}, its header says {chunk.crc:#010x}")
         return split(decompress(body, chunk.compressor))
     except ValueError as error:
-        raise ValueError(f"{where} is corrupt: {error}") from error
+        raise ValueError(
+            f"{where} is corrupt: {error}; its header counts {chunk.num_records} "
+            "records, none of which can be read, and nothing tells whether that "
+            "count is right"
+        ) from error

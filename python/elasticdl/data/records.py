@@ -6,11 +6,14 @@ reader of this package. Knows no format, file or task.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from elasticdl.errors import BadRecordError
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,10 +63,17 @@ class Records:
 
     A CSV record is its line's text as UTF-8 bytes without the line end (quoted
     newlines kept); a NumPy, Parquet or Arrow row is a serialized tf.train.Example.
+
+    Attributes:
+        values: The records.
+        bad: Those of the range that are not among them.
+        unplanned: How many of them have no number in the file: its index counts fewer
+            records than it holds, which is known only when they are read.
     """
 
     values: list[bytes]
     bad: tuple[BadRecord, ...] = ()
+    unplanned: int = 0
 
 
 class Reader(Protocol):
@@ -107,6 +117,7 @@ class BadRecords:
         self._source = source
         self._skip = skip
         self._found: list[BadRecord] = []
+        self.unplanned = 0  # see Records
 
     @property
     def found(self) -> tuple[BadRecord, ...]:
@@ -118,3 +129,13 @@ class BadRecords:
         if not self._skip:
             raise BadRecordError(self._source, record, reason)
         self._found.append(BadRecord(self._source, record, reason))
+
+    def add_unplanned(self, count: int, where: str) -> None:
+        """Note that the read returns records that the file's index does not count."""
+        _log.warning(
+            "%s: %s, %d more than its header counts; they are read too",
+            self._source,
+            where,
+            count,
+        )
+        self.unplanned += count

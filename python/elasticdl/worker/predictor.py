@@ -56,7 +56,7 @@ class FileSink:
         self._batches = []
         task = loaded.task
         records = len(next(iter(columns.values()), []))
-        if in_order and not loaded.bad and records == task.end - task.start:
+        if in_order and loaded.is_as_planned and records == task.end - task.start:
             columns = {
                 "source": [task.source] * records,
                 "record": list(range(task.start, task.end)),

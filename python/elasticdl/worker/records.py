@@ -23,6 +23,12 @@ class LoadedTask:
     task: master_pb2.Task
     records: list[bytes]
     bad: tuple[master_pb2.BadRecord, ...] = ()
+    unplanned: int = 0  # of `records`, beyond the task's range (data.records.Records)
+
+    @property
+    def is_as_planned(self) -> bool:
+        """Whether the records are those of the task's range, each at its place."""
+        return not (self.bad or self.unplanned)
 
 
 # Tasks of these types carry a range of records; the others are errands.
@@ -64,4 +70,4 @@ class RecordLoader:
             master_pb2.BadRecord(source=b.source, record=b.record, reason=b.reason)
             for b in found.bad
         )
-        return LoadedTask(task, values, bad)
+        return LoadedTask(task, values, bad, found.unplanned)

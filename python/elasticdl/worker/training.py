@@ -64,8 +64,10 @@ class _Run:
             task_id=task.task_id,
             lease_id=task.lease_id,
             outcome=Outcome.DONE,
-            # What was really read and trained; `audit` compares it with the task.
-            records=len(self.loaded.records) + len(self.loaded.bad),
+            # What was really read of its range; `audit` compares it with the task.
+            records=len(self.loaded.records)
+            + len(self.loaded.bad)
+            - self.loaded.unplanned,
             rows=self.records - self.skipped_rows,
             skipped_rows=self.skipped_rows,
             steps=self.steps,
@@ -120,7 +122,7 @@ class Training:
 
     def run(self, loaded: LoadedTask) -> None:
         """Train a task. Its report follows when its gradients are acknowledged."""
-        run = _Run(loaded, self._in_order and not loaded.bad)
+        run = _Run(loaded, self._in_order and loaded.is_as_planned)
         self._runs.append(run)
         batches = self._batches(loaded)
         batch = next(batches, None)
@@ -226,7 +228,7 @@ class Training:
     ) -> master_pb2.BadRecord:
         return master_pb2.BadRecord(
             source=loaded.task.source,
-            record=loaded.task.start + index if not loaded.bad else -1,
+            record=loaded.task.start + index if loaded.is_as_planned else -1,
             reason=reason,
         )
 

@@ -111,6 +111,22 @@ def test_a_report_tells_when_the_reader_gave_fewer_records():
     assert reports[0].records == 5  # of 12
 
 
+def test_records_that_a_file_does_not_count_are_trained_and_move_no_position():
+    positions = []
+
+    class Watched(Steps):
+        def train_batch(self, features, labels, at):
+            positions.append(at.records_done)
+            return super().train_batch(features, labels, at)
+
+    made, reports = training(Watched(), in_order=True)
+    made.run(LoadedTask(task(2), records(0, 2, 4, 10), unplanned=2))
+    # Its range has two records; all four are rows, and no place in the range is told,
+    # as what stands at a place is not what the plan has there.
+    assert (reports[0].records, reports[0].rows) == (2, 4)
+    assert positions == [0, 0]
+
+
 def test_a_task_whose_first_push_may_have_been_applied_is_not_untouched():
     made, reports = training(Steps(breaks_at=0))
     try:

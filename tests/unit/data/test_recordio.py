@@ -233,20 +233,50 @@ def test_a_damaged_chunk_header_loses_no_record(
     assert reader.read(0, 300, strict) == numbered(300)
 
 
-def test_a_wrong_count_that_could_be_true_is_told(tmp_path, open_recordio, lenient):
-    path = write(tmp_path / "file", numbered(30), Compressor.NONE, 100)
+@pytest.mark.parametrize("compressor", Compressor)
+def test_a_count_that_is_too_low_loses_no_record_whatever_the_ranges(
+    compressor, tmp_path, open_recordio
+):
+    path = write(tmp_path / "file", numbered(30), compressor, 100)
+    count = damaged(path, MAGIC, 0x01020304)
+    damaged(path, COUNT, count - 2)
+    reader = open_recordio(path)
+    assert reader.num_records == 28
+    for size in (1, 5, 28):
+        values, unplanned = [], 0
+        for start in range(0, 28, size):
+            strict = BadRecords("file", skip=False)
+            values += reader.read(start, min(start + size, 28), strict)
+            unplanned += strict.unplanned
+        assert values == numbered(30)
+        assert unplanned == 2
+
+
+@pytest.mark.parametrize("compressor", Compressor)
+def test_a_count_that_is_too_high_lists_only_what_is_not_there(
+    compressor, tmp_path, open_recordio, lenient
+):
+    path = write(tmp_path / "file", numbered(30), compressor, 100)
     count = damaged(path, MAGIC, 0x01020304)
     damaged(path, COUNT, count + 1)
     reader = open_recordio(path)
     assert reader.num_records == 31
     assert reader.read(0, 31, lenient) == numbered(30)
-    assert "holds only" in lenient.found[0].reason
-    damaged(path, COUNT, count - 1)
+    before = struct.unpack_from("<5I", path.read_bytes())[COUNT]
+    assert [bad.record for bad in lenient.found] == [before + count]
+    assert "nothing is lost" in lenient.found[0].reason
+
+
+def test_a_damaged_body_says_that_the_count_of_what_is_lost_cannot_be_known(
+    tmp_path, open_recordio, lenient
+):
+    path = write(tmp_path / "file", numbered(30), Compressor.NONE, 100)
+    count = damaged(path, CRC, 1)
     reader = open_recordio(path)
-    assert reader.num_records == 29
-    # The record that its header does not count is gone, and one tells of it.
-    assert len(reader.read(0, 29, lenient)) == 28
-    assert f"holds {count} records, of which" in lenient.found[1].reason
+    assert len(reader.read(0, 30, lenient)) == 30 - count
+    assert len(lenient.found) == count
+    assert f"counts {count} records" in lenient.found[0].reason
+    assert "nothing tells whether that count is right" in lenient.found[0].reason
 
 
 def test_records_behind_garbage_are_found(tmp_path, open_recordio, lenient):

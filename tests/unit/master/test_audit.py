@@ -145,7 +145,7 @@ LEFT_OUT = [
     (Made(3, bad=1), "1 bad"),
     (Made(3, skipped_rows=1), "1 skipped (loss not finite)"),
     (Made(3), "1 without a row (feed)"),
-    (Made(5), "1 rows more than records (feed)"),
+    (Made(5), "1 rows more than records (feed, or a wrong count"),
 ]
 
 
