@@ -219,6 +219,8 @@ def report_view(report: JobReport) -> RenderableType:
 
 def _report_rows(report: JobReport) -> list[tuple[str, str]]:
     trains = report.type == "train" and bool(report.records)
+    best = report.best
+    figures = "" if best is None else text.metrics(best.metrics)
     records = (
         f"{text.count(report.records)}, {text.rate(report.records_per_second)} a second"
     )
@@ -254,6 +256,7 @@ def _report_rows(report: JobReport) -> list[tuple[str, str]]:
         ("metrics", text.metrics(report.metrics)),
         ("events", ", ".join(lost)),
         ("checkpoint", text.path(report.checkpoint)),
+        ("best", "" if best is None else f"version {best.version}: {figures}"),
         ("exports", "\n".join(text.path(one) for one in report.exports)),
         ("predictions", text.path(report.predictions)),
     ]

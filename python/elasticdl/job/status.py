@@ -180,6 +180,7 @@ class JobReport(_Document):
     last_loss: float | None
     metrics: Figures  # of the last evaluation
     evaluations: list[EvaluationResult]
+    best: EvaluationResult | None = None  # that of the model in `best`, if one was kept
     relaunches: list[Relaunch]  # the newest
     relaunches_before: int = 0  # older ones, which are not listed
     checkpoint: str

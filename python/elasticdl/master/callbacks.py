@@ -52,6 +52,19 @@ class Callback(Protocol):
     def on_evaluation(self, metrics: Mapping[str, float]) -> list[Action]:
         """Return what follows from the metrics of one more round."""
 
+    def kept(self, metrics: Mapping[str, float]) -> None:
+        """Know that the model of such a round is kept, though the round may not count.
+
+        Comes before all evaluations.
+        """
+
+
+class _OfTheCourse:
+    """What a callback is to which only rounds that count are of interest."""
+
+    def kept(self, metrics: Mapping[str, float]) -> None:
+        """See Callback."""
+
 
 class _Monitor:
     """Whether a metric got better by at least `min_delta`."""
@@ -91,7 +104,7 @@ class _Monitor:
         return False
 
 
-class EarlyStopping:
+class EarlyStopping(_OfTheCourse):
     """Stops when the metric has not improved for `patience` rounds."""
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
@@ -125,7 +138,7 @@ class EarlyStopping:
         ]
 
 
-class ReduceLROnPlateau:
+class ReduceLROnPlateau(_OfTheCourse):
     """Multiplies the learning rate by `factor` when the metric stands still."""
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
@@ -181,6 +194,12 @@ class BestModel:
         self._monitor = _Monitor(parameters)
         self._best_only = bool(parameters.get("save_best_only", True))
 
+    def kept(self, metrics: Mapping[str, float]) -> None:
+        """Keep no other one but a better one."""
+        value = self._monitor.value(metrics)
+        if value is not None:
+            self._monitor.improved(value)
+
     def on_evaluation(self, metrics: Mapping[str, float]) -> list[Action]:
         """Keep it if it is the best so far."""
         value = self._monitor.value(metrics)
@@ -215,6 +234,11 @@ class CallbackSet:
     def on_evaluation(self, metrics: Mapping[str, float]) -> list[Action]:
         """Return what follows from one more round, in the callbacks' order."""
         return [a for c in self.callbacks for a in c.on_evaluation(metrics)]
+
+    def kept(self, metrics: Mapping[str, float]) -> None:
+        """Tell callbacks of a model that is kept; see Callback."""
+        for callback in self.callbacks:
+            callback.kept(metrics)
 
 
 def from_json(text: str) -> CallbackSet:

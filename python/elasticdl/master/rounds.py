@@ -7,7 +7,9 @@ A round: the PS pin a snapshot; tasks go out beside training; their metric state
 added; one SUMMARIZE task turns the sums into figures; callbacks see them; where a
 callback keeps the model, an EXPORT task writes it from the snapshot. Only then has the
 round been: one that is given up before leaves no result, and callbacks forget it, as
-they forget results of versions that a rewind has undone.
+they forget results of versions that a rewind has undone. A model that was kept stays
+where it is, as no parameters are left to write the one before it from: the result that
+it had stays the one to beat, and the best one that is told.
 """
 
 from __future__ import annotations
@@ -76,6 +78,7 @@ class _Past:
     number: int = 0
     epochs_done: int = 0
     point: str = ""  # of training, when it was opened; "" is not known
+    kept: bool = False  # its model was written as the best one
 
     def to_note(self) -> dict[str, Any]:
         """Return what is journaled."""
@@ -84,6 +87,7 @@ class _Past:
             "number": self.number,
             "epochs_done": self.epochs_done,
             "point": self.point,
+            "kept": self.kept,
         }
 
     @staticmethod
@@ -94,7 +98,7 @@ class _Past:
         return _Past(EvaluationResult(**rest), **more)
 
 
-_OF_THE_ROUND = ("number", "epochs_done", "point")
+_OF_THE_ROUND = ("number", "epochs_done", "point", "kept")
 
 
 class Rounds:
@@ -127,10 +131,13 @@ class Rounds:
             number for note in ledger.notes("undone") for number in note["rounds"]
         }
         noted = ledger.notes("evaluation")
+        pasts = [_Past.from_note(note) for note in noted]
         self._past = deque(
-            (past for past in map(_Past.from_note, noted) if past.number not in undone),
+            (past for past in pasts if past.number not in undone),
             maxlen=notes.MOST,  # as many as a restarted master would read back
         )
+        # Whose models were kept, as many: of undone rounds too.
+        self._kept = deque((past for past in pasts if past.kept), maxlen=notes.MOST)
         self._forgotten = ledger.count_notes("evaluation") - len(noted)
         # Journals of before results said this themselves.
         epochs = [note["epochs_done"] for note in ledger.notes("round")]
@@ -177,6 +184,11 @@ class Rounds:
         """Whether the newest result is of all that has been trained by now."""
         return bool(self._past) and self._past[-1].point == point(self._ledger)
 
+    @property
+    def best(self) -> EvaluationResult | None:
+        """What the model in `best` had, whether or not a rewind undid its round."""
+        return self._kept[-1].result if self._kept else None
+
     def records(self) -> tuple[int, int]:
         """Return how many records the newest round has evaluated, and of how many."""
         total = sum(shard.num_records for shard in self._shards)
@@ -193,6 +205,8 @@ class Rounds:
     def _replay(self, on_action: Callable[[Action], None] | None = None) -> None:
         """Show new callbacks what counts; tell what follows from it, if asked to."""
         self.callbacks = self.callbacks.renewed()
+        for past in self._kept:
+            self.callbacks.kept(past.result.metrics)
         for result in self.results:
             for action in self.callbacks.on_evaluation(result.metrics):
                 if on_action is not None and not isinstance(action, KeepBest):
@@ -350,9 +364,12 @@ class Rounds:
             number=current.number,
             epochs_done=current.epochs_done,
             point=current.point,
+            kept=current.result is not None,
         )
         self._forgotten += len(self._past) == self._past.maxlen
         self._past.append(past)
+        if past.kept:
+            self._kept.append(past)
         self._ledger.note("evaluation", **past.to_note())
         log.info(
             "Evaluation metrics[version=%d]: %s",
@@ -389,6 +406,14 @@ class Rounds:
             for past in undone:
                 self._past.remove(past)
             self._ledger.note("undone", rounds=[past.number for past in undone])
+            if self._kept and self._kept[-1] in undone:
+                best = self._kept[-1].result
+                log.warning(
+                    "the evaluation of version %d was undone; the model that it kept "
+                    "stays the best one (%s) until another one beats it",
+                    best.version,
+                    evaluation.in_words(best.metrics),
+                )
             self._on_action(ScaleLearningRate(1.0, "evaluations were undone"))
         # What a result that stays had led to may have been undone.
         self._replay(self._on_action)

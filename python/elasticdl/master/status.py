@@ -223,6 +223,7 @@ def report(job: Job, *, now: float) -> JobReport:
         relaunches=list(parts.relaunches.records),
         relaunches_before=parts.relaunches.total - len(parts.relaunches.records),
         checkpoint=newest.dir if newest else "",
+        best=parts.rounds.best,
         exports=job.exports,
         predictions=_predictions(job),
     )

@@ -99,6 +99,31 @@ def test_a_best_model_that_was_not_written_is_not_the_best(ledger) -> None:
     assert course.measured == [0.8, 0.7]
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_the_best_model_of_an_undone_round_stays_the_one_to_beat_and_is_told(
+    ledger, tmp_path, restarted
+) -> None:
+    course = Course(ledger, BEST_MODEL)
+    course.evaluate(0.7, version=4)
+    course.evaluate(0.9, version=8)
+    course.rounds.rewound(version=5, epochs_done=0)
+    if restarted:
+        asyncio.run(ledger.commit())
+        ledger = Ledger.open(tmp_path, now=0.0)
+        course = Course(ledger, BEST_MODEL)
+    assert course.measured == [0.7]
+    assert (course.rounds.best.version, course.rounds.best.metrics) == (
+        8,
+        {"accuracy": 0.9},
+    )
+    # `best` has the model of 0.9: one of 0.8 must not be written over it.
+    course.evaluate(0.8, version=7)
+    assert course.rounds.best.version == 8
+    course.evaluate(0.95, version=9)
+    assert course.rounds.best.version == 9
+    assert course.measured == [0.7, 0.8, 0.95]
+
+
 def test_a_round_that_is_given_up_leaves_the_last_export_alone(ledger) -> None:
     course = Course(ledger, BEST_MODEL)
     course.rounds.open("test", version=4, epochs_done=0, now=0.0)
