@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: help setup train test unit soak chart snapshots posture integration check fmt proto schema docs bench images e2e clean
+.PHONY: help setup train test unit soak chart snapshots posture integration check fmt proto schema docs bench images lock release e2e clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -52,8 +52,8 @@ check: setup  ## lint, types, layers, spelling, generated files (under a minute)
 	@tests/check
 
 fmt: setup  ## format the code
-	@ruff format --config python/pyproject.toml python tests bench model_zoo
-	@ruff check --config python/pyproject.toml --fix -q python tests bench model_zoo
+	@ruff format --config python/pyproject.toml python tests bench release model_zoo
+	@ruff check --config python/pyproject.toml --fix -q python tests bench release model_zoo
 
 proto: setup  ## regenerate the protobuf modules
 	@cd python && python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. \
@@ -68,6 +68,20 @@ bench: setup  ## ratios beside their bars (25 min); SHORT=1 (5 min), ONLY=name
 images:  ## build the images; TAG=, REGISTRY=, BASE_IMAGE=, WORKER_EXTRA=, PUSH=1
 	@TAG="$(TAG)" REGISTRY="$(REGISTRY)" BASE_IMAGE="$(BASE_IMAGE)" \
 	    WORKER_EXTRA="$(WORKER_EXTRA)" PUSH="$(PUSH)" images/build
+
+release: setup $(VENV)/release/bin/cyclonedx-py  ## publish: REGISTRY=, BASE_IMAGE=, KEY=, IDENTITY= (docs/releasing.md)
+	@python -m release.main --registry="$(REGISTRY)" --key="$(KEY)" \
+	    --base-image="$(BASE_IMAGE)" --identity="$(IDENTITY)" --record="$(RECORD)" \
+	    --builder="$(BUILDER)" --out="$(OUT)" --tools=$(VENV)/release/bin
+
+lock: setup $(VENV)/release/bin/cyclonedx-py  ## hashes of the images' packages anew (half a minute)
+	@python -m release.lock $(VENV)/release/bin/uv
+
+# Programs of a release, apart: what they need is not what the package needs.
+$(VENV)/release/bin/cyclonedx-py:
+	@python -m venv $(VENV)/release
+	@$(VENV)/release/bin/python -m pip install --quiet --disable-pip-version-check \
+	    cyclonedx-bom==7.5.0 uv==0.13.8
 
 e2e: setup  ## tests on a real Kubernetes: E2E_CONTEXT=, or one of its own here
 	@tests/e2e/run

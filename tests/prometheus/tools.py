@@ -1,4 +1,4 @@
-"""Where `prometheus` and `promtool` are: on the PATH, in the cache, or from Debian.
+"""Where servers of the tests are: on the PATH, in the cache, or from Debian.
 
     python -m tests.prometheus.tools    # prints where they are, and fetches them once
 
@@ -14,49 +14,54 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = "prometheus"
+# By program, the package of Debian that has it.
+PACKAGES = {
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
+    "docker-registry": "docker-registry",
+}
 
 
 class MissingError(Exception):
     """They cannot be had here; the message says why."""
 
 
-def cache_folder():
+def cache_folder(package):
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "elasticdl" / "prometheus"
+    return Path(base) / "elasticdl" / package
 
 
 @cache
 def locate(name):
-    """Return the path of `prometheus` or `promtool`. Raises MissingError."""
+    """Return the path of a program of PACKAGES. Raises MissingError."""
     if on_path := shutil.which(name):
         return Path(on_path)
-    folder = cache_folder()
+    folder = cache_folder(PACKAGES[name])
     program = folder / "usr" / "bin" / name
     if not program.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with (folder.parent / "prometheus.lock").open("w") as lock:
+        with (folder.parent / f"{folder.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # suites run side by side
             if not program.exists():
-                fetch(folder)
+                fetch(PACKAGES[name], folder)
     return program
 
 
-def fetch(folder):
+def fetch(package, folder):
     """Unpack Debian's package into a folder. Raises MissingError."""
     if not (shutil.which("apt-get") and shutil.which("dpkg")):
         raise MissingError(
-            "neither prometheus and promtool on the PATH nor apt-get to fetch them with"
+            f"neither {package} on the PATH nor apt-get to fetch it with"
         )
     aside = folder.with_name(f"{folder.name}.{os.getpid()}")
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir()
     try:
-        if run("apt-get", "download", "-q", PACKAGE, cwd=aside) is not None:
+        if run("apt-get", "download", "-q", package, cwd=aside) is not None:
             # A fresh machine has no lists of packages yet.
             run("apt-get", "update", "-q", cwd=aside)
-            if problem := run("apt-get", "download", "-q", PACKAGE, cwd=aside):
-                raise MissingError(f"apt-get download {PACKAGE}: {problem}")
+            if problem := run("apt-get", "download", "-q", package, cwd=aside):
+                raise MissingError(f"apt-get download {package}: {problem}")
         (archive,) = aside.glob("*.deb")
         if problem := run("dpkg", "-x", archive.name, ".", cwd=aside):
             raise MissingError(f"dpkg -x {archive.name}: {problem}")
@@ -85,5 +90,5 @@ def program(name):
 
 
 if __name__ == "__main__":
-    for tool in ("prometheus", "promtool"):
+    for tool in PACKAGES:
         print(locate(tool))
