@@ -154,6 +154,21 @@ def checksum(view: memoryview) -> int:
     return crc
 
 
+def make_directory(directory: Path) -> None:
+    """Make a folder and those above it, so that a power cut leaves each that it made.
+
+    Raises OSError.
+    """
+    if directory.is_dir():
+        return
+    make_directory(directory.parent)
+    directory.mkdir(exist_ok=True)
+    # Who may write into the folder above need not be allowed to read it, and to sync
+    # it is to open it for reading.
+    with contextlib.suppress(PermissionError):
+        sync_directory(directory.parent)
+
+
 def sync_directory(directory: Path) -> None:
     """Make a rename in the directory durable."""
     handle = os.open(directory, os.O_RDONLY)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from elasticdl.checkpoint import shelf, store
+from elasticdl.checkpoint import files, shelf, store
 from elasticdl.checkpoint.layout import PENDING, Manifest, ShardFile
 from elasticdl.errors import CheckpointError
 from elasticdl.job.spec import JobSpec, Strategy
@@ -186,7 +186,8 @@ class Keeper:
         self._tidied = course
 
         def make() -> None:
-            place.mkdir(parents=True, exist_ok=True)
+            files.make_directory(place.parent)
+            place.mkdir(exist_ok=True)
             shelf.sweep(self.directory, prefix=f"{course.run}-", keep=place)
             if course == tidied:
                 return
