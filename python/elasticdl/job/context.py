@@ -24,6 +24,16 @@ LOG_DATE = "%Y-%m-%d %H:%M:%S"
 LOOPBACK = "127.0.0.1"
 # A batch Job that starts its pod again and again pauses for up to six minutes.
 MOST_SILENCE_SECONDS = 600.0
+CERTIFICATE_HOURS = 24.0
+
+
+@dataclass(frozen=True)
+class Enrolment:
+    """By what a new replica asks for its certificate (`rpc.enrolment`); PEM."""
+
+    authority: str
+    certificate: str
+    seed: str = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,9 @@ class Cluster:
     priority_classes: Mapping[str, str] = field(default_factory=dict)
     run: int = 1  # of that ConfigMap; one more begins the job anew
     chart_version: str = ""  # of the package that the chart was made for; "" unknown
+    # Where the job's authority is, which signs who is who; None: calls are plain.
+    authority_dir: Path | None = None
+    certificate_hours: float = CERTIFICATE_HOURS
 
     def owner_mark(self, uid: str) -> str:
         """Return whose a job's folder is: the ConfigMap `uid`, in this run."""
@@ -63,6 +76,7 @@ class RoleContext:
     pod_ip: str = ""  # what peers call; empty: `host`
     metrics_port: int = 0  # 0: any free one
     cluster: Cluster | None = None  # a master in a pod
+    enrolment: Enrolment | None = None  # a PS or worker whose calls are encrypted
     # What a command of the user inherits.
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -126,6 +140,7 @@ class RoleContext:
                 pod_ip=environ.get(names.ENV_POD_IP, ""),
                 metrics_port=_number(environ, names.ENV_METRICS_PORT),
                 cluster=_cluster(environ) if role is Role.MASTER else None,
+                enrolment=None if role is Role.MASTER else _enrolment(environ),
                 environ=environ,
             )
         except KeyError as error:
@@ -172,6 +187,22 @@ def _token(environ: Mapping[str, str]) -> str:
     return token
 
 
+def _enrolment(environ: Mapping[str, str]) -> Enrolment | None:
+    authority = environ.get(names.ENV_AUTHORITY, "")
+    certificate = environ.get(names.ENV_ENROLMENT, "")
+    if not authority and not certificate:
+        return None
+    if not (authority and certificate):
+        # Never plain because half is missing.
+        missing = names.ENV_ENROLMENT if authority else names.ENV_AUTHORITY
+        raise SpecError(
+            f"{missing} is not set though this job's calls are encrypted: the master "
+            "gives it to the pods that it makes, the chart names the Secret; upgrade "
+            "the job's release, or set tls.enabled=false"
+        )
+    return Enrolment(authority, certificate, environ[names.ENV_ENROLMENT_SEED])
+
+
 def _cluster(environ: Mapping[str, str]) -> Cluster | None:
     platform = environ.get(names.ENV_PLATFORM, "") or names.PLATFORM_LOCAL
     if platform == names.PLATFORM_LOCAL:
@@ -193,6 +224,10 @@ def _cluster(environ: Mapping[str, str]) -> Cluster | None:
         },
         run=_number(environ, names.ENV_RUN) or 1,
         chart_version=environ.get(names.ENV_CHART_VERSION, ""),
+        authority_dir=_path(environ, names.ENV_AUTHORITY_DIR),
+        certificate_hours=float(
+            environ.get(names.ENV_CERTIFICATE_HOURS) or CERTIFICATE_HOURS
+        ),
     )
 
 

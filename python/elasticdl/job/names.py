@@ -31,6 +31,11 @@ ENV_LIFELINE_FD = "ELASTICDL_LIFELINE_FD"
 ENV_LAUNCH = "ELASTICDL_LAUNCH"  # one and the same for all masters of a launcher
 ENV_JOBS_DIR = "ELASTICDL_JOBS_DIR"
 ENV_TOKEN = "ELASTICDL_TOKEN"
+# Where calls are encrypted (docs/trust.md): whom to believe, and what a new replica has
+# to show for its first certificate.
+ENV_AUTHORITY = "ELASTICDL_AUTHORITY"
+ENV_ENROLMENT = "ELASTICDL_ENROLMENT"
+ENV_ENROLMENT_SEED = "ELASTICDL_ENROLMENT_SEED"
 # The folder for temporary files that a process has for itself, and takes along.
 ENV_TEMPORARY_DIR = "ELASTICDL_TEMPORARY_DIR"
 
@@ -44,6 +49,8 @@ ENV_METRICS_PORT = "ELASTICDL_METRICS_PORT"
 ENV_NAMESPACE = "ELASTICDL_NAMESPACE"
 ENV_CONFIG_MAP = "ELASTICDL_CONFIG_MAP"
 ENV_CONFIG_DIR = "ELASTICDL_CONFIG_DIR"  # where that ConfigMap is mounted
+ENV_AUTHORITY_DIR = "ELASTICDL_AUTHORITY_DIR"  # where the job's authority is mounted
+ENV_CERTIFICATE_HOURS = "ELASTICDL_CERTIFICATE_HOURS"  # how long certificates are good
 ENV_PRIORITY_HIGH = "ELASTICDL_PRIORITY_HIGH"  # PriorityClasses behind the words
 ENV_PRIORITY_LOW = "ELASTICDL_PRIORITY_LOW"  # `high` and `low` of a values file
 ENV_CHART_VERSION = "ELASTICDL_CHART_VERSION"  # of the package that it was made for
@@ -57,6 +64,11 @@ POD_ENVIRONMENT = (
     ENV_NAMESPACE,
     ENV_CONFIG_MAP,
     ENV_CONFIG_DIR,
+    ENV_AUTHORITY,
+    ENV_ENROLMENT,
+    ENV_ENROLMENT_SEED,
+    ENV_AUTHORITY_DIR,
+    ENV_CERTIFICATE_HOURS,
     ENV_PRIORITY_HIGH,
     ENV_PRIORITY_LOW,
     ENV_CHART_VERSION,

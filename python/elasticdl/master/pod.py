@@ -38,6 +38,7 @@ from elasticdl.job.values import load_values
 from elasticdl.job.version_skew import skew
 from elasticdl.master.assembly import steady_clock
 from elasticdl.master.decisions import Decisions
+from elasticdl.master.enrolling import JobAuthority
 from elasticdl.master.job_state import Ending
 from elasticdl.master.master import Master
 from elasticdl.master.notices import notices
@@ -193,6 +194,7 @@ async def serve_in_pod(context: RoleContext, api: ApiServer) -> ExitCode:
     place = context.cluster
     if place is None:
         raise PlatformError("this master runs in no pod; give ELASTICDL_PLATFORM")
+    authority = JobAuthority.of(context)
     cluster = await Cluster.connect(
         api,
         namespace=place.namespace,
@@ -200,9 +202,10 @@ async def serve_in_pod(context: RoleContext, api: ApiServer) -> ExitCode:
         job=place.job,
         priority_classes=place.priority_classes,
         run=place.run,
+        enrol=authority.enrolment if authority else lambda _: {},
     )
     try:
-        ending = await _run(context, place, cluster)
+        ending = await _run(context, place, cluster, authority)
         if ending is not None:
             await cluster.finish()
             _log_end(context.job_dir)
@@ -223,7 +226,12 @@ async def serve_in_pod(context: RoleContext, api: ApiServer) -> ExitCode:
         await cluster.close()
 
 
-async def _run(context: RoleContext, place: Place, cluster: Cluster) -> Ending | None:
+async def _run(
+    context: RoleContext,
+    place: Place,
+    cluster: Cluster,
+    authority: JobAuthority | None,
+) -> Ending | None:
     wrong = skew(place.chart_version) if place.chart_version else ""
     if wrong:
         raise SpecError(f"the chart does not fit the image of the master: {wrong}")
@@ -257,6 +265,7 @@ async def _run(context: RoleContext, place: Place, cluster: Cluster) -> Ending |
             prepared.spec,
             Start(
                 make_platform=lambda: cluster.platform,
+                authority=authority,
                 launched=prepared.launched,
                 attend=attend,
                 on_signal=lambda master: master.loop.hand_over(),

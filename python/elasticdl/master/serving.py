@@ -19,6 +19,7 @@ from elasticdl.job.spec import JobSpec
 from elasticdl.job.status import JobState
 from elasticdl.master import on_end
 from elasticdl.master.assembly import assemble, steady_clock
+from elasticdl.master.enrolling import Enrolling, JobAuthority
 from elasticdl.master.job_state import Ending
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.master import Master
@@ -46,6 +47,7 @@ class Start:
     on_signal: Callable[[Master], None]  # the first one; the second ends at once
     spec_seen: Stamp | None  # of the values file, from before it was read
     attend: Callable[[Master], None] = lambda _: None  # before the first call
+    authority: JobAuthority | None = None  # None: calls are not encrypted
     launch: str = ""
 
 
@@ -72,8 +74,10 @@ async def serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | N
 
 
 async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | None:
-    server = aio_server(context.token)
-    port = bind(server, context.host, context.port)
+    authority = start.authority
+    identity = authority.identity if authority else None
+    server = aio_server(context.token, identity)
+    port = bind(server, context.host, context.port, identity)
     clock = steady_clock()
     figures = MasterMetrics()
     patience = spec.master.journal_wait_seconds
@@ -101,6 +105,10 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | 
     _call_on_signals(lambda: start.on_signal(master))
     patiently(lambda: start.attend(master), seconds=patience)
     master_pb2_grpc.add_MasterServicer_to_server(master.servicer, server)
+    if authority is not None:
+        authority.identity.keep_young()
+        enrolling = Enrolling(authority, master.job.parts.table.require)
+        master_pb2_grpc.add_EnrolmentServicer_to_server(enrolling, server)
     loop = asyncio.get_running_loop()
     metrics = MetricsServer(
         figures.registry,
@@ -119,13 +127,16 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | 
         context.announced(port),
         metrics.port,
     )
-    async with own_calls(context.announced(port), context.token) as call_itself:
+    itself = context.announced(port)
+    async with own_calls(itself, context.token, identity) as call_itself:
         ending = await master.run(call_itself, spec_seen=start.spec_seen)
     if ending is not None:
         await on_end.tell_once(
             master.job, ending, namespace=context.namespace, environ=context.environ
         )
     await server.stop(grace=1.0)
+    if identity is not None:
+        identity.close()
     metrics.close()
     ledger.close()
     return ending

@@ -81,6 +81,50 @@ RETURNED: Outcome.ValueType  # 3
 Global___Outcome: _TypeAlias = Outcome  # noqa: Y015
 
 @_typing.final
+class EnrolRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_FIELD_NUMBER: _builtins.int
+    request: _builtins.bytes
+    """PKCS 10, PEM: shows that the caller has the key"""
+    def __init__(
+        self,
+        *,
+        request: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnrolRequest: _TypeAlias = EnrolRequest  # noqa: Y015
+
+@_typing.final
+class EnrolReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CERTIFICATE_FIELD_NUMBER: _builtins.int
+    AUTHORITY_FIELD_NUMBER: _builtins.int
+    certificate: _builtins.bytes
+    """PEM, for the key of the request"""
+    authority: _builtins.bytes
+    """PEM, whom to believe from now on"""
+    def __init__(
+        self,
+        *,
+        certificate: _builtins.bytes = ...,
+        authority: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["authority", b"authority", "certificate", b"certificate"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EnrolReply: _TypeAlias = EnrolReply  # noqa: Y015
+
+@_typing.final
 class EchoRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -406,3 +406,81 @@ class Master:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class EnrolmentStub:
+    """In a cluster, where calls are encrypted: a new replica, or one whose certificate grows
+    old, gets its certificate. Who it is, its present certificate says.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Enrol = channel.unary_unary(
+                '/elasticdl.Enrolment/Enrol',
+                request_serializer=elasticdl_dot_proto_dot_master__pb2.EnrolRequest.SerializeToString,
+                response_deserializer=elasticdl_dot_proto_dot_master__pb2.EnrolReply.FromString,
+                _registered_method=True)
+
+
+class EnrolmentServicer:
+    """In a cluster, where calls are encrypted: a new replica, or one whose certificate grows
+    old, gets its certificate. Who it is, its present certificate says.
+    """
+
+    def Enrol(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_EnrolmentServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Enrol': grpc.unary_unary_rpc_method_handler(
+                    servicer.Enrol,
+                    request_deserializer=elasticdl_dot_proto_dot_master__pb2.EnrolRequest.FromString,
+                    response_serializer=elasticdl_dot_proto_dot_master__pb2.EnrolReply.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'elasticdl.Enrolment', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('elasticdl.Enrolment', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Enrolment:
+    """In a cluster, where calls are encrypted: a new replica, or one whose certificate grows
+    old, gets its certificate. Who it is, its present certificate says.
+    """
+
+    @staticmethod
+    def Enrol(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/elasticdl.Enrolment/Enrol',
+            elasticdl_dot_proto_dot_master__pb2.EnrolRequest.SerializeToString,
+            elasticdl_dot_proto_dot_master__pb2.EnrolReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

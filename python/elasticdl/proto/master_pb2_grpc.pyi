@@ -148,3 +148,37 @@ class MasterServicer(metaclass=_abc_1.ABCMeta):
         """Ends the job: tasks handed back, checkpoint written, then exit."""
 
 def add_MasterServicer_to_server(servicer: MasterServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class EnrolmentStub:
+    """In a cluster, where calls are encrypted: a new replica, or one whose certificate grows
+    old, gets its certificate. Who it is, its present certificate says.
+    """
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> EnrolmentAsyncStub: ...
+    Enrol: _grpc.UnaryUnaryMultiCallable[_master_pb2.EnrolRequest, _master_pb2.EnrolReply]
+
+@_typing.type_check_only
+class EnrolmentAsyncStub(EnrolmentStub):
+    """In a cluster, where calls are encrypted: a new replica, or one whose certificate grows
+    old, gets its certificate. Who it is, its present certificate says.
+    """
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    Enrol: _aio.UnaryUnaryMultiCallable[_master_pb2.EnrolRequest, _master_pb2.EnrolReply]  # type: ignore[assignment]
+
+class EnrolmentServicer(metaclass=_abc_1.ABCMeta):
+    """In a cluster, where calls are encrypted: a new replica, or one whose certificate grows
+    old, gets its certificate. Who it is, its present certificate says.
+    """
+
+    @_abc_1.abstractmethod
+    def Enrol(
+        self,
+        request: _master_pb2.EnrolRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_master_pb2.EnrolReply, _abc.Awaitable[_master_pb2.EnrolReply]]: ...
+
+def add_EnrolmentServicer_to_server(servicer: EnrolmentServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

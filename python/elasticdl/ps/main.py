@@ -34,6 +34,7 @@ from elasticdl.metrics.registry import PsMetrics
 from elasticdl.metrics.server import MetricsServer
 from elasticdl.proto import master_pb2
 from elasticdl.rpc import ps_wire
+from elasticdl.rpc.identity import identity_of
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.server import serve
 
@@ -79,6 +80,7 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
 
     life = Life()
     _stop_on_signals(life.stop)
+    identity = identity_of(context, life.stop)
     sync = spec.ps.mode is UpdateMode.SYNC
     place = Place(context.index, spec.ps.replicas)
     metrics = PsMetrics()
@@ -108,6 +110,7 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
         port=context.port,
         threads=spec.ps.threads + (_SYNC_THREADS if sync else 0),
         token=context.token,
+        identity=identity,
     )
     # Beside registration, so that the PS listens early; what the job's optimizer needs
     # is compiled, this included, before there are parameters.
@@ -118,6 +121,7 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
             role=context.role, index=context.index, generation=context.generation
         ),
         token=context.token,
+        identity=identity,
         most_silence_seconds=context.most_silence_seconds,
     )
     monitor = MetricsServer(

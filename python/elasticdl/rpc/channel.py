@@ -1,16 +1,21 @@
 """Channels: how every gRPC connection of ElasticDL is set up.
 
-Owns limits, keepalive and reconnect back-off of both sides. Called by the clients in
-`rpc`, `runner.local` and the servers. Knows nothing of services.
+Owns limits, keepalive and reconnect back-off of both sides, and whether a connection is
+encrypted. Called by the clients in `rpc`, `runner.local` and the servers. Knows nothing
+of services.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import cast
 
 import grpc
 import grpc.aio
 
+from elasticdl.job.names import Role
+from elasticdl.rpc.identity import Identity, channel_credentials
+from elasticdl.rpc.renewed import RenewedChannel
 from elasticdl.rpc.token import Carrier
 
 MAX_MESSAGE_BYTES = 256 << 20
@@ -63,16 +68,54 @@ def server_options() -> Options:
     ]
 
 
-def connect(address: str, token: str) -> grpc.Channel:
+@dataclass(frozen=True)
+class Peer:
+    """Which server is expected behind an address, and who this process is for it.
+
+    No identity: calls are not encrypted, as on one machine.
+    """
+
+    role: Role = Role.MASTER
+    index: int = 0
+    identity: Identity | None = None
+
+
+def connect(address: str, token: str, peer: Peer = Peer()) -> grpc.Channel:
     """Return a channel to `host:port`; it connects at the first call.
 
     Its calls carry the job's token; they have no other forms (`future`, `with_call`).
     """
-    channel = grpc.insecure_channel(address, options=client_options())
-    return cast("grpc.Channel", Carrier(channel, token))
+    identity = peer.identity
+    if identity is None:
+        channel = grpc.insecure_channel(address, options=client_options())
+        return cast("grpc.Channel", Carrier(channel, token))
+    options = [*client_options(), _expected(identity, peer)]
+    renewed = RenewedChannel(
+        identity,
+        lambda shown: grpc.secure_channel(
+            address, channel_credentials(shown), options=options
+        ),
+    )
+    return cast("grpc.Channel", Carrier(renewed, token))
 
 
-def connect_aio(address: str, token: str) -> grpc.aio.Channel:
+def connect_aio(address: str, token: str, peer: Peer = Peer()) -> grpc.aio.Channel:
     """Return the same for code that runs in an event loop."""
-    channel = grpc.aio.insecure_channel(address, options=client_options())
-    return cast("grpc.aio.Channel", Carrier(channel, token))
+    identity = peer.identity
+    if identity is None:
+        channel = grpc.aio.insecure_channel(address, options=client_options())
+        return cast("grpc.aio.Channel", Carrier(channel, token))
+    options = [*client_options(), _expected(identity, peer)]
+    renewed = RenewedChannel(
+        identity,
+        lambda shown: grpc.aio.secure_channel(
+            address, channel_credentials(shown), options=options
+        ),
+    )
+    return cast("grpc.aio.Channel", Carrier(renewed, token))
+
+
+def _expected(identity: Identity, peer: Peer) -> tuple[str, str]:
+    """Return the option that names the server: addresses change, names do not."""
+    host = identity.name.host_of(peer.role, peer.index)
+    return "grpc.ssl_target_name_override", host

@@ -7,6 +7,7 @@ Knows nothing of services.
     FAILED_PRECONDITION  NotInitializedError  a PS has no parameters
     INVALID_ARGUMENT     RefusedError         the same call can never succeed
     UNAUTHENTICATED      RefusedError         the caller has not the job's token
+    PERMISSION_DENIED    RefusedError         the caller's certificate does not allow it
     UNAVAILABLE and all others  RpcError      try again
 """
 
@@ -29,6 +30,7 @@ _ERRORS: dict[grpc.StatusCode, type[RpcError]] = {
     grpc.StatusCode.FAILED_PRECONDITION: NotInitializedError,
     grpc.StatusCode.INVALID_ARGUMENT: RefusedError,
     grpc.StatusCode.UNAUTHENTICATED: RefusedError,
+    grpc.StatusCode.PERMISSION_DENIED: RefusedError,
     grpc.StatusCode.UNIMPLEMENTED: RefusedError,
     grpc.StatusCode.RESOURCE_EXHAUSTED: RefusedError,
 }

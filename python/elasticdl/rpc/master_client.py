@@ -15,9 +15,11 @@ import grpc
 
 from elasticdl import __version__
 from elasticdl.errors import FencedError, RpcError
+from elasticdl.job.names import Role
 from elasticdl.proto import master_pb2, master_pb2_grpc
-from elasticdl.rpc.channel import connect
+from elasticdl.rpc.channel import Peer, connect
 from elasticdl.rpc.errors import raise_for
+from elasticdl.rpc.identity import Identity
 
 CALL_SECONDS = 5.0
 # A report waits for the journal, whose disk may be slow or full for a while.
@@ -40,16 +42,18 @@ class MasterClient:
         replica: master_pb2.Replica,
         *,
         token: str,
+        identity: Identity | None = None,
         most_silence_seconds: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Take `host:port` of the master, who calls, and the job's token.
 
+        `identity`: calls are encrypted with it; None where they are not.
         `most_silence_seconds`: how long a master may be away; None: for ever.
         """
         self._address = address
         self._replica = replica
-        self._channel = connect(address, token)
+        self._channel = connect(address, token, Peer(Role.MASTER, 0, identity))
         self._most_silence = (
             math.inf if most_silence_seconds is None else most_silence_seconds
         )

@@ -11,20 +11,22 @@ from contextlib import asynccontextmanager
 
 import grpc.aio
 
+from elasticdl.job.names import Role
 from elasticdl.proto import master_pb2, master_pb2_grpc
-from elasticdl.rpc.channel import connect_aio
+from elasticdl.rpc.channel import Peer, connect_aio
 from elasticdl.rpc.errors import raise_for
+from elasticdl.rpc.identity import Identity
 
 
 @asynccontextmanager
 async def own_calls(
-    address: str, token: str
+    address: str, token: str, identity: Identity | None = None
 ) -> AsyncIterator[Callable[[], Awaitable[None]]]:
     """Give a call to the master at `host:port` that returns when it was answered.
 
     It waits as long as that takes, and raises RpcError if it cannot be made.
     """
-    channel = connect_aio(address, token)
+    channel = connect_aio(address, token, Peer(Role.MASTER, 0, identity))
     stub = master_pb2_grpc.MasterStub(channel)
 
     async def call() -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from elasticdl.errors import FencedError, RpcError
 from elasticdl.proto import master_pb2, ps_pb2
 from elasticdl.rpc.fan_out import call_all
+from elasticdl.rpc.identity import Identity
 from elasticdl.rpc.ps_tensors import (
     STATE,
     SYNC_WAIT_SECONDS,
@@ -63,18 +64,21 @@ class PsClient:
     (`initialize`), RefusedError when the call is wrong.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - who calls, how the PS work, and two for tests
         self,
         *,
         worker: int,
         generation: int,
         sync: bool,
         token: str,
+        identity: Identity | None = None,
         first_admits: bool = False,
         delay_seconds: float = 0.0,
         source: str = "",
     ) -> None:
         """Take who calls, the job's token and how the PS work.
+
+        `identity`: calls are encrypted with it; None where they are not.
 
         `first_admits`: in async mode with a bound on staleness, ask PS 0 first, so
         that a refused gradient is refused by all. `delay_seconds` is added to each
@@ -86,6 +90,7 @@ class PsClient:
         self._generation = generation
         self._sync = sync
         self._token = token
+        self._identity = identity
         self._first_admits = first_admits
         self._delay_seconds = delay_seconds
         self._lock = threading.Lock()
@@ -108,7 +113,7 @@ class PsClient:
             old = self._view
             if view.revision < old.revision or not view.addresses:
                 return
-            self._view, gone = old.moved_to(view, self._token)
+            self._view, gone = old.moved_to(view, self._token, self._identity)
             stubs = self._view.stubs
             if self._pool is None and len(stubs) > 1:
                 # One thread per PS for a pull and one for a push beside it; the

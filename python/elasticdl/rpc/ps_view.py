@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 import grpc
 
+from elasticdl.job.names import Role
 from elasticdl.proto import master_pb2
-from elasticdl.rpc.channel import connect
+from elasticdl.rpc.channel import Peer, connect
+from elasticdl.rpc.identity import Identity
 from elasticdl.rpc.ps_wire import PsStub
 
 
@@ -26,12 +28,13 @@ class PsCallView:
     stubs: tuple[PsStub | None, ...] = ()
 
     def moved_to(
-        self, view: master_pb2.PsView, token: str
+        self, view: master_pb2.PsView, token: str, identity: Identity | None = None
     ) -> tuple[PsCallView, list[grpc.Channel]]:
         """Return the next view, and the connections that it has no use for.
 
         A PS that stayed (same address and generation) keeps its connection; calls on
-        the others carry `token`.
+        the others carry `token`, and are encrypted where this process has an
+        identity.
         """
         channels: list[grpc.Channel | None] = []
         stubs: list[PsStub | None] = []
@@ -45,8 +48,10 @@ class PsCallView:
                 if channel is not None:
                     gone.remove(channel)
             elif address:
-                channel = connect(address, token)
-                stub = PsStub(channel, f"ps-{index} at {address}", address)
+                channel = connect(address, token, Peer(Role.PS, index, identity))
+                # Memory is lent on one machine alone, where nothing is encrypted.
+                lends_at = "" if identity else address
+                stub = PsStub(channel, f"ps-{index} at {address}", lends_at)
             channels.append(channel)
             stubs.append(stub)
         moved = PsCallView(

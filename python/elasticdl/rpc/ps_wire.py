@@ -22,9 +22,11 @@ import numpy as np
 from google.protobuf.message import DecodeError, Message
 
 from elasticdl.errors import ElasticDLError, RpcError
+from elasticdl.job.names import Role
 from elasticdl.proto import ps_pb2
 from elasticdl.rpc import ps_lent
 from elasticdl.rpc.errors import raise_for, status_of
+from elasticdl.rpc.peers import Caller, caller_of, check_caller
 from elasticdl.rpc.watch import Watch, Watched
 from elasticdl.tensor import codec
 from elasticdl.tensor.codec import Array, Frame, FrameError
@@ -46,6 +48,8 @@ FIRST_CHUNK_SECONDS = 300.0
 Tensors = Mapping[str, Array]
 Answer = tuple[Message, Tensors]
 M = TypeVar("M", bound=Message)
+R = TypeVar("R", ps_pb2.InitRequest, ps_pb2.PullRequest, ps_pb2.PushRequest)
+Call = Callable[[Frame, Caller], Answer]
 _watch = Watch()
 
 
@@ -127,22 +131,25 @@ def handlers(calls: PsCalls, *, keeps: bool = True) -> grpc.GenericRpcHandler:
     `keeps`: whether `push` holds on to gradients after it has answered.
     """
 
-    def probe(frame: Frame) -> Answer:
-        return calls.probe(_message(ps_pb2.InitRequest, frame)), {}
+    def probe(frame: Frame, caller: Caller) -> Answer:
+        return calls.probe(_request(ps_pb2.InitRequest, frame, caller)), {}
 
-    def init(frame: Frame) -> Answer:
-        request = _message(ps_pb2.InitRequest, frame)
+    def init(frame: Frame, caller: Caller) -> Answer:
+        request = _request(ps_pb2.InitRequest, frame, caller)
         return calls.init(request, frame.tensors), {}
 
-    def pull(frame: Frame) -> Answer:
-        return calls.pull(_message(ps_pb2.PullRequest, frame))
+    def pull(frame: Frame, caller: Caller) -> Answer:
+        return calls.pull(_request(ps_pb2.PullRequest, frame, caller))
 
-    def push(frame: Frame) -> Answer:
-        request = _message(ps_pb2.PushRequest, frame)
+    def push(frame: Frame, caller: Caller) -> Answer:
+        request = _request(ps_pb2.PushRequest, frame, caller)
         return calls.push(request, frame.tensors)
 
-    lent = ps_lent.handler(
-        {"Pull": lambda f: _encode(*pull(f)), "Push": lambda f: _encode(*push(f))},
+    lent = ps_lent.handler(  # between processes of one machine, not encrypted
+        {
+            "Pull": lambda f: _encode(*pull(f, None)),
+            "Push": lambda f: _encode(*push(f, None)),
+        },
         keeps=keeps,
     )
     return grpc.method_handlers_generic_handler(
@@ -159,13 +166,24 @@ def handlers(calls: PsCalls, *, keeps: bool = True) -> grpc.GenericRpcHandler:
     )
 
 
+def _request(kind: type[R], frame: Frame, caller: Caller) -> R:
+    """Return a request, which says that it is of who calls.
+
+    Raises FrameError and RefusedError.
+    """
+    request = _message(kind, frame)
+    header = request.header
+    check_caller(caller, Role.WORKER, header.worker, header.generation)
+    return request
+
+
 def _answer(
-    call: Callable[[Frame], Answer],
+    call: Call,
     chunks: Iterable[bytes],
     context: grpc.ServicerContext,
 ) -> list[codec.Buffer]:
     try:
-        return _encode(*call(assemble(chunks)))
+        return _encode(*call(assemble(chunks), caller_of(context)))
     except ElasticDLError as error:
         context.abort(status_of(error), str(error))
     except FrameError as error:
@@ -174,13 +192,13 @@ def _answer(
 
 
 def _one_to_one(
-    call: Callable[[Frame], Answer],
+    call: Call,
 ) -> Callable[[bytes, grpc.ServicerContext], bytes]:
     return lambda data, context: codec.join(_answer(call, (data,), context))
 
 
 def _one_to_many(
-    call: Callable[[Frame], Answer],
+    call: Call,
 ) -> Callable[[bytes, grpc.ServicerContext], Iterator[bytes]]:
     def serve(data: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         return _many_to_many(call)(iter((data,)), context)
@@ -189,7 +207,7 @@ def _one_to_many(
 
 
 def _many_to_many(
-    call: Callable[[Frame], Answer],
+    call: Call,
 ) -> Callable[[Iterator[bytes], grpc.ServicerContext], Iterator[bytes]]:
     def serve(data: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         # A caller that stands still must not hold a thread of the PS.

@@ -1,4 +1,4 @@
-"""Servers: ports, limits, threads and the token check of what roles serve.
+"""Servers: ports, limits, threads and the checks of who calls what roles serve.
 
 Owns how a server is built. Called by `ps.main` and `runner.platform_server` (threads)
 and by `master.main` (event loop). Knows nothing of services.
@@ -17,7 +17,9 @@ import grpc.aio
 from elasticdl.errors import PlatformError
 from elasticdl.job.context import join_address
 from elasticdl.rpc.channel import server_options
-from elasticdl.rpc.token import CheckedServer, TokenCheck, header_value
+from elasticdl.rpc.identity import Identity, server_credentials
+from elasticdl.rpc.peers import CheckedPeers
+from elasticdl.rpc.token import CheckedServer, TokenCheck, Wrap, header_value
 
 
 @dataclass(frozen=True)
@@ -40,15 +42,18 @@ def serve(
     port: int,
     threads: int,
     token: str,
+    identity: Identity | None = None,
 ) -> ThreadedServer:
     """Start a server with a pool of threads; port 0 takes a free one.
 
-    Calls without the job's `token` are refused. Raises PlatformError when the port is
-    in use.
+    Calls without the job's `token` are refused; with an identity, also those that are
+    not encrypted, or not of a replica of this job that may make them. Raises
+    PlatformError when the port is in use.
     """
     server = threaded_server(threads, token)
-    server.add_generic_rpc_handlers(tuple(handlers))
-    bound = bind(server, host, port)
+    checked = _peers_checked(identity)
+    server.add_generic_rpc_handlers(tuple(checked(inner) for inner in handlers))
+    bound = bind(server, host, port, identity)
     server.start()
     return ThreadedServer(server, join_address(host, bound), bound)
 
@@ -62,17 +67,36 @@ def threaded_server(threads: int, token: str) -> grpc.Server:
     )
 
 
-def aio_server(token: str) -> grpc.aio.Server:
+def aio_server(token: str, identity: Identity | None = None) -> grpc.aio.Server:
     """Return a server of the running event loop; add services, then `bind`, `start`."""
     header_value(token)  # an empty one is refused before anything is made
     server = grpc.aio.server(options=server_options())
-    return cast("grpc.aio.Server", CheckedServer(server, token))
+    checked = CheckedServer(server, token, _peers_checked(identity))
+    return cast("grpc.aio.Server", checked)
 
 
-def bind(server: grpc.Server | grpc.aio.Server, host: str, port: int) -> int:
-    """Listen on `host:port` and return the port. Raises PlatformError."""
+def _peers_checked(identity: Identity | None) -> Wrap:
+    if identity is None:
+        return lambda inner: inner
+    return lambda inner: CheckedPeers(inner, identity.name)
+
+
+def bind(
+    server: grpc.Server | grpc.aio.Server,
+    host: str,
+    port: int,
+    identity: Identity | None = None,
+) -> int:
+    """Listen on `host:port` and return the port. Raises PlatformError.
+
+    With an identity, of connections that are encrypted and show a certificate.
+    """
+    address = join_address(host, port)
     try:
-        bound = server.add_insecure_port(join_address(host, port))
+        if identity is None:
+            bound = server.add_insecure_port(address)
+        else:
+            bound = server.add_secure_port(address, server_credentials(identity))
     except RuntimeError as error:
         raise PlatformError(
             f"cannot listen on {host}:{port} ({error}); it is in use or not ours: "

@@ -4,7 +4,8 @@ Owns the header and both checks of it. Used by `rpc.channel` and `rpc.server`. K
 nothing of services, nor where the token comes from.
 
 Whoever has the token belongs to the job: it keeps strangers on the same network or
-machine from stopping a job or reading its parameters. It is sent in the clear.
+machine from stopping a job or reading its parameters. On one machine it is sent in the
+clear; in a cluster calls are encrypted (`rpc.identity`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _REFUSAL = (
     "this call does not carry the job's token; processes of a job get it from their "
     "platform (ELASTICDL_TOKEN), the command line reads it from the job's folder"
 )
+Wrap = Callable[[grpc.GenericRpcHandler], grpc.GenericRpcHandler]
 _KINDS = frozenset({"unary_unary", "unary_stream", "stream_unary", "stream_stream"})
 
 Details = grpc.HandlerCallDetails
@@ -100,19 +102,28 @@ class CheckedServer:
     it is a coroutine and a handler looked up anew each time.
     """
 
-    def __init__(self, server: grpc.aio.Server, token: str) -> None:
-        """Check all calls of `server`, whose services are added here."""
+    def __init__(
+        self, server: grpc.aio.Server, token: str, after: Wrap = lambda inner: inner
+    ) -> None:
+        """Check all calls of `server`, whose services are added here.
+
+        `after`: what is checked once the token is found to be right.
+        """
         self._server = server
         self._token = token
+        self._after = after
         # No others: what else takes handlers would go round the check.
         self.add_insecure_port = server.add_insecure_port
+        self.add_secure_port = server.add_secure_port
         self.start, self.stop = server.start, server.stop
 
     def add_generic_rpc_handlers(
         self, handlers: Sequence[grpc.GenericRpcHandler]
     ) -> None:
         """Serve these, after the check."""
-        checked = tuple(_CheckedHandlers(inner, self._token) for inner in handlers)
+        checked = tuple(
+            _CheckedHandlers(self._after(inner), self._token) for inner in handlers
+        )
         self._server.add_generic_rpc_handlers(checked)
 
     def add_registered_method_handlers(

@@ -23,6 +23,7 @@ from elasticdl.metrics.memory import container_limit_bytes
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.metrics.server import MetricsServer
 from elasticdl.proto import master_pb2
+from elasticdl.rpc.identity import Identity
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.retry import retry
 from elasticdl.worker.heartbeat import Heartbeat
@@ -45,10 +46,15 @@ class Life:
     """A worker process as the master sees it, whatever it works on."""
 
     def __init__(
-        self, context: RoleContext, spec: JobSpec, leaving: threading.Event
+        self,
+        context: RoleContext,
+        spec: JobSpec,
+        leaving: threading.Event,
+        identity: Identity | None = None,
     ) -> None:
-        """Begin to beat at once."""
+        """Begin to beat at once; calls are encrypted with the identity, if any."""
         self.context = context
+        self.identity = identity
         self.leaving = leaving
         self._process = psutil.Process()
         # Linux counts what a process reads and writes, from files and pipes alone.
@@ -67,6 +73,7 @@ class Life:
             context.master_address,
             self.replica,
             token=context.token,
+            identity=identity,
             most_silence_seconds=context.most_silence_seconds,
         )
         self._held: Callable[[], list[int]] = list

@@ -32,6 +32,7 @@ from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
 from elasticdl.job.folder import in_force
 from elasticdl.job.names import Role
 from elasticdl.job.spec import JobSpec, JobType, Strategy
+from elasticdl.rpc.identity import identity_of
 from elasticdl.worker.cpus import bound_threads
 from elasticdl.worker.early import EarlyTasks
 from elasticdl.worker.errands import Errands
@@ -68,9 +69,8 @@ def run() -> int:
     bound_threads(spec.worker.threads, os.environ)
     leaving = threading.Event()
     _leave_on_signals(leaving)
-    life = Life(context, spec, leaving)
     try:
-        work(life, spec)
+        _live(context, spec, leaving)
     except FencedError as error:
         logger.warning("This worker is not needed any more: %s", error)
         return ExitCode.FENCED
@@ -80,9 +80,15 @@ def run() -> int:
         told = error.__cause__ if isinstance(error, UserCodeError) else None
         logger.error("%s", with_trace(str(error), told) if told else error)
         return error.exit_code
+    return ExitCode.OK
+
+
+def _live(context: RoleContext, spec: JobSpec, leaving: threading.Event) -> None:
+    life = Life(context, spec, leaving, identity_of(context, leaving))
+    try:
+        work(life, spec)
     finally:
         life.close()
-    return ExitCode.OK
 
 
 def work(life: Life, spec: JobSpec) -> None:

@@ -127,6 +127,7 @@ class TrainerMaker:
             generation=life.context.generation,
             sync=sync,
             token=life.context.token,
+            identity=life.identity,
             first_admits=spec.ps.max_staleness > 0,
         )
         link = PsLink(

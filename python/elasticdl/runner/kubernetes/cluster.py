@@ -20,6 +20,7 @@ from elasticdl.job import names
 from elasticdl.runner.kubernetes.api import ApiServer
 from elasticdl.runner.kubernetes.batch_job import BatchJob
 from elasticdl.runner.kubernetes.config_map import JobConfigMap
+from elasticdl.runner.kubernetes.pod_calls import Enrol
 from elasticdl.runner.kubernetes.publishing import StatusPublisher
 from elasticdl.runner.kubernetes.runner import KubernetesRunner
 from elasticdl.runner.publisher import Platform
@@ -37,6 +38,7 @@ class Cluster:
         job: str,
         priority_classes: Mapping[str, str],
         run: int,
+        enrol: Enrol,
     ) -> None:
         """Put the parts together; use `connect`."""
         self._api = api
@@ -47,6 +49,7 @@ class Cluster:
             job=job,
             config=config,
             priority_classes=priority_classes,
+            enrol=enrol,
         )
         master_job = names.master_job_name(job, run)
         self.publisher = StatusPublisher(
@@ -67,11 +70,13 @@ class Cluster:
         job: str,
         priority_classes: Mapping[str, str] | None = None,
         run: int = 1,
+        enrol: Enrol = lambda _: {},
     ) -> Cluster:
         """Read the job's ConfigMap; waits while the API server is away.
 
         `priority_classes`: what a priority of a replica (`high`) is called there.
         `run`: which one of the job this is; by that its master's Job is named.
+        `enrol`: what a pod is given for its certificate, where calls are encrypted.
 
         Raises PlatformError if it is not there, lacks a key or may not be read.
         """
@@ -83,6 +88,7 @@ class Cluster:
             job=job,
             priority_classes=priority_classes or {},
             run=run,
+            enrol=enrol,
         )
 
     async def follow(

@@ -7,7 +7,7 @@ Owns what an answer of the server means for the name of a pod. Called by
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from elasticdl.errors import PlatformError
@@ -18,6 +18,9 @@ from elasticdl.runner.kubernetes.api import FIELD_MANAGER, ApiServer
 from elasticdl.runner.kubernetes.api_error import ApiError, Json
 from elasticdl.runner.kubernetes.config_map import JobConfigMap
 from elasticdl.runner.kubernetes.pod_state import generation_of, state_of
+
+# Variables by which a replica to be launched gets its certificate.
+Enrol = Callable[[Launch], Mapping[str, str]]
 
 
 class PodCalls:
@@ -31,8 +34,13 @@ class PodCalls:
         job: str,
         config: JobConfigMap,
         priority_classes: Mapping[str, str],
+        enrol: Enrol = lambda _: {},
     ) -> None:
-        """Stamp pods from the templates in `config`, as it is then."""
+        """Stamp pods from the templates in `config`, as it is then.
+
+        `enrol`: where calls are encrypted, what a pod is given for its certificate.
+        """
+        self._enrol = enrol
         self._api = api
         self.path = f"/api/v1/namespaces/{namespace}/pods"
         self._job = job
@@ -152,6 +160,7 @@ class PodCalls:
             replace(launch, priority=priority),
             job=self._job,
             owner=config.owner,
+            enrolment=self._enrol(launch),
         )
 
     def is_ours(self, pod: Json) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -23,8 +25,17 @@ Json = dict[str, Any]
 _OWN_PREFIX = "ELASTICDL_"
 
 
-def stamp(template: str, launch: Launch, *, job: str, owner: Json) -> Json:
+def stamp(
+    template: str,
+    launch: Launch,
+    *,
+    job: str,
+    owner: Json,
+    enrolment: Mapping[str, str] = MappingProxyType({}),
+) -> Json:
     """Return the pod of a launch. `owner` is the job's ConfigMap: name and uid.
+
+    `enrolment`: variables by which the replica gets its certificate.
 
     Raises PlatformError if the template is no pod with a container `main`.
     """
@@ -52,7 +63,7 @@ def stamp(template: str, launch: Launch, *, job: str, owner: Json) -> Json:
     if launch.priority:
         spec["priorityClassName"] = launch.priority
     main = _main_container(pod, names.template_key(launch.key.role))
-    main["env"] = _environment(main.get("env") or [], launch)
+    main["env"] = _environment(main.get("env") or [], launch, enrolment)
     _raise_memory(main, launch.memory)
     return pod
 
@@ -92,7 +103,9 @@ def _main_container(pod: Json, key: str) -> Json:
     )
 
 
-def _environment(given: list[Json], launch: Launch) -> list[Json]:
+def _environment(
+    given: list[Json], launch: Launch, enrolment: Mapping[str, str]
+) -> list[Json]:
     """Return the template's variables, the job's over them, and who this is last."""
     named = [str(entry.get("name")) for entry in given]
     fixed = {name for name in named if name.startswith(_OWN_PREFIX)}
@@ -101,6 +114,7 @@ def _environment(given: list[Json], launch: Launch) -> list[Json]:
         names.ENV_ROLE: str(launch.key.role),
         names.ENV_INDEX: str(launch.key.index),
         names.ENV_GENERATION: str(launch.generation),
+        **enrolment,
     }
     kept = [entry for entry in given if entry.get("name") not in values]
     return [*kept, *({"name": k, "value": v} for k, v in values.items())]

@@ -32,7 +32,7 @@ from elasticdl.runner.kubernetes import pods
 from elasticdl.runner.kubernetes.api import ApiServer
 from elasticdl.runner.kubernetes.api_error import ApiError, Backoff
 from elasticdl.runner.kubernetes.config_map import JobConfigMap
-from elasticdl.runner.kubernetes.pod_calls import PodCalls
+from elasticdl.runner.kubernetes.pod_calls import Enrol, PodCalls
 from elasticdl.runner.kubernetes.pod_state import state_of
 from elasticdl.runner.kubernetes.reflecting import Change, Listing, reflect
 
@@ -68,6 +68,7 @@ class KubernetesRunner:
         job: str,
         config: JobConfigMap,
         priority_classes: Mapping[str, str] | None = None,
+        enrol: Enrol = lambda _: {},
     ) -> None:
         """Stamp pods from the templates in `config`, as it is then."""
         self._api = api
@@ -78,6 +79,7 @@ class KubernetesRunner:
             job=job,
             config=config,
             priority_classes=priority_classes or {},
+            enrol=enrol,
         )
         self._wishes: dict[ReplicaKey, _Wish] = {}
         # Workers that ended, oldest first; their pods are kept for their logs.
