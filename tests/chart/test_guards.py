@@ -12,6 +12,7 @@ from tests.chart.rendering import CHART, job, merged
 NAMESPACE = "/api/v1/namespaces/{}"
 JOB_OBJECTS = {
     "elasticdl-digits", "elasticdl-digits-master", "elasticdl-digits-ps",
+    "elasticdl-digits-ca",
     "elasticdl-digits-token",
 }  # fmt: skip
 
@@ -109,6 +110,15 @@ def test_the_token_stays_the_same_over_upgrades(with_job):
     values["job"]["paused"] = True
     with_job.upgrade("digits", values)
     assert with_job.get("secrets", "elasticdl-digits-token")["data"] == token
+
+
+def test_the_authority_stays_the_same_over_upgrades(with_job):
+    authority = with_job.get("secrets", "elasticdl-digits-ca")["data"]
+    assert set(authority) == {"tls.crt", "tls.key"}
+    values = job()
+    values["job"]["paused"] = True
+    with_job.upgrade("digits", values)
+    assert with_job.get("secrets", "elasticdl-digits-ca")["data"] == authority
 
 
 def test_an_upgrade_of_a_job_with_set_alone_is_refused_and_the_master_stays(with_job):

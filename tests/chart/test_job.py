@@ -1,5 +1,6 @@
 """A job's release: the objects, and the pods that its values ask for."""
 
+import base64
 import json
 import re
 
@@ -8,6 +9,8 @@ from elasticdl.job import names
 from elasticdl.job.names import Role
 from elasticdl.job.values import parse_values
 from elasticdl.master import scale
+from elasticdl.rpc.certificates import Authority
+from elasticdl.rpc.peer_name import PeerName
 
 from tests.chart.rendering import (
     EXAMPLES,
@@ -29,6 +32,7 @@ from tests.chart.rendering import (
 )
 
 ROLES = ["master", "ps", "worker"]
+TOKEN_SECRET, AUTHORITY_SECRET = "elasticdl-digits-token", "elasticdl-digits-ca"
 OWN_JOBS = [file for file in (*JOBS, *FURTHER) if values_of(file)["kind"] == "job"]
 CLUSTER_SCOPED = {"PriorityClass", "ClusterRole", "ClusterRoleBinding", "Namespace"}
 
@@ -52,6 +56,7 @@ def test_a_job_renders_these_objects_and_no_others():
             ("Job", "elasticdl-digits-master"),
             ("NetworkPolicy", "elasticdl-digits"),
             ("PodDisruptionBudget", "elasticdl-digits"),
+            ("Secret", "elasticdl-digits-ca"),
             ("Secret", "elasticdl-digits-token"),
             ("Service", "elasticdl-digits-master"),
             ("Service", "elasticdl-digits-ps"),
@@ -547,14 +552,85 @@ def test_metrics_are_closed_to_other_namespaces_but_those_that_are_labelled():
 
 def test_the_token_is_random_unless_a_secret_is_named():
     one, two = (
-        of_kind(objects(job(), release=release), "Secret")["data"]["token"]
+        objects(job(), release=release)["Secret", TOKEN_SECRET]["data"]["token"]
         for release in ("one", "two")
     )
     assert one != two
     assert len(one) >= 43
     named = objects(job(token={"existingSecret": "mine"}))
-    assert "Secret" not in {kind for kind, _ in named}
+    assert ("Secret", TOKEN_SECRET) not in named
     assert env(pods(named)["ps"])["ELASTICDL_TOKEN"]["secretKeyRef"]["name"] == "mine"
+
+
+def authority_of(values) -> tuple[str, str]:
+    """The Secret that the master has whole, and the one that replicas know of."""
+    made = objects(values)
+    volumes = pods(made)["master"]["spec"]["volumes"]
+    (mounted,) = (one for one in volumes if one["name"] == "elasticdl-authority")
+    known = {
+        env(pods(made)[role])["ELASTICDL_AUTHORITY"]["secretKeyRef"]["name"]
+        for role in ("ps", "worker")
+    }
+    (name,) = known
+    return mounted["secret"]["secretName"], name
+
+
+def test_the_key_of_the_jobs_authority_reaches_the_master_alone():
+    made = objects(job())
+    secret = made["Secret", AUTHORITY_SECRET]
+    assert secret["type"] == "kubernetes.io/tls"
+    assert authority_of(job()) == (AUTHORITY_SECRET, AUTHORITY_SECRET)
+    for role in ("ps", "worker"):
+        pod = pods(made)[role]
+        known = env(pod)["ELASTICDL_AUTHORITY"]["secretKeyRef"]
+        assert known == {"name": AUTHORITY_SECRET, "key": "tls.crt"}
+        assert "secret" not in str(pod["spec"]["volumes"]).lower()
+        assert "tls.key" not in str(pod)
+    assert "ELASTICDL_AUTHORITY" not in env(pods(made)["master"])
+
+
+def test_a_made_authority_is_one_that_a_master_takes(tmp_path):
+    data = objects(job())["Secret", AUTHORITY_SECRET]["data"]
+    for key, text in data.items():
+        (tmp_path / key).write_bytes(base64.b64decode(text))
+    authority = Authority.load(tmp_path)
+    name = PeerName("ml", "digits", Role.PS, 0, 1)
+    assert authority.own(name, hours=1).name == name
+    again = objects(job(), release="two")["Secret", AUTHORITY_SECRET]["data"]
+    assert again["tls.key"] != data["tls.key"]
+
+
+def test_another_authority_may_be_named_or_made_by_cert_manager():
+    named = job(tls={"existingSecret": "ours"})
+    assert authority_of(named) == ("ours", "ours")
+    assert ("Secret", AUTHORITY_SECRET) not in objects(named)
+    managed = job(tls={"certManager": {"issuer": "root", "kind": "ClusterIssuer"}})
+    assert authority_of(managed) == (AUTHORITY_SECRET, AUTHORITY_SECRET)
+    assert ("Secret", AUTHORITY_SECRET) not in objects(managed)
+    spec = objects(managed)["Certificate", AUTHORITY_SECRET]["spec"]
+    assert spec["isCA"] is True
+    assert spec["secretName"] == AUTHORITY_SECRET
+    assert spec["privateKey"]["algorithm"] == "ECDSA"
+    assert spec["privateKey"]["rotationPolicy"] == "Never"
+    assert spec["issuerRef"]["kind"] == "ClusterIssuer"
+
+
+def test_calls_are_plain_only_where_the_values_say_so():
+    plain = objects(job(tls={"enabled": False}))
+    assert ("Secret", AUTHORITY_SECRET) not in plain
+    for role in ROLES:
+        assert "AUTHORITY" not in str(pods(plain)[role])
+        assert "elasticdl-authority" not in str(pods(plain)[role])
+    for role in ROLES:
+        assert "AUTHORITY" in str(pods(objects(job()))[role])
+
+
+def test_how_long_certificates_are_good_reaches_the_master():
+    hours = env(pods(objects(job(tls={"certificateHours": 0.5})))["master"])
+    assert hours["ELASTICDL_CERTIFICATE_HOURS"] == "0.5"
+    for wrong in (0, 0.01, 9000, "day"):
+        with pytest.raises(Exception, match="certificateHours"):
+            objects(job(tls={"certificateHours": wrong}))
 
 
 # What may change while the job runs.

@@ -57,7 +57,8 @@ def test_each_secret_that_a_job_makes_is_one_that_its_pods_may_have(file):
     if values["kind"] != "job":
         return
     made = {name for kind, name in objects(values) if kind == "Secret"}
-    assert made <= {f"elasticdl-{values['job']['name']}-token"}
+    job = f"elasticdl-{values['job']['name']}"
+    assert made <= {f"{job}-token", f"{job}-ca"}
     policies = objects(LOCKED, namespace="ml")
     variables = policies[POLICY, "elasticdl-ml-pods"]["spec"]["variables"]
     (allowed,) = (one for one in variables if one["name"] == "allowedSecrets")

@@ -78,6 +78,13 @@ elasticdl.org/tensorboard-of: {{ .Values.job.name }}
 {{ .Values.token.existingSecret | default (printf "%s-token" (include "elasticdl.jobName" .)) }}
 {{- end -}}
 
+{{/* The Secret of the job's authority; empty where calls are not encrypted. */}}
+{{- define "elasticdl.authoritySecret" -}}
+{{- if .Values.tls.enabled -}}
+{{ .Values.tls.existingSecret | default (printf "%s-ca" (include "elasticdl.jobName" .)) }}
+{{- end -}}
+{{- end -}}
+
 {{/* The job with the specification's defaults below it, as YAML. The ConfigMap holds
      the user's own tree; this is for what templates have to know. */}}
 {{- define "elasticdl.job" -}}

@@ -147,6 +147,15 @@ limits:
 {{- $all = append $all (dict "name" "ELASTICDL_POD_IP" "valueFrom" (dict "fieldRef" (dict "fieldPath" "status.podIP"))) -}}
 {{- $token := dict "name" (include "elasticdl.tokenSecret" .root) "key" "token" -}}
 {{- $all = append $all (dict "name" "ELASTICDL_TOKEN" "valueFrom" (dict "secretKeyRef" $token)) -}}
+{{- $authority := include "elasticdl.authoritySecret" .root -}}
+{{- if and $authority (ne .role "master") -}}
+  {{- /* The authority's certificate alone; what else a replica needs the master gives. */ -}}
+  {{- $known := dict "name" $authority "key" "tls.crt" -}}
+  {{- $all = append $all (dict "name" "ELASTICDL_AUTHORITY" "valueFrom" (dict "secretKeyRef" $known)) -}}
+{{- else if $authority -}}
+  {{- $all = append $all (dict "name" "ELASTICDL_AUTHORITY_DIR" "value" "/etc/elasticdl-authority") -}}
+  {{- $all = append $all (dict "name" "ELASTICDL_CERTIFICATE_HOURS" "value" (.root.Values.tls.certificateHours | toString)) -}}
+{{- end -}}
 {{- $last := dict -}}
 {{- range $place, $entry := $all }}{{ $_ := set $last $entry.name $place }}{{ end -}}
 {{- $kept := list -}}
@@ -238,6 +247,10 @@ limits:
   {{- $mounts = append $mounts (dict "name" "elasticdl-platform" "mountPath" "/etc/elasticdl-platform" "readOnly" true) -}}
   {{- $_ := set $volumes "spec" (dict "name" "elasticdl-spec" "configMap" (dict "name" $name)) -}}
   {{- $mounts = append $mounts (dict "name" "elasticdl-spec" "mountPath" "/etc/elasticdl" "readOnly" true) -}}
+  {{- with include "elasticdl.authoritySecret" .root -}}
+    {{- $_ := set $volumes "authority" (dict "name" "elasticdl-authority" "secret" (dict "secretName" .)) -}}
+    {{- $mounts = append $mounts (dict "name" "elasticdl-authority" "mountPath" "/etc/elasticdl-authority" "readOnly" true) -}}
+  {{- end -}}
 {{- end -}}
 {{- $sorted := $pods.volumes | default list -}}
 {{- range $key := keys $volumes | sortAlpha }}{{ $sorted = append $sorted (get $volumes $key) }}{{ end -}}

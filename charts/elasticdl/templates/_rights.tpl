@@ -11,7 +11,7 @@
 
 {{/* Ends of the names of the Secrets that a job's release makes: `elasticdl-<job>-END`. */}}
 {{- define "elasticdl.ownSecretEnds" -}}
-{{ list "token" | toJson }}
+{{ list "token" "ca" | toJson }}
 {{- end -}}
 
 {{/* A list of texts as CEL has it, of (dict "names" LIST). JSON's quotes are CEL's too. */}}

@@ -92,8 +92,9 @@ The chart refuses, in a plain sentence:
 - a job in a namespace without the platform, or whose claim is not there.
 
 Where no cluster is asked while rendering (`helm template`, Argo CD), what compares with
-the cluster is left to the API server, and the token is a new one each time: gitops/
-shows how Argo CD keeps the first one, elsewhere set `token.existingSecret`.
+the cluster is left to the API server, and token and authority are new ones each time:
+gitops/ shows how Argo CD keeps the first ones, elsewhere set `token.existingSecret` and
+`tls.existingSecret`.
 
 ## Values
 
@@ -117,8 +118,8 @@ _OBJECTS = (
         "ConfigMap `elasticdl-<job>` (specification and pod templates), Job and "
         "Service `elasticdl-<job>-master`, Service `elasticdl-<job>-ps`, "
         "PodDisruptionBudget and NetworkPolicy `elasticdl-<job>`, "
-        "Secret `elasticdl-<job>-token`; with `serviceAccounts.perJob` ServiceAccount "
-        "and Role `elasticdl-<job>-master`",
+        "Secrets `elasticdl-<job>-token` and `elasticdl-<job>-ca`; with "
+        "`serviceAccounts.perJob` ServiceAccount and Role `elasticdl-<job>-master`",
     ),
 )
 

@@ -18,6 +18,7 @@ from elasticdl.job.chart_network import CaBundleValues, ProxyValues
 from elasticdl.job.chart_platform import PlatformValues
 from elasticdl.job.chart_pods import PodsValues
 from elasticdl.job.chart_sections import ImagesValues, StateValues
+from elasticdl.job.chart_tls import TlsValues
 from elasticdl.job.spec_base import (
     OBJECT_OR_NONE_PATTERN,
     OBJECT_PATTERN,
@@ -41,6 +42,7 @@ JOB_ONLY = (
     "run",
     "state",
     "token",
+    "tls",
     "pods",
     "proxy",
     "caBundle",
@@ -271,6 +273,11 @@ class ChartValues(SpecModel):
     token: TokenValues = Field(
         default_factory=TokenValues,
         description="Job: what every call between the job's roles carries.",
+    )
+    tls: TlsValues = Field(
+        default_factory=TlsValues,
+        description="Job: certificates, by which the job's roles encrypt their calls "
+        "and know each other; docs/trust.md.",
     )
     pods: PodsValues = Field(
         default_factory=PodsValues,

@@ -93,12 +93,16 @@ class Identity:
         logger.info("New certificate until %s", self._credentials.not_after)
         return True
 
+    def _until_due(self) -> float:
+        left = (self._credentials.renew_at() - self._now()).total_seconds()
+        return min(max(left, 0.0), _LOOK_SECONDS)
+
     def _keep(self) -> None:
         failed = 0
-        pause = _LOOK_SECONDS
+        pause = self._until_due()
         while not self._stop.wait(pause):
             if self.renew_if_due():
-                failed, pause = 0, _LOOK_SECONDS
+                failed, pause = 0, self._until_due()
             else:
                 pause = backoff(
                     failed,

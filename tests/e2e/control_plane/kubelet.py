@@ -15,6 +15,7 @@ from itertools import count
 from pathlib import Path
 
 from elasticdl.job import names
+from elasticdl.rpc.certificates import Authority
 from elasticdl.runner.kubernetes.api import ApiError
 
 TOKEN = "of this job alone"
@@ -48,8 +49,10 @@ class Kubelet:
         self.rig, self.folder, self.cwd = rig, folder, cwd
         self.job_dir = names.JobDir(folder / "jobs" / rig.namespace / rig.job)
         self.config_dir = folder / "etc"
-        for path in (self.config_dir, folder / "logs"):
+        self.authority_dir = folder / "authority"
+        for path in (self.config_dir, self.authority_dir, folder / "logs"):
             path.mkdir(parents=True)
+        Authority.new().write(self.authority_dir)
         self.running: dict[str, Running] = {}
         self.leaving: list[Running] = []  # told to go; their pods are no more
         self.seen: list[str] = []  # names of pods, as they came
@@ -77,7 +80,10 @@ class Kubelet:
         main = template["spec"]["containers"][0]
         data = {"job.yaml": job_yaml}
         for role in ("ps", "worker"):
-            env = self._told() | {"ELASTICDL_PORT": "50002"}
+            env = self._told() | {
+                "ELASTICDL_PORT": "50002",
+                "ELASTICDL_AUTHORITY": (self.authority_dir / "tls.crt").read_text(),
+            }
             main["command"] = ["python", "-P", "-m", f"elasticdl.{role}.main"]
             main["env"] = [{"name": k, "value": v} for k, v in env.items()]
             data[f"{role}.yaml"] = json.dumps(template)
@@ -112,6 +118,9 @@ class Kubelet:
             "ELASTICDL_NAMESPACE": self.rig.namespace,
             "ELASTICDL_CONFIG_MAP": f"elasticdl-{self.rig.job}",
             "ELASTICDL_CONFIG_DIR": str(self.config_dir),
+            "ELASTICDL_AUTHORITY_DIR": str(self.authority_dir),
+            # So short that it is renewed while the job runs.
+            "ELASTICDL_CERTIFICATE_HOURS": "0.004",
             "ELASTICDL_PRIORITY_HIGH": HIGH,
             "ELASTICDL_PRIORITY_LOW": LOW,
         }

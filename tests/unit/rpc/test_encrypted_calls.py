@@ -213,9 +213,9 @@ def test_an_enrolment_is_good_for_nothing_but_a_certificate(master, ps):
     context = master.launched(Role.WORKER)
     shown = shown_first(context.enrolment, TOKEN)
     identity = Identity(shown, lambda: shown)
-    with pytest.raises(RefusedError, match="not enrolled yet.* may not call"):
+    with pytest.raises(RefusedError, match=r"not enrolled yet.* may not call"):
         client(master, identity).lease(master_pb2.LeaseRequest())
-    with pytest.raises(RefusedError, match="not enrolled yet.* may not call"):
+    with pytest.raises(RefusedError, match=r"not enrolled yet.* may not call"):
         ps_stub(ps, identity).pull(pull(), size=0, timeout=10)
 
 
