@@ -131,7 +131,7 @@ def dense_adam_numpy() -> list[Row]:
 # -- the wire -----------------------------------------------------------------------
 
 
-class _Holder:
+class Holder:
     """A PS that only holds values: the wire is measured, not the update."""
 
     def __init__(self, floats: int) -> None:
@@ -166,7 +166,7 @@ class _Holder:
         return ps_pb2.StateReply(), {}
 
 
-def _protobuf(holder: _Holder) -> grpc.GenericRpcHandler:
+def _protobuf(holder: Holder) -> grpc.GenericRpcHandler:
     def pull(request: BytesValue, context: grpc.ServicerContext) -> BytesValue:
         del request, context
         return BytesValue(value=holder.values.tobytes())
@@ -197,7 +197,7 @@ def _plain_socket(listener: socket.socket, values: Any) -> None:
 
 def _serve(floats: int, ports: Any) -> None:
     """Serve all variants until the process is ended."""
-    holder = _Holder(floats)
+    holder = Holder(floats)
     server = serve(
         [ps_wire.handlers(holder), _protobuf(holder)],
         host="127.0.0.1", port=0, threads=4, token=TOKEN,

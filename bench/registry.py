@@ -18,8 +18,9 @@ def benchmarks() -> dict[str, Benchmark]:
     import recovery
     import scraping
     import step
+    import tls
 
     found: dict[str, Benchmark] = {}
-    for module in (data_path, ps, step, jobs, master, recovery, scraping, cluster):
+    for module in (data_path, ps, tls, step, jobs, master, recovery, scraping, cluster):
         found.update(module.BENCHMARKS)
     return found

@@ -12,10 +12,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -27,6 +29,7 @@ from elasticdl.job.names import (
     ENV_LIFELINE_FD,
     ENV_MASTER_ADDRESS,
     ENV_PLATFORM_ADDRESS,
+    ENV_POD_IP,
     ENV_ROLE,
     ENV_TOKEN,
     JobDir,
@@ -35,12 +38,23 @@ from elasticdl.job.spec import ValuesFile
 from elasticdl.job.values import write_values
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.channel import server_options
+from elasticdl.rpc.identity import Identity
+from elasticdl.rpc.server import bind
 
 CORES = len(psutil.Process().cpu_affinity() or [0]) if hasattr(
     psutil.Process, "cpu_affinity"
 ) else os.cpu_count() or 1  # fmt: skip
 
 TOKEN = "secret"
+
+
+@dataclass(frozen=True)
+class Encrypted:
+    """What a PS process needs whose calls are encrypted, and its master."""
+
+    master: Identity
+    environ: Mapping[str, str]
+    enrolment: master_pb2_grpc.EnrolmentServicer
 
 
 class StandIn(master_pb2_grpc.MasterServicer):
@@ -94,7 +108,7 @@ def values_of(**job: Any) -> ValuesFile:
     )
 
 
-def start_role(
+def start_role(  # noqa: PLR0913 - all that a platform tells a role
     role: str,
     folder: Path,
     values: ValuesFile,
@@ -103,6 +117,7 @@ def start_role(
     log: Path,
     platform: str = "127.0.0.1:1",
     program: list[str] | None = None,
+    further: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.Popen[bytes]:
     """Start a role's process as the local platform does, without a lifeline."""
     job_dir = JobDir(folder)
@@ -117,6 +132,7 @@ def start_role(
         ENV_MASTER_ADDRESS: master,
         ENV_PLATFORM_ADDRESS: platform,
         ENV_TOKEN: TOKEN,
+        **further,
     }
     environ.pop(ENV_LIFELINE_FD, None)
     with log.open("wb") as file:
@@ -130,16 +146,25 @@ def start_role(
 
 @contextmanager
 def parameter_server(
-    *, cpu: int = CORES, program: list[str] | None = None
+    *,
+    cpu: int = CORES,
+    program: list[str] | None = None,
+    host: str = "",
+    encrypted: Encrypted | None = None,
 ) -> Iterator[StandIn]:
     """Give the view of a PS process that waits for its parameters.
 
-    `program`: what is executed in place of the product's main.
+    `program`: what is executed in place of the product's main. `host`: by what name it
+    is called, if not by its number. `encrypted`: its calls are, with these.
     """
     stand_in = StandIn()
     server = grpc.server(ThreadPoolExecutor(4), options=server_options())
     master_pb2_grpc.add_MasterServicer_to_server(stand_in, server)
-    port = server.add_insecure_port("127.0.0.1:0")
+    if encrypted:
+        master_pb2_grpc.add_EnrolmentServicer_to_server(encrypted.enrolment, server)
+    port = bind(server, "127.0.0.1", 0, encrypted.master if encrypted else None)
+    further = {**({ENV_POD_IP: host} if host else {})}
+    further |= encrypted.environ if encrypted else {}
     server.start()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -150,6 +175,7 @@ def parameter_server(
             master=f"127.0.0.1:{port}",
             log=folder / "ps.log",
             program=program,
+            further=further,
         )
         try:
             if not stand_in.registered.wait(60):

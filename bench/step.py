@@ -22,6 +22,7 @@ from roles import TOKEN, StandIn, parameter_server
 if TYPE_CHECKING:
     from elasticdl.metrics.registry import WorkerMetrics
     from elasticdl.model.feeding import Batch
+    from elasticdl.rpc.identity import Identity
 
 BATCH = 64
 DELAY_SECONDS = 0.010
@@ -135,6 +136,7 @@ def trainer_of(
     ps: StandIn,
     *,
     delay_seconds: float = 0.0,
+    identity: Identity | None = None,
     metrics: WorkerMetrics | None = None,
 ) -> Iterator[Any]:
     """Give the product's PS trainer, as worker.trainer_maker puts it together."""
@@ -169,6 +171,7 @@ def trainer_of(
             generation=1,
             sync=False,
             token=TOKEN,
+            identity=identity,
             delay_seconds=delay_seconds,
         ),
         ps,

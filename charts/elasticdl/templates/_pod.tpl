@@ -116,7 +116,8 @@ limits:
 {{- $pods := include "elasticdl.podValues" . | fromYaml -}}
 {{- $name := include "elasticdl.jobName" .root -}}
 {{- $namespace := .root.Release.Namespace -}}
-{{- $all := list (dict "name" "HOME" "value" "/tmp") -}}
+{{- /* gRPC would print a line for each stranger that knocks. */ -}}
+{{- $all := list (dict "name" "HOME" "value" "/tmp") (dict "name" "GRPC_VERBOSITY" "value" "ERROR") -}}
 {{- $all = concat $all ((include "elasticdl.siteEnv" .root | fromYaml).env | default list) ((include "elasticdl.platformEnv" . | fromYaml).env | default list) -}}
 {{- range $env := list .job.env (get .job .role).env -}}
   {{- range $key, $value := $env -}}

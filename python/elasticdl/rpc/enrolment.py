@@ -53,9 +53,9 @@ def enrolled(
                 ) from error
             raise
 
-    identity = Identity(
-        retry(asked, stop=leaving), lambda: _ask(context, identity.credentials)
-    )
+    # The next ones are asked for as the first one was: a replica that could not reach
+    # the master for as long as a certificate is good has nothing else to show.
+    identity = Identity(retry(asked, stop=leaving), lambda: _ask(context, first))
     identity.keep_young()
     return identity
 

@@ -351,6 +351,19 @@ def test_a_certificate_that_has_ended_opens_no_connection_until_it_is_renewed(
         server.stop(0)
 
 
+def test_a_replica_whose_certificate_has_ended_gets_the_next_one(master, monkeypatch):
+    """Its master was away, or its machine slept, for longer than that."""
+    monkeypatch.setattr(master.authority, "_hours", 1.0 / 3600)
+    worker = master.replica(Role.WORKER)
+    while datetime.datetime.now(datetime.UTC) <= worker.credentials.not_after:
+        threading.Event().wait(0.1)
+    with pytest.raises(RpcError, match="unavailable"):
+        client(master, worker).lease(master_pb2.LeaseRequest())
+    monkeypatch.setattr(master.authority, "_hours", 1.0)
+    assert worker.renew_if_due()
+    assert client(master, worker).lease(master_pb2.LeaseRequest()) is not None
+
+
 def test_half_of_a_certificates_life_is_left_when_it_is_renewed(tmp_path):
     authority = Authority.load(authority_in(tmp_path / "authority"))
     begun = datetime.datetime.now(datetime.UTC)
