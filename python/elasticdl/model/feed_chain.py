@@ -30,6 +30,11 @@ _MAKES_DATASETS = {
     "_FlatMapDataset", "_InterleaveDataset", "_ParallelInterleaveDataset",
     "_GroupByWindowDataset",
 }  # fmt: skip
+# What becomes of each record in these is known: one element, or none by what is in it.
+_SEEN = _MAPS | _PASSING | _BATCHES | {
+    _SHUFFLE, "_FilterDataset", "_UnbatchDataset", "_RebatchDataset", "_RepeatDataset",
+    "CacheDataset", "_RestructuredDataset", "_WindowDataset",
+}  # fmt: skip
 # In a function: what gives batches where it gets batches.
 _PASSING_OPS = {
     "Identity", "MapDataset", "ParallelMapDataset", "ParallelMapDatasetV2",
@@ -83,12 +88,32 @@ def above(dataset: Any, source: Any) -> list[Any]:
 def keeps_order(chain: Sequence[Any] | None) -> bool:
     """Say whether the chain gives one element per record, in the records' order."""
     allowed = _MAPS | _PASSING
+    if any(getattr(one, "_deterministic", "") == "false" for one in chain or ()):
+        return False
     if chain and chain[-1].options().deterministic is False:
         return False
     kinds = _kinds(chain) if chain is not None else ["?"]
     while kinds and kinds[-1] in _BATCHES | _PASSING:
         kinds.pop()
     return all(kind in allowed for kind in kinds)
+
+
+def unseen(result: Any, source: Any) -> list[str]:
+    """Return, in words, in what it cannot be told what becomes of each record."""
+    if result is source:
+        return []
+    passed = above(result, source)
+    if not passed:
+        return ["data that TensorFlow does not show to be made of the records"]
+    kinds = {type(dataset).__name__ for dataset in passed if not _is_seen(dataset)}
+    return sorted(kind.strip("_").removesuffix("Dataset") for kind in kinds)
+
+
+def _is_seen(dataset: Any) -> bool:
+    if type(dataset).__name__ in _SEEN:
+        return True
+    function = function_that_makes_datasets(dataset)
+    return function is not None and _batching_in(function) != ""
 
 
 def keeps_nothing(chain: Sequence[Any] | None) -> bool:

@@ -108,6 +108,7 @@ class Feeder:
         self._chosen = False
         self.bad: list[BadInput] = []
         self._plan: Plan | None = None
+        self._unseen: list[str] = []
         # Of the newest block's batches, by their size.
         self._shapes: tuple[int, dict[int, tuple[Shape, ...]]] = (0, {})
         if definition.feed is not None:
@@ -117,6 +118,24 @@ class Feeder:
     def order_preserved(self) -> bool:
         """Whether batches hold the records in their order, one element each."""
         return self._plan is None or self._plan.order_preserved
+
+    def warn_of_unseen(self) -> None:
+        """Say what cannot be told of this feed, and what follows; nothing if all can.
+
+        Once for a job's main feeder: it is the same line for each.
+        """
+        if self._definition.feed is None or not self._unseen:
+            return
+        logger.warning(
+            "It cannot be seen what %s does with each record: it goes through %s. A "
+            "record of which it makes no row counts as trained all the same, and one "
+            "of which it makes several counts once (`elasticdl audit` compares rows "
+            "with records); a task that is broken off is trained again as a whole; "
+            "predictions are written without the numbers of records. With map, "
+            "filter, shuffle and batch alone all this is known",
+            self._definition.feed.name,
+            ", ".join(self._unseen),
+        )
 
     @property
     def plan_name(self) -> str:
@@ -247,6 +266,7 @@ class Feeder:
         chain = feed_chain.chain_of(result, source)
         feed_refusals.refuse_endless(result, source, feed.name)
         feed_refusals.refuse_dropping(result, source, feed.name)
+        self._unseen = feed_chain.unseen(result, source)
         kind = feed_chain.batches_itself(result, source, feed.name)
         if feed_chain.keeps_nothing(chain):
             return feed_plans.PipelinePlan(

@@ -131,6 +131,7 @@ class Assembly:
                 f"{self._spec.model.feed} made no batch of the first "
                 f"{len(sample.records)} records; it must not drop all records"
             )
+        feeder.warn_of_unseen()
         self._main_feeder, self._batch = feeder, batch
 
     def _main(self) -> tuple[Feeder, Batch]:

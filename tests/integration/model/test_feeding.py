@@ -276,6 +276,70 @@ def test_an_input_without_its_feature_is_named(define):
 # Without a feed.
 
 
+SEEN = [
+    "dataset.map(parse).shuffle(9).batch(8)",
+    "dataset.map(parse).filter(lambda f, y: y > 2).repeat(2)",
+    "dataset.map(parse).cache().prefetch(2)",
+    "dataset.map(parse).batch(8).unbatch()",
+    "dataset.map(parse).bucket_by_sequence_length(lambda f, y: 6, [100], [4, 4])",
+]
+
+
+@pytest.mark.parametrize("chain", SEEN)
+def test_nothing_is_said_of_a_feed_that_can_be_seen_through(
+    built, feeder, caplog, chain
+):
+    feeder(built(with_return(f"return {chain}"))).warn_of_unseen()
+    assert "cannot be seen" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("chain", "through"),
+    [
+        (
+            "dataset.map(parse).flat_map("
+            "lambda f, y: tf.data.Dataset.from_tensors((f, y)).take(0))",
+            "FlatMap",
+        ),
+        (
+            "dataset.map(parse).scan(0, lambda s, e: (s, e))",
+            "Scan",
+        ),
+        (
+            "tf.data.Dataset.zip((dataset.map(parse), tf.data.Dataset.range(3)))"
+            ".map(lambda e, n: e)",
+            "Zip",
+        ),
+        (
+            "tf.data.Dataset.from_tensors(({'x': tf.zeros([4])}, "
+            "tf.zeros([], tf.int64))).repeat(4)",
+            "not show to be made of the records",
+        ),
+    ],
+)
+def test_a_feed_that_cannot_be_seen_through_is_said_to_be_one_in_one_line(
+    built, feeder, caplog, chain, through
+):
+    feeder(built(with_return(f"return {chain}"))).warn_of_unseen()
+    (line,) = [r for r in caplog.records if "cannot be seen" in r.getMessage()]
+    assert through in line.getMessage()
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        "map(parse, num_parallel_calls=4, deterministic=False).batch(8)",
+        "map(parse).batch(8, num_parallel_calls=4, deterministic=False)",
+    ],
+)
+def test_a_feed_that_may_reorder_records_is_not_said_to_keep_their_order(
+    built, feeder, chain
+):
+    assert not feeder(built(with_return(f"return dataset.{chain}"))).order_preserved
+    kept = chain.replace(", deterministic=False", "")
+    assert feeder(built(with_return(f"return dataset.{kept}"))).order_preserved
+
+
 def test_the_default_feed_takes_features_by_the_inputs_names(built, feeder, records):
     feed = feeder(built(COMPILED, "net.model"))
     x, labels = values(feed.batches(records))
