@@ -114,8 +114,11 @@ class CheckedServer:
         self._after = after
         # No others: what else takes handlers would go round the check.
         self.add_insecure_port = server.add_insecure_port
-        self.add_secure_port = server.add_secure_port
         self.start, self.stop = server.start, server.stop
+
+    def add_secure_port(self, address: str, credentials: grpc.ServerCredentials) -> int:
+        """Listen for encrypted connections."""
+        return self._server.add_secure_port(address, credentials)
 
     def add_generic_rpc_handlers(
         self, handlers: Sequence[grpc.GenericRpcHandler]
