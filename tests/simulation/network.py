@@ -80,6 +80,9 @@ class _Context:
     def invocation_metadata(self) -> Any:
         return self._details.invocation_metadata
 
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return {}  # calls of local jobs are not encrypted
+
     def is_active(self) -> bool:
         return True
 
