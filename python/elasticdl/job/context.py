@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from elasticdl.errors import ExitCode, SpecError
+from elasticdl.errors import ExitCode, PlatformError, SpecError
 from elasticdl.job import names
 from elasticdl.job.names import JobDir, Role
 
@@ -195,10 +195,12 @@ def _enrolment(environ: Mapping[str, str]) -> Enrolment | None:
     if not (authority and certificate):
         # Never plain because half is missing.
         missing = names.ENV_ENROLMENT if authority else names.ENV_AUTHORITY
-        raise SpecError(
+        # Not for good: an older master may make pods of a newer release until it is
+        # replaced.
+        raise PlatformError(
             f"{missing} is not set though this job's calls are encrypted: the master "
-            "gives it to the pods that it makes, the chart names the Secret; upgrade "
-            "the job's release, or set tls.enabled=false"
+            "gives it to the pods that it makes, the chart names the Secret; begin the "
+            "job anew with its release (`run`), or set tls.enabled=false"
         )
     return Enrolment(authority, certificate, environ[names.ENV_ENROLMENT_SEED])
 

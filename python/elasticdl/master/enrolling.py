@@ -29,6 +29,8 @@ from elasticdl.runner.base import Launch
 
 log = logging.getLogger(__name__)
 
+_FEW_DAYS = 30.0
+
 
 class JobAuthority:
     """The authority of one job, in its master. Thread-safe."""
@@ -45,6 +47,7 @@ class JobAuthority:
         self._token = token
         self._hours = hours
         self._authority = Authority.load(folder)
+        self._say_when_it_ends()
         self.identity = Identity(self._own(), self._renewed)
 
     @staticmethod
@@ -65,14 +68,20 @@ class JobAuthority:
         """Return the variables by which a replica asks for its certificate."""
         name = self._name(launch.key.role, launch.key.index, launch.generation)
         seed, certificate = self._authority.enrolment(name, self._token)
-        return {names.ENV_ENROLMENT: certificate, names.ENV_ENROLMENT_SEED: seed}
+        return {
+            # Not that of the Secret, which may have changed since this master began.
+            names.ENV_AUTHORITY: self._authority.pem.decode(),
+            names.ENV_ENROLMENT: certificate,
+            names.ENV_ENROLMENT_SEED: seed,
+        }
 
     def sign(self, caller: PeerName, request: bytes) -> master_pb2.EnrolReply:
         """Return a certificate of who calls. Raises RefusedError."""
         name = self._name(caller.role, caller.index, caller.generation)
+        authority = self._authority
+        certificate, enrolment = authority.sign(name, request, hours=self._hours)
         return master_pb2.EnrolReply(
-            certificate=self._authority.sign(name, request, hours=self._hours),
-            authority=self._authority.pem,
+            certificate=certificate, authority=authority.pem, enrolment=enrolment
         )
 
     def _own(self) -> Credentials:
@@ -89,13 +98,24 @@ class JobAuthority:
                 self._authority = found
             elif found.pem != self._authority.pem:
                 log.error(
-                    "%s: the job's authority has another key now; replicas that run "
-                    "believe the one before, which stays in force until the job is "
-                    "begun anew (`run` in its values file). With cert-manager set "
-                    "privateKey.rotationPolicy: Never",
+                    "%s: the job's authority has another key now; the one before "
+                    "stays in force until the master is started again, which replaces "
+                    "all PS and workers: they do not believe the new one. With "
+                    "cert-manager set privateKey.rotationPolicy: Never",
                     self._folder,
                 )
+        self._say_when_it_ends()
         return self._own()
+
+    def _say_when_it_ends(self) -> None:
+        left = self._authority.days_left()
+        if left < _FEW_DAYS:
+            log.warning(
+                "%s: the job's authority ends in %.1f days, and no replica gets a "
+                "certificate afterwards; renew its Secret with the same key",
+                self._folder,
+                left,
+            )
 
     def _name(self, role: Role, index: int, generation: int) -> PeerName:
         return PeerName(self._namespace, self._job, role, index, generation)

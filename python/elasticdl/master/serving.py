@@ -12,6 +12,7 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from elasticdl.errors import FINAL_EXITS, ElasticDLError, ExitCode
 from elasticdl.job.context import RoleContext
@@ -19,7 +20,6 @@ from elasticdl.job.spec import JobSpec
 from elasticdl.job.status import JobState
 from elasticdl.master import on_end
 from elasticdl.master.assembly import assemble, steady_clock
-from elasticdl.master.enrolling import Enrolling, JobAuthority
 from elasticdl.master.job_state import Ending
 from elasticdl.master.ledger import Ledger
 from elasticdl.master.master import Master
@@ -32,6 +32,9 @@ from elasticdl.proto import master_pb2_grpc
 from elasticdl.rpc.own_calls import own_calls
 from elasticdl.rpc.server import aio_server, bind
 from elasticdl.runner.publisher import Platform
+
+if TYPE_CHECKING:
+    from elasticdl.master.enrolling import JobAuthority
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +109,9 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | 
     patiently(lambda: start.attend(master), seconds=patience)
     master_pb2_grpc.add_MasterServicer_to_server(master.servicer, server)
     if authority is not None:
+        # Imported late: on one machine nobody needs its libraries.
+        from elasticdl.master.enrolling import Enrolling
+
         authority.identity.keep_young()
         enrolling = Enrolling(authority, master.job.parts.table.require)
         master_pb2_grpc.add_EnrolmentServicer_to_server(enrolling, server)

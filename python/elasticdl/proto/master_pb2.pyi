@@ -106,19 +106,23 @@ class EnrolReply(_message.Message):
 
     CERTIFICATE_FIELD_NUMBER: _builtins.int
     AUTHORITY_FIELD_NUMBER: _builtins.int
+    ENROLMENT_FIELD_NUMBER: _builtins.int
     certificate: _builtins.bytes
     """PEM, for the key of the request"""
     authority: _builtins.bytes
     """PEM, whom to believe from now on"""
+    enrolment: _builtins.bytes
+    """PEM, for the same key: good for Enrol alone, and for longer"""
     def __init__(
         self,
         *,
         certificate: _builtins.bytes = ...,
         authority: _builtins.bytes = ...,
+        enrolment: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["authority", b"authority", "certificate", b"certificate"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["authority", b"authority", "certificate", b"certificate", "enrolment", b"enrolment"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import datetime
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -34,6 +34,8 @@ from elasticdl.job.names import Role
 from elasticdl.rpc.peer_name import SCHEME, PeerName
 
 _CURVE = ec.SECP256R1()
+# Those that TLS knows.
+_CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 # Clocks of nodes differ.
 _BEFORE = datetime.timedelta(hours=1)
 _SEED_BYTES = 32
@@ -72,8 +74,15 @@ class Credentials:
 
     def renew_at(self) -> datetime.datetime:
         """When half of its life is over: the other half is for outages."""
-        life = self.not_after - (self.not_before + _BEFORE)
-        return self.not_after - life / 2
+        return self.not_after - datetime.timedelta(seconds=self.life_seconds() / 2)
+
+    def life_seconds(self) -> float:
+        """How long it is good, from when it was signed."""
+        return (self.not_after - (self.not_before + _BEFORE)).total_seconds()
+
+    def ended(self) -> bool:
+        """Whether its time is over, by the clock of this machine."""
+        return _now() >= self.not_after
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
@@ -135,28 +144,27 @@ class Authority:
                 (folder / "tls.crt").read_bytes()
             )
             key = load_pem_private_key((folder / "tls.key").read_bytes(), None)
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
             raise _unusable(folder, str(error)) from error
-        if not isinstance(key, ec.EllipticCurvePrivateKey):
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(
+            key.curve, _CURVES
+        ):
+            curve = getattr(getattr(key, "curve", None), "name", type(key).__name__)
             raise _unusable(
                 folder,
-                f"got a key of type {type(key).__name__}, expected one of an elliptic "
-                "curve (cert-manager: privateKey.algorithm ECDSA)",
+                f"got a key of {curve}, expected one of P-256, P-384 or P-521 "
+                "(cert-manager: privateKey.algorithm ECDSA)",
             )
         if key.public_key() != certificate.public_key():
             raise _unusable(folder, "tls.key is not the key of tls.crt")
-        try:
-            basic = certificate.extensions.get_extension_for_class(
-                x509.BasicConstraints
-            )
-            signs = basic.value.ca
-        except x509.ExtensionNotFound:
-            signs = False
-        if not signs:
+        if not _signs(certificate):
             raise _unusable(
                 folder,
-                "tls.crt is no certificate of an authority (cert-manager: isCA: true)",
+                "tls.crt is no certificate of an authority that may sign any name "
+                "(cert-manager: isCA: true, usages with `cert sign`)",
             )
+        if not certificate.subject.rfc4514_string():
+            raise _unusable(folder, "tls.crt has no subject, by which it is found")
         now = _now()
         if now > certificate.not_valid_after_utc:
             raise _unusable(
@@ -198,11 +206,14 @@ class Authority:
         (folder / "tls.crt").write_bytes(self.pem)
         (folder / "tls.key").write_bytes(_pem(self._key))
 
-    def sign(self, name: PeerName, request: bytes, *, hours: float) -> bytes:
-        """Return the certificate (PEM) of a replica for the key in its request.
+    def sign(
+        self, name: PeerName, request: bytes, *, hours: float
+    ) -> tuple[bytes, bytes]:
+        """Return two certificates (PEM) of a replica for the key in its request.
 
+        One to call with, and one to ask for the next ones, should the first have ended.
         Raises RefusedError if the request cannot be read, or its sender does not have
-        the key.
+        the key; PlatformError if this authority has ended.
         """
         try:
             read = x509.load_pem_x509_csr(request)
@@ -216,7 +227,12 @@ class Authority:
             raise RefusedError(
                 f"the request of {name} is not signed by a key of an elliptic curve"
             )
-        return self._signed(name, key, datetime.timedelta(hours=hours))
+        lifetime = datetime.timedelta(hours=hours)
+        return self._signed(name, key, lifetime), self._for_enrolling(name, key)
+
+    def days_left(self) -> float:
+        """For how many days more it may sign; negative once it has ended."""
+        return (self._certificate.not_valid_after_utc - _now()) / datetime.timedelta(1)
 
     def own(self, name: PeerName, *, hours: float) -> Credentials:
         """Return new credentials of the process that has this authority."""
@@ -232,17 +248,12 @@ class Authority:
         It may wait for its node for weeks: its certificate ends with the authority.
         """
         seed = secrets.token_hex(_SEED_BYTES)
-        lifetime = self._certificate.not_valid_after_utc - _now()
-        enrolling = PeerName(
-            name.namespace,
-            name.job,
-            name.role,
-            name.index,
-            name.generation,
-            enrolling=True,
-        )
         key = seeded_key(token, seed).public_key()
-        return seed, self._signed(enrolling, key, lifetime).decode()
+        return seed, self._for_enrolling(name, key).decode()
+
+    def _for_enrolling(self, name: PeerName, key: ec.EllipticCurvePublicKey) -> bytes:
+        lifetime = self._certificate.not_valid_after_utc - _now()
+        return self._signed(replace(name, enrolling=True), key, lifetime)
 
     def _signed(
         self,
@@ -251,6 +262,13 @@ class Authority:
         lifetime: datetime.timedelta,
     ) -> bytes:
         now = _now()
+        if now >= self._certificate.not_valid_after_utc:
+            raise PlatformError(
+                "the job's authority ended on "
+                f"{self._certificate.not_valid_after_utc:%Y-%m-%d}: no replica gets a "
+                "certificate any more; renew its Secret with the same key, or begin "
+                "the job anew (`run`)"
+            )
         names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(name.uri)]
         uses = [ExtendedKeyUsageOID.CLIENT_AUTH]
         if name.role is not Role.WORKER and not name.enrolling:
@@ -288,6 +306,18 @@ def _name_in(certificate: x509.Certificate) -> PeerName:
     raise PlatformError(
         f"a certificate names {', '.join(found) or 'nobody'}, expected "
         f"{SCHEME}://NAMESPACE/JOB/ROLE/INDEX/GENERATION"
+    )
+
+
+def _signs(certificate: x509.Certificate) -> bool:
+    """Whether TLS believes what it signs, whatever is named there."""
+    found = {type(one.value): one.value for one in certificate.extensions}
+    basic, usage = found.get(x509.BasicConstraints), found.get(x509.KeyUsage)
+    return (
+        isinstance(basic, x509.BasicConstraints)
+        and basic.ca
+        and (not isinstance(usage, x509.KeyUsage) or usage.key_cert_sign)
+        and x509.NameConstraints not in found
     )
 
 

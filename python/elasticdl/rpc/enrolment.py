@@ -38,11 +38,11 @@ def enrolled(
     """
     begun = time.monotonic()
     most = context.most_silence_seconds
-    first = shown_first(enrolment, context.token)
+    replica = _Replica(context, shown_first(enrolment, context.token))
 
     def asked() -> Credentials:
         try:
-            return _ask(context, first)
+            return replica.next()
         except FencedError:
             raise
         except RpcError as error:
@@ -53,9 +53,7 @@ def enrolled(
                 ) from error
             raise
 
-    # The next ones are asked for as the first one was: a replica that could not reach
-    # the master for as long as a certificate is good has nothing else to show.
-    identity = Identity(retry(asked, stop=leaving), lambda: _ask(context, first))
+    identity = Identity(retry(asked, stop=leaving), replica.next)
     identity.keep_young()
     return identity
 
@@ -69,16 +67,29 @@ def shown_first(enrolment: Enrolment, token: str) -> Credentials:
     )
 
 
-def _ask(context: RoleContext, shown: Credentials) -> Credentials:
-    """Ask for a certificate, by what this replica can show. Raises RpcError."""
-    key = new_key()
-    peer = Peer(Role.MASTER, 0, Identity(shown, lambda: shown))
-    address = context.master_address
-    with connect(address, context.token, peer) as channel:
-        try:
-            reply = master_pb2_grpc.EnrolmentStub(channel).Enrol(
-                master_pb2.EnrolRequest(request=request_for(key)), timeout=CALL_SECONDS
-            )
-        except grpc.RpcError as error:
-            raise_for(error, f"enrolment at master {address}")
-    return Credentials.of(key, reply.certificate, reply.authority)
+class _Replica:
+    """What a replica can show for its next certificate; of one thread at a time."""
+
+    def __init__(self, context: RoleContext, first: Credentials) -> None:
+        self._context = context
+        self._shown = first
+        # For a replica that could not reach the master for as long as a certificate is
+        # good. It is as young as the last one: an authority may be renewed meanwhile.
+        self._spare = first
+
+    def next(self) -> Credentials:
+        """Ask for a certificate. Raises RpcError."""
+        context, key = self._context, new_key()
+        shown = self._spare if self._shown.ended() else self._shown
+        peer = Peer(Role.MASTER, 0, Identity(shown, lambda: shown))
+        address = context.master_address
+        with connect(address, context.token, peer) as channel:
+            stub = master_pb2_grpc.EnrolmentStub(channel)
+            request = master_pb2.EnrolRequest(request=request_for(key))
+            try:
+                reply = stub.Enrol(request, timeout=CALL_SECONDS)
+            except grpc.RpcError as error:
+                raise_for(error, f"enrolment at master {address}")
+        self._spare = Credentials.of(key, reply.enrolment, reply.authority)
+        self._shown = Credentials.of(key, reply.certificate, reply.authority)
+        return self._shown

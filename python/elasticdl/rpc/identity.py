@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 # The wall clock is asked so often: it may be set, and a machine may sleep.
 _LOOK_SECONDS = 30.0
 _FIRST_PAUSE_SECONDS = 1.0
+_PARTS_OF_LIFE = 10  # at most so many renewals in the life of one certificate
 _LONGEST_PAUSE_SECONDS = 60.0
 
 
@@ -94,8 +95,11 @@ class Identity:
         return True
 
     def _until_due(self) -> float:
+        """Return for how long to wait; a wrong clock must not make that nothing."""
         left = (self._credentials.renew_at() - self._now()).total_seconds()
-        return min(max(left, 0.0), _LOOK_SECONDS)
+        least = self._credentials.life_seconds() / _PARTS_OF_LIFE
+        least = min(max(least, _FIRST_PAUSE_SECONDS), _LOOK_SECONDS)
+        return min(max(left, least), _LOOK_SECONDS)
 
     def _keep(self) -> None:
         failed = 0
@@ -134,17 +138,23 @@ def channel_credentials(of: Credentials) -> grpc.ChannelCredentials:
 def server_credentials(identity: Identity) -> grpc.ServerCredentials:
     """Return what a server shows at each handshake, and whom it lets in."""
     shown = identity.credentials
-    configuration = _configuration(shown)
+    changing = threading.Lock()
 
-    def newest() -> grpc.ServerCertificateConfiguration:
-        nonlocal shown, configuration
-        if identity.credentials is not shown:
-            shown = identity.credentials
-            configuration = _configuration(shown)
-        return configuration
+    def newer() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal shown
+        with changing:
+            newest = identity.credentials
+            if newest is shown:
+                # Never the same once more: gRPC takes each answer for a change, and
+                # replaces what handshakes of other threads are using just then.
+                return None
+            shown = newest
+        return _configuration(newest)
 
     return grpc.dynamic_ssl_server_credentials(
-        configuration, newest, require_client_authentication=True
+        _configuration(shown),
+        newer,  # type: ignore[arg-type]  # None is "unchanged", the stubs do not say so
+        require_client_authentication=True,
     )
 
 

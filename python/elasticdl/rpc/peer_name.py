@@ -65,7 +65,10 @@ class PeerName:
         if scheme not in (SCHEME, _ENROLLING) or len(parts) != 5:
             return None
         namespace, job, role, index, generation = parts
-        if role not in list(Role) or not (index.isdigit() and generation.isdigit()):
+        numbers = index + generation
+        if role not in list(Role) or not (index and generation):
+            return None
+        if not (numbers.isascii() and numbers.isdecimal()):
             return None
         return PeerName(
             namespace,

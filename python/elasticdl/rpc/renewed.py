@@ -1,11 +1,11 @@
 """A channel that shows the newest certificate of its process.
 
-Owns the gRPC channel in force and the one before it. Made by `rpc.channel` where calls
+Owns the gRPC channel in force and those before it. Made by `rpc.channel` where calls
 are encrypted. Knows nothing of tokens and services.
 
 gRPC fixes a channel's certificate when it is made, and asks for it whenever it connects
-again. So each new certificate needs a new channel; the calls that go on by the old one
-are left to end, until the next certificate comes, hours later.
+again. So each new certificate needs a new channel; the calls that go on by an old one
+are left to end.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from elasticdl.rpc.certificates import Credentials
     from elasticdl.rpc.identity import Identity
 
+# A pull of a large model by a slow network takes a quarter of that.
+_LONGEST_CALL_SECONDS = 3600.0
 _closing: set[asyncio.Task[None]] = set()
 _KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
@@ -35,7 +38,7 @@ class RenewedChannel:
         self._closed = False
         self._shown = identity.credentials
         self._channel = make(self._shown)
-        self._before: Any = None
+        self._retired: list[tuple[float, Any]] = []  # when, and which channel
 
     def current(self) -> Any:
         """Return the channel that shows the credentials in force."""
@@ -44,8 +47,8 @@ class RenewedChannel:
         with self._lock:
             newest = self._identity.credentials
             if newest is not self._shown and not self._closed:
-                _close(self._before)
-                self._before = self._channel
+                self._retired.append((time.monotonic(), self._channel))
+                self._close_old()
                 self._channel = self._make(newest)
                 self._shown = newest
             return self._channel
@@ -59,9 +62,16 @@ class RenewedChannel:
         """End all calls; in an event loop, to be awaited."""
         with self._lock:
             self._closed = True
-            _close(self._before)
-            self._before = None
+            for _, channel in self._retired:
+                _close(channel)
+            self._retired.clear()
             return self._channel.close()
+
+    def _close_old(self) -> None:
+        """Close those whose last calls have long ended."""
+        until = time.monotonic() - _LONGEST_CALL_SECONDS
+        while self._retired and self._retired[0][0] <= until:
+            _close(self._retired.pop(0)[1])
 
 
 class _Method:

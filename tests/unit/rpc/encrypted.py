@@ -119,8 +119,6 @@ class EncryptedMaster:
             names.ENV_MASTER_ADDRESS: self.address,
             names.ENV_TOKEN: self.token,
             names.ENV_POD_IP: "127.0.0.1",
-            # As the chart has it from the Secret.
-            names.ENV_AUTHORITY: self.authority.identity.credentials.authority.decode(),
             **self.authority.enrolment(launch),
         }
         return RoleContext.from_environ(environ, role)

@@ -1,6 +1,7 @@
 """The authority of a job: what it signs, and what it refuses to be."""
 
 import datetime
+import threading
 
 import pytest
 from cryptography import x509
@@ -33,8 +34,17 @@ def write(folder, certificate: x509.Certificate, key) -> None:
     (folder / "tls.crt").write_bytes(certificate.public_bytes(Encoding.PEM))
 
 
-def made(key, *, ca: bool | None = True, begins=-1.0, ends=24.0) -> x509.Certificate:
-    name = x509.Name.from_rfc4514_string("CN=any")
+def made(
+    key,
+    *,
+    ca: bool | None = True,
+    begins=-1.0,
+    ends=24.0,
+    signs: bool | None = None,
+    only: str = "",
+    subject: str = "CN=any",
+) -> x509.Certificate:
+    name = x509.Name.from_rfc4514_string(subject)
     now = datetime.datetime.now(datetime.UTC)
     builder = (
         x509.CertificateBuilder()
@@ -47,6 +57,22 @@ def made(key, *, ca: bool | None = True, begins=-1.0, ends=24.0) -> x509.Certifi
     )
     if ca is not None:
         builder = builder.add_extension(x509.BasicConstraints(ca, None), critical=True)
+    if signs is not None:
+        usage = x509.KeyUsage(
+            digital_signature=True,
+            content_commitment=False,
+            key_encipherment=False,
+            data_encipherment=False,
+            key_agreement=False,
+            key_cert_sign=signs,
+            crl_sign=False,
+            encipher_only=False,
+            decipher_only=False,
+        )
+        builder = builder.add_extension(usage, critical=True)
+    if only:
+        names = x509.NameConstraints([x509.DNSName(only)], None)
+        builder = builder.add_extension(names, critical=True)
     return builder.sign(key, hashes.SHA256())
 
 
@@ -71,7 +97,11 @@ def test_an_authority_is_read_as_it_was_written(tmp_path):
         (new_key(), {"ca": None}, "no certificate of an authority"),
         (new_key(), {"ends": -0.5}, "tls.crt ended on 20"),
         (new_key(), {"begins": 3.0}, "the clock of who made it is ahead"),
-        (rsa.generate_private_key(65537, 2048), {}, "expected one of an elliptic"),
+        (rsa.generate_private_key(65537, 2048), {}, "expected one of P-256"),
+        (ec.generate_private_key(ec.SECP256K1()), {}, "got a key of secp256k1"),
+        (new_key(), {"signs": False}, "no certificate of an authority"),
+        (new_key(), {"only": "example.org"}, "that may sign any name"),
+        (new_key(), {"subject": ""}, "has no subject"),
     ],
 )
 def test_an_unusable_authority_is_refused_with_its_reason(
@@ -102,8 +132,8 @@ def test_only_master_and_ps_get_certificates_of_servers():
     authority = Authority.new()
     server, client = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
     request = request_for(new_key())
-    assert uses(authority.sign(PS, request, hours=1)) == {server, client}
-    assert uses(authority.sign(WORKER, request, hours=1)) == {client}
+    assert uses(authority.sign(PS, request, hours=1)[0]) == {server, client}
+    assert uses(authority.sign(WORKER, request, hours=1)[0]) == {client}
     master = authority.own(PeerName("ml", "digits", Role.MASTER, 0, 0), hours=1)
     assert uses(master.certificate) == {server, client}
     _, enrolment = authority.enrolment(PS, "token")
@@ -129,6 +159,20 @@ def test_no_certificate_outlives_the_authority():
         == x509.load_pem_x509_certificate(authority.pem).not_valid_after_utc
     )
     assert long.renew_at() < long.not_after
+
+
+def test_an_authority_that_has_ended_signs_nothing_and_says_why(tmp_path):
+    authority = Authority.new(days=0.5 / 86400)
+    request = request_for(new_key())
+    while authority.days_left() > 0:
+        threading.Event().wait(0.05)
+    for sign in (
+        lambda: authority.sign(WORKER, request, hours=1),
+        lambda: authority.own(PS, hours=1),
+        lambda: authority.enrolment(PS, "token"),
+    ):
+        with pytest.raises(PlatformError, match="renew its Secret with the same key"):
+            sign()
 
 
 @pytest.mark.parametrize("request_", [b"", b"none", request_for(new_key())[:-40]])
@@ -161,6 +205,8 @@ def test_a_certificate_without_a_name_of_ours_is_refused():
         "elasticdl://ml/digits/worker/3/17/9",
         "elasticdl://ml/digits/king/3/17",
         "elasticdl://ml/digits/worker/-3/17",
+        "elasticdl://ml/digits/worker/\u00b2/17",
+        "elasticdl://ml/digits/worker//17",
         "",
     ],
 )

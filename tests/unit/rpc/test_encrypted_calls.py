@@ -2,19 +2,23 @@
 
 import dataclasses
 import datetime
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import grpc
 import pytest
-from elasticdl.errors import FencedError, RefusedError, RpcError, SpecError
+from elasticdl.errors import FencedError, PlatformError, RefusedError, RpcError
 from elasticdl.job import names
 from elasticdl.job.context import Enrolment, RoleContext
 from elasticdl.job.names import Role
 from elasticdl.proto import master_pb2, master_pb2_grpc, ps_pb2
 from elasticdl.rpc import ps_lent, ps_wire
-from elasticdl.rpc.certificates import Authority, Credentials, seeded_key
+from elasticdl.rpc.certificates import Authority, Credentials, new_key, seeded_key
 from elasticdl.rpc.channel import Peer, client_options, connect
 from elasticdl.rpc.enrolment import shown_first
 from elasticdl.rpc.identity import Identity, identity_of
@@ -25,6 +29,7 @@ from elasticdl.rpc.server import ThreadedServer, serve
 from elasticdl.testing.scripted import TOKEN
 
 from tests.unit.rpc.encrypted import EncryptedMaster, authority_in
+from tests.unit.rpc.test_certificates import made, write
 from tests.unit.rpc.test_ps_wire import Echo
 
 
@@ -270,9 +275,9 @@ def test_a_replica_waits_for_a_master_that_is_away(tmp_path):
 
 
 def test_half_an_encrypted_surrounding_is_refused_never_plain():
-    with pytest.raises(SpecError, match="ELASTICDL_ENROLMENT is not set though"):
+    with pytest.raises(PlatformError, match="ELASTICDL_ENROLMENT is not set though"):
         plain_context({names.ENV_AUTHORITY: "of a chart whose master is older"})
-    with pytest.raises(SpecError, match="ELASTICDL_AUTHORITY is not set though"):
+    with pytest.raises(PlatformError, match="ELASTICDL_AUTHORITY is not set though"):
         plain_context({names.ENV_ENROLMENT: "x", names.ENV_ENROLMENT_SEED: "y"})
     assert plain_context({}).enrolment is None
 
@@ -362,6 +367,113 @@ def test_a_replica_whose_certificate_has_ended_gets_the_next_one(master, monkeyp
     monkeypatch.setattr(master.authority, "_hours", 1.0)
     assert worker.renew_if_due()
     assert client(master, worker).lease(master_pb2.LeaseRequest()) is not None
+
+
+def test_an_authority_that_is_renewed_in_time_keeps_its_replicas(tmp_path):
+    """With the same key: what the first one has signed ends with it."""
+    key = new_key()
+    folder = tmp_path / "authority"
+    folder.mkdir()
+    write(folder, made(key, ends=1.5 / 3600), key)
+    first = Authority.load(folder)
+    master = EncryptedMaster(folder)
+    try:
+        worker = master.replica(Role.WORKER)
+        write(folder, made(key), key)
+        for identity in (master.authority.identity, worker):
+            assert force(identity)  # both before the first one ends
+        while first.days_left() > 0:
+            threading.Event().wait(0.05)
+        assert client(master, worker).lease(master_pb2.LeaseRequest()) is not None
+        assert force(worker)
+        assert client(master, worker).lease(master_pb2.LeaseRequest()) is not None
+    finally:
+        master.close()
+
+
+def force(identity: Identity) -> bool:
+    """Renew an identity, due or not."""
+    identity._now = identity.credentials.renew_at
+    return identity.renew_if_due()
+
+
+def test_a_new_pod_of_a_running_master_enrols_though_the_secret_has_another_key(
+    master, tmp_path
+):
+    Authority.new().write(tmp_path / "authority")
+    worker = master.replica(Role.WORKER)
+    assert client(master, worker).lease(master_pb2.LeaseRequest()) is not None
+
+
+def test_a_call_is_held_over_many_renewals(master):
+    worker = Renewed(master, Role.WORKER)
+    calls = client(master, worker.identity)
+    with ThreadPoolExecutor(1) as pool:
+        held = pool.submit(
+            calls.worker_sync, master_pb2.WorkerSyncRequest(hold_seconds=1.5)
+        )
+        for _ in range(3):
+            force(worker.identity)
+            assert calls.lease(master_pb2.LeaseRequest()) is not None
+        assert held.result(timeout=20) is not None
+
+
+def test_certificates_that_are_always_due_are_not_asked_for_without_a_pause(master):
+    """As where a replica's clock is ahead, or the authority is about to end."""
+    shown = master.replica(Role.WORKER).credentials
+    renewals = []
+
+    def renew() -> Credentials:
+        renewals.append(1)
+        return dataclasses.replace(shown)
+
+    identity = Identity(shown, renew, now=lambda: shown.not_after)
+    identity.keep_young()
+    threading.Event().wait(1.5)
+    identity.close()
+    assert len(renewals) <= 1
+
+
+SERVE = """
+import sys, threading
+from pathlib import Path
+from tests.unit.rpc.encrypted import EncryptedMaster
+print(EncryptedMaster(Path(sys.argv[1])).address, flush=True)
+threading.Event().wait(600)
+"""
+
+
+def test_strangers_that_knock_by_the_thousand_end_no_server(tmp_path):
+    """A process of its own: it died where a handshake replaced what others use."""
+    folder = authority_in(tmp_path / "authority")
+    command = [sys.executable, "-c", SERVE, str(folder)]
+    root = Path(__file__).parents[3]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as one:
+        try:
+            assert one.stdout is not None
+            host, _, port = one.stdout.readline().rpartition(":")
+
+            def knock(_: int) -> bool:
+                try:
+                    with socket.create_connection((host, int(port)), timeout=20):
+                        return True
+                except OSError:
+                    return False
+
+            with ThreadPoolExecutor(16) as pool:
+                assert all(pool.map(knock, range(10_000)))
+            assert one.poll() is None
+        finally:
+            one.kill()
+
+
+def test_a_job_on_one_machine_needs_none_of_it():
+    for role in ("master", "ps", "worker"):
+        code = (
+            f"import sys, elasticdl.{role}.main; "
+            "sys.exit('cryptography' in sys.modules)"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_half_of_a_certificates_life_is_left_when_it_is_renewed(tmp_path):
