@@ -11,7 +11,7 @@ from elasticdl.metrics.cluster import HOLDER
 from elasticdl.metrics.registry import ROLES
 
 from tests.chart.pod_security import violations
-from tests.chart.rendering import example, job, objects, of_kind, pods, render
+from tests.chart.rendering import env, example, job, objects, of_kind, pods, render
 
 # The part of the operator's own schema that is used here, strict: kubernetes-validate
 # has no custom resources. Types and enums are those of PodMonitor v1.
@@ -50,6 +50,12 @@ RELABELING = {
         "replacement": {"type": "string"},
         "action": {"enum": ["replace", "keep", "drop", "hashmod", "labelmap"]},
     },
+}
+SECRET_KEY = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["key"],
+    "properties": {"name": {"type": "string"}, "key": {"type": "string"}},
 }
 POD_MONITOR = {
     "type": "object",
@@ -98,6 +104,27 @@ POD_MONITOR = {
                                 "pattern": "^(([0-9]+)(ms|s|m|h|d|w|y))+$",
                             },
                             "honorLabels": {"type": "boolean"},
+                            "scheme": {"enum": ["http", "https"]},
+                            "authorization": {
+                                "type": "object",
+                                "additionalProperties": False,
+                                "properties": {
+                                    "type": {"type": "string"},
+                                    "credentials": SECRET_KEY,
+                                },
+                            },
+                            "tlsConfig": {
+                                "type": "object",
+                                "additionalProperties": False,
+                                "properties": {
+                                    "ca": {
+                                        "type": "object",
+                                        "additionalProperties": False,
+                                        "properties": {"secret": SECRET_KEY},
+                                    },
+                                    "serverName": {"type": "string"},
+                                },
+                            },
                             "scrapeTimeout": {
                                 "type": "string",
                                 "pattern": "^(([0-9]+)(ms|s|m|h|d|w|y))+$",
@@ -248,6 +275,56 @@ def test_pod_monitors_fit_the_operators_schema():
         jsonschema.validate(made, POD_MONITOR)
         assert made["metadata"]["labels"]["release"] == "prometheus"
         assert made["spec"]["podMetricsEndpoints"][0]["interval"] == "5s"
+
+
+ENCRYPTED = {"metrics": {"enabled": True, "podMonitor": {"enabled": True}}}
+
+
+def test_encrypted_metrics_have_a_pod_monitor_that_knows_the_jobs_authority():
+    made = objects(job(tls=ENCRYPTED), namespace="ml")
+    monitor = made["PodMonitor", "elasticdl-digits"]
+    jsonschema.validate(monitor, POD_MONITOR)
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["scheme"] == "https"
+    assert endpoint["tlsConfig"] == {
+        "ca": {"secret": {"name": "elasticdl-digits-ca", "key": "tls.crt"}},
+        "serverName": "metrics.digits.ml.elasticdl",
+    }
+    secret = endpoint["authorization"]["credentials"]
+    assert secret == {"name": "elasticdl-digits-token", "key": "metrics"}
+    assert len(made["Secret", secret["name"]]["data"]["metrics"]) >= 43
+    plain = monitors()["elasticdl-jobs"]["spec"]
+    for role, pod in pods(made).items():
+        # The master stamps these on its pods.
+        own = {"elasticdl-job-name": "digits", "elasticdl-replica-type": role}
+        labels = pod["metadata"]["labels"] | own
+        assert matches(monitor["spec"]["selector"], labels)
+        assert not matches(plain["selector"], labels)
+    # Both give a series the same labels, and take the same from each role.
+    (other,) = plain["podMetricsEndpoints"]
+    assert endpoint["relabelings"] == other["relabelings"]
+    assert endpoint["metricRelabelings"] == other["metricRelabelings"]
+
+
+def test_encrypted_metrics_are_probed_by_tls_and_their_token_reaches_each_role():
+    for made in pods(objects(job(tls={"metrics": {"enabled": True}}))).values():
+        (main,) = made["spec"]["containers"]
+        token = env(made)["ELASTICDL_METRICS_TOKEN"]["secretKeyRef"]
+        assert token == {"name": "elasticdl-digits-token", "key": "metrics"}
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            assert main[probe]["httpGet"]["scheme"] == "HTTPS"
+    for made in pods(objects(job())).values():
+        assert "METRICS_TOKEN" not in str(made)
+        assert "scheme" not in made["spec"]["containers"][0]["livenessProbe"]["httpGet"]
+
+
+def test_metrics_are_not_encrypted_without_certificates():
+    for tls, why in (
+        ({"enabled": False, "metrics": {"enabled": True}}, "tls.enabled, which is fal"),
+        ({"metrics": {"podMonitor": {"enabled": True}}}, "set tls.metrics.enabled"),
+    ):
+        with pytest.raises(Exception, match=re.escape(why)):
+            objects(job(tls=tls))
 
 
 def test_the_check_of_the_schema_sees_a_misspelt_field():

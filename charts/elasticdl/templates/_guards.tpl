@@ -46,6 +46,12 @@
   {{- end -}}
 {{- end -}}
 {{- if eq $kind "job" -}}
+  {{- if and .Values.tls.metrics.enabled (not .Values.tls.enabled) -}}
+    {{- fail "tls.metrics.enabled: metrics have the certificates of tls.enabled, which is false: set it, or take tls.metrics out" -}}
+  {{- end -}}
+  {{- if and .Values.tls.metrics.podMonitor.enabled (not .Values.tls.metrics.enabled) -}}
+    {{- fail "tls.metrics.podMonitor.enabled: it is for metrics that are encrypted: set tls.metrics.enabled, or take it out and let the platform make its PodMonitor (monitoring.podMonitor)" -}}
+  {{- end -}}
   {{- range $end := list "-status" "-history" -}}
     {{- with $.Values.job.name -}}
       {{- if hasSuffix $end . -}}

@@ -85,6 +85,11 @@ elasticdl.org/tensorboard-of: {{ .Values.job.name }}
 {{- end -}}
 {{- end -}}
 
+{{/* `https` where the job's metrics are encrypted, else empty. */}}
+{{- define "elasticdl.metricsScheme" -}}
+{{- if and .Values.tls.enabled .Values.tls.metrics.enabled -}}https{{- end -}}
+{{- end -}}
+
 {{/* The job with the specification's defaults below it, as YAML. The ConfigMap holds
      the user's own tree; this is for what templates have to know. */}}
 {{- define "elasticdl.job" -}}

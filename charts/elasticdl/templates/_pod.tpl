@@ -46,6 +46,8 @@
   {{- /* The master's pod waits with its Job: Kueue wants the label on one of them. */}}
   {{- with .job.queue }}{{ $_ := set $own "kueue.x-k8s.io/queue-name" . }}{{ end -}}
 {{- end -}}
+{{- /* By this the platform's PodMonitor leaves it out. */}}
+{{- with include "elasticdl.metricsScheme" .root }}{{ $_ := set $own "elasticdl.org/metrics" . }}{{ end -}}
 labels:
   {{- merge $own ($pods.labels | default dict) .root.Values.commonLabels | toYaml | nindent 2 }}
 {{- /* By default a cluster-autoscaler keeps each node with an emptyDir, or with a pod
@@ -53,6 +55,7 @@ labels:
 {{- $annotations := merge (dict) ($pods.annotations | default dict) (dict "cluster-autoscaler.kubernetes.io/safe-to-evict" "true") }}
 {{- if .root.Values.monitoring.scrapeAnnotations }}
   {{- $scrape := dict "prometheus.io/scrape" "true" "prometheus.io/port" "8080" "prometheus.io/path" "/metrics" }}
+  {{- with include "elasticdl.metricsScheme" .root }}{{ $_ := set $scrape "prometheus.io/scheme" . }}{{ end }}
   {{- $annotations = merge $annotations $scrape }}
 {{- end }}
 {{- with $annotations }}
@@ -148,6 +151,10 @@ limits:
 {{- $all = append $all (dict "name" "ELASTICDL_POD_IP" "valueFrom" (dict "fieldRef" (dict "fieldPath" "status.podIP"))) -}}
 {{- $token := dict "name" (include "elasticdl.tokenSecret" .root) "key" "token" -}}
 {{- $all = append $all (dict "name" "ELASTICDL_TOKEN" "valueFrom" (dict "secretKeyRef" $token)) -}}
+{{- if include "elasticdl.metricsScheme" .root -}}
+  {{- $readers := dict "name" (include "elasticdl.tokenSecret" .root) "key" "metrics" -}}
+  {{- $all = append $all (dict "name" "ELASTICDL_METRICS_TOKEN" "valueFrom" (dict "secretKeyRef" $readers)) -}}
+{{- end -}}
 {{- $authority := include "elasticdl.authoritySecret" .root -}}
 {{- if and $authority (ne .role "master") -}}
   {{- /* The authority's certificate alone; what else a replica needs the master gives. */ -}}
@@ -261,8 +268,11 @@ limits:
 
 {{- define "elasticdl.probe" -}}
 httpGet:
-  path: {{ . }}
+  path: {{ .path }}
   port: metrics
+  {{- with include "elasticdl.metricsScheme" .root }}
+  scheme: {{ upper . }}
+  {{- end }}
 {{- end -}}
 
 {{/* The specification of one role's pod; the restricted Pod Security Standard unless
@@ -341,19 +351,19 @@ containers:
     {{- /* Imports, tracing and restoring may take worker.startSeconds. After that a probe
          only finds what hangs as a whole: the master's heartbeats are quicker. */}}
     startupProbe:
-      {{- include "elasticdl.probe" "/healthz" | nindent 6 }}
+      {{- include "elasticdl.probe" (dict "path" "/healthz" "root" .root) | nindent 6 }}
       periodSeconds: 2
       timeoutSeconds: 5
       {{- /* A master that begins may wait for its folder's lock and for storage. */}}
       {{- $seconds := ternary (addf .job.master.journalWaitSeconds 600) .job.worker.startSeconds (eq .role "master") }}
       failureThreshold: {{ divf $seconds 2 | ceil | int | max 1 }}
     livenessProbe:
-      {{- include "elasticdl.probe" "/healthz" | nindent 6 }}
+      {{- include "elasticdl.probe" (dict "path" "/healthz" "root" .root) | nindent 6 }}
       periodSeconds: 10
       timeoutSeconds: 5
       failureThreshold: 6
     readinessProbe:
-      {{- include "elasticdl.probe" "/readyz" | nindent 6 }}
+      {{- include "elasticdl.probe" (dict "path" "/readyz" "root" .root) | nindent 6 }}
       periodSeconds: 5
       timeoutSeconds: 5
     {{- /* The last lines of a crash reach the container's status, and so the master. */}}

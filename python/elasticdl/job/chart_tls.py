@@ -29,6 +29,38 @@ class CertManagerValues(SpecModel):
     )
 
 
+class MetricsMonitorValues(SpecModel):
+    """A PodMonitor of the job's own: whom it believes is this job's authority."""
+
+    enabled: bool = Field(
+        False,
+        description="Make a PodMonitor for this job, with its authority and token; "
+        "that of the platform leaves out jobs whose metrics are encrypted.",
+    )
+    labels: dict[str, str] = Field(
+        default_factory=dict,
+        description="Labels that the operator's `podMonitorSelector` asks for.",
+    )
+    interval: str = Field(
+        "15s", pattern=r"^[0-9]+(ms|s|m)$", description="Time between two scrapes."
+    )
+
+
+class TlsMetricsValues(SpecModel):
+    """Metrics by TLS, to readers who bring a token."""
+
+    enabled: bool = Field(
+        False,
+        description="Show `/metrics` by TLS alone, with the replica's certificate "
+        "(`metrics.JOB.NAMESPACE.elasticdl`), to who brings the key `metrics` of the "
+        "token's Secret as a bearer token; probes need none.",
+    )
+    pod_monitor: MetricsMonitorValues = Field(
+        default_factory=MetricsMonitorValues,
+        description="What the Prometheus operator scrapes them by.",
+    )
+
+
 class TlsValues(SpecModel):
     """Certificates of the job's roles."""
 
@@ -48,6 +80,10 @@ class TlsValues(SpecModel):
     )
     cert_manager: CertManagerValues = Field(
         default_factory=CertManagerValues, description="cert-manager's, instead."
+    )
+    metrics: TlsMetricsValues = Field(
+        default_factory=TlsMetricsValues,
+        description="Of metrics, which are plain HTTP.",
     )
     certificate_hours: float = Field(
         CERTIFICATE_HOURS,

@@ -75,6 +75,8 @@ class RoleContext:
     port: int = 0  # 0: any free one
     pod_ip: str = ""  # what peers call; empty: `host`
     metrics_port: int = 0  # 0: any free one
+    # What a reader of metrics brings; "": they are in the clear.
+    metrics_token: str = field(default="", repr=False)
     cluster: Cluster | None = None  # a master in a pod
     enrolment: Enrolment | None = None  # a PS or worker whose calls are encrypted
     # What a command of the user inherits.
@@ -139,6 +141,7 @@ class RoleContext:
                 port=port,
                 pod_ip=environ.get(names.ENV_POD_IP, ""),
                 metrics_port=_number(environ, names.ENV_METRICS_PORT),
+                metrics_token=environ.get(names.ENV_METRICS_TOKEN, "").strip(),
                 cluster=_cluster(environ) if role is Role.MASTER else None,
                 enrolment=None if role is Role.MASTER else _enrolment(environ),
                 environ=environ,

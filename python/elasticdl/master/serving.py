@@ -29,6 +29,7 @@ from elasticdl.metrics.event_loop import answers, in_loop
 from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.metrics.server import MetricsServer
 from elasticdl.proto import master_pb2_grpc
+from elasticdl.rpc.https import secure_metrics
 from elasticdl.rpc.own_calls import own_calls
 from elasticdl.rpc.server import aio_server, bind
 from elasticdl.runner.publisher import Platform
@@ -123,6 +124,7 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | 
         refresh=lambda: in_loop(loop, lambda: master.gauges.update(now=clock())),
         host=context.host,
         port=context.metrics_port,
+        secure=secure_metrics(identity, context.metrics_token),
     )
     master.job.metrics_port = metrics.port
     await server.start()

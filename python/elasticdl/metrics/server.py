@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hmac
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -36,6 +39,14 @@ SILENT_SECONDS = 5.0
 _ENDING_SECONDS = 1.0
 
 
+@dataclass(frozen=True)
+class Secure:
+    """How metrics are shown to those alone who may read them."""
+
+    context: Callable[[], ssl.SSLContext]  # of the certificate in force
+    token: str = field(repr=False)  # `/metrics` asks for it; probes have none
+
+
 class _Server(ThreadingHTTPServer):
     """Serves at most MAX_CONNECTIONS connections at a time."""
 
@@ -43,8 +54,12 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128  # who comes in a crowd waits, and need not call again
 
     def __init__(
-        self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]
+        self,
+        address: tuple[str, int],
+        handler: type[BaseHTTPRequestHandler],
+        secure: Secure | None,
     ) -> None:
+        self._secure = secure
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, handler)
         self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
@@ -70,10 +85,32 @@ class _Server(ThreadingHTTPServer):
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Serve a connection on the thread that it was given."""
         try:
-            super().process_request_thread(request, client_address)
+            if self._secure is not None:
+                request = self._encrypted(request, self._secure.context())
+            if request is not None:
+                super().process_request_thread(request, client_address)
         finally:
-            self.speaks(request)
+            if request is not None:
+                self.speaks(request)
             self._free.release()
+
+    def _encrypted(self, plain: Any, context: ssl.SSLContext) -> Any:
+        """Return the connection after its handshake; None, closed, if that fails."""
+        connection = context.wrap_socket(
+            plain, server_side=True, do_handshake_on_connect=False
+        )
+        with self._lock:  # `plain` is of no use any more; it may have been ended
+            if plain in self._silent:
+                del self._silent[plain]
+                self._silent[connection] = None
+        try:
+            connection.settimeout(SILENT_SECONDS)
+            connection.do_handshake()
+        except OSError:  # also of TLS: a stranger, or nobody
+            self.speaks(connection)
+            connection.close()
+            return None
+        return connection
 
     def silent(self, connection: socket.socket) -> None:
         """Note that a connection has nothing to be answered."""
@@ -104,25 +141,37 @@ class _Server(ThreadingHTTPServer):
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
-def _listening(host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> _Server:
+def _listening(
+    host: str,
+    port: int,
+    handler: type[BaseHTTPRequestHandler],
+    secure: Secure | None,
+) -> _Server:
     """Return a server; `::` is every address of the machine, whichever family.
 
     Raises OSError.
     """
     try:
-        return _Server((host, port), handler)
+        return _Server((host, port), handler, secure)
     except OSError as error:
         if host != "::" or error.errno not in _NO_IPV6:
             raise
-        return _Server(("0.0.0.0", port), handler)
+        return _Server(("0.0.0.0", port), handler, secure)
 
 
 _Answer = tuple[int, str, bytes]  # status, content type, body
+_NO_TOKEN = b"bring the job's token of metrics, as `Authorization: Bearer TOKEN`\n"
 _PATHS = b"try /metrics, /healthz or /readyz\n"
 
 
 def _written(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+def _may_read(said: str, secure: Secure | None) -> bool:
+    if secure is None:
+        return True
+    return hmac.compare_digest(said.encode(), f"Bearer {secure.token}".encode())
 
 
 def _scraped(registry: CollectorRegistry, refresh: Callable[[], None]) -> _Answer:
@@ -149,8 +198,11 @@ class MetricsServer:
         refresh: Callable[[], None] = lambda: None,
         port: int = 0,
         host: str = "127.0.0.1",
+        secure: Secure | None = None,
     ) -> None:
         """Serve at once; port 0 takes a free one.
+
+        `secure`: by TLS, and `/metrics` to who brings the token.
 
         `refresh` runs before each scrape, to set what is known elsewhere; an
         ElasticDLError that it raises is the scrape's failure.
@@ -165,7 +217,11 @@ class MetricsServer:
                 metrics_server.speaks(self.connection)
                 path = self.path.partition("?")[0]
                 if path == "/metrics":
-                    answer = _scraped(registry, refresh)
+                    answer = (
+                        _scraped(registry, refresh)
+                        if _may_read(self.headers.get("Authorization", ""), secure)
+                        else (401, "text/plain", _NO_TOKEN)
+                    )
                 elif path in ("/healthz", "/readyz"):
                     answer = _probed(healthy() if path == "/healthz" else ready())
                 else:
@@ -184,7 +240,7 @@ class MetricsServer:
                 """Stay silent: a scrape every few seconds is no news."""
 
         try:
-            metrics_server = _listening(host, port, Handler)
+            metrics_server = _listening(host, port, Handler, secure)
         except OSError as error:
             raise PlatformError(
                 f"cannot listen on {_written(host)}:{port} for metrics "

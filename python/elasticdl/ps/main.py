@@ -34,6 +34,7 @@ from elasticdl.metrics.registry import PsMetrics
 from elasticdl.metrics.server import MetricsServer
 from elasticdl.proto import master_pb2
 from elasticdl.rpc import ps_wire
+from elasticdl.rpc.https import secure_metrics
 from elasticdl.rpc.identity import identity_of
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.server import serve
@@ -131,6 +132,7 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
         refresh=functools.partial(_refresh, metrics, server),
         host=context.host,
         port=context.metrics_port,
+        secure=secure_metrics(identity, context.metrics_token),
     )
     control = ControlLoop(
         server,

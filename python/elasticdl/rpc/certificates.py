@@ -30,7 +30,6 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from elasticdl.errors import PlatformError, RefusedError
-from elasticdl.job.names import Role
 from elasticdl.rpc.peer_name import SCHEME, PeerName
 
 _CURVE = ec.SECP256R1()
@@ -271,8 +270,9 @@ class Authority:
             )
         names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(name.uri)]
         uses = [ExtendedKeyUsageOID.CLIENT_AUTH]
-        if name.role is not Role.WORKER and not name.enrolling:
-            names.append(x509.DNSName(name.host))
+        if not name.enrolling:
+            # A worker serves metrics alone: nobody calls it as a master or a PS.
+            names += [x509.DNSName(name.host), x509.DNSName(name.metrics_host)]
             uses.append(ExtendedKeyUsageOID.SERVER_AUTH)
         end = min(now + lifetime, self._certificate.not_valid_after_utc)
         built = (

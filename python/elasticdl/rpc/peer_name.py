@@ -52,6 +52,11 @@ class PeerName:
         """The host name that a client asks of it as a server."""
         return self.host_of(self.role, self.index)
 
+    @property
+    def metrics_host(self) -> str:
+        """The host name that a reader of metrics asks of each replica of the job."""
+        return f"metrics.{self.job}.{self.namespace}.{SCHEME}"
+
     def host_of(self, role: Role, index: int) -> str:
         """Return the host name of another one of the same job."""
         return f"{role}-{index}.{self.job}.{self.namespace}.{SCHEME}"

@@ -23,6 +23,7 @@ from elasticdl.metrics.memory import container_limit_bytes
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.metrics.server import MetricsServer
 from elasticdl.proto import master_pb2
+from elasticdl.rpc.https import secure_metrics
 from elasticdl.rpc.identity import Identity
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.retry import retry
@@ -95,6 +96,7 @@ class Life:
             refresh=self._refresh,
             host=context.host,
             port=context.metrics_port,
+            secure=secure_metrics(identity, context.metrics_token),
         )
         self.heartbeat.start()
 

@@ -128,12 +128,12 @@ def test_missing_and_broken_files_are_refused(tmp_path, content):
         Authority.load(tmp_path)
 
 
-def test_only_master_and_ps_get_certificates_of_servers():
+def test_each_replica_may_serve_but_not_with_its_enrolment():
     authority = Authority.new()
     server, client = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
     request = request_for(new_key())
     assert uses(authority.sign(PS, request, hours=1)[0]) == {server, client}
-    assert uses(authority.sign(WORKER, request, hours=1)[0]) == {client}
+    assert uses(authority.sign(WORKER, request, hours=1)[0]) == {server, client}
     master = authority.own(PeerName("ml", "digits", Role.MASTER, 0, 0), hours=1)
     assert uses(master.certificate) == {server, client}
     _, enrolment = authority.enrolment(PS, "token")
