@@ -374,7 +374,7 @@ def test_an_authority_that_is_renewed_in_time_keeps_its_replicas(tmp_path):
     key = new_key()
     folder = tmp_path / "authority"
     folder.mkdir()
-    write(folder, made(key, ends=1.5 / 3600), key)
+    write(folder, made(key, ends=10.0 / 3600), key)
     first = Authority.load(folder)
     master = EncryptedMaster(folder)
     try:
