@@ -120,6 +120,16 @@ def test_silent_strangers_keep_no_reader_out(worker):
         assert worker.get("/healthz")[0] == 200
 
 
+def test_who_breaks_off_in_the_middle_leaves_no_trace_in_the_log(worker, capfd):
+    for sent in (b"", b"GET /met"):
+        connection = worker.connected()
+        connection.sendall(sent)
+        with socket.socket(fileno=connection.detach()) as plain:
+            plain.sendall(b"no record of TLS")
+    assert worker.get("/healthz")[0] == 200
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_metrics_are_in_the_clear_without_identity_or_token(worker):
     assert secure_metrics(None, TOKEN) is None
     assert secure_metrics(worker.identity, "") is None
