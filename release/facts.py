@@ -208,6 +208,7 @@ def provenance(
                 "resolvedDependencies": [
                     {"uri": f"git+{SOURCE}", "digest": {"gitCommit": release.commit}},
                     {"uri": f"docker://{base}", "digest": {"sha256": digest}},
+                    *(_locked(image, files) for image in release.images),
                 ],
             },
             "runDetails": {
@@ -220,6 +221,10 @@ def provenance(
 
 def _file(name: str, content: bytes) -> dict[str, Any]:
     return {"name": name, "digest": {"sha256": hashlib.sha256(content).hexdigest()}}
+
+
+def _locked(image: Image, files: Mapping[str, bytes]) -> dict[str, Any]:
+    return _file(image.lock, files[f"{image.role}.lock.txt"])
 
 
 def _pushed(name: str, digest: str) -> dict[str, Any]:

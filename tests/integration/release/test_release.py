@@ -187,6 +187,12 @@ def test_a_release_is_in_the_registry_and_others_can_check_it(made, published):
     built_of = stated["predicate"]["buildDefinition"]["resolvedDependencies"]
     assert built_of[0]["digest"]["gitCommit"] == pushed.git("rev-parse", "HEAD")
     assert built_of[1]["digest"]["sha256"] == 64 * "b"
+    locks = [each["name"] for each in built_of[2:]]
+    assert locks == [
+        "images/master/lock.txt",
+        "images/ps/lock.txt",
+        "images/worker/worker-cpu.lock.txt",
+    ]
 
 
 @pytest.mark.parametrize("name", ["provenance.json", "ps.cdx.json", "install.txt"])
