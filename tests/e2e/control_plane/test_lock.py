@@ -167,6 +167,7 @@ def container(**keys):
     return {"name": "extra", "image": "x", **keys}
 
 
+OWN_SECRETS = "elasticdl-digits-token or elasticdl-digits-ca"
 SECRET = {"secretKeyRef": {"name": "warehouse", "key": "a"}}
 # Of each: what a committer may write, whose pod it is, what is said, and whether a
 # platform can allow it.
@@ -261,7 +262,7 @@ REFUSED = {
         of_role("worker", volumes=[
             {"name": "s", "secret": {"secretName": "warehouse"}}]),
         "worker",
-        "got the Secrets warehouse, expected elasticdl-digits-token;",
+        f"got the Secrets warehouse, expected {OWN_SECRETS};",
         True,
     ),
     "a Secret in a projected volume": (
@@ -299,7 +300,7 @@ REFUSED = {
     "the token of another job": (
         named(token={"existingSecret": "elasticdl-other-token"}),
         "worker",
-        "got the Secrets elasticdl-other-token, expected elasticdl-digits-token;",
+        f"got the Secrets elasticdl-other-token, expected {OWN_SECRETS};",
         False,
     ),
     "another claim for the job's folder": (
