@@ -33,6 +33,27 @@ REFUSED_BY_THE_SCHEMA = {
         GOOD + "pods: {worker: {toleration: []}}\n",
         "at '/pods/worker': additional properties 'toleration' not allowed",
     ),
+    "a misspelt key inside an affinity": (
+        GOOD + "pods: {common: {affinity: {nodeAffinty: {}}}}\n",
+        "at '/pods/common/affinity': additional properties 'nodeAffinty' not allowed",
+    ),
+    "a number as the value of a variable": (
+        GOOD + "pods: {ps: {env: [{name: A, value: 3}]}}\n",
+        "at '/pods/ps/env/0/value': got number, want null or string",
+    ),
+    "a volume mount without a path": (
+        GOOD + "pods: {worker: {volumeMounts: [{name: a}]}}\n",
+        "at '/pods/worker/volumeMounts/0': missing property 'mountPath'",
+    ),
+    "a port as text in a sidecar": (
+        GOOD
+        + "pods: {worker: {sidecars: [{name: a, ports: [{containerPort: 'x'}]}]}}\n",
+        "at '/pods/worker/sidecars/0/ports/0/containerPort': got string, want integer",
+    ),
+    "a misspelt key of who may read metrics": (
+        GOOD + "networkPolicy: {metricsFrom: [{podSelectr: {}}]}\n",
+        "at '/networkPolicy/metricsFrom/0': additional properties 'podSelectr' not",
+    ),
     "snake case": (
         GOOD + "  training: {batch_size: 8}\n",
         "at '/job/training': additional properties 'batch_size' not allowed",
@@ -271,6 +292,12 @@ def test_what_the_chart_refuses_the_command_line_refuses_too(text):
     values, problems = parse_values(text, source="bad.yaml")
     assert values is None
     assert all(problem.place.startswith("bad.yaml:") for problem in problems)
+
+
+def test_a_key_of_kubernetes_with_null_is_left_to_the_cluster():
+    pods = "pods: {common: {securityContext: {runAsUser: null, fsGroup: null}}}\n"
+    assert parse_values(GOOD + pods, source="good.yaml")[1] == []
+    assert render(helm.values_from_yaml(GOOD + pods))
 
 
 def test_the_good_file_that_the_bad_ones_are_made_of_is_good():

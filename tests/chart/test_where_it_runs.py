@@ -138,6 +138,22 @@ def test_sidecars_end_with_the_role_and_are_as_restricted_as_it():
         assert tmp["emptyDir"] == {"sizeLimit": "5Gi"}
 
 
+def test_pods_take_devices_hooks_and_user_ids_of_their_own():
+    more = {
+        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}],
+        "lifecycle": {"preStop": {"exec": {"command": ["sync"]}}},
+        "hostUsers": False,
+    }
+    for role, pod in pods(objects(job(pods={"common": more}))).items():
+        assert pod["spec"]["resourceClaims"] == more["resourceClaims"], role
+        assert pod["spec"]["hostUsers"] is False
+        assert container(pod)["resources"]["claims"] == [{"name": "gpu"}]
+        assert container(pod)["lifecycle"] == more["lifecycle"]
+    plain = pods(objects(job()))["worker"]
+    assert "hostUsers" not in plain["spec"]
+    assert "claims" not in container(plain)["resources"]
+
+
 OWN_POD = {
     "labels": {"team": "ops"},
     "annotations": {"note": "b"},

@@ -82,6 +82,12 @@ limits:
   {{- range $name, $amount := merge (dict) ($limits.extra | default dict) ($asked.extra | default dict) }}
   {{ $name | quote }}: {{ $amount | quote }}
   {{- end }}
+{{- with (include "elasticdl.podValues" . | fromYaml).resourceClaims }}
+claims:
+  {{- range . }}
+  - name: {{ .name | quote }}
+  {{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* Environment of proxies and CA bundle, as YAML of {env}. */}}
@@ -305,10 +311,13 @@ imagePullSecrets:
 {{- if eq .role "master" }}
 {{- $_ := set $pods "tolerations" (include "elasticdl.masterTolerations" $pods | fromYamlArray) }}
 {{- end }}
-{{- range $key := list "runtimeClassName" "schedulerName" "nodeSelector" "affinity" "tolerations" "topologySpreadConstraints" "securityContext" "hostAliases" "dnsConfig" }}
+{{- range $key := list "runtimeClassName" "schedulerName" "nodeSelector" "affinity" "tolerations" "topologySpreadConstraints" "securityContext" "hostAliases" "dnsConfig" "resourceClaims" }}
 {{- with get $pods $key }}
 {{ toYaml (dict $key .) }}
 {{- end }}
+{{- end }}
+{{- if eq ($pods.hostUsers | toString) "false" }}
+hostUsers: false
 {{- end }}
 {{- /* A plain container beside the master would keep its Job from ending. */}}
 {{- $before := list }}
@@ -346,6 +355,10 @@ containers:
       {{- include "elasticdl.resources" . | nindent 6 }}
     {{- with $pods.containerSecurityContext }}
     securityContext:
+      {{- toYaml . | nindent 6 }}
+    {{- end }}
+    {{- with $pods.lifecycle }}
+    lifecycle:
       {{- toYaml . | nindent 6 }}
     {{- end }}
     {{- /* Imports, tracing and restoring may take worker.startSeconds. After that a probe

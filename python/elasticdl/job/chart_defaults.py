@@ -6,13 +6,14 @@ what a job says is in `job.defaults`, and in the chart's `_defaults.tpl`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
 from elasticdl.job.chart_network import CaBundleValues, ProxyValues
 from elasticdl.job.chart_pods import PodsValues
 from elasticdl.job.chart_sections import ImagesValues, StateValues
+from elasticdl.job.kubernetes_types import NetworkPeer
 from elasticdl.job.spec_base import OBJECT_OR_NONE_PATTERN, SpecModel
 
 
@@ -41,7 +42,7 @@ class ClassNames(SpecModel):
 class Readers(SpecModel):
     """Who may read metrics."""
 
-    metrics_from: list[dict[str, Any]] = Field(
+    metrics_from: list[NetworkPeer] = Field(
         default_factory=list, description="As `networkPolicy.metricsFrom`."
     )
 

@@ -11,6 +11,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from elasticdl.job.chart_pods import OwnPodValues, container_security, pod_security
+from elasticdl.job.kubernetes_types import (
+    NetworkPeer,
+    PodSecurityContext,
+    ResourceRequirements,
+    SecurityContext,
+    Toleration,
+)
 from elasticdl.job.names import LABEL_SCRAPES
 from elasticdl.job.spec_base import SpecModel
 
@@ -181,7 +188,7 @@ class ExporterValues(OwnPodValues):
         default_factory=dict,
         description="Pods with all these labels count as serving too.",
     )
-    resources: dict[str, Any] = Field(
+    resources: ResourceRequirements = Field(
         default_factory=_exporter_resources,
         description="Requests and limits, as in a container. It keeps 700 bytes of "
         "each pod, but holds the whole list for a moment when it begins: more than "
@@ -190,19 +197,19 @@ class ExporterValues(OwnPodValues):
     node_selector: dict[str, str] = Field(
         default_factory=dict, description="Labels that its node must have."
     )
-    tolerations: list[dict[str, Any]] = Field(
+    tolerations: list[Toleration] = Field(
         default_factory=list, description="Tolerations, as in a pod."
     )
-    security_context: dict[str, Any] = Field(
+    security_context: PodSecurityContext = Field(
         default_factory=pod_security,
         description="Security context of the pod; a key with null is left to the "
         "cluster.",
     )
-    container_security_context: dict[str, Any] = Field(
+    container_security_context: SecurityContext = Field(
         default_factory=container_security,
         description="Security context of the container, the same.",
     )
-    metrics_from: list[dict[str, Any]] = Field(
+    metrics_from: list[NetworkPeer] = Field(
         default_factory=metrics_readers,
         description="Who may read its metrics (port 8080), as a list of "
         "NetworkPolicyPeer; as `networkPolicy.metricsFrom`.",
@@ -272,11 +279,11 @@ class TensorboardValues(OwnPodValues):
         "job's volume, so on several nodes that has to be ReadWriteMany.",
     )
     image: str = Field("", description="Image; empty is the one of the job's workers.")
-    resources: dict[str, Any] = Field(
+    resources: ResourceRequirements = Field(
         default_factory=_tensorboard_resources,
         description="Requests and limits, as in a container.",
     )
-    allowed_from: list[dict[str, Any]] = Field(
+    allowed_from: list[NetworkPeer] = Field(
         default_factory=list,
         description="Who may open it (port 6006), as a list of NetworkPolicyPeer. It "
         "asks for no password: empty is nobody but `kubectl port-forward`.",

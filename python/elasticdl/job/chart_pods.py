@@ -10,6 +10,22 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from elasticdl.job.kubernetes_types import (
+    Affinity,
+    Container,
+    DnsConfig,
+    EnvFromSource,
+    EnvVar,
+    HostAlias,
+    Lifecycle,
+    PodSecurityContext,
+    ResourceClaim,
+    SecurityContext,
+    Toleration,
+    TopologySpread,
+    Volume,
+    VolumeMount,
+)
 from elasticdl.job.spec_base import QUANTITY_PATTERN, SpecModel
 
 
@@ -22,10 +38,10 @@ class OwnPodValues(SpecModel):
     annotations: dict[str, str] = Field(
         default_factory=dict, description="Annotations of its pod."
     )
-    env: list[dict[str, Any]] = Field(
+    env: list[EnvVar] = Field(
         default_factory=list, description="Environment, as in a container."
     )
-    affinity: dict[str, Any] = Field(
+    affinity: Affinity = Field(
         default_factory=dict, description="Affinity, as in a pod."
     )
     priority_class_name: str = Field(
@@ -50,34 +66,34 @@ class PodValues(SpecModel):
     node_selector: dict[str, str] | None = Field(
         default_factory=dict, description="Labels that their nodes must have."
     )
-    affinity: dict[str, Any] | None = Field(
+    affinity: Affinity | None = Field(
         default_factory=dict, description="Affinity, as in a pod."
     )
-    tolerations: list[dict[str, Any]] | None = Field(
+    tolerations: list[Toleration] | None = Field(
         default_factory=list, description="Tolerations, as in a pod."
     )
-    topology_spread_constraints: list[dict[str, Any]] | None = Field(
+    topology_spread_constraints: list[TopologySpread] | None = Field(
         default_factory=list, description="Topology spread constraints, as in a pod."
     )
     runtime_class_name: str | None = Field("", description="RuntimeClass, as `nvidia`.")
     scheduler_name: str | None = Field(
         "", description="Scheduler; empty is the cluster's own."
     )
-    env: list[dict[str, Any]] | None = Field(
+    env: list[EnvVar] | None = Field(
         default_factory=list,
         description="Environment in the form of a container, which also reads Secrets, "
         "ConfigMaps and fields of the pod; plain values fit into `job.env` too.",
     )
-    env_from: list[dict[str, Any]] | None = Field(
+    env_from: list[EnvFromSource] | None = Field(
         default_factory=list,
         description="Whole Secrets and ConfigMaps as environment, as in a container.",
     )
-    volumes: list[dict[str, Any]] | None = Field(
+    volumes: list[Volume] | None = Field(
         default_factory=list,
         description="Volumes of any kind, as in a pod; claims and host paths fit into "
         "`job.volumes` too.",
     )
-    volume_mounts: list[dict[str, Any]] | None = Field(
+    volume_mounts: list[VolumeMount] | None = Field(
         default_factory=list, description="Where they appear, as in a container."
     )
     tmp_size_limit: str | None = Field(
@@ -86,26 +102,41 @@ class PodValues(SpecModel):
         description="Most that `/tmp` may hold, on the node's disk: a pod that writes "
         "more is evicted. Empty is no limit.",
     )
-    init_containers: list[dict[str, Any]] | None = Field(
+    init_containers: list[Container] | None = Field(
         default_factory=list, description="Run before the role, as in a pod."
     )
-    sidecars: list[dict[str, Any]] | None = Field(
+    sidecars: list[Container] | None = Field(
         default_factory=list,
         description="Containers that run beside the role and end with it, as in a pod: "
         "made as init containers with `restartPolicy: Always`. One without a security "
         "context has that of the role.",
     )
-    host_aliases: list[dict[str, Any]] | None = Field(
+    host_aliases: list[HostAlias] | None = Field(
         default_factory=list, description="Lines of `/etc/hosts`, as in a pod."
     )
-    dns_config: dict[str, Any] | None = Field(
+    dns_config: DnsConfig | None = Field(
         default_factory=dict, description="DNS settings, as in a pod."
     )
-    security_context: dict[str, Any] | None = Field(
+    host_users: bool | None = Field(
+        True,
+        description="false gives the pods user ids of their own on the node (a user "
+        "namespace), where the cluster can.",
+    )
+    resource_claims: list[ResourceClaim] | None = Field(
+        default_factory=list,
+        description="Devices by dynamic resource allocation, as in a pod: the role's "
+        "container is given all of them.",
+    )
+    lifecycle: Lifecycle | None = Field(
+        default_factory=dict,
+        description="Hooks of the role's container, as in a pod. What runs before the "
+        "stop takes from the time that a role has to end.",
+    )
+    security_context: PodSecurityContext | None = Field(
         default_factory=dict,
         description="Security context of the pod, over the one of all roles.",
     )
-    container_security_context: dict[str, Any] | None = Field(
+    container_security_context: SecurityContext | None = Field(
         default_factory=dict,
         description="Security context of the container, over the one of all roles.",
     )
@@ -133,12 +164,12 @@ def container_security() -> dict[str, Any]:
 class CommonPodValues(PodValues):
     """What the pods of all roles have."""
 
-    security_context: dict[str, Any] | None = Field(
+    security_context: PodSecurityContext | None = Field(
         default_factory=pod_security,
         description="Security context of the pod: the restricted Pod Security "
         "Standard. A key with null is left to the cluster, as `runAsUser: null`.",
     )
-    container_security_context: dict[str, Any] | None = Field(
+    container_security_context: SecurityContext | None = Field(
         default_factory=container_security,
         description="Security context of the container, the same. Writable are `/tmp` "
         "and the volumes.",

@@ -19,6 +19,7 @@ from elasticdl.job.chart_platform import PlatformValues
 from elasticdl.job.chart_pods import PodsValues
 from elasticdl.job.chart_sections import ImagesValues, StateValues
 from elasticdl.job.chart_tls import TlsValues
+from elasticdl.job.kubernetes_types import NetworkPeer
 from elasticdl.job.spec_base import (
     OBJECT_OR_NONE_PATTERN,
     OBJECT_PATTERN,
@@ -99,7 +100,7 @@ class NetworkPolicyValues(SpecModel):
         description="Platform: close all pods of jobs. Job: open master and PS to the "
         "pods of the same job.",
     )
-    metrics_from: list[dict[str, Any]] = Field(
+    metrics_from: list[NetworkPeer] = Field(
         default_factory=metrics_readers,
         description="Job: who may read metrics (port 8080), as a list of "
         "NetworkPolicyPeer: pods of the job's namespace, and of namespaces that are "

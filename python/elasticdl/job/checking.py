@@ -214,7 +214,8 @@ class _Finder:
 
     def _broken_rules(self, path: Path, cause: ProblemsError) -> None:
         for rule in cause.problems:
-            inner = (*path, *rule.path.split(".")) if rule.path else path
+            parts = rule.inside or (rule.path.split(".") if rule.path else ())
+            inner = (*path, *parts)
             if self._is_handled(inner):
                 continue
             at = self._document.positions.of_value(self._original(inner))

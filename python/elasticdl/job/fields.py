@@ -157,7 +157,8 @@ def _value_text(value: Any) -> str:
 
 
 def _kind(annotation: Any) -> str:
-    for part in _alternatives(annotation):
+    for one in _alternatives(annotation):
+        part, _ = _unwrap(one, [])
         origin = get_origin(part) or part
         if origin in _PLAIN:
             return _PLAIN[origin]
@@ -165,7 +166,7 @@ def _kind(annotation: Any) -> str:
             inner = _kind(get_args(part)[1])
             return f"a mapping of names to {inner}"
         if origin is list:
-            item = get_args(part)[0]
+            item, _ = _unwrap(get_args(part)[0], [])
             words = _words(item)
             if words:
                 return "a list of " + " and ".join(f"`{word}`" for word in words)

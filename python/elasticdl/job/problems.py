@@ -10,19 +10,26 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from elasticdl.errors import SpecError
+
+_LONGEST = 60
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake: `path` is dotted camelCase or a flag, `place` is `file:line:col`."""
+    """One mistake: `path` is dotted camelCase or a flag, `place` is `file:line:col`.
+
+    `inside` is the path in its parts, where keys may have dots or parts be indices.
+    """
 
     path: str
     got: str
     expected: str
     next_step: str = ""
     place: str = ""
+    inside: tuple[str | int, ...] = ()
 
     def __str__(self) -> str:
         """Return `place: path: got X, expected Y; next step`."""
@@ -38,6 +45,18 @@ class ProblemsError(ValueError):
         """Keep the problems; their paths are relative to the model that raises."""
         super().__init__("; ".join(str(problem) for problem in problems))
         self.problems = problems
+
+
+def got(value: Any) -> str:
+    """Return a value as it stands in a file, cut short."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 def spec_error(problems: Iterable[Problem]) -> SpecError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from elasticdl.job import kubernetes_types
 from elasticdl.job.spec import ValuesFile
 
 _NEVER_NULL = ("JobSpec", "ModelSpec", "VolumeSpec", "ClaimValues")
@@ -20,6 +21,7 @@ def values_schema() -> dict[str, Any]:
     made = ValuesFile.model_json_schema(
         by_alias=True, ref_template="#/definitions/{model}"
     )
+    kubernetes = _refer(made)
     definitions = {
         name: _section(definition, nullable=name not in _NEVER_NULL)
         for name, definition in sorted(made["$defs"].items())
@@ -51,8 +53,22 @@ def values_schema() -> dict[str, Any]:
         "required": ["kind"],
         "if": {"properties": {"kind": {"const": "job"}}, "required": ["kind"]},
         "then": {"required": ["job"]},
-        "definitions": definitions,
+        "definitions": {**definitions, **kubernetes_types.used_by(kubernetes)},
     }
+
+
+def _refer(value: Any) -> set[str]:
+    """Put references in the place of Kubernetes' types; return the types' names."""
+    if isinstance(value, list):
+        return {name for inner in value for name in _refer(inner)}
+    if not isinstance(value, dict):
+        return set()
+    found = {name for inner in value.values() for name in _refer(inner)}
+    name = value.pop(kubernetes_types.MARK, None)
+    if name is not None:
+        found.add(name)
+        value["$ref"] = f"#/definitions/{name}"
+    return found
 
 
 def _section(definition: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
@@ -73,7 +89,7 @@ def _section(definition: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
 def _flatten(field: dict[str, Any]) -> None:
     """Write `a type, or null` without `anyOf`: Helm would tell both as mistakes."""
     kinds = [kind for kind in field.get("anyOf", []) if kind != {"type": "null"}]
-    if len(kinds) == 1 and "type" in kinds[0]:
+    if len(kinds) == 1 and not {"type", "$ref"}.isdisjoint(kinds[0]):
         del field["anyOf"]
         field.update(kinds[0])
 

@@ -10,10 +10,9 @@ from typing import Any
 
 from elasticdl.job import fields
 from elasticdl.job.positions import Path
-from elasticdl.job.problems import Problem, nearest, same_word
+from elasticdl.job.problems import Problem, got, nearest, same_word
 from elasticdl.job.spec import JobSpec, ValuesFile
 
-_LONGEST = 60
 _BY_ERROR = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -38,18 +37,6 @@ def dotted(path: Path) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"
     return text.removeprefix(".")
-
-
-def got(value: Any) -> str:
-    """Return a value as it stands in a file, cut short."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, list):
-        return "a list"
-    text = str(value).lower() if isinstance(value, bool) else repr(value)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 def missing(path: Path) -> Problem:

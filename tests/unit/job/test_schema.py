@@ -95,5 +95,7 @@ def test_a_release_needs_a_kind_and_a_job_release_a_job(checker):
 def test_every_field_of_the_schema_says_what_it_is():
     schema = values_schema()
     for name, definition in {"": schema, **schema["definitions"]}.items():
+        if name.startswith("io.k8s."):  # Kubernetes' own pages say it
+            continue
         for key, field in definition.get("properties", {}).items():
             assert field.get("description"), f"{name}.{key}"

@@ -75,6 +75,19 @@ def test_keys_of_the_chart_are_kept_as_they_stand(tmp_path):
         ("pods: {workers: {}}", "pods.workers: got an unknown key, expected a key of"),
         ("images: {tags: a}", "f.yaml:13:10: images.tags: got an unknown key"),
         ("pods: {ps: {tolerations: {}}}", "got a mapping, expected a list of mappings"),
+        (
+            "pods: {ps: {tolerations: [{key: a, tolerationSecond: 3}]}}",
+            "13:54: pods.ps.tolerations[0].tolerationSecond: got an unknown key, "
+            "expected one of Kubernetes; did you mean `tolerationSeconds`?",
+        ),
+        (
+            "pods: {ps: {env: [{name: A, value: 3}]}}",
+            'pods.ps.env[0].value: got 3, expected text; put it in quotes: "3"',
+        ),
+        (
+            "pods: {ps: {volumes: [{name: a, configMap: {items: [{key: a.b/c}]}}]}}",
+            "pods.ps.volumes[0].configMap.items[0].path: got nothing",
+        ),
         ("state: {mountPath: data}", "expected a path that begins with `/`"),
         ("claims: []", "claims: got a section of the platform's values"),
         (
