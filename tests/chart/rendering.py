@@ -13,6 +13,8 @@ JOBS = sorted((ROOT / "values").glob("*.yaml"))
 FURTHER = sorted((ROOT / "tests" / "chart" / "values").glob("*.yaml"))
 IN_CI = sorted((CHART / "ci").glob("*-values.yaml"))
 EXAMPLES = [*JOBS, *FURTHER, *IN_CI]
+# Of all releases of these tests that need one and do not say it.
+REGISTRY = "registry.example"
 
 
 @cache
@@ -32,7 +34,20 @@ def values_of(file):
 
 def render(values=None, *, release="release", namespace="ml"):
     """Return {template: text} of what is not empty; the same again for the same."""
-    return dict(_rendered(json.dumps(values or {}), release, namespace))
+    given = json.dumps(with_registry(values or {}))
+    return dict(_rendered(given, release, namespace))
+
+
+def with_registry(values):
+    """Return values with a registry where stock images are needed and none is said."""
+    of_platform = (values.get("jobs") or {}).get("defaults") or {}
+    exporter = ((values.get("monitoring") or {}).get("exporter") or {}).get("enabled")
+    own = (values.get("job") or {}).get("image")
+    needed = (values.get("kind") == "job" and not own) or exporter is True
+    said = [place.get("images", {}) for place in (values, of_platform)]
+    if not needed or any(not isinstance(it, dict) or "registry" in it for it in said):
+        return values
+    return merged(values, {"images": {"registry": REGISTRY}})
 
 
 @cache

@@ -153,8 +153,10 @@ def showing(tmp_path_factory):
 @pytest.mark.parametrize("case", CASES)
 def test_chart_and_package_merge_alike(case, showing):
     defaults, own = CASES[case]
-    shown = showing(with_platform(defaults, own))
-    ours = merged(Platform(defaults), sections_of(parsed({**job(), **own})))
+    given = {**job(), **own}
+    given["job"]["image"] = "registry.example/own:1"  # no registry has to be said
+    shown = showing({**given, "jobs": {"defaults": defaults}})
+    ours = merged(Platform(defaults), sections_of(parsed(given)))
     assert {key: shown[key] for key in ours} == ours
 
 
@@ -355,9 +357,9 @@ def user(cluster, tmp_path):
     }
     (tmp_path / "config").write_text(yaml.safe_dump(config))
 
-    def run(values):
+    def run(values, verb="validate", *options):
         (tmp_path / "job.yaml").write_text(yaml.safe_dump(values))
-        words = ["validate", "job.yaml", "-n", "ml"]
+        words = [verb, *options, "job.yaml", "-n", "ml"]
         return subprocess.run(
             [sys.executable, "-m", "elasticdl.cli.main", *words],
             cwd=tmp_path,
@@ -389,6 +391,34 @@ def test_validate_refuses_what_the_platform_fixes(cluster, user):
     assert done.returncode == ExitCode.SPEC
     said = "job.yaml: openshift: got true, expected false; the platform of"
     assert said in done.stderr
+
+
+NO_REGISTRY = "images.registry: got nothing, expected the registry that the stock"
+
+
+def test_a_cluster_without_a_registry_is_told_before_anything_is_made(cluster, user):
+    cluster.install("platform", {"jobs": {"defaults": {"images": {"tag": "v2"}}}})
+    before = dict(cluster.api.objects)
+    done = user(job())
+    assert done.returncode == ExitCode.SPEC
+    assert f"job.yaml: {NO_REGISTRY}" in done.stderr
+    for options in (["-f"], ["--yaml=-", "-f"]):
+        done = user(job(), "train", *options)
+        assert done.returncode == ExitCode.SPEC
+        assert NO_REGISTRY in done.stderr
+    assert cluster.api.objects == before
+
+
+def test_a_registry_that_the_platform_says_is_that_of_all_its_jobs(cluster, user):
+    images = {"registry": "registry.example:5000/team"}
+    cluster.install("platform", {"images": images})
+    assert user(job()).returncode == ExitCode.OK
+    # As Helm alone does it, and with nothing about images in the job's values.
+    cluster.helm().install(CHART, "digits", job(), namespace="ml")
+    data = cluster.get("configmaps", "elasticdl-digits")["data"]
+    for role in ("ps", "worker"):
+        image = container(yaml.safe_load(data[f"{role}.yaml"]))["image"]
+        assert image.startswith(f"registry.example:5000/team/elasticdl/{role}:")
 
 
 def test_a_master_has_the_platforms_words_as_files_beside_the_jobs(tmp_path):

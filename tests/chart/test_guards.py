@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.chart.api_server import ApiServer
-from tests.chart.rendering import CHART, job, merged
+from tests.chart.rendering import CHART, job, merged, with_registry
 
 NAMESPACE = "/api/v1/namespaces/{}"
 JOB_OBJECTS = {
@@ -56,12 +56,12 @@ class Cluster:
 
     def install(self, name, values=None, namespace="ml"):
         return self.helm(namespace).install(
-            CHART, name, values or {}, namespace=namespace
+            CHART, name, with_registry(values or {}), namespace=namespace
         )
 
     def upgrade(self, name, values, namespace="ml", **options):
         return self.helm(namespace).upgrade(
-            CHART, name, values, namespace=namespace, **options
+            CHART, name, with_registry(values), namespace=namespace, **options
         )
 
     def get(self, kind, name, namespace="ml"):

@@ -5,7 +5,9 @@ import json
 import re
 
 import pytest
+import yaml
 from elasticdl.job import names
+from elasticdl.job.defaults import chart_sections
 from elasticdl.job.names import Role
 from elasticdl.job.values import parse_values
 from elasticdl.master import scale
@@ -16,6 +18,7 @@ from tests.chart.rendering import (
     EXAMPLES,
     FURTHER,
     JOBS,
+    REGISTRY,
     chart,
     config_map,
     container,
@@ -81,9 +84,10 @@ def test_a_job_makes_nothing_of_the_whole_cluster_and_all_belongs_to_it(file):
 def test_the_config_map_holds_the_users_job_as_it_is(file):
     values = values_of(file)
     made = of_kind(objects(values), "ConfigMap")["data"]
-    asked = {"pods", "images", "serviceAccounts"} & set(values)
-    says = ["values.yaml"] if asked else []
-    assert sorted(made) == ["job.yaml", "ps.yaml", *says, "worker.yaml"]
+    # What the file says beside `job`; here all of them say a registry at least.
+    assert sorted(made) == ["job.yaml", "ps.yaml", "values.yaml", "worker.yaml"]
+    said = set(chart_sections()) & {*values, "images"}
+    assert set(yaml.safe_load(made["values.yaml"])) == said
     there, _ = parse_values(made["job.yaml"], source="the ConfigMap")
     here, _ = parse_values(file.read_text(), source=str(file))
     assert there.job == here.job
@@ -250,7 +254,8 @@ def test_stock_images_have_the_packages_version():
     from elasticdl import __version__
 
     for role in ROLES:
-        assert container(of(role))["image"] == f"elasticdl/{role}:{__version__}"
+        stock = f"{REGISTRY}/elasticdl/{role}:{__version__}"
+        assert container(of(role))["image"] == stock
 
 
 def test_images_come_from_the_registry_and_tag_that_are_given():

@@ -253,7 +253,7 @@ def test_the_exporters_image_is_the_masters_unless_another_is_named():
         return spec["containers"][0]["image"], spec.get("imagePullSecrets")
 
     name, _ = image(exporter())
-    assert name.startswith("elasticdl/master:")
+    assert name.startswith("registry.example/elasticdl/master:")
     assert image(exporter(image="reg/x:1", pullSecrets=["a"])) == (
         "reg/x:1",
         [{"name": "a"}],

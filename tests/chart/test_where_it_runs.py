@@ -2,9 +2,21 @@
 
 import helm_python as helm
 import pytest
+import yaml
+from elasticdl.job.defaults import Platform, sections_of, without_registry
+from elasticdl.job.values import parse_values
 
 from tests.chart.pod_security import violations
-from tests.chart.rendering import container, job, objects, of_kind, pods, render
+from tests.chart.rendering import (
+    chart,
+    container,
+    job,
+    merged,
+    objects,
+    of_kind,
+    pods,
+    render,
+)
 
 USERS = ("runAsUser", "runAsGroup", "fsGroup")
 SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -114,6 +126,64 @@ def test_the_exporter_is_pulled_from_the_platforms_registry():
 def test_what_makes_no_name_of_an_image_is_refused(images, said):
     with pytest.raises(helm.HelmError, match=f"{said}.*does not match pattern"):
         render(job(images=images))
+
+
+# What a job or an exporter has that needs a stock image, and no registry for it.
+NO_REGISTRY = {
+    "a job": job(images={"registry": ""}),
+    "a platform that says none": job(
+        images={"registry": ""}, jobs={"defaults": {"images": {"tag": "v1"}}}
+    ),
+    "other names": job(images={"registry": "", "master": "m", "ps": "p"}),
+    "one role's own": merged(
+        job(images={"registry": ""}), {"job": {"worker": {"image": "r.example/x:1"}}}
+    ),
+    "an exporter": {
+        "images": {"registry": ""},
+        "monitoring": {"exporter": {"enabled": True}},
+    },
+}
+
+
+@pytest.mark.parametrize("case", NO_REGISTRY)
+def test_no_image_has_a_name_that_somebody_else_may_own(case):
+    values = NO_REGISTRY[case]
+    said = "images.registry: got nothing, expected the registry that the stock images"
+    with pytest.raises(helm.HelmError) as error:
+        render(values)
+    assert said in str(error.value)
+    if "job" in values:  # the package says the same
+        file, _ = parse_values(yaml.safe_dump(values), source="job.yaml")
+        says = Platform((values.get("jobs") or {}).get("defaults") or {})
+        (problem,) = without_registry(says, sections_of(file), file.job)
+        assert str(problem) in str(error.value)
+
+
+OWN = "r.example/own:1"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"image": OWN}, {role: {"image": OWN} for role in ("master", "ps", "worker")}],
+)
+def test_images_of_its_own_need_no_registry(fields):
+    values = merged(job(images={"registry": ""}), {"job": fields})
+    assert {container(pod)["image"] for pod in pods(objects(values)).values()} == {OWN}
+    file, _ = parse_values(yaml.safe_dump(values), source="job.yaml")
+    assert not without_registry(Platform(), sections_of(file), file.job)
+    tools = {"exporter": {"enabled": True, "image": OWN}}
+    values = {"images": {"registry": ""}, "monitoring": tools}
+    pod = of_kind(objects(values), "Deployment")["spec"]["template"]
+    assert container(pod)["image"] == OWN
+    assert objects({"images": {"registry": ""}})  # a platform runs no image
+
+
+def test_images_that_the_nodes_have_are_those_of_localhost():
+    found = pods(objects(job(images={"registry": "localhost"})))
+    for role, pod in found.items():
+        name = f"localhost/elasticdl/{role}:{chart().metadata['appVersion']}"
+        assert container(pod)["image"] == name
+        assert container(pod)["imagePullPolicy"] == "IfNotPresent"
 
 
 # What people add to pods.

@@ -24,13 +24,22 @@ annotations:
 {{ .Values.nameOverride | default "elasticdl" }}
 {{- end -}}
 
-{{/* A stock image, of (dict "root" $ "role" ROLE). */}}
-{{- define "elasticdl.stockImage" -}}
+{{/* An image, of (dict "root" $ "role" ROLE "own" NAME): the one that is named, or the
+     stock image of that role. Without a registry its name would be one of a public
+     registry, which may be anybody's: that is refused, in the sentence of
+     `elasticdl.job.defaults`. */}}
+{{- define "elasticdl.imageOrStock" -}}
 {{- $images := .root.Values.images -}}
-{{- $stock := printf "%s:%s" (get $images .role) ($images.tag | default .root.Chart.AppVersion) -}}
-{{- if $images.registry }}{{ $stock = printf "%s/%s" (trimSuffix "/" $images.registry) $stock }}{{ end -}}
+{{- if .own -}}
+{{ .own }}
+{{- else -}}
+{{- if not $images.registry -}}
+  {{- fail "images.registry: got nothing, expected the registry that the stock images are in; say it once for all jobs in the values of the platform (--set images.registry=registry.example/team), or in these; `localhost` is for images that the nodes have already; what has an image of its own (job.image) needs none" -}}
+{{- end -}}
+{{- $stock := printf "%s/%s:%s" (trimSuffix "/" $images.registry) (get $images .role) ($images.tag | default .root.Chart.AppVersion) -}}
 {{- with get $images.digests .role }}{{ $stock = printf "%s@%s" $stock . }}{{ end -}}
 {{ $stock }}
+{{- end -}}
 {{- end -}}
 
 {{/* A pod's security context, of (dict "root" $ "context" MAPPING), as YAML: where users

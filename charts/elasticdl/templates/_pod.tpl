@@ -28,7 +28,7 @@
 {{- end -}}
 
 {{- define "elasticdl.image" -}}
-{{- (get .job .role).image | default .job.image | default (include "elasticdl.stockImage" .) -}}
+{{- include "elasticdl.imageOrStock" (dict "root" .root "role" .role "own" ((get .job .role).image | default .job.image)) -}}
 {{- end -}}
 
 {{/* Labels and annotations of a pod. */}}

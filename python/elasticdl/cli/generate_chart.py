@@ -44,10 +44,12 @@ One chart, two kinds of release: the platform, and each job. Kubernetes 1.29 or 
 Helm 3.14 or newer, or Helm 4.
 
 ```sh
-# Once for each namespace that jobs run in; the first one makes the PriorityClasses.
-helm install elasticdl charts/elasticdl -n ml --create-namespace
+# Once for each namespace that jobs run in, with the registry that the images of all its
+# jobs are in (`localhost`: on the nodes); the first one makes the PriorityClasses.
+helm install elasticdl charts/elasticdl -n ml --create-namespace \\
+    --set images.registry=registry.example/team
 helm install elasticdl charts/elasticdl -n other --create-namespace \\
-    --set priorityClasses.create=false
+    --set images.registry=registry.example/team,priorityClasses.create=false
 
 # A job is a values file, the same that `elasticdl train -f` runs on a laptop.
 helm install digits charts/elasticdl -n ml -f values/digits.yaml
@@ -89,12 +91,15 @@ The chart refuses, in a plain sentence:
 - a second platform that would make the same PriorityClasses;
 - a second job of one name, and a job whose `job.namespace` is not the release's;
 - a job that its master would refuse, in the words of `elasticdl validate`;
-- a job in a namespace without the platform, or whose claim is not there.
+- a job in a namespace without the platform, or whose claim is not there;
+- a stock image without `images.registry`: by its name alone it would be pulled from a
+  public registry, where that name may be anybody's.
 
 Where no cluster is asked while rendering (`helm template`, Argo CD), what compares with
 the cluster is left to the API server, and token and authority are new ones each time:
 gitops/ shows how Argo CD keeps the first ones, elsewhere set `token.existingSecret` and
-`tls.existingSecret`.
+`tls.existingSecret`. What the platform says, its registry too, is passed as values
+there.
 
 ## Values
 

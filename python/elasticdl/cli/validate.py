@@ -83,12 +83,18 @@ def _in_cluster(
     """
     from elasticdl.client.cluster import Where, connect
     from elasticdl.client.cluster.defaults import platform_of, told
-    from elasticdl.job.defaults import origins, refused, sections_of
+    from elasticdl.job.defaults import (
+        origins,
+        refused,
+        sections_of,
+        without_registry,
+    )
 
     named = where(args)
     cluster = connect(Where(named.context, named.namespace or values.job.namespace))
     platform, given = platform_of(cluster), sections_of(values)
     problems = refused(platform, given, values.job, namespace=cluster.namespace)
+    problems += without_registry(platform, given, values.job)
     fixed = [f"{path}: fixed by the platform" for path in platform.fixed]
     head = f"in namespace {cluster.namespace} of {cluster.context}, beside `job`:"
     shown = [head, *(f"  {line}" for line in told(origins(platform, given)) + fixed)]

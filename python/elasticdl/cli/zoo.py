@@ -46,9 +46,8 @@ def _add_init(verbs: Verbs) -> None:
         "init",
         handler=init,
         help_text="write a Dockerfile, requirements.txt and a model to begin with",
-        description="Writes a Dockerfile from the stock worker image, requirements.txt "
-        "and a small model\nmodule into a folder. Files that are there stay as they "
-        "are.",
+        description="Writes a Dockerfile from a worker image, requirements.txt and a "
+        "small model module\ninto a folder. Files that are there stay as they are.",
         examples=(
             "elasticdl zoo init",
             "elasticdl zoo init model_zoo --base-image=registry.example/worker:1",
@@ -110,7 +109,8 @@ def _add_base_image(parser: argparse.ArgumentParser) -> None:
         "--base-image",
         "--base_image",
         metavar="NAME:TAG",
-        help="image to build on (default: the stock worker image of this version)",
+        help="image to build on (default: the worker image of this version that `make "
+        "images` builds on this machine, localhost/elasticdl/worker)",
     )
 
 

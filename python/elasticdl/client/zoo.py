@@ -17,7 +17,8 @@ import elasticdl
 from elasticdl.client.zoo_files import FILES
 from elasticdl.errors import PlatformError, SpecError
 
-STOCK_IMAGE = f"elasticdl/worker:{elasticdl.__version__}"
+# As images/build calls it here: a name without a host is a public registry's.
+STOCK_IMAGE = f"localhost/elasticdl/worker:{elasticdl.__version__}"
 _ENGINES = ("docker", "podman", "buildah")
 _PROBE_SECONDS = 20.0
 

@@ -158,6 +158,29 @@ def refused(
     return problems
 
 
+def without_registry(platform: Platform, given: Tree, job: JobSpec) -> list[Problem]:
+    """Return the problem of a job that needs stock images and no registry is said.
+
+    Their names alone are those of a public registry, where they may be anybody's.
+    """
+    roles = (job.master, job.ps, job.worker)
+    if job.image or all(role.image for role in roles):
+        return []
+    if _at(merged(platform, given), ("images", "registry")):
+        return []
+    return [
+        Problem(
+            "images.registry",
+            "nothing",
+            "the registry that the stock images are in",
+            "say it once for all jobs in the values of the platform (--set "
+            "images.registry=registry.example/team), or in these; `localhost` is for "
+            "images that the nodes have already; what has an image of its own "
+            "(job.image) needs none",
+        )
+    ]
+
+
 def _foreign_images(base: Tree, job: Tree, then: str) -> Iterator[Problem]:
     registry = str(base["images"]["registry"]).rstrip("/")
     images = {"job.image": job.get("image")}

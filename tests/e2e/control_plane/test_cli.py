@@ -27,7 +27,8 @@ from elasticdl.job.status import (
 from kubernetes.config import kube_config
 from ruamel.yaml import YAML
 
-CHART = Path(__file__).parents[3] / "charts" / "elasticdl"
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "charts" / "elasticdl"
 # The flags of the cloud tutorial, and its numbers.
 TUTORIAL = (
     "--image_name=localhost:5000/elasticdl:mnist",
@@ -144,13 +145,18 @@ class User:
         return json.loads(self.kubectl("get", *words, "-ojson"))
 
     def install_platform(self, **values: Any) -> None:
+        said = {
+            "kind": "platform",
+            "images": {"registry": "registry.example/team"},
+            "priorityClasses": {"create": False},
+        }
         with helm_python.Config(
             kubeconfig_path=self.control_plane.kubeconfig, namespace=self.namespace
         ) as config:
             config.install(
                 CHART,
                 "elasticdl",
-                {"kind": "platform", "priorityClasses": {"create": False}, **values},
+                {**said, **values},
                 namespace=self.namespace,
             )
 
@@ -227,7 +233,19 @@ def test_a_values_file_goes_to_a_cluster_with_an_option_alone(user, tmp_path):
     )
     user.elasticdl("train", "-f", str(file), "-n", user.namespace)
     pod = user.get("job", "elasticdl-digits-master")["spec"]["template"]["spec"]
-    assert pod["containers"][0]["image"].startswith("elasticdl/master:")
+    assert pod["containers"][0]["image"].startswith(
+        "registry.example/team/elasticdl/master:"
+    )
+
+
+def test_without_a_registry_no_stock_image_is_asked_for(stranger, priority_classes):
+    stranger.install_platform(images={})
+    file = str(ROOT / "values" / "digits.yaml")
+    said = stranger.elasticdl(
+        "train", "-f", file, "-n", stranger.namespace, code=ExitCode.SPEC
+    )
+    assert "images.registry: got nothing, expected the registry that the stock" in said
+    assert stranger.get("configmaps", "-l", "elasticdl-job-name")["items"] == []
 
 
 def test_a_submitted_job_is_found_without_saying_where_it_is(user):
@@ -484,7 +502,7 @@ def test_a_submission_has_in_every_pod_what_its_platform_says(
     common = {"nodeSelector": selector, "env": [{"name": "TEAM", "value": "vision"}]}
     stranger.install_platform(jobs={"defaults": {"pods": {"common": common}}})
     said = stranger.submit()
-    paths = "pods.common.nodeSelector.pool, pods.common.env"
+    paths = "images.registry, pods.common.nodeSelector.pool, pods.common.env"
     assert f"the platform of namespace {stranger.namespace} says: {paths}" in said
     made = stranger.get("configmap", "elasticdl-test-mnist")["data"]
     job = stranger.get("job", "elasticdl-test-mnist-master")["spec"]["template"]

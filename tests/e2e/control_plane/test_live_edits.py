@@ -26,7 +26,11 @@ class Release:
         self.job = ClusterJob(connect(Where(namespace=namespace)), "digits")
 
     def install(self) -> None:
-        platform = {"kind": "platform", "priorityClasses": {"create": False}}
+        platform = {
+            "kind": "platform",
+            "images": {"registry": "registry.example"},
+            "priorityClasses": {"create": False},
+        }
         with self._helm() as helm:
             for name, values in (("elasticdl", platform), ("digits", self._values(3))):
                 helm.install(CHART, name, values, namespace=self.namespace)

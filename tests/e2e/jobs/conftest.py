@@ -1,7 +1,8 @@
 """A cluster with containers, a namespace of its own for each test, and jobs in it.
 
-E2E_CONTEXT names a context of the kubeconfig to use; its nodes pull images by the
-chart's default names, or those of E2E_REGISTRY and E2E_TAG. Without it the cluster of
+E2E_CONTEXT names a context of the kubeconfig to use; its nodes pull images of
+E2E_REGISTRY (default: localhost, for images that they have already) by the chart's
+default names, and E2E_TAG. Without it the cluster of
 tests/e2e/cluster is brought up, with images of this tree, and taken down at the end;
 KEEP=1 leaves it up.
 """
@@ -41,8 +42,8 @@ class Images:
         return {"registry": self.registry, "tag": self.tag}
 
     def of(self, role: str) -> str:
-        prefix = f"{self.registry}/" if self.registry else ""
-        return f"{prefix}elasticdl/{role}:{self.tag or elasticdl_package.__version__}"
+        tag = self.tag or elasticdl_package.__version__
+        return f"{self.registry}/elasticdl/{role}:{tag}"
 
     @property
     def ps(self) -> str:
@@ -84,7 +85,9 @@ def cluster() -> Iterator[ClusterUnderTest]:
         kubectl = shutil.which("kubectl")
         assert kubectl, "E2E_CONTEXT is set, but kubectl is not on the PATH"
         environ = os.environ
-        images = Images(environ.get("E2E_REGISTRY", ""), environ.get("E2E_TAG", ""))
+        images = Images(
+            environ.get("E2E_REGISTRY") or "localhost", environ.get("E2E_TAG", "")
+        )
         yield ClusterUnderTest(kubectl, context, None, images)
         return
     own = OwnCluster()

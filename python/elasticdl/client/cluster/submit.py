@@ -15,7 +15,13 @@ from elasticdl.client.cluster.defaults import notice, platform_of
 from elasticdl.client.cluster.helm import Helm, Values
 from elasticdl.client.cluster.job import ClusterJob
 from elasticdl.errors import JobError, NotFoundError, PlatformError
-from elasticdl.job.defaults import origins, refused, sections_of
+from elasticdl.job.defaults import (
+    Platform,
+    origins,
+    refused,
+    sections_of,
+    without_registry,
+)
 from elasticdl.job.folder import Condition
 from elasticdl.job.names import LABEL_JOB
 from elasticdl.job.problems import spec_error
@@ -56,7 +62,14 @@ def is_for_cluster(job: JobSpec) -> bool:
 
 
 def render(values: ValuesFile, *, helm: Helm, chart: Path | None, where: Where) -> str:
-    """Return the manifests that `submit` would apply. Makes no call to a cluster."""
+    """Return the manifests that `submit` would apply. Makes no call to a cluster.
+
+    Raises SpecError for a job that has its registry from its platform alone: that one
+    is not asked.
+    """
+    problems = without_registry(Platform(), sections_of(values), values.job)
+    if problems:
+        raise spec_error(problems)
     named = Where(where.context, where.namespace or "default")
     found = charts.find_chart(chart)
     return helm.render(found, values.job.name, named, chart_values(values))
@@ -80,15 +93,14 @@ def submit(
     where = Where(cluster.context, cluster.namespace)
     name = values.job.name
     found = charts.find_chart(chart)
-    # Rendered first: what is wrong in the values costs no call, and changes nothing.
-    text = helm.render(found, name, where, chart_values(values))
     platform, given = platform_of(cluster), sections_of(values)
     problems = refused(platform, given, values.job, namespace=where.namespace)
+    problems += without_registry(platform, given, values.job)
     if problems:
         raise spec_error(problems)
-    if platform.defaults:
-        said = {"jobs": {"defaults": platform.defaults}}
-        text = helm.render(found, name, where, {**chart_values(values), **said})
+    # Rendered before anything changes: what is wrong in the values changes nothing.
+    said = {"jobs": {"defaults": platform.defaults}} if platform.defaults else {}
+    text = helm.render(found, name, where, {**chart_values(values), **said})
     objects = charts.manifests(text)
     notices = _make_room(cluster, name, helm=helm)
     notices += notice(origins(platform, given), where.namespace)
@@ -187,7 +199,7 @@ def missing_needs(
         return [
             f"the platform is not in namespace {namespace}: no ServiceAccount "
             f"{', '.join(accounts)}; install it: helm install elasticdl "
-            f"charts/elasticdl -n {namespace}"
+            f"charts/elasticdl -n {namespace} --set images.registry=REGISTRY"
         ]
     lines = []
     for name in sorted(needs.claims):
