@@ -134,6 +134,25 @@ def test_rights_over_the_cluster_are_in_the_exporters_project_alone():
     assert application["spec"]["destination"]["namespace"] != "ml"
 
 
+def test_the_root_may_make_what_its_folder_has_and_nothing_else():
+    project, application = documents(GITOPS / "root.yaml")
+    assert application["spec"]["project"] == project["metadata"]["name"]
+    found = {
+        (one["apiVersion"].partition("/")[0], one["kind"])
+        for file in (GITOPS / "argocd").glob("*.yaml")
+        for one in documents(file)
+    }
+    assert allowed(project, "namespaceResourceWhitelist") == found
+    assert not allowed(project, "clusterResourceWhitelist")
+    assert project["spec"]["destinations"] == [application["spec"]["destination"]]
+    assert project["spec"]["sourceRepos"] == [application["spec"]["source"]["repoURL"]]
+
+
+def test_nothing_is_in_the_project_that_allows_everything():
+    for file in GITOPS.rglob("*.yaml"):
+        assert "project: default" not in file.read_text(), file.name
+
+
 def test_a_team_cannot_change_the_chart_nor_leave_its_namespace():
     project = by_name(GITOPS / "argocd" / "projects.yaml", "elasticdl-team-ml")
     (whole,) = documents(GITOPS / "argocd" / "jobs.yaml")

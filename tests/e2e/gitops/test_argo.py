@@ -378,10 +378,28 @@ def test_admission_that_changes_the_masters_pod_does_not_replace_it_for_ever(
     digits.wait_steps(20)
 
 
-def test_the_root_application_is_what_argo_cd_takes(deployment):
+def test_the_root_application_keeps_what_it_finds(deployment):
+    argo, name = deployment.argo, "elasticdl-team-ml"
     file = str(deployment.platform.root / "gitops" / "root.yaml")
-    strict = ["--dry-run=server", "--validate=strict"]
-    deployment.argo.kube.run("apply", *strict, "--filename", file)
+
+    def uids() -> list[str]:
+        found = [argo.kube.get(kind, name) for kind in ("appproject", "applicationset")]
+        return [one["metadata"]["uid"] for one in found]
+
+    before = uids()
+    argo.kube.run("apply", "--validate=strict", "--filename", file)
+    try:
+        wait_until(
+            "the root is in sync",
+            lambda: argo.sync_status("elasticdl") == "Synced",
+            seconds=120,
+        )
+        assert argo.conditions("elasticdl") == {}
+        assert uids() == before
+    finally:
+        argo.kube.run("delete", "--filename", file, seconds=120)
+    # It has no finalizer: nothing goes with it.
+    assert uids() == before
 
 
 def test_a_file_that_is_removed_removes_its_job(deployment, digits):
