@@ -1,12 +1,11 @@
-"""Cells of the matrix against plain Keras: what a module may say, by how it trains.
+"""Features of the matrix against plain Keras: what a module may say.
 
 A case is a module's text: three forms of a model, an optimizer, what compile is told,
-a feed. `cells` makes all combinations; test_matrix.py runs each of them.
+a feed. matrix_product.py crosses them with the optimizers; test_matrix.py runs them.
 """
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +13,6 @@ import tensorflow as tf
 
 from tests.integration.worker.matrix_texts import (
     ADDS,
-    DECAY,
     ELSEWHERE,
     FEED,
     FEEDS,
@@ -26,7 +24,6 @@ from tests.integration.worker.matrix_texts import (
     NOISE,
     OWN_LOSS,
     OWN_METRICS,
-    OWN_SCHEDULE,
     OWN_STEP,
     OWN_TEST,
     RAGGED_IDS,
@@ -53,39 +50,44 @@ class Case:
     name: str
     layers: str = LAYERS.format(options="", middle="")
     before: str = ""  # text before the layers
-    model: str = ""  # in place of all three forms
+    models: dict = field(default_factory=dict)  # form -> in place of its usual text
     kind: str = "keras.Model"
-    forms: tuple[str, ...] = ("functional",)
+    forms: tuple[str, ...] = FORMS  # those that Keras has of it
     shape: str = "(6,)"
     dtype: str = "float32"
     input_options: str = ""
     optimizer: str = "keras.optimizers.Adam(0.05)"
     loss: str = SPARSE_LOSS
     compile: str = ""
-    after: str = ""  # text after the model: functions of the classic form
     feed: str = "plain"
     job: dict = field(default_factory=dict)
     fit: dict = field(default_factory=dict)
     refused: dict = field(default_factory=dict)  # strategy -> what the sentence has
+    rows: bool = False  # gradients come as rows, an id perhaps more than once
+    crossed: str = ""  # the feature's name, where the optimizer is not its own
+    summed: bool = False  # PS are compared with Keras on the sum of these rows
     rtol: float = 2e-4
     atol: float = 2e-5
 
+    @property
+    def feature(self) -> str:
+        """Return what it is called without its optimizer."""
+        return self.crossed or self.name
+
     def text(self, form: str) -> str:
         """Return the module."""
-        compiled = (
-            f"network.compile({self.optimizer}, loss={self.loss}{self.compile})"
-            if self.loss
-            else f"network.compile({self.optimizer}{self.compile})"
-        )
-        made = (self.model or MODEL[form]).format(
+        compiled = f"network.compile({self.optimizer}, loss={self.loss}{self.compile})"
+        made = {**MODEL, **self.models}[form].format(
             shape=self.shape,
             dtype=self.dtype,
             options=self.input_options,
             compile=compiled,
             kind=self.kind,
         )
-        feed = FEED.replace("BODY", FEEDS[self.feed])
-        return HEAD + self.before + self.layers + made + self.after + feed
+        own = self.before + self.layers + made
+        if form == "sequential":  # own classes of models too
+            own = own.replace("keras.Model", "keras.Sequential")
+        return HEAD + own + FEED.replace("BODY", FEEDS[self.feed])
 
 
 def middle(layer: str, **options: object) -> str:
@@ -132,14 +134,16 @@ def refused_on_ps(sentence: str) -> dict:
 
 
 ACCURACY = ', metrics=["accuracy"]'
+GRAPHS = ("functional", "subclassed")  # a Sequential has one input and one output
+OWN_CALL = ("subclassed",)  # it may take what is no dense tensor
 # Repeated ids: the parameter servers take the gradient of a row, Keras's Adam that of
 # each occurrence (docs/models.md, "Repeated rows"); with SGD there is no difference.
 SGD = "keras.optimizers.SGD(0.5)"
 AS_KERAS = (
-    Case("plain", forms=FORMS, compile=ACCURACY),
-    Case("dropout", layers=middle("keras.layers.Dropout(0.4)"), forms=FORMS),
+    Case("plain", compile=ACCURACY),
+    Case("dropout", layers=middle("keras.layers.Dropout(0.4)")),
     Case("dropout with a seed", layers=middle("keras.layers.Dropout(0.4, seed=3)")),
-    Case("unseeded keras.random", before=NOISE, layers=middle("Noise()"), forms=FORMS),
+    Case("unseeded keras.random", before=NOISE, layers=middle("Noise()")),
     Case(
         "a variable that the model does not list",
         before=ELSEWHERE,
@@ -148,7 +152,6 @@ AS_KERAS = (
     Case(
         "BatchNormalization",
         layers=middle("keras.layers.BatchNormalization(momentum=0.8)"),
-        forms=FORMS,
     ),
     Case("LayerNormalization", layers=middle("keras.layers.LayerNormalization()")),
     Case(
@@ -171,51 +174,51 @@ AS_KERAS = (
     Case(
         "weight regulariser",
         layers=LAYERS.format(options=', kernel_regularizer="l2"', middle=""),
-        forms=FORMS,
     ),
     Case(
         "activity regulariser",
         layers=LAYERS.format(options=', activity_regularizer="l1"', middle=""),
     ),
-    Case("add_loss", before=ADDS, layers=middle("Adds()"), forms=FORMS),
+    Case("add_loss", before=ADDS, layers=middle("Adds()")),
     Case("metric of a layer", before=SEES, layers=middle("Sees()"), compile=ACCURACY),
     Case("frozen layer", layers=middle("keras.layers.Dense(8, trainable=False)")),
-    Case("mask", layers=MASKED, optimizer=SGD, shape="(5,)",
-         dtype="int32", feed="per word",
-         forms=FORMS, compile=ACCURACY),
-    Case("mask and mixed precision", layers=MASKED, optimizer=SGD, shape="(5,)",
-         dtype="int32",
+    Case("mask", layers=MASKED, rows=True, optimizer=SGD, shape="(5,)",
+         dtype="int32", feed="per word",  compile=ACCURACY),
+    Case("mask and mixed precision", layers=MASKED, rows=True, optimizer=SGD,
+         shape="(5,)", dtype="int32",
          feed="per word", compile=ACCURACY, job={"model": {"mixedPrecision": True}},
          rtol=3e-2, atol=3e-3),
-    Case("mask and sample weights", layers=MASKED, optimizer=SGD, shape="(5,)",
-         dtype="int32",
+    Case("mask and sample weights", layers=MASKED, rows=True, optimizer=SGD,
+         shape="(5,)", dtype="int32",
          feed="per word weighted",
          compile=', weighted_metrics=["accuracy"], metrics=["accuracy"]'),
-    Case("mixed precision", job={"model": {"mixedPrecision": True}}, forms=FORMS,
+    Case("mixed precision", job={"model": {"mixedPrecision": True}},
          rtol=3e-2, atol=3e-3),
-    Case("sample weights", feed="weighted", forms=FORMS,
+    Case("sample weights", feed="weighted",
          compile=', metrics=["accuracy"], weighted_metrics=["accuracy"]'),
     Case("class weights", job={"training": {"classWeight": {0: 1.0, 2: 4.0}}},
-         fit={"class_weight": {0: 1.0, 2: 4.0}}, compile=ACCURACY, forms=FORMS),
+         fit={"class_weight": {0: 1.0, 2: 4.0}}, compile=ACCURACY),
     Case("class weights of one-hot labels", feed="one hot",
          loss="keras.losses.CategoricalCrossentropy(from_logits=True)",
          job={"training": {"classWeight": {1: 0.5, 2: 4.0}}},
          fit={"class_weight": {0: 1.0, 1: 0.5, 2: 4.0}}, compile=ACCURACY),
-    Case("two inputs", model=TWO_INPUTS, feed="two inputs"),
-    Case("two outputs with weights of losses", model=TWO_OUTPUTS, feed="two outputs",
-         loss=TWO_LOSSES, compile=', loss_weights={"kind": 0.3, "size": 2.0}, '
+    Case("two inputs", models=TWO_INPUTS, forms=GRAPHS, feed="two inputs"),
+    Case("two outputs with weights of losses", models=TWO_OUTPUTS,
+         forms=GRAPHS, feed="two outputs", loss=TWO_LOSSES,
+         compile=', loss_weights={"kind": 0.3, "size": 2.0}, '
          'metrics={"kind": ["accuracy"], "size": ["mae"]}'),
-    Case("two outputs with sample weights", model=TWO_OUTPUTS,
+    Case("two outputs with sample weights", models=TWO_OUTPUTS, forms=GRAPHS,
          feed="two outputs weighted", loss=TWO_LOSSES,
          compile=', weighted_metrics={"kind": ["accuracy"], "size": ["mae"]}'),
-    Case("a list of outputs", model=LISTED_OUTPUTS, feed="listed outputs",
+    Case("a list of outputs", models=LISTED_OUTPUTS, forms=GRAPHS,
+         feed="listed outputs",
          loss=f'[{SPARSE_LOSS}, "mse"]', compile=", loss_weights=[1.0, 0.5]"),
     Case("sparse ids, a batch without any", layers=SPARSE_IDS, shape="(20,)",
-         dtype="int64", forms=("subclassed",), feed="sparse",
+         dtype="int64", forms=OWN_CALL, rows=True, feed="sparse",
          optimizer="keras.optimizers.SGD(0.5)"),
     *(
         Case(f"ragged ids, {combiner}", layers=RAGGED_IDS.replace("COMBINER", combiner),
-             dtype="int64", forms=("subclassed",), feed="ragged",
+             dtype="int64", forms=OWN_CALL, rows=True, feed="ragged",
              optimizer="keras.optimizers.SGD(0.5)")
         for combiner in ("sum", "mean", "sqrtn")
     ),
@@ -224,14 +227,13 @@ AS_KERAS = (
     Case("loss of sums", loss="keras.losses.SparseCategoricalCrossentropy("
          "from_logits=True, reduction='sum')"),
     Case("own compute_loss", before=OWN_LOSS, kind="Squared",
-         forms=("functional", "subclassed"), compile=ACCURACY),
+         compile=ACCURACY),
     Case("own train_step", before=OWN_STEP, kind="Doubled",
-         forms=("functional", "subclassed"),
          refused=refused_on_ps(r"\.train_step runs with strategy: local alone")),
     Case("own test_step", before=OWN_TEST, kind="Tested",
-         refused=refused_on_ps(r"Tested\.test_step runs with strategy: local alone")),
+         refused=refused_on_ps(r"\.test_step runs with strategy: local alone")),
     Case("own compute_metrics", before=OWN_METRICS, kind="Counted", compile=ACCURACY,
-         refused=refused_on_ps(r"Counted\.compute_metrics runs with strategy: local")),
+         refused=refused_on_ps(r"\.compute_metrics runs with strategy: local")),
     Case("run_eagerly", compile=", run_eagerly=True",
          refused=dict.fromkeys(STRATEGIES, "run_eagerly=True is not supported")),
     Case("steps_per_execution", compile=", steps_per_execution=1"),
@@ -247,82 +249,3 @@ AS_KERAS = (
          layers=LAYERS.format(options=', dtype="bfloat16"', middle=""),
          refused=dict.fromkeys(STRATEGIES, "expected float32")),
 )  # fmt: skip
-OPTIMIZERS = {
-    "SGD": ("0.1", "0.1, momentum=0.9", "0.1, momentum=0.9, nesterov=True"),
-    "Adam": ("0.05", "0.05, amsgrad=True"),
-    "AdamW": ("0.05, weight_decay=0.1",),
-    "Adamax": ("0.05",),
-    "Nadam": ("0.05",),
-    "Ftrl": ("0.1", "0.1, l1_regularization_strength=0.01"),
-    "Lion": ("0.01",),
-    "Adagrad": ("0.1",),
-    "RMSprop": ("0.02", "0.02, momentum=0.5", "0.02, centered=True, epsilon=1e-3"),
-    "Adadelta": ("1.0",),
-    "Lamb": ("0.05",),
-    "Adafactor": ("0.05",),
-    "Muon": ("0.05",),
-}
-NOT_ON_PS = ("Lamb", "Adafactor", "Muon")
-COMMON = (
-    "weight_decay=0.1",
-    "clipnorm=0.1",
-    "global_clipnorm=0.1",
-    "clipvalue=0.02",
-    "use_ema=True, ema_momentum=0.8",
-    "use_ema=True, ema_overwrite_frequency=2",
-    "gradient_accumulation_steps=2",
-    "loss_scale_factor=8.0",
-)
-
-
-def of_optimizers() -> list[Case]:
-    """Return a case for each optimizer and each of its options."""
-    made = [
-        (name, f"keras.optimizers.{name}({options})")
-        for name, all_options in OPTIMIZERS.items()
-        for options in all_options
-    ]
-    made += [
-        (name, f"keras.optimizers.{name}({OPTIMIZERS[name][0]}, {option})")
-        for name, option in itertools.product(("SGD", "Adam"), COMMON)
-    ]
-    made += [
-        ("Adam", "keras.optimizers.Adam(keras.optimizers.schedules."
-                 "ExponentialDecay(0.05, 2, 0.5))"),
-        ("SGD", "keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1))"),
-    ]  # fmt: skip
-    cases = [
-        Case(
-            text.removeprefix("keras.optimizers.").replace("keras.optimizers.", ""),
-            optimizer=text,
-            refused=refused_on_ps(name) if name in NOT_ON_PS else {},
-        )
-        for name, text in made
-    ]
-    cases += [
-        Case(
-            f"own schedule of the learning rate, {name}",
-            before=OWN_SCHEDULE,
-            optimizer=f"keras.optimizers.{name}(Falling())",
-        )
-        for name in ("SGD", "Adam")
-    ]
-    cases.append(
-        Case("exclude_from_weight_decay", before=DECAY, optimizer="decaying()")
-    )
-    return cases
-
-
-def all_cases() -> list[Case]:
-    """Return the cases in the order of the table."""
-    return [*AS_KERAS, *of_optimizers()]
-
-
-def cells() -> list[tuple[Case, str, str]]:
-    """Return all cells: case, form, strategy."""
-    return [
-        (case, form, strategy)
-        for case in all_cases()
-        for form in case.forms
-        for strategy in STRATEGIES
-    ]

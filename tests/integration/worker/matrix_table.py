@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.integration.worker.matrix import STRATEGIES, Case, all_cases
+from tests.integration.worker.matrix import AS_KERAS, FORMS, STRATEGIES, Case
+from tests.integration.worker.matrix_optimizers import CROSSED, USUAL
+from tests.integration.worker.matrix_product import alone, cells_of_tests, product
 
 DOCS = Path(__file__).parents[3] / "docs" / "models.md"
 BEGIN = "<!-- made by tests/integration/worker/matrix_table.py: begin -->"
@@ -20,11 +22,30 @@ def table() -> str:
         "| the module has | forms | `local` | PS, sync | PS, async |",
         "|---|---|---|---|---|",
     ]
-    for case in all_cases():
+    for case in alone():
         cells = " | ".join(_cell(case, strategy) for strategy in STRATEGIES)
         name = f"`{case.name}`" if "(" in case.name else case.name
-        lines.append(f"| {name} | {', '.join(case.forms)} | {cells} |")
-    return "\n".join(lines)
+        forms = "all three" if case.forms == FORMS else ", ".join(case.forms)
+        lines.append(f"| {name} | {forms} | {cells} |")
+    return "\n".join(["", *lines, "", _counts()])
+
+
+def _counts() -> str:
+    tested = cells_of_tests()
+    beside = len(tested) - len(alone()) * len(STRATEGIES)
+    rounds = len(AS_KERAS) * (len(USUAL) + len(CROSSED))
+    return (
+        f"The product is these {len(AS_KERAS)} features, each in its forms, with each "
+        f"of {len(USUAL) + len(CROSSED)} optimizers (the {len(USUAL)} of the table,\n"
+        "and the common options of `SGD` and `Adam` there with the others) in each "
+        f"strategy: {len(product()):,} cells. `make test` runs {len(tested)}: each row "
+        f"of the table\nin its first form in each strategy, and {beside} in which each "
+        "optimizer meets each further form beside a feature, and each feature each "
+        "of its forms, strategies in turn.\n`make soak` runs the product, in rounds "
+        f"of {rounds:,}: the first has each feature with each optimizer, the first "
+        "three in each strategy, nine in each form too.\nA cell is refused where its "
+        "feature or its optimizer is."
+    )
 
 
 def _cell(case: Case, strategy: str) -> str:

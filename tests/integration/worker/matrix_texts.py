@@ -23,7 +23,7 @@ def model():
 """,
     "sequential": """
 def model():
-    network = keras.Sequential(
+    network = {kind}(
         [keras.Input({shape}, dtype="{dtype}"{options}), *layers()])
     {compile}
     return network
@@ -34,7 +34,7 @@ class Net({kind}):
         super().__init__()
         self.parts = layers()
 
-    def call(self, inputs):
+    def call(self, inputs, training=None):  # without it layers do not hear of it
         for layer in self.parts:
             inputs = layer(inputs)
         return inputs
@@ -145,7 +145,8 @@ class Squared(keras.Model):
         return factor * loss + 0.01 * keras.ops.mean(y_pred ** 2)
 
 """
-TWO_OUTPUTS = """
+TWO_OUTPUTS = {
+    "functional": """
 def model():
     inputs = keras.Input((6,))
     hidden = keras.layers.Dense(8, activation="tanh")(inputs)
@@ -154,8 +155,27 @@ def model():
         "size": keras.layers.Dense(1, name="size")(hidden)}})
     {compile}
     return network
-"""
-LISTED_OUTPUTS = """
+""",
+    "subclassed": """
+class Net({kind}):
+    def __init__(self):
+        super().__init__()
+        self.hidden = keras.layers.Dense(8, activation="tanh")
+        self.heads = [keras.layers.Dense(3), keras.layers.Dense(1)]
+
+    def call(self, inputs):
+        hidden = self.hidden(inputs)
+        return {{"kind": self.heads[0](hidden), "size": self.heads[1](hidden)}}
+
+
+def model():
+    network = Net()
+    {compile}
+    return network
+""",
+}
+LISTED_OUTPUTS = {
+    "functional": """
 def model():
     inputs = keras.Input((6,))
     hidden = keras.layers.Dense(8, activation="tanh")(inputs)
@@ -163,9 +183,28 @@ def model():
         keras.layers.Dense(3)(hidden), keras.layers.Dense(1)(hidden)])
     {compile}
     return network
-"""
+""",
+    "subclassed": """
+class Net({kind}):
+    def __init__(self):
+        super().__init__()
+        self.hidden = keras.layers.Dense(8, activation="tanh")
+        self.heads = [keras.layers.Dense(3), keras.layers.Dense(1)]
+
+    def call(self, inputs):
+        hidden = self.hidden(inputs)
+        return [head(hidden) for head in self.heads]
+
+
+def model():
+    network = Net()
+    {compile}
+    return network
+""",
+}
 TWO_LOSSES = f'{{"kind": {SPARSE_LOSS}, "size": "mse"}}'
-TWO_INPUTS = """
+TWO_INPUTS = {
+    "functional": """
 def model():
     left, right = keras.Input((6,), name="left"), keras.Input((6,), name="right")
     hidden = keras.layers.Dense(8, activation="tanh")(
@@ -174,7 +213,25 @@ def model():
                           keras.layers.Dense(3)(hidden))
     {compile}
     return network
-"""
+""",
+    "subclassed": """
+class Net({kind}):
+    def __init__(self):
+        super().__init__()
+        self.hidden = keras.layers.Dense(8, activation="tanh")
+        self.head = keras.layers.Dense(3)
+
+    def call(self, inputs):
+        both = keras.ops.concatenate([inputs["left"], inputs["right"]], axis=-1)
+        return self.head(self.hidden(both))
+
+
+def model():
+    network = Net()
+    {compile}
+    return network
+""",
+}
 MASKED = """
 def layers():
     return [

@@ -1,0 +1,107 @@
+"""The cells of the matrix: {features} x {optimizers} x {forms} x {strategies}.
+
+Owns which of them `make test` runs and in which order `make soak` runs the product.
+test_matrix.py runs them, matrix_table.py writes them into the docs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+
+from tests.integration.worker.matrix import (
+    AS_KERAS,
+    ON_PS,
+    STRATEGIES,
+    Case,
+)
+from tests.integration.worker.matrix_optimizers import CROSSED, USUAL, Optimizer
+
+PLAIN = replace(AS_KERAS[0], name="")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A module, the form of its model, and how it trains."""
+
+    case: Case
+    form: str
+    strategy: str
+
+    @property
+    def name(self) -> str:
+        """Return what the test is called."""
+        return f"{self.case.name}-{self.form}-{self.strategy}"
+
+
+def cross(feature: Case, optimizer: Optimizer) -> Case:
+    """Return the feature's module with this optimizer in place of its own."""
+    refused = dict(feature.refused)
+    if not optimizer.on_ps:
+        sentence = optimizer.name.split("(")[0]
+        for strategy in ON_PS:  # whichever is met first
+            refused[strategy] = "|".join(
+                filter(None, (refused.get(strategy), sentence))
+            )
+    return replace(
+        feature,
+        name=f"{feature.name} with {optimizer.name}"
+        if feature.name
+        else optimizer.name,
+        before=feature.before + optimizer.before,
+        optimizer=optimizer.text,
+        refused=refused,
+        crossed=feature.name,
+        summed=feature.rows,
+    )
+
+
+def alone() -> list[Case]:
+    """Return each feature, then each usual optimizer on a plain model."""
+    return [*AS_KERAS, *(cross(PLAIN, optimizer) for optimizer in USUAL)]
+
+
+def cells_of_tests() -> list[Cell]:
+    """Return what `make test` runs.
+
+    Each feature and each usual optimizer in each strategy; and each usual optimizer in
+    each further form, beside a feature, until each feature has met each of its forms.
+    """
+    made = [
+        Cell(case, case.forms[0], strategy)
+        for case in alone()
+        for strategy in STRATEGIES
+    ]
+    optimizers = {form: itertools.cycle(USUAL) for form in PLAIN.forms}
+    strategies = itertools.cycle(STRATEGIES)
+    for form in PLAIN.forms[1:]:
+        left = [case for case in AS_KERAS if form in case.forms[1:]]
+        count = max(len(left), len(USUAL))
+        features = itertools.islice(itertools.cycle(left), count)
+        made += [
+            Cell(cross(feature, next(optimizers[form])), form, next(strategies))
+            for feature in features
+        ]
+    return made
+
+
+def product() -> list[Cell]:
+    """Return all cells, in rounds.
+
+    The first round has each feature with each optimizer once, the first three have
+    them in each strategy, all nine in each form too.
+    """
+    pairs = list(enumerate(itertools.product(AS_KERAS, (*USUAL, *CROSSED))))
+    made = []
+    for turn in range(9):
+        for number, (feature, optimizer) in pairs:
+            if turn >= 3 * len(feature.forms):
+                continue
+            form = feature.forms[(number + turn % 3 + turn // 3) % len(feature.forms)]
+            strategy = STRATEGIES[(number // 7 + turn) % 3]
+            made.append(Cell(cross(feature, optimizer), form, strategy))
+    return made
+
+
+if __name__ == "__main__":
+    print(len(product()))
