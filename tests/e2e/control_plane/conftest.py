@@ -61,7 +61,8 @@ class ControlPlane:
     """One that was brought up for these tests, beside any other."""
 
     def __init__(self, state: Path) -> None:
-        programs = os.environ.get("CLUSTER_STATE") or "~/.cache/elasticdl/cluster"
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+        programs = os.environ.get("CLUSTER_STATE") or cache / "elasticdl" / "cluster"
         self.programs = Path(programs).expanduser()
         self.state, self.port = state, free_port()
         self.env = {
@@ -108,6 +109,8 @@ class ControlPlane:
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory) -> Iterator[ControlPlane]:
+    # A plain kill ends the tests as Ctrl-C does: what was brought up is taken down.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     state = tmp_path_factory.mktemp("control-plane")
     one = ControlPlane(state)
     one.up()

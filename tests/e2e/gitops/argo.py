@@ -127,6 +127,15 @@ class ArgoCD:
         what = f"Application {name}"
         return wait_until(what, lambda: self.application(name), seconds=seconds) or {}
 
+    def terminate(self, name: str) -> None:
+        """End its sync, as `argocd app terminate-op` does.
+
+        An Application that is removed waits for its sync, all retries included.
+        """
+        ended = {"status": {"operationState": {"phase": "Terminating"}}}
+        words = ["applications.argoproj.io", name, "--type=merge", "--patch"]
+        self.kube.run("patch", *words, json.dumps(ended))
+
     def wait_gone(self, name: str, *, seconds: float = 120) -> None:
         what = f"Application {name} is gone"
         wait_until(what, lambda: self.application(name) is None, seconds=seconds)

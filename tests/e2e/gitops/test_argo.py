@@ -264,6 +264,7 @@ def test_of_two_files_with_one_job_name_the_second_one_is_refused(deployment, di
 
     # Its file goes, and takes nothing of the other one along.
     deployment.team.commit("jobs/copy.yaml", None)
+    argo.terminate(application("copy"))
     argo.refresh()
     argo.wait_gone(application("copy"), seconds=RETRIES_SECONDS)
     digits.wait_steps(20)
@@ -284,6 +285,7 @@ def test_what_the_platform_has_not_listed_is_refused_in_its_words(deployment, di
         "the refusal", lambda: said in argo.said(application("thief")), seconds=120
     )
     assert not jobs(deployment, "thief")
+    argo.terminate(application("thief"))
     deployment.remove("thief")
     argo.wait_gone(application("thief"), seconds=RETRIES_SECONDS)
     assert digits.uids() == before

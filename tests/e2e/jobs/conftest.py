@@ -22,7 +22,7 @@ import pytest
 from tests.e2e import figures
 from tests.e2e.jobs import serving
 from tests.e2e.jobs.job import JobInCluster
-from tests.e2e.kube import Kube
+from tests.e2e.kube import Kube, wait_until
 from tests.e2e.own_cluster import ROLES, ROOT, OwnCluster
 from tests.e2e.releases import Helm, Values, merged
 
@@ -132,7 +132,9 @@ def kube(platform: ClusterUnderTest, request: pytest.FixtureRequest) -> Iterator
     )
     request.node.stash[_KUBE] = one
     yield one
-    one.delete("namespace", namespace, wait=True)
+    one.delete("namespace", namespace)
+    # What takes room; the rest goes while the next test begins.
+    wait_until("no pod is left", lambda: not one.list("pods"), seconds=180)
 
 
 @pytest.fixture
