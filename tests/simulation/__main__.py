@@ -55,6 +55,11 @@ def main() -> int:
         action="store_true",
         help="a worker leaves one out in silence: each seed must fail",
     )
+    parser.add_argument(
+        "--ids-of-before",
+        action="store_true",
+        help="pushes have the ids of the job's before (initFrom): many seeds must fail",
+    )
     options = parser.parse_args()
     if options.jobs > 1:
         kept = ["--strict"] if options.strict else []
@@ -76,6 +81,10 @@ def main() -> int:
     from tests.simulation.run import run
 
     toys.lose_a_record = options.lose_a_record
+    if options.ids_of_before:
+        from elasticdl.rpc import ps_client
+
+        ps_client.new_source = lambda worker, generation: f"{worker}-{generation}"
     only = tuple(filter(None, options.only.split(",")))
     began, failed, simulated = time.perf_counter(), [], 0.0
     known: dict[str, list[int]] = {}

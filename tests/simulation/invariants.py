@@ -84,10 +84,15 @@ def _given_up(world: World, scenario: Scenario) -> Iterator[str]:
 # -- parameters -----------------------------------------------------------------------
 
 
-def counts(path: Path, scenario: Scenario) -> list[np.ndarray]:
-    """Return how often each record was applied, by PS."""
+def counts(path: Path, world: World, scenario: Scenario) -> list[np.ndarray]:
+    """Return how often each record was applied by this job, by PS."""
     whole = reshard.load_all(disk.paths.Path(path))
-    return [whole.values[f"count_{ps}"] for ps in range(scenario.num_ps)]
+    found = [whole.values[f"count_{ps}"] for ps in range(scenario.num_ps)]
+    if world.begins is None:
+        return found
+    return [
+        held - began for held, began in zip(found, world.begins.values, strict=True)
+    ]
 
 
 def _lossy(world: World, scenario: Scenario) -> bool:
@@ -107,7 +112,7 @@ def _final(world: World, scenario: Scenario) -> Iterator[str]:
         yield "the job succeeded and saved nothing"
         return
     try:
-        found = counts(Path(report.checkpoint), scenario)
+        found = counts(Path(report.checkpoint), world, scenario)
     except (ElasticDLError, OSError) as error:
         # A bit that flips after the end is no business of the job; a reader is told.
         if report.checkpoint not in world.damaged or "is damaged" not in str(error):
@@ -116,7 +121,7 @@ def _final(world: World, scenario: Scenario) -> Iterator[str]:
     for ps, whole in enumerate(found):
         applied = whole[: scenario.num_records * world.epochs]
         missing = np.flatnonzero(applied < 1)
-        live = world.losses.values(ps)[: applied.size]
+        live = world.losses.trained(ps)[: applied.size]
         unsaved = np.flatnonzero((applied < 1) & (live >= 1))
         if len(unsaved):
             yield (
@@ -162,7 +167,7 @@ def _checkpoints(world: World, scenario: Scenario) -> Iterator[str]:
         if plan is None or _lossy(world, scenario):
             continue
         needed = _needed(plan, manifest, scenario)
-        for ps, applied in enumerate(counts(path, scenario)):
+        for ps, applied in enumerate(counts(path, world, scenario)):
             short = np.flatnonzero(applied < needed)
             if len(short):
                 yield (
@@ -235,16 +240,18 @@ def _evaluations(world: World, scenario: Scenario) -> Iterator[str]:
     wanted = scenario.evaluation.records
     if report is None or not wanted:
         return
+    began, first = _began(world, scenario)
     for one in report.evaluations:
         if one.records != wanted:
             yield f"a round saw {one.records} records of {wanted}: {one}"
         seen = seen_in(one.metrics, scenario.num_ps)
         if any(spread for _, spread in seen):
             yield f"a round saw more than one version: {one}"
-        if scenario.sync and len({updates for updates, _ in seen}) > 1:
+        over = {all_ - of for (all_, _), of in zip(seen, began, strict=True)}
+        if scenario.sync and len(over) > 1:
             yield f"a round saw PS at different versions: {one}"
         # Each update is a version in async mode, and has so many records.
-        versions = seen[0][0] / scenario.batch_size
+        versions = first + (seen[0][0] - began[0]) / scenario.batch_size
         counted = not scenario.sync and not _lossy(world, scenario)
         if counted and versions != one.version:
             yield f"a round saw another version than it tells: {one}"
@@ -256,13 +263,20 @@ def _evaluations(world: World, scenario: Scenario) -> Iterator[str]:
     last = seen_in(report.evaluations[-1].metrics, scenario.num_ps)
     try:
         # Not what PS hold: a worker that was frozen may push when all is written.
-        whole = counts(Path(report.checkpoint), scenario)
+        whole = counts(Path(report.checkpoint), world, scenario)
     except (ElasticDLError, OSError):
         return  # what else is asked of a checkpoint says so
-    held = [float(each.sum()) for each in whole]
+    held = [float(each.sum()) + sum_ for each, sum_ in zip(whole, began, strict=True)]
     # A PS that was lost after the round may have begun with fewer updates.
     if [updates for updates, _ in last] != held and not _lossy(world, scenario):
         yield f"the last round saw {last}, the job ended with {held}"
+
+
+def _began(world: World, scenario: Scenario) -> tuple[list[float], int]:
+    """Return the sum that each PS's numbers had at first, and the version of that."""
+    if world.begins is None:
+        return [0.0] * scenario.num_ps, 0
+    return [float(each.sum()) for each in world.begins.values], world.begins.version
 
 
 def _audit(world: World) -> Iterator[str]:

@@ -41,8 +41,20 @@ class _Life:
 class Losses:
     """Lives of PS, from the values that one begins with to those of the next."""
 
-    def __init__(self, applied: dict[int, list[Applied]], batch_size: int) -> None:
-        """Take the list of updates by PS, which the world fills."""
+    def __init__(
+        self,
+        applied: dict[int, list[Applied]],
+        batch_size: int,
+        initial: Sequence[Any] = (),
+        version: int = 0,
+    ) -> None:
+        """Take the list of updates by PS, which the world fills.
+
+        `initial`: what each PS of the job begins with, none if that is zeros; and the
+        version of that.
+        """
+        self._initial = initial
+        self._version = version
         self.lost: dict[int, int] = defaultdict(int)  # updates, by PS
         self.untold: dict[int, int] = defaultdict(int)  # of these
         self._applied = applied
@@ -68,7 +80,7 @@ class Losses:
         self._lives[ps] = _Life(pid, parameters, rewind, launch, parameters.version)
         if before is None or before.rewind != rewind:
             return False
-        anew = not (parameters.version or parameters.shard.values.any())
+        anew = parameters.version == self._version and not self.trained(ps).any()
         if anew and launch != before.launch and rewind not in self._counts:
             return False
         gone = float(before.parameters.shard.values.sum())
@@ -79,10 +91,16 @@ class Losses:
             self.untold[ps] += min(count, before.parameters.version - told)
         return True
 
-    def values(self, ps: int) -> Any:
-        """Return what a PS holds, or held when it ended; None if it never did."""
+    def trained(self, ps: int) -> Any:
+        """Return how often a PS holds each record on top of what the job began with.
+
+        Or held when it ended; None if it never did.
+        """
         life = self._lives.get(ps)
-        return None if life is None else life.parameters.shard.values
+        if life is None:
+            return None
+        values = life.parameters.shard.values
+        return values - self._initial[ps] if len(self._initial) else values
 
     def told(self, ps: int, version: int) -> None:
         """A master was told of a version of a PS, by whomever."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from elasticdl.job.spec import JobSpec
 
 from tests.simulation import toys
+from tests.simulation.earlier import beginning
 from tests.simulation.faults import Faults
 from tests.simulation.invariants import problems
 from tests.simulation.kernel import StuckError
@@ -47,10 +48,13 @@ def run(seed: int, *, only: tuple[str, ...] = (), verbose: bool = False) -> Outc
         sources=scenario.sources,
         validation=scenario.evaluation.records,
     )
-    world = World(seed, verbose=verbose)
+    begins = beginning(scenario, verbose=verbose)
+    world = World(seed, verbose=verbose, begins=begins)
     try:
         Faults(world, scenario)
-        world.begin(JobSpec.model_validate(scenario.document()))
+        document = scenario.document()
+        document["checkpoint"]["initFrom"] = world.init_from
+        world.begin(JobSpec.model_validate(document))
         try:
             world.run(most_seconds=MOST_SECONDS)
         except StuckError as error:

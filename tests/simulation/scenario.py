@@ -43,6 +43,17 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
+class Earlier:
+    """The job before, whose checkpoint a job begins with (`checkpoint.initFrom`)."""
+
+    sync: bool
+    num_ps: int  # half the time as many as the job has: only then ids of pushes go on
+    workers: int
+    every_steps: int
+    names_folder: bool  # initFrom names its checkpoints, not the last one of them
+
+
+@dataclass(frozen=True)
 class Scenario:
     """A job and its faults."""
 
@@ -67,6 +78,7 @@ class Scenario:
     faults: tuple[Fault, ...]
     edits: tuple[Fault, ...] = ()  # of the values file, while the job runs
     evaluation: Evaluation = Evaluation()
+    earlier: Earlier | None = None
 
     batch_size = 4
 
@@ -131,10 +143,11 @@ def draw(seed: int, only: tuple[str, ...] = ()) -> Scenario:
     sync = chance.random() < 0.5
     count = chance.choice([1, 1, 2] if only else [0, 1, 1, 1, 2, 2, 3])
     chosen = [chance.choice(only or KINDS) for _ in range(count)]
+    num_ps = chance.choice([1, 2, 2, 3])
     return Scenario(
         seed=seed,
         sync=sync,
-        num_ps=chance.choice([1, 2, 2, 3]),
+        num_ps=num_ps,
         workers=chance.choice([1, 2, 2, 3]),
         recovery="auto" if sync else chance.choice(["auto", "auto", "rewind"]),
         epochs=chance.choice([1, 1, 2]),
@@ -161,6 +174,20 @@ def draw(seed: int, only: tuple[str, ...] = ()) -> Scenario:
         ),
         edits=_edits(random.Random(f"edits {seed}")),
         evaluation=_evaluation(random.Random(f"evaluation {seed}")),
+        earlier=_earlier(random.Random(f"earlier {seed}"), num_ps),
+    )
+
+
+def _earlier(chance: random.Random, num_ps: int) -> Earlier | None:
+    """Return whose checkpoint a job begins with: nobody's in three jobs of four."""
+    if chance.random() < 3 / 4:
+        return None
+    return Earlier(
+        sync=chance.random() < 0.5,
+        num_ps=chance.choice([num_ps, num_ps, 1, 2, 3]),
+        workers=chance.choice([1, 2, 3]),
+        every_steps=chance.choice([0, 5]),
+        names_folder=chance.random() < 0.5,
     )
 
 

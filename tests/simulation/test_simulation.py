@@ -39,3 +39,10 @@ def test_a_seed_whose_records_are_lost_is_printed():
     assert code == 1
     assert "1 records are missing" in told
     assert "failed: 16" in told
+
+
+def test_a_job_whose_pushes_pass_for_those_of_the_job_before_it_is_printed():
+    code, told = simulate("--seeds", "13", "--ids-of-before")
+    assert code == 1
+    assert "records are missing" in told
+    assert "failed: 13" in told

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import warnings
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as RealPath
 from typing import Any
@@ -55,6 +56,16 @@ _TOKEN = "simulated"
 _MEMORY = RealPath("/dev/shm")
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """What a job begins with that names a checkpoint in `checkpoint.initFrom`."""
+
+    files: str  # to be moved into the world's folder
+    named: str  # what initFrom names there
+    values: Sequence[Any]  # by PS
+    version: int
+
+
 @dataclass
 class Seen:
     """What is watched from outside, without believing a role."""
@@ -73,7 +84,9 @@ class World:
 
     current: World | None = None
 
-    def __init__(self, seed: int, *, verbose: bool = False) -> None:
+    def __init__(
+        self, seed: int, *, verbose: bool = False, begins: Beginning | None = None
+    ) -> None:
         self.seed = seed
         self.kernel = Kernel(seed, verbose=verbose)
         self.network = network.Network()
@@ -82,7 +95,16 @@ class World:
         self.disk = disk.Disk(self.root)
         self.platform = Platform(self)
         self.seen = Seen()
-        self.losses = Losses(self.seen.applied, toys.settings.batch_size)
+        self.begins = begins
+        if begins is not None:
+            shutil.move(begins.files, self.root)
+            RealPath(begins.files).parent.rmdir()
+        self.losses = Losses(
+            self.seen.applied,
+            toys.settings.batch_size,
+            begins.values if begins is not None else (),
+            begins.version if begins is not None else 0,
+        )
         self.job_dir = JobDir(disk.paths.Path(self.root) / "job")
         self.spec: JobSpec | None = None
         self.before_master_step = lambda _process: None
@@ -103,6 +125,11 @@ class World:
         self.job_dir.root.mkdir(parents=True, exist_ok=True)
         write_values(self.job_dir.spec_file, ValuesFile(kind="job", job=spec))
         self.platform.start_master()
+
+    @property
+    def init_from(self) -> str:
+        """What the job is to begin with, as its specification names it."""
+        return f"{self.root}/{self.begins.named}" if self.begins is not None else ""
 
     def edit(self, change: dict[str, dict[str, Any]]) -> None:
         """Change fields of the values file, by their group ("" is the job's own)."""
@@ -202,7 +229,7 @@ class World:
     def installed(self, parameters: Parameters, rewind: int, *, loaded: bool) -> None:
         """A PS begins with these parameters."""
         ps = parameters.shard.ps
-        held = self.losses.values(ps)
+        held = self.losses.trained(ps)
         # A rewind to the job's beginning is told by its number.
         same = self.losses.begins(
             ps,
@@ -212,7 +239,7 @@ class World:
             launch=self.platform.launches,
         )
         gone = same and held is not None and held.any()
-        if gone and not loaded and not parameters.shard.values.any():
+        if gone and not loaded and not self.losses.trained(ps).any():
             self.seen.initial.append(f"PS {ps} at {self.kernel.now:.1f} s")
 
     def stands(self) -> str:
@@ -333,7 +360,11 @@ def _noticed(load: Any) -> Any:
     ) -> None:
         load(self, parameters, *args, **options)
         if World.current is not None:
-            loaded = bool(options.get("restored"))
+            # Of this job: what initFrom names are initial values.
+            own = str(World.current.job_dir.root)
+            loaded = bool(options.get("restored")) and str(
+                self._restore_dir
+            ).startswith(own)
             World.current.installed(parameters, self._target, loaded=loaded)
 
     return noticed
