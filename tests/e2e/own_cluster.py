@@ -53,15 +53,19 @@ class OwnCluster:
     def push_images(self) -> str:
         """Return the tag of this tree's images, built and pushed if need be."""
         tag = f"tree-{_digest()}"
+        self.push_images_of(ROOT, tag)
+        return tag
+
+    def push_images_of(self, root: Path, tag: str) -> None:
+        """Build the images of a tree and push them, where they are not there yet."""
         missing = [role for role in ROLES if not self._is_there(role, tag)]
         if missing:
             self.script("base-image")
         for role in missing:
             name = f"localhost/elasticdl/{role}:{tag}"
-            dockerfile = f"--file={ROOT}/images/{role}/Dockerfile"
-            self.script("image", name, str(ROOT), dockerfile)
+            dockerfile = f"--file={root}/images/{role}/Dockerfile"
+            self.script("image", name, str(root), dockerfile)
             self.script("registry", "push", name)
-        return tag
 
     def image_megabytes(self, role: str, tag: str) -> float:
         """Return what a node pulls: the layers as they are in the registry."""

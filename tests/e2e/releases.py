@@ -35,14 +35,15 @@ class Helm:
     namespace: str
     context: str
     kubeconfig: Path | None
+    chart: Path = CHART
 
     def install(self, release: str, values: Values) -> Values:
         with self._config() as config:
-            return config.install(CHART, release, values)
+            return config.install(self.chart, release, values)
 
     def upgrade(self, release: str, values: Values) -> Values:
         with self._config() as config:
-            return config.upgrade(CHART, release, values)
+            return config.upgrade(self.chart, release, values)
 
     def uninstall(self, release: str) -> Values:
         with self._config() as config:

@@ -26,6 +26,12 @@ class JobInCluster:
     def name(self) -> str:
         return self.values["job"]["name"]
 
+    @property
+    def batch_job(self) -> str:
+        """The Job of the master, of the run that the values say."""
+        run = self.values.get("run", 1)
+        return f"elasticdl-{self.name}-master" + (f"-{run}" if run > 1 else "")
+
     def install(self) -> JobInCluster:
         self.helm.install(self.name, self.values)
         return self
@@ -125,17 +131,17 @@ class JobInCluster:
         return {name: pod["metadata"]["uid"] for name, pod in self.pods(role).items()}
 
     def master_log(self) -> str:
-        return self.kube.run("logs", f"job/elasticdl-{self.name}-master")
+        return self.kube.run("logs", f"job/{self.batch_job}")
 
     def log(self, pod: str) -> str:
         return self.kube.run("logs", f"elasticdl-{self.name}-{pod}")
 
     def notices(self) -> list[str]:
         """Return the Events on the job."""
-        return self.kube.events(f"elasticdl-{self.name}-master")
+        return self.kube.events(self.batch_job)
 
     def _conditions(self) -> set[str]:
-        job = self.kube.get("job", f"elasticdl-{self.name}-master")
+        job = self.kube.get("job", self.batch_job)
         found = (job or {}).get("status", {}).get("conditions", [])
         ends = {"Complete", "Failed"}
         return {c["type"] for c in found if c["status"] == "True"} & ends
