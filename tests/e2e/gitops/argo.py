@@ -123,6 +123,19 @@ class ArgoCD:
             words = ["applicationsets.argoproj.io", "--all"]
         self.kube.run("annotate", "--overwrite", *words, mark)
 
+    def render_anew(self, name: str) -> None:
+        """Have it render an Application once more, and wait for its verdict."""
+        words = ["applications.argoproj.io", name]
+        mark = "argocd.argoproj.io/refresh"
+        self.kube.run("annotate", "--overwrite", *words, f"{mark}=hard")
+
+        def done() -> bool:
+            # The controller takes the mark away with the verdict that it has then.
+            found = (self.application(name) or {}).get("metadata", {})
+            return bool(found) and mark not in found.get("annotations", {})
+
+        wait_until(f"{name} is rendered anew", done, seconds=60)
+
     def wait_application(self, name: str, *, seconds: float = 60) -> Json:
         what = f"Application {name}"
         return wait_until(what, lambda: self.application(name), seconds=seconds) or {}

@@ -72,7 +72,7 @@ def test_a_commit_changes_the_size_and_nobody_who_stays_is_restarted(
 ):
     digits.wait_running("worker", 2)
     before = digits.uids()
-    token = deployment.kube.get("secret", "elasticdl-digits-token")["data"]
+    kept = secrets(deployment)
     begun = time.monotonic()
     revision = deployment.commit("digits", job={"worker": {"replicas": 4}})
     digits.wait_status(
@@ -83,8 +83,12 @@ def test_a_commit_changes_the_size_and_nobody_who_stays_is_restarted(
     figures.record("gitops_commit_to_running_size_seconds", time.monotonic() - begun)
     deployment.argo.wait_synced(DIGITS, revision)
     assert before.items() <= digits.uids().items()
-    # Rendered anew with another one, which would lock the new workers out.
-    assert deployment.kube.get("secret", "elasticdl-digits-token")["data"] == token
+    # Each rendering has others, which would lock the new workers out: the first token
+    # and the first authority stay, nobody writes them, and nothing is out of sync.
+    assert secrets(deployment) == kept
+    deployment.argo.render_anew(DIGITS)
+    assert deployment.argo.sync_status(DIGITS) == "Synced"
+    assert secrets(deployment) == kept
     digits.wait_steps(20)
 
     deployment.sync("digits", job={"worker": {"replicas": 2}})
@@ -427,6 +431,15 @@ def jobs(deployment, name):
     return {
         one["metadata"]["name"]: one for one in deployment.kube.list("jobs", selector)
     }
+
+
+def secrets(deployment):
+    """Return the job's token and its authority, and of which write each is."""
+    found = {}
+    for name in ("elasticdl-digits-token", "elasticdl-digits-ca"):
+        secret = deployment.kube.get("secret", name)
+        found[name] = secret["metadata"]["resourceVersion"], secret["data"]
+    return found
 
 
 def running(digits):
