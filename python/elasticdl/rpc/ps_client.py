@@ -53,6 +53,7 @@ _PULL_TRIES = 100
 
 T = TypeVar("T")
 _PushAnswer = tuple[ps_pb2.PushReply, Tensors]
+_OnApplied = Callable[[int, int], None] | None
 
 
 class PsClient:
@@ -340,12 +341,14 @@ class PsClient:
         """Return the id of the next push; a push is repeated under its id."""
         return self._push_ids.next()
 
-    def push(self, gradients: Gradients, order: PushOrder) -> Pushed:
+    def push(
+        self, gradients: Gradients, order: PushOrder, on_applied: _OnApplied = None
+    ) -> Pushed:
         """Push the gradients of a batch; in sync mode return when a version is made.
 
         After an RpcError the same call may be made again: it is applied once. With
-        `order.pull` the answer brings the values after it: one way to the PS and back
-        instead of two.
+        `order.pull` the answer brings the values after it: one way instead of two.
+        `on_applied` hears of a PS and its version when that one has answered.
         """
         view = self._require_view()
 
@@ -370,10 +373,12 @@ class PsClient:
             back = self._pull_size(ps) if request.pull else 0
             stub = self._stub(view, ps)
             seconds = self._seconds(size + back)
-            return self._until_made(
-                lambda: stub.push(request, tensors, size=back, timeout=seconds),
-                view,
+            answer = self._until_made(
+                lambda: stub.push(request, tensors, size=back, timeout=seconds), view
             )
+            if answer[0].accepted and on_applied is not None:
+                on_applied(ps, answer[0].version)
+            return answer
 
         every = range(len(view.stubs))
         if self._sync:
@@ -470,12 +475,9 @@ class PsClient:
         stub = view.stubs[ps]
         if stub is None:
             raise RpcError(f"ps-{ps} is away; wait for the master's next view")
-        self._delay()
-        return stub
-
-    def _delay(self) -> None:
         if self._delay_seconds:
             time.sleep(self._delay_seconds)
+        return stub
 
     def _seconds(self, size: int) -> float:
         waiting = SYNC_WAIT_SECONDS if self._sync else 0.0

@@ -25,7 +25,7 @@ from elasticdl.errors import (
 )
 from elasticdl.proto import master_pb2
 from elasticdl.rpc.ps_client import PsClient
-from elasticdl.rpc.ps_tensors import Pulled
+from elasticdl.rpc.ps_tensors import Gradients, Pulled, Pushed, PushOrder
 from elasticdl.tensor.codec import Array
 from elasticdl.tensor.placement import Layout
 from elasticdl.tensor.shared_state import SharedState
@@ -140,11 +140,28 @@ class PsLink:
             held = self._held
             return held.rewind or 0, list(self._answered) if held.versions else []
 
-    def acknowledged(self, versions: Sequence[int]) -> None:
-        """Take the versions that the PS answered a push with."""
+    def push(self, gradients: Gradients, order: PushOrder) -> Pushed:
+        """Push a batch's gradients, again while a PS is away. Raises as `call`.
+
+        What a PS answers is known at once, not when all have answered: while another
+        one is away this may be all that is left of the news of a PS that is lost.
+        """
+
+        def once() -> Pushed:
+            rewind = self._held.rewind
+            return self._client.push(
+                gradients,
+                order,
+                lambda ps, version: self._applied(ps, version, rewind),
+            )
+
+        return self.call("push", once)
+
+    def _applied(self, ps: int, version: int, rewind: int | None) -> None:
         with self._lock:
-            known = self._answered or versions
-            self._answered = list(map(max, known, versions))
+            # Empty before the first pull of a rewind, which tells of all PS.
+            if self._answered and rewind == self._held.rewind:
+                self._answered[ps] = max(self._answered[ps], version)
 
     def offer(self, view: master_pb2.PsView) -> None:
         """Hand pulled values to the PS that wait for them, in a thread of its own.

@@ -143,13 +143,8 @@ class Transfer:
         )
         packed = time.perf_counter()
         self._convert_seconds.observe(packed - start)
-        pushed = self._link.call(
-            "push",
-            lambda: self._link.client.push(gradients, exchange.order),
-        )
+        pushed = self._link.push(gradients, exchange.order)
         self._push_seconds.observe(time.perf_counter() - packed)
-        if pushed.accepted:
-            self._link.acknowledged(pushed.versions)
         arena = None
         if pushed.pulled is not None:
             arena = self._fill(*self._link.took(pushed.pulled))

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from elasticdl.errors import RpcError
 from elasticdl.proto import master_pb2
+from elasticdl.rpc.ps_tensors import PushOrder
 from elasticdl.tensor.placement import Variable
 from elasticdl.worker.heartbeat import Heartbeat
 from elasticdl.worker.ps_link import PsLink
+from elasticdl.worker.trainer import LeavingError
 
 from tests.unit.ps.conftest import Group
 from tests.unit.ps.test_snapshots_service import checkpoint
@@ -46,6 +48,18 @@ def asking(ps: Group) -> master_pb2.PsView:
     return view
 
 
+def order_of(link: PsLink) -> PushOrder:
+    """What goes with a push of values that were pulled last."""
+    return PushOrder(
+        push_id=link.client.next_push_id(),
+        versions=link.versions,
+        task_id=1,
+        records_done=0,
+        learning_rate=None,
+        batch_records=1,
+    )
+
+
 def wait_for_offer(link: PsLink) -> None:
     assert link._offering is not None
     link._offering.join(20.0)
@@ -58,8 +72,7 @@ def test_a_worker_that_makes_no_call_hands_over_what_it_pulled_last(group):
     link.join()
     ps.push(link.client, ps.gradients(1.0), "p0", [0, 0])
     have, _ = link.pull()
-    ps.push(link.client, ps.gradients(1.0), "p1", [1, 1])
-    link.acknowledged([2, 2])
+    link.push(ps.gradients(1.0), order_of(link))
     assert link.answered() == (0, [2, 2])
     ps.relaunch(1, min_version=2, handback=True)
     link.offer(asking(ps))
@@ -70,6 +83,22 @@ def test_a_worker_that_makes_no_call_hands_over_what_it_pulled_last(group):
     buffers, versions = link.pull()
     assert versions == [2, 2]
     np.testing.assert_array_equal(buffers[1], have[1])
+
+
+def test_what_a_ps_answered_is_told_while_another_one_keeps_the_push_waiting(group):
+    ps = group(3, sync=False)
+    ps.begin()
+    link, views = link_to(ps)
+    link.join()
+    link.pull()
+    away = ps.view
+    away.revision += 1
+    away.addresses[2] = ""
+    views.learn_view(away)
+    link._leaving.set()  # the first failure ends the call
+    with pytest.raises(LeavingError):
+        link.push(ps.gradients(1.0), order_of(link))
+    assert link.answered() == (0, [1, 1, 0])
 
 
 def test_a_worker_that_pulled_nothing_gives_a_job_that_has_begun_nothing(group):
