@@ -12,6 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from elasticdl.errors import UserCodeError
 from elasticdl.tensor.placement import Kind
 from elasticdl.worker.loss_scale import LossScale
 from elasticdl.worker.packing import Arena
@@ -95,12 +96,13 @@ class VariableStep:
         if self._scale is not None:
             gradients, fine = self._scale.unscaled(gradients)
         kinds = [kind_of(g) for g in gradients]
-        before = self._kinds if self._on_ps else []
-        self._kinds = agreed(before, kinds, self.variables)
+        traced = self._kinds if self._on_ps else []
+        self._kinds = agreed(traced, kinds, self.variables)
         finite = tf.math.is_finite(loss)
         for variable, old in zip(state, before, strict=True):
             variable.assign(tf.where(finite, variable.value, old))
         if self._optimizer is not None:
+            _refuse_scaled_rows(self._optimizer, kinds, self.variables)
             self._apply(self._optimizer, gradients, tf.logical_and(finite, fine))
         return loss, [g for g in gradients if g is not None], fine
 
@@ -127,3 +129,18 @@ class VariableStep:
             tf.cond(finite, apply, lambda: 0)
         else:
             apply()
+
+
+def _refuse_scaled_rows(
+    optimizer: keras.optimizers.Optimizer, kinds: list[Kind], variables: list[Any]
+) -> None:
+    if not optimizer.loss_scale_factor or Kind.ROWWISE not in kinds:
+        return
+    path = variables[kinds.index(Kind.ROWWISE)].path
+    name, factor = type(optimizer).__name__, optimizer.loss_scale_factor
+    raise UserCodeError(
+        f"{name}(loss_scale_factor={factor}) cannot be applied: the gradient of "
+        f"`{path}` comes as rows, which Keras does not take the factor off; use "
+        f"keras.optimizers.LossScaleOptimizer({name}(...)), or train with parameter "
+        "servers"
+    )

@@ -43,6 +43,8 @@ def cross(feature: Case, optimizer: Optimizer) -> Case:
             refused[strategy] = "|".join(
                 filter(None, (refused.get(strategy), sentence))
             )
+    if feature.rows and "loss_scale_factor" in optimizer.text:
+        refused["local"] = "|".join(filter(None, (refused.get("local"), "as rows")))
     return replace(
         feature,
         name=f"{feature.name} with {optimizer.name}"

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 from elasticdl.checkpoint import files, store
 from elasticdl.checkpoint.layout import AVERAGE, Manifest
+from elasticdl.errors import UserCodeError
 from elasticdl.proto import master_pb2
 from elasticdl.worker.fixed_trainer import FixedTrainer
 from elasticdl.worker.local_checkpoint import LocalCheckpoints, LocalState
@@ -56,6 +57,29 @@ def test_the_local_loop_is_plain_keras_training(definition, batches_of):
     assert seen[-1].version == 15
 
 
+def test_moving_statistics_are_kept_where_a_loss_may_be_skipped(
+    definition, mlp, batches_of
+):
+    text = mlp.replace(
+        "keras.layers.Dense(",
+        "keras.layers.BatchNormalization(), keras.layers.Dense(",
+        1,
+    )
+    module = definition(text)
+    mean = module.model.non_trainable_variables[0]
+    trainer = local(module, skip_nan=True)
+    train(trainer, batches_of(2))
+    moved = mean.numpy()
+    assert np.abs(moved).max() > 0
+    (features, labels), *_ = batches_of(1)
+    bad = features * np.float32("nan")
+    (done,) = train(trainer, [(bad, labels)])
+    assert done.skipped
+    np.testing.assert_array_equal(mean.numpy(), moved)
+    train(trainer, batches_of(1))
+    assert np.abs(mean.numpy() - moved).max() > 0
+
+
 SCALED = [
     "SGD(0.5, loss_scale_factor=8.0)",
     "LossScaleOptimizer(keras.optimizers.SGD(0.5), dynamic_growth_steps=4)",
@@ -70,6 +94,32 @@ def test_a_loss_scale_is_put_on_and_taken_off(definition, mlp, batches_of, optim
     train(local(scaled), batches_of(8))
     for mine, theirs in zip(weights(scaled), weights(plain), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+TABLE = """
+def custom_model():
+    numbers = keras.Input((6,))
+    ids = keras.ops.cast(keras.ops.abs(numbers), "int32")
+    rows = keras.layers.Embedding(20, 4, name="table")(ids)
+    return keras.Model(numbers, keras.layers.Dense(3)(keras.layers.Flatten()(rows)))
+"""
+
+
+def test_a_loss_scale_of_rows_is_taken_off_or_refused_in_a_sentence(
+    definition, mlp, batches_of
+):
+    text = mlp + TABLE
+    plain = definition(text.replace("Adam(0.05)", "SGD(0.5)"))
+    train(local(plain), batches_of(8))
+    factor, moving = (definition(text.replace("Adam(0.05)", name)) for name in SCALED)
+    train(local(moving), batches_of(8))
+    for mine, theirs in zip(weights(moving), weights(plain), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+    said = (
+        r"SGD\(loss_scale_factor=8.0\) .* gradient of `table/embeddings` comes as rows"
+    )
+    with pytest.raises(UserCodeError, match=said):
+        train(local(factor), batches_of(1))
 
 
 def test_averages_are_in_the_model_once_it_is_exported_or_loaded(

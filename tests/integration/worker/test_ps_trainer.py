@@ -64,6 +64,20 @@ def test_pull_every_third_step_applies_locally_between(rig, batches_of):
     assert one.values() is not None
 
 
+def test_moving_statistics_move_where_gradients_are_applied_between_pulls(
+    rig, definition, mlp, batches_of
+):
+    norm = "keras.layers.BatchNormalization(), keras.layers.Dense(3)"
+    module = definition(mlp.replace("keras.layers.Dense(3)", norm))
+    mean, variance = module.model.non_trainable_variables
+    one = rig(module=module, pull_steps=3)
+    seen = one.train(batches_of(12))
+    one.trainer.flush()
+    assert all(np.isfinite(d.loss) for d in seen)
+    assert np.abs(mean.numpy()).max() > 0
+    assert np.abs(variance.numpy() - 1).max() > 0
+
+
 def test_a_refused_gradient_is_computed_again_until_accepted(rig, ps_group, batches_of):
     group = ps_group(2, max_staleness=1)
     late, other = rig(group), rig(group, worker=1, pipeline=False)
