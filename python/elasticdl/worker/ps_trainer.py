@@ -237,8 +237,11 @@ class PsTrainer:
                     versions=versions,
                     task_id=at.task_id,
                     records_done=at.records_done,
-                    # Of the step that it will be, as in Keras: the newest known.
-                    learning_rate=self._rate(self._current().version, at.epoch),
+                    # Of the step that it will be, as in Keras: the newest known,
+                    # and after it those that were pushed since.
+                    learning_rate=self._rate(
+                        self._current().version + self._since_pull - 1, at.epoch
+                    ),
                     batch_records=at.num_records,
                     pull=self._since_pull >= self._options.pull_steps,
                     state=share,

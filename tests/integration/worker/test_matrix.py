@@ -41,7 +41,7 @@ from tests.integration.worker.matrix import (
     records,
 )
 from tests.integration.worker.matrix_optimizers import USUAL
-from tests.integration.worker.matrix_product import cells_of_tests, product
+from tests.integration.worker.matrix_product import alone, cells_of_tests, product
 
 # Names a part of the product, FIRST:END, in place of what `make test` runs.
 CELLS = (
@@ -49,6 +49,24 @@ CELLS = (
     if "MATRIX" in os.environ
     else cells_of_tests()
 )
+
+
+# Ways to train that are Keras's where no loss is bad and one worker trains alone, with
+# the strategy that each is of. Features take turns; those that have once been wrong in
+# one of them, and their like, are trained in both.
+VARIANTS = {"losses may be skipped": "local", "applied between pulls": "async"}
+IN_BOTH = (
+    "BatchNormalization",
+    "dropout",
+    "own schedule of the learning rate, Adam",
+    "a variable that the model does not list",
+)
+VARIED = [
+    pytest.param(case, variant, id=f"{case.name}-{variant}")
+    for number, case in enumerate(alone())
+    for place, variant in enumerate(VARIANTS)
+    if case.name in IN_BOTH or (number < len(AS_KERAS) and place == number % 2)
+]
 
 
 @functools.cache
@@ -128,18 +146,18 @@ def module(tmp_path):
     return make
 
 
-def local(definition, batch):
+def local(definition, batch, *, skip_nan):
     if definition.trains_itself:
         step = OwnStep(definition)
         step.trace(batch.features, batch.labels)
     else:
-        step = VariableStep(definition, optimizer=definition.optimizer)
+        step = VariableStep(definition, optimizer=definition.optimizer, guard=skip_nan)
         step.kinds(batch.features, batch.labels)
     return LocalTrainer(
         step,
         definition.optimizer,
         version=0,
-        skip_nan=False,
+        skip_nan=skip_nan,
         learning_rate_of=lambda version, epoch: None,
         learning_rate_scale=lambda: 1.0,
         between_steps=lambda version, applied: None,
@@ -150,15 +168,16 @@ def local(definition, batch):
 def product_of(module, rig, ps_group):
     """Trains a cell as a worker does, and evaluates it."""
 
-    def train(case, form, strategy):
+    def train(case, form, strategy, variant=""):
         definition, feeder = module(case, form, strategy)
         batches = list(feeder("training").batches(data()))
         first = batches[0]
         if strategy == "local":
-            trainer = local(definition, first)
+            trainer = local(definition, first, skip_nan=bool(variant))
         else:
             group = ps_group(2, sync=strategy == "sync")
             trainer = rig(group, definition, pipeline=False,
+                          pull_steps=3 if variant else 1,
                           batch=(first.features, first.labels)).trainer  # fmt: skip
         losses, weights, done = [], [], 0
         for batch in batches:
@@ -217,16 +236,26 @@ def assert_same(ours, theirs, case):
 
 @pytest.mark.parametrize("cell", CELLS, ids=[cell.name for cell in CELLS])
 def test_a_cell_equals_keras_or_is_refused(product_of, cell):
-    case, form, strategy = cell.case, cell.form, cell.strategy
+    equals_keras_or_is_refused(product_of, cell.case, cell.form, cell.strategy)
+
+
+@pytest.mark.parametrize(("case", "variant"), VARIED)
+def test_a_feature_equals_keras_in_other_ways_to_train_too(product_of, case, variant):
+    equals_keras_or_is_refused(
+        product_of, case, case.forms[0], VARIANTS[variant], variant
+    )
+
+
+def equals_keras_or_is_refused(product_of, case, form, strategy, variant=""):
     if sentence := case.refused.get(strategy):
         with pytest.raises((UserCodeError, RefusedError), match=sentence):
-            product_of(case, form, strategy)
+            product_of(case, form, strategy, variant)
         return
     mixed = case.job.get("model", {}).get("mixedPrecision", False)
     fit = tuple(case.fit.get("class_weight", {}).items())
     summed = case.summed and strategy in ON_PS
     theirs = plain_keras(case.text(form), mixed, fit, summed)
-    ours = product_of(case, form, strategy)
+    ours = product_of(case, form, strategy, variant)
     assert_same(ours, theirs, case)
 
 
