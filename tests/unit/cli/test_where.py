@@ -17,6 +17,7 @@ job:
   model: {definition: digits.cnn.custom_model}
   data: {training: d}
 """
+IMAGES = "images: {registry: registry.example}\n"
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def test_yaml_prints_what_would_be_applied_of_a_values_file(
     tmp_path, jobs_dir, chart, capsys
 ):
     file = tmp_path / "digits.yaml"
-    file.write_text(f"{JOB}state: {{claimName: mine}}\n")
+    file.write_text(f"{JOB}{IMAGES}state: {{claimName: mine}}\n")
     namespace, release, values = rendered(
         capsys, "train", "-f", str(file), "-n", "ml", "--chart", str(chart)
     )
@@ -135,7 +136,8 @@ def test_an_evaluation_in_a_cluster_begins_from_the_jobs_folder_there(
     tmp_path, jobs_dir, chart, capsys
 ):
     file = tmp_path / "digits.yaml"
-    file.write_text(JOB.replace("training: d", "training: d, validation: v"))
+    text = JOB.replace("training: d", "training: d, validation: v")
+    file.write_text(f"{text}{IMAGES}")
     _, release, values = rendered(
         capsys, "evaluate", "-f", str(file), "-n", "ml", "--chart", str(chart)
     )
@@ -147,7 +149,7 @@ def test_an_evaluation_in_a_cluster_begins_from_the_jobs_folder_there(
 
 def test_yaml_into_a_file_says_how_to_apply_it(tmp_path, jobs_dir, chart, capsys):
     file, out = tmp_path / "digits.yaml", tmp_path / "out.yaml"
-    file.write_text(JOB)
+    file.write_text(f"{JOB}{IMAGES}")
     code = cli.main(
         ["train", "-f", str(file), "--yaml", str(out), "--chart", str(chart)]
     )
@@ -171,3 +173,15 @@ def test_options_that_contradict_each_other_are_refused(
     file.write_text(JOB)
     assert cli.main(["train", "-f", str(file), *arguments]) == ExitCode.SPEC
     assert part in capsys.readouterr().err
+
+
+def test_yaml_of_stock_images_without_a_registry_is_refused(
+    tmp_path, jobs_dir, chart, capsys
+):
+    file = tmp_path / "digits.yaml"
+    file.write_text(JOB)
+    words = ["train", "-f", str(file), "--yaml", "-", "--chart", str(chart)]
+    assert cli.main(words) == ExitCode.SPEC
+    said = capsys.readouterr()
+    assert "images.registry: got nothing, expected the registry" in said.err
+    assert not said.out
