@@ -70,6 +70,17 @@ def task(number, **fields):
     )
 
 
+def take(stream):
+    """Return the next task, None when none will come.
+
+    `next` returns as well when a task begins to be read, for its caller to say so.
+    """
+    while (loaded := stream.next(SECONDS, reading=stream.reading)) is None:
+        if stream.ended:
+            return None
+    return loaded
+
+
 def done(loaded):
     return master_pb2.TaskReport(
         task_id=loaded.task.task_id, lease_id=loaded.task.lease_id, outcome=Outcome.DONE
@@ -108,7 +119,7 @@ def test_tasks_come_in_order_and_each_report_arrives_once(stream):
     master = Master([task(i) for i in range(5)])
     one = stream(master)
     seen = []
-    while (loaded := one.next(SECONDS)) is not None:
+    while (loaded := take(one)) is not None:
         seen.append(loaded.task.task_id)
         one.report(done(loaded))
     assert one.ended
@@ -122,7 +133,7 @@ def test_the_next_task_is_read_while_the_first_is_trained(stream):
     read = threading.Semaphore(0)
     master = Master([task(0), task(1), task(2)])
     one = stream(master, load=lambda t: (read.release(), LoadedTask(t, []))[1])
-    assert one.next(SECONDS).task.task_id == 0
+    assert take(one).task.task_id == 0
     assert read.acquire(timeout=SECONDS)
     assert read.acquire(timeout=SECONDS)
     assert not read.acquire(timeout=0.05), "two ahead would be hoarding"
@@ -142,7 +153,7 @@ class Clock:
 def test_short_tasks_are_leased_and_reported_several_in_a_call(stream):
     master, clock = Master([task(i) for i in range(200)]), Clock()
     one = stream(master, far_ahead=True, clock=clock)
-    while (loaded := one.next(SECONDS)) is not None:
+    while (loaded := take(one)) is not None:
         clock.now += 0.01
         one.report(done(loaded), can_wait=True)
     assert one.close(SECONDS)
@@ -156,7 +167,7 @@ def test_tasks_of_a_second_go_several_to_a_call_when_the_master_has_many_workers
 ):
     master, clock = Master([task(i) for i in range(60)], call_seconds=4.0), Clock()
     one = stream(master, far_ahead=True, clock=clock)
-    while (loaded := one.next(SECONDS)) is not None:
+    while (loaded := take(one)) is not None:
         clock.now += 1.0
         one.report(done(loaded), can_wait=True)
     assert one.close(SECONDS)
@@ -168,7 +179,7 @@ def test_tasks_of_a_second_go_several_to_a_call_when_the_master_has_many_workers
 def test_a_report_does_not_wait_when_there_is_nothing_left_to_train(stream):
     master, clock = Master([task(0), task(1)]), Clock()
     one = stream(master, far_ahead=True, clock=clock)
-    first, second = one.next(SECONDS), one.next(SECONDS)
+    first, second = take(one), take(one)
     # The clock stands still: by time alone these would wait for ever.
     one.report(done(first), can_wait=True)
     one.report(done(second), can_wait=True)
@@ -179,10 +190,10 @@ def test_a_failure_takes_the_reports_that_wait_with_it_at_once(stream):
     master, clock = Master([task(i) for i in range(50)]), Clock()
     one = stream(master, far_ahead=True, clock=clock)
     for _ in range(20):
-        loaded = one.next(SECONDS)
+        loaded = take(one)
         clock.now += 0.01
         one.report(done(loaded), can_wait=True)
-    held, broken = one.next(SECONDS), one.next(SECONDS)
+    held, broken = take(one), take(one)
     one.report(done(held), can_wait=True)
     one.report(failure(broken.task, "it raised"))
     assert any(r.outcome == Outcome.FAILED for r in master.wait_for_reports(22))
@@ -192,7 +203,7 @@ def test_an_unreachable_master_never_means_that_there_is_no_more_work(stream):
     # The earlier system turned any error of the call into "no more tasks" (D4).
     master = Master([task(0)], away=3)
     one = stream(master)
-    loaded = one.next(SECONDS)
+    loaded = take(one)
     assert loaded is not None
     assert not one.ended
     with master.changed:
@@ -204,7 +215,7 @@ def test_an_unreachable_master_never_means_that_there_is_no_more_work(stream):
 def test_a_report_goes_out_while_the_stream_waits_for_work(stream):
     master = Master([task(0), task(1)])
     one = stream(master)
-    first, second = one.next(SECONDS), one.next(SECONDS)
+    first, second = take(one), take(one)
     one.report(done(first))
     master.wait_for_reports(1)
     one.report(done(second))
@@ -238,7 +249,7 @@ def test_draining_hands_back_what_was_not_begun(stream):
     ready = threading.Semaphore(0)
     master = Master([task(0), task(1)])
     one = stream(master, load=lambda t: (ready.release(), LoadedTask(t, []))[1])
-    running = one.next(SECONDS)
+    running = take(one)
     assert ready.acquire(timeout=SECONDS)
     assert ready.acquire(timeout=SECONDS)
     one.drain()
@@ -252,7 +263,7 @@ def test_draining_hands_back_what_was_not_begun(stream):
 def test_a_lost_lease_is_dropped_without_a_report(stream):
     master = Master([task(0)])
     one = stream(master)
-    loaded = one.next(SECONDS)
+    loaded = take(one)
     one.forget(loaded.task.lease_id)
     assert one.held == []
 
@@ -299,16 +310,16 @@ def test_a_sync_worker_leases_no_training_task_while_it_evaluates(stream):
     evaluation = task(1)
     evaluation.type = TaskType.EVALUATION
     one = stream(Master([evaluation, task(2)]))
-    evaluates = one.next(SECONDS)
+    evaluates = take(one)
     assert evaluates.task.type == TaskType.EVALUATION
     assert one.next(0.2) is None
     one.report(done(evaluates))
-    assert one.next(SECONDS).task.task_id == 2
+    assert take(one).task.task_id == 2
 
 
 def test_an_async_worker_reads_training_tasks_ahead_while_it_evaluates(stream):
     evaluation = task(1)
     evaluation.type = TaskType.EVALUATION
     one = stream(Master([evaluation, task(2)]), far_ahead=True)
-    assert one.next(SECONDS).task.type == TaskType.EVALUATION
-    assert one.next(SECONDS).task.task_id == 2
+    assert take(one).task.type == TaskType.EVALUATION
+    assert take(one).task.task_id == 2
