@@ -18,7 +18,18 @@ def everything(kube: Kube) -> set[str]:
     return listed(kube, namespaced=True) | listed(kube, namespaced=False)
 
 
+def others_are_gone(kube: Kube) -> bool:
+    """Whether nothing of earlier tests is still on its way out."""
+    kinds = {"namespace": "Terminating", "persistentvolume": "Released"}
+    return not any(
+        one["status"].get("phase") == leaving
+        for kind, leaving in kinds.items()
+        for one in kube.list(kind)
+    )
+
+
 def test_a_running_job_leaves_nothing_when_it_is_uninstalled(job, kube, helm):
+    wait_until("earlier tests are gone", lambda: others_are_gone(kube), seconds=180)
     before = everything(kube)
     digits = job(values_file("digits.yaml"))
     digits.wait_running("worker", 3)
