@@ -12,17 +12,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from elasticdl.cli import generate_types
 from elasticdl.cli.generate_chart import CHART, chart_files
 from elasticdl.cli.generate_dashboards import dashboard_files
 from elasticdl.cli.generate_metrics import metrics_files
 from elasticdl.cli.markdown import row, table
 from elasticdl.errors import ExitCode
-from elasticdl.job import kubernetes_types
 
 _SPEC = "docs/spec.md"
 _CLI = "docs/cli.md"
 _SCHEMA = f"{CHART}/values.schema.json"
-_TYPES = f"python/elasticdl/job/{kubernetes_types.FILE}"
 _SPEC_INTRO = """\
 # The specification of a job
 
@@ -76,24 +75,13 @@ def generated(root: Path) -> Iterator[tuple[str, str]]:
     from elasticdl.cli.main import make_parser
     from elasticdl.job.schema import values_schema
 
-    yield _TYPES, kubernetes_types_file()
+    yield generate_types.FILE, generate_types.types_file()
     yield _SPEC, spec_page()
     yield _CLI, cli_page(make_parser())
     yield _SCHEMA, json.dumps(values_schema(), indent=2) + "\n"
     yield from chart_files()
     yield from dashboard_files(root)
     yield from metrics_files(root)
-
-
-def kubernetes_types_file() -> str:
-    """Return the definitions of Kubernetes' types that a values file may use."""
-    from kubernetes_validate import utils as schemas
-
-    version = schemas.major_minor(schemas.latest_version())
-    name = f"kubernetes-json-schema/v{version}.0-local-strict/_definitions.json"
-    whole = schemas.schema_contents(name, version)["$defs"]
-    made = kubernetes_types.cut_out(whole, kubernetes_types.marked_names())
-    return json.dumps(made, indent=1) + "\n"
 
 
 def spec_page() -> str:

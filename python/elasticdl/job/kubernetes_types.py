@@ -1,9 +1,9 @@
 """Kubernetes' own types, for the keys that a values file hands on to pods as they are.
 
-Owns the definitions (`kubernetes_types.json`, made by `make docs` of the schemas of the
-newest Kubernetes that kubernetes-validate has) and the sentences about what does not
-fit them. Used in the models of the chart's keys and by `job.schema`, which gives Helm
-the same definitions. Must not know which key has which type.
+Owns the definitions (`kubernetes_types.json`, made by `cli.generate_types`) and the
+sentences about what does not fit them. Used in the models of the chart's keys and by
+`job.schema`, which gives Helm the same definitions. Must not know which key has which
+type.
 """
 
 from __future__ import annotations
@@ -96,12 +96,12 @@ def definitions() -> dict[str, Any]:
 
 def used_by(names: set[str]) -> dict[str, Any]:
     """Return these definitions and all that they refer to, by name."""
-    return _closure(definitions(), names)
+    return closure(definitions(), names)
 
 
 def problems(name: str, value: Any) -> Iterator[Problem]:
     """Yield what of a value does not fit the type, its places relative to the value."""
-    # Only here: an eighth of a second, for which no role without such keys waits.
+    # Only here: a twentieth of a second, for which no role without such keys waits.
     from jsonschema import Draft7Validator
 
     schema = {"$ref": f"#/definitions/{name}", "definitions": definitions()}
@@ -149,19 +149,6 @@ def _problem(
     return Problem(text.removeprefix("."), came, expected, step, inside=place)
 
 
-# -- making the file --------------------------------------------------------------
-
-
-def cut_out(whole: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    """Return of all definitions of Kubernetes those that are needed, made plain.
-
-    Without descriptions; and with null wherever a key may be left out, as Helm takes a
-    key with null away.
-    """
-    needed = _closure(whole, names)
-    return {name: _plain(definition) for name, definition in sorted(needed.items())}
-
-
 def marked_names() -> set[str]:
     """Return the full names of all types of this module."""
     found = set()
@@ -172,7 +159,8 @@ def marked_names() -> set[str]:
     return found
 
 
-def _closure(whole: dict[str, Any], names: set[str]) -> dict[str, Any]:
+def closure(whole: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    """Return of these definitions the named ones and all that they refer to."""
     found: dict[str, Any] = {}
     wanted = sorted(names)
     while wanted:
@@ -192,22 +180,3 @@ def _references(value: Any) -> set[str]:
     if isinstance(value.get("$ref"), str):
         found.add(value["$ref"].rpartition("/")[2])
     return found
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    if not isinstance(value, dict):
-        return value
-    if "oneOf" in value:  # a quantity, a port: null would fit twice, which is refused
-        kinds = {kind for one in value["oneOf"] for kind in one["type"]}
-        return {"type": sorted(kinds)}
-    made = {
-        key: _plain(inner)
-        for key, inner in value.items()
-        if not (key in ("description", "format") and isinstance(inner, str))
-        and not key.startswith("x-kubernetes")
-    }
-    if isinstance(made.get("$ref"), str):
-        made["$ref"] = "#/definitions/" + made["$ref"].rpartition("/")[2]
-    return made
