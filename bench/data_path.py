@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from elasticdl.data.example_rows import encode_rows
+from elasticdl.data.formats.example_rows import encode_rows
+from elasticdl.data.formats.recordio import RecordIOWriter
+from elasticdl.data.formats.tfrecord import TFRecordWriter
 from elasticdl.data.reader import FilesReader, open_reader
-from elasticdl.data.recordio import RecordIOWriter
-from elasticdl.data.tfrecord import TFRecordWriter
 from frame import Benchmark, Row, interleaved, ratios, row, timed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -188,7 +188,7 @@ def _cold_read(place: Path, name: str, start: int) -> Callable[[], float]:
 def definition_of(name: str, place: Path) -> Any:
     """Return a module of the model zoo, as a worker loads it."""
     from elasticdl.job.names import JobDir
-    from elasticdl.job.spec import JobSpec
+    from elasticdl.job.spec.job import JobSpec
     from elasticdl.model.definition import load_definition
 
     tree = {
@@ -255,9 +255,9 @@ def _drain(batches: Any) -> None:
 
 def feed_share() -> list[Row]:
     """Compare reading and feeding a task with the whole of training on it."""
-    from elasticdl.worker.local_trainer import LocalTrainer
+    from elasticdl.worker.local.trainer import LocalTrainer
+    from elasticdl.worker.steps.variable_step import VariableStep
     from elasticdl.worker.trainer import BatchPosition
-    from elasticdl.worker.variable_step import VariableStep
 
     with folder() as place:
         definition = definition_of("mnist.functional_api.custom_model", place)

@@ -14,10 +14,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from elasticdl.data.datasets import make_dataset
+from elasticdl.data.making.datasets import make_dataset
+from elasticdl.data.making.shards import write_shards
 from elasticdl.data.reader import open_reader
-from elasticdl.data.shards import write_shards
-from elasticdl.job.spec import DataFormat, ValuesFile
+from elasticdl.job.spec.job import DataFormat
+from elasticdl.job.values.document import ValuesFile
 from elasticdl.testing.job import JobUnderTest
 from frame import Benchmark, Row, interleaved, progress, ratios, row
 from roles import parameter_server
@@ -151,7 +152,7 @@ def elastic_price() -> list[Row]:
     """Compare the digits job with the bare loop over the same batches."""
     from elasticdl.data.reader import Metadata
     from elasticdl.job.names import JobDir
-    from elasticdl.job.spec import JobSpec
+    from elasticdl.job.spec.job import JobSpec
     from elasticdl.model.definition import load_definition
     from elasticdl.model.feeding import Feeder
     from elasticdl.worker.trainer import BatchPosition

@@ -19,8 +19,8 @@ from pathlib import Path
 import psutil
 from elasticdl.data.reader import Shard
 from elasticdl.errors import FencedError
-from elasticdl.master.ledger import Ledger
-from elasticdl.master.task_queue import Plan
+from elasticdl.master.tasks.ledger import Ledger
+from elasticdl.master.tasks.queue import Plan
 from elasticdl.proto import master_pb2
 from frame import Benchmark, Row, in_one_loop, interleaved, progress, ratios, row
 from master_crowd import crowd_of
@@ -75,8 +75,8 @@ import sys, tempfile, time, psutil
 from pathlib import Path
 import numpy
 from elasticdl.data.reader import Shard
-from elasticdl.master.ledger import Ledger
-from elasticdl.master.task_queue import Plan
+from elasticdl.master.tasks.ledger import Ledger
+from elasticdl.master.tasks.queue import Plan
 folder = tempfile.mkdtemp()
 memory = psutil.Process().memory_info
 before, began = memory().rss, time.perf_counter()

@@ -22,7 +22,7 @@ from elasticdl import __version__
 from elasticdl.metrics.ledger import CAUSES
 from elasticdl.proto import master_pb2
 from elasticdl.rpc.channel import connect_aio
-from elasticdl.worker.ahead import Ahead
+from elasticdl.worker.tasks.ahead import Ahead
 from master_role import MasterRig
 from roles import TOKEN
 
@@ -152,7 +152,7 @@ class Worker:
             self._changed.set()
 
     async def _talk(self, delay: float) -> None:
-        """Lease and report, both in one call, when `worker.task_stream` would."""
+        """Lease and report, both in one call, when `worker.tasks.stream` would."""
         await asyncio.sleep(delay)
         while True:
             want = self._ahead.wanted(len(self._ready))

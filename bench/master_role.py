@@ -19,7 +19,7 @@ from pathlib import Path
 import grpc
 from elasticdl import __version__
 from elasticdl.errors import RpcError
-from elasticdl.job.spec import ValuesFile
+from elasticdl.job.values.document import ValuesFile
 from elasticdl.proto import (
     master_pb2,
     master_pb2_grpc,

@@ -20,9 +20,9 @@ import grpc
 import numpy as np
 from elasticdl.proto import ps_pb2
 from elasticdl.ps.apply import Gradient, Shard, apply_gradient
-from elasticdl.ps.optimizer import optimizer_from_json
-from elasticdl.rpc import ps_wire
+from elasticdl.ps.optimizers.optimizer import optimizer_from_json
 from elasticdl.rpc.channel import connect
+from elasticdl.rpc.ps import wire as ps_wire
 from elasticdl.rpc.server import serve
 from elasticdl.tensor.placement import Variable, place
 from frame import Benchmark, Row, interleaved, ratios, row, timed

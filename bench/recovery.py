@@ -17,10 +17,10 @@ from datetime import datetime
 from pathlib import Path
 
 from elasticdl.client import Scaling
-from elasticdl.data.datasets import make_dataset
-from elasticdl.job.spec import ValuesFile
+from elasticdl.data.making.datasets import make_dataset
 from elasticdl.job.status import JobStatus
-from elasticdl.master.journal_files import read_events
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.master.tasks.journal_files import read_events
 from elasticdl.testing.job import JobUnderTest
 from frame import Benchmark, Row, progress, seconds_row
 

@@ -34,12 +34,12 @@ from elasticdl.job.names import (
     ENV_TOKEN,
     JobDir,
 )
-from elasticdl.job.spec import ValuesFile
-from elasticdl.job.values import write_values
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.file import write_values
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.channel import server_options
-from elasticdl.rpc.identity import Identity
 from elasticdl.rpc.server import bind
+from elasticdl.rpc.tls.identity import Identity
 
 CORES = len(psutil.Process().cpu_affinity() or [0]) if hasattr(
     psutil.Process, "cpu_affinity"
@@ -87,7 +87,7 @@ class StandIn(master_pb2_grpc.MasterServicer):
         return master_pb2.PsSyncReply(revision=1, quorum=1, learning_rate_scale=1.0)
 
     def wait_for_view(self, newer_than: int, seconds: float) -> master_pb2.PsView:
-        """Wait, as for a view that never changes (worker.ps_link.Views)."""
+        """Wait, as for a view that never changes (worker.ps.link.Views)."""
         del newer_than
         time.sleep(seconds)
         return self.view

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import sys
 
-from elasticdl.master import journal
 from elasticdl.master.main import main
+from elasticdl.master.tasks import journal
 
 
 class SilentJournal(journal.Journal):
@@ -23,8 +23,8 @@ class SilentJournal(journal.Journal):
 
 
 journal.Journal = SilentJournal  # type: ignore[misc] # the point of this file
-# `elasticdl.master.ledger` holds the name as well.
-sys.modules["elasticdl.master.ledger"].Journal = SilentJournal  # type: ignore[attr-defined] # as above
+# `elasticdl.master.tasks.ledger` holds the name as well.
+sys.modules["elasticdl.master.tasks.ledger"].Journal = SilentJournal  # type: ignore[attr-defined] # as above
 
 if __name__ == "__main__":
     sys.exit(main(os.environ))

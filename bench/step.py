@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from elasticdl.data.example import encode_example
+from elasticdl.data.formats.example import encode_example
 from frame import Benchmark, Row, interleaved, ratios, row
 from roles import TOKEN, StandIn, parameter_server
 
 if TYPE_CHECKING:
     from elasticdl.metrics.registry import WorkerMetrics
     from elasticdl.model.feeding import Batch
-    from elasticdl.rpc.identity import Identity
+    from elasticdl.rpc.tls.identity import Identity
 
 BATCH = 64
 DELAY_SECONDS = 0.010
@@ -90,7 +90,7 @@ def example_batch() -> Batch:
 def definition(model: str, optimizer: str) -> Any:
     """Return a built definition of one of the models."""
     from elasticdl.job.names import JobDir
-    from elasticdl.job.spec import JobSpec
+    from elasticdl.job.spec.job import JobSpec
     from elasticdl.model.definition import load_definition
 
     spec = JobSpec.model_validate(
@@ -149,13 +149,13 @@ def trainer_of(
         to_buffers,
         trainable_variables,
     )
-    from elasticdl.rpc.ps_client import PsClient
+    from elasticdl.rpc.ps.client import PsClient
     from elasticdl.tensor.placement import place
-    from elasticdl.worker.ps_link import PsLink
-    from elasticdl.worker.ps_trainer import PsTrainer, PsTrainerOptions
-    from elasticdl.worker.shared_variables import SharedVariables
-    from elasticdl.worker.step_choice import choose_step
-    from elasticdl.worker.transfer import Transfer
+    from elasticdl.worker.ps.link import PsLink
+    from elasticdl.worker.ps.shared_variables import SharedVariables
+    from elasticdl.worker.ps.trainer import PsTrainer, PsTrainerOptions
+    from elasticdl.worker.ps.transfer import Transfer
+    from elasticdl.worker.steps.choice import choose_step
 
     batch = (example.features, example.labels)
     step, kinds = choose_step(made, batch, optimizer=None)
@@ -263,9 +263,9 @@ def local_step() -> list[Row]:
     import tensorflow as tf
     from elasticdl.data.reader import Metadata
     from elasticdl.model.feeding import Feeder
-    from elasticdl.worker.local_trainer import LocalTrainer
+    from elasticdl.worker.local.trainer import LocalTrainer
+    from elasticdl.worker.steps.variable_step import VariableStep
     from elasticdl.worker.trainer import BatchPosition
-    from elasticdl.worker.variable_step import VariableStep
 
     records = records_of(32 * BATCH)
     made = definition("cnn", "Adam")

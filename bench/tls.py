@@ -19,15 +19,15 @@ import grpc
 import numpy as np
 from elasticdl.job import names
 from elasticdl.job.names import Role
-from elasticdl.master.enrolling import JobAuthority
+from elasticdl.master.calls.enrolling import JobAuthority
 from elasticdl.proto import master_pb2, master_pb2_grpc, ps_pb2
-from elasticdl.rpc import ps_wire
-from elasticdl.rpc.certificates import Authority, Credentials
 from elasticdl.rpc.channel import Peer, connect
-from elasticdl.rpc.identity import Identity
-from elasticdl.rpc.peer_name import PeerName
-from elasticdl.rpc.peers import caller_of
+from elasticdl.rpc.ps import wire as ps_wire
 from elasticdl.rpc.server import serve
+from elasticdl.rpc.tls.certificates import Authority, Credentials
+from elasticdl.rpc.tls.identity import Identity
+from elasticdl.rpc.tls.peer_name import PeerName
+from elasticdl.rpc.tls.peers import caller_of
 from elasticdl.runner.base import Launch, ReplicaKey
 from frame import Benchmark, Row, interleaved, ratios, row, timed
 from ps import WIRE_FLOATS, Holder

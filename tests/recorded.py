@@ -28,7 +28,7 @@ from elasticdl.job.status import (
     Progress,
     Relaunch,
 )
-from elasticdl.master.goodput import share
+from elasticdl.master.members.goodput import share
 
 STARTED = 1_790_000_000.0
 SECONDS = 300

@@ -2,7 +2,7 @@
 
 import helm_python as helm
 import pytest
-from elasticdl.job.defaults import CONFIG_MAP
+from elasticdl.job.values.defaults import CONFIG_MAP
 
 from tests.chart.rendering import ROOT, example, objects
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from elasticdl.errors import ExitCode, PlatformError
 from elasticdl.job import names
-from elasticdl.job.defaults import (
+from elasticdl.job.values.defaults import (
     CONFIG_MAP,
     KEY,
     Platform,
@@ -18,9 +18,10 @@ from elasticdl.job.defaults import (
     refused,
     sections_of,
 )
-from elasticdl.job.values import parse_values
-from elasticdl.master.platform_says import check
+from elasticdl.job.values.file import parse_values
+from elasticdl.master.platform_defaults import check
 
+from tests.chart.platform.test_guards import Cluster
 from tests.chart.rendering import (
     CHART,
     config_map,
@@ -31,7 +32,6 @@ from tests.chart.rendering import (
     of_kind,
     pods,
 )
-from tests.chart.test_guards import Cluster
 
 SITE = {
     "images": {"registry": "registry.example/team", "pullSecrets": ["site"]},
@@ -422,7 +422,7 @@ def test_a_registry_that_the_platform_says_is_that_of_all_its_jobs(cluster, user
 
 
 def test_a_master_has_the_platforms_words_as_files_beside_the_jobs(tmp_path):
-    """The folders that `elasticdl.master.platform_says` reads are those mounted."""
+    """The folders that `elasticdl.master.platform_defaults` reads are those mounted."""
     master = pods(objects(job()))["master"]
     places = {mount["name"]: mount for mount in container(master)["volumeMounts"]}
     assert places["elasticdl-spec"]["mountPath"] == names.CONFIG_DIR

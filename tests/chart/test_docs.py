@@ -4,9 +4,9 @@ import re
 import shlex
 
 import pytest
-from elasticdl.cli import flags
 from elasticdl.cli.main import make_parser
-from elasticdl.master.spec_watch import LIVE
+from elasticdl.cli.options import flags
+from elasticdl.master.live_edits import LIVE
 
 from tests.chart.rendering import ROOT, example, objects, of_kind
 

@@ -7,12 +7,12 @@ import re
 import pytest
 import yaml
 from elasticdl.job import names
-from elasticdl.job.defaults import chart_sections
 from elasticdl.job.names import Role
-from elasticdl.job.values import parse_values
-from elasticdl.master import scale
-from elasticdl.rpc.certificates import Authority
-from elasticdl.rpc.peer_name import PeerName
+from elasticdl.job.values.defaults import chart_sections
+from elasticdl.job.values.file import parse_values
+from elasticdl.master.members import scale
+from elasticdl.rpc.tls.certificates import Authority
+from elasticdl.rpc.tls.peer_name import PeerName
 
 from tests.chart.rendering import (
     EXAMPLES,

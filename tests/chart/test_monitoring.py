@@ -10,7 +10,7 @@ from elasticdl.exporter.main import make_parser
 from elasticdl.metrics.cluster import HOLDER
 from elasticdl.metrics.registry import ROLES
 
-from tests.chart.pod_security import violations
+from tests.chart.platform.pod_security import violations
 from tests.chart.rendering import env, example, job, objects, of_kind, pods, render
 
 # The part of the operator's own schema that is used here, strict: kubernetes-validate

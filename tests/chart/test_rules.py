@@ -6,8 +6,8 @@ import subprocess
 import helm_python as helm
 import pytest
 import yaml
-from elasticdl.job.alerts import AlertsSpec
-from elasticdl.job.chart_monitoring import ThresholdsValues
+from elasticdl.job.chart.monitoring import ThresholdsValues
+from elasticdl.job.spec.alerts import AlertsSpec
 from elasticdl.metrics.registry import ROLES
 
 from tests.chart.rendering import ROOT, objects

@@ -2,7 +2,7 @@
 
 import helm_python as helm
 import pytest
-from elasticdl.job.values import parse_values
+from elasticdl.job.values.file import parse_values
 
 from tests.chart.rendering import container, job, merged, objects, pods, render
 

@@ -4,7 +4,7 @@ import helm_python as helm
 import pytest
 import yaml
 
-from tests.chart.pod_security import violations
+from tests.chart.platform.pod_security import violations
 from tests.chart.rendering import container, job, mounts, objects, of_kind, render
 
 NAME = "elasticdl-digits-tensorboard"

@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from elasticdl.job.chart_values import ChartValues
-from elasticdl.job.fields import documented
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.chart.values import ChartValues
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.values.fields import documented
 from pydantic.alias_generators import to_snake
 
 from tests.chart.rendering import ROOT

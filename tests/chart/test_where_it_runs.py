@@ -3,10 +3,10 @@
 import helm_python as helm
 import pytest
 import yaml
-from elasticdl.job.defaults import Platform, sections_of, without_registry
-from elasticdl.job.values import parse_values
+from elasticdl.job.values.defaults import Platform, sections_of, without_registry
+from elasticdl.job.values.file import parse_values
 
-from tests.chart.pod_security import violations
+from tests.chart.platform.pod_security import violations
 from tests.chart.rendering import (
     chart,
     container,

@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
-from elasticdl.data.datasets import make_dataset
-from elasticdl.job.spec import ValuesFile
+from elasticdl.data.making.datasets import make_dataset
+from elasticdl.job.values.document import ValuesFile
 from elasticdl.testing.job import JobUnderTest
 
 from tests.prometheus.server import RULES, Prometheus, at_once, with_thresholds

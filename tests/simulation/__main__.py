@@ -82,7 +82,7 @@ def main() -> int:
 
     toys.lose_a_record = options.lose_a_record
     if options.ids_of_before:
-        from elasticdl.rpc import ps_client
+        from elasticdl.rpc.ps import client as ps_client
 
         ps_client.new_source = lambda worker, generation: f"{worker}-{generation}"
     only = tuple(filter(None, options.only.split(",")))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from elasticdl.checkpoint import reshard, shelf
 from elasticdl.errors import ExitCode
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec.job import JobSpec
 
 from tests.simulation import disk, toys
 from tests.simulation.scenario import Earlier, Evaluation, Scenario

@@ -16,9 +16,9 @@ from elasticdl.checkpoint import reshard, store
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import ElasticDLError, ExitCode
 from elasticdl.job import folder
-from elasticdl.master.audit import audit
-from elasticdl.master.ledger import Ledger
-from elasticdl.master.task_queue import Plan, TaskQueue
+from elasticdl.master.tasks.audit import audit
+from elasticdl.master.tasks.ledger import Ledger
+from elasticdl.master.tasks.queue import Plan, TaskQueue
 
 from tests.simulation import disk
 from tests.simulation.scenario import Scenario
@@ -179,7 +179,7 @@ def _checkpoints(world: World, scenario: Scenario) -> Iterator[str]:
 
 
 def _plan(world: World) -> Plan | None:
-    from elasticdl.master.journal_files import read_events
+    from elasticdl.master.tasks.journal_files import read_events
 
     try:
         for _, event in read_events(world.job_dir.journal_dir):

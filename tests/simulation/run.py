@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec.job import JobSpec
 
 from tests.simulation import toys
 from tests.simulation.earlier import beginning

@@ -65,7 +65,7 @@ def seen_in(metrics: Mapping[str, float], num_ps: int) -> list[tuple[float, floa
 
 
 class Traced:
-    """elasticdl.worker.step.Traced."""
+    """elasticdl.worker.steps.step.Traced."""
 
     def __init__(self, function: Callable[..., Any], *, jit: bool) -> None:
         self._function = function
@@ -78,7 +78,7 @@ class Traced:
 
 
 class ModelValues:
-    """elasticdl.worker.model_values.ModelValues."""
+    """elasticdl.worker.uses.model_values.ModelValues."""
 
     def __init__(self, model: Any, trainer: Any) -> None:
         self._variables = model.trainable_variables

@@ -250,7 +250,7 @@ class ToyStep:
         return [Kind.DENSE] * settings.num_ps
 
     def run(self, features: Any, labels: Any) -> Any:
-        from elasticdl.worker.step import StepResult
+        from elasticdl.worker.steps.step import StepResult
 
         run = kernel()
         slower = run.random.uniform(1.0, settings.slowest_step)
@@ -288,9 +288,11 @@ def replaced() -> dict[str, dict[str, Any]]:
             "ModelDefinition": ToyDefinition,
         },
         "elasticdl.model.feeding": {"Feeder": Feeder, "kind_of": kind_of},
-        "elasticdl.model.masks": {"put_masks": lambda outputs, masks: outputs},
-        "elasticdl.worker.step": {"Traced": toy_evaluation.Traced},
-        "elasticdl.worker.model_values": {"ModelValues": toy_evaluation.ModelValues},
-        "elasticdl.worker.step_choice": {"choose_step": choose_step},
+        "elasticdl.model.measures.masks": {"put_masks": lambda outputs, masks: outputs},
+        "elasticdl.worker.steps.step": {"Traced": toy_evaluation.Traced},
+        "elasticdl.worker.uses.model_values": {
+            "ModelValues": toy_evaluation.ModelValues
+        },
+        "elasticdl.worker.steps.choice": {"choose_step": choose_step},
         "elasticdl.metrics.server": {"MetricsServer": MetricsServer},
     }

@@ -21,26 +21,27 @@ from typing import Any
 from elasticdl.errors import ElasticDLError, ExitCode, FencedError
 from elasticdl.job.context import RoleContext
 from elasticdl.job.names import JobDir, Role
-from elasticdl.job.spec import JobSpec, ValuesFile
-from elasticdl.job.values import write_values
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.file import write_values
 from elasticdl.master import main as master_main
 from elasticdl.master import serving
-from elasticdl.master.leasing import Leasing
-from elasticdl.master.member import Member
-from elasticdl.master.ps_group import PsGroup
-from elasticdl.master.side_tasks import is_side
+from elasticdl.master.calls.leasing import Leasing
+from elasticdl.master.members.member import Member
+from elasticdl.master.model.ps_group import PsGroup
+from elasticdl.master.tasks.side_tasks import is_side
 from elasticdl.proto import master_pb2
-from elasticdl.ps import kernels
 from elasticdl.ps import main as ps_main
+from elasticdl.ps.optimizers import kernels
 from elasticdl.ps.parameters import Parameters
 from elasticdl.ps.server import ParameterServer
-from elasticdl.rpc import ps_wire
 from elasticdl.rpc.master_client import MasterClient
+from elasticdl.rpc.ps import wire as ps_wire
 from elasticdl.rpc.watch import Watch
 from elasticdl.runner.base import Launch
 from elasticdl.worker import main as worker_main
 from elasticdl.worker.life import Life
-from elasticdl.worker.records import LoadedTask, RecordLoader
+from elasticdl.worker.tasks.records import LoadedTask, RecordLoader
 from elasticdl.worker.training import Training
 
 from tests.simulation import disk, network, threads, toys

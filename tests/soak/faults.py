@@ -35,10 +35,10 @@ from pathlib import Path
 from typing import Any
 
 import elasticdl
-from elasticdl.data.builtin import load_arrays
-from elasticdl.data.example import encode_example
-from elasticdl.data.shards import write_shards
-from elasticdl.job.spec import DataFormat
+from elasticdl.data.formats.example import encode_example
+from elasticdl.data.making.builtin import load_arrays
+from elasticdl.data.making.shards import write_shards
+from elasticdl.job.spec.job import DataFormat
 
 from tests.soak.one import DATA, OUTCOME, Outcome, values_of
 from tests.soak.plan import CALM_EPOCHS, COPIES, Plan, calm_plan, plan

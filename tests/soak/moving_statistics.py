@@ -50,10 +50,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 from elasticdl.checkpoint.reshard import load_all
-from elasticdl.data.example import encode_example
-from elasticdl.data.shards import write_shards
-from elasticdl.job.spec import DataFormat, ValuesFile
-from elasticdl.job.values import edit_values
+from elasticdl.data.formats.example import encode_example
+from elasticdl.data.making.shards import write_shards
+from elasticdl.job.spec.job import DataFormat
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.file import edit_values
 from elasticdl.testing.job import JobUnderTest
 
 from tests.soak.true_statistics import Statistics

@@ -25,8 +25,8 @@ from pathlib import Path
 
 from elasticdl.client import Scaling
 from elasticdl.errors import ElasticDLError, JobError
-from elasticdl.job.spec import ValuesFile
 from elasticdl.job.status import JobReport, JobStatus
+from elasticdl.job.values.document import ValuesFile
 from elasticdl.testing.job import JobUnderTest
 
 from tests.soak.leftovers import Leftovers, adopt_orphans

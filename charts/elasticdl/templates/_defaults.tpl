@@ -1,5 +1,5 @@
 {{/* What a platform says for the jobs of its namespace, and how it meets what a job says.
-     `elasticdl.job.defaults` of the Python package does the same for `elasticdl validate
+     `elasticdl.job.values.defaults` of the Python package does the same for `elasticdl validate
      --cluster` and for masters; tests/chart/test_defaults.py compares both. */}}
 
 {{/* The ConfigMap of a platform. No job can be called so that its own has this name. */}}

@@ -27,7 +27,7 @@ annotations:
 {{/* An image, of (dict "root" $ "role" ROLE "own" NAME): the one that is named, or the
      stock image of that role. Without a registry its name would be one of a public
      registry, which may be anybody's: that is refused, in the sentence of
-     `elasticdl.job.defaults`. */}}
+     `elasticdl.job.values.defaults`. */}}
 {{- define "elasticdl.imageOrStock" -}}
 {{- $images := .root.Values.images -}}
 {{- if .own -}}

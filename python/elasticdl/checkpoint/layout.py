@@ -64,7 +64,7 @@ class Manifest(BaseModel):
     strategy: str
     version: int  # of PS 0
     shards: list[ShardFile]
-    # Where the data stood (master/task_queue.py: position), so that a resumed job goes
+    # Where the data stood (master/tasks/queue.py: position), so that a resumed job goes
     # on in the middle of its epoch.
     position: dict[str, Any] = Field(default_factory=dict)
     rewind: int = 0  # the run's rewinds before it: of two, the one of more is the newer

@@ -1,6 +1,6 @@
 """`audit`: proof from the journal that no record was missed.
 
-Owns the verb's arguments, output and exit code. The count is `master.audit`'s.
+Owns the verb's arguments, output and exit code. The count is `master.tasks.audit`'s.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from elasticdl.cli.arguments import Verbs, add_verb
-from elasticdl.cli.where import add_any_job, find_job
+from elasticdl.cli.options.arguments import Verbs, add_verb
+from elasticdl.cli.options.where import add_any_job, find_job
 from elasticdl.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def add_parser(verbs: Verbs) -> None:
 
 def audit(args: argparse.Namespace) -> int:
     from elasticdl.client.cluster import ClusterJob
-    from elasticdl.master import audit as auditing
+    from elasticdl.master.tasks import audit as auditing
 
     job = find_job(args)
     if isinstance(job, ClusterJob):
@@ -53,7 +53,7 @@ def audit(args: argparse.Namespace) -> int:
     else:
         from rich.console import Console
 
-        from elasticdl.cli.audit_view import audit_view
+        from elasticdl.views.terminal.audit import audit_view
 
         Console(highlight=False, markup=False).print(audit_view(report))
     return ExitCode.OK if report.ok else ExitCode.AUDIT

@@ -13,8 +13,8 @@ import time
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from elasticdl.cli.arguments import Verbs, add_jobs_dir, add_verb
-from elasticdl.cli.where import add_cluster_options, is_cluster_asked, where
+from elasticdl.cli.options.arguments import Verbs, add_jobs_dir, add_verb
+from elasticdl.cli.options.where import add_cluster_options, is_cluster_asked, where
 from elasticdl.errors import ExitCode, NotFoundError
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def clean(args: argparse.Namespace) -> int:
 
 
 def _told(folder: JobFolder) -> str:
-    from elasticdl.cli.format import duration, size
+    from elasticdl.views.formatting import duration, size
 
     return (
         f"{folder.path.name}: {folder.condition}, {size(folder.bytes)}, last written "
@@ -142,7 +142,7 @@ def _told(folder: JobFolder) -> str:
 
 
 def _summary(gone: list[JobFolder], kept: int, failed: int, *, dry_run: bool) -> str:
-    from elasticdl.cli.format import plural, size
+    from elasticdl.views.formatting import plural, size
 
     freed = size(sum(one.bytes for one in gone))
     done = "would be removed" if dry_run else "removed"

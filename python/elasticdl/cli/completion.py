@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from elasticdl.cli.arguments import Verbs, add_verb
+from elasticdl.cli.options.arguments import Verbs, add_verb
 from elasticdl.errors import ExitCode
 
 _SHELLS = ("bash", "zsh", "tcsh")

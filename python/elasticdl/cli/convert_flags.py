@@ -1,6 +1,7 @@
 """`elasticdl convert-flags`: the values file that a classic command line stands for.
 
-Owns the reading of a pasted command line. What flags mean is in `job.flags`.
+Owns the reading of a pasted command line. What flags mean is in
+`job.classic_flags.convert`.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from elasticdl.cli import flags, submit
-from elasticdl.cli.arguments import Verbs, add_verb
+from elasticdl.cli import submit
+from elasticdl.cli.options import flags
+from elasticdl.cli.options.arguments import Verbs, add_verb
 from elasticdl.errors import ExitCode, SpecError
-from elasticdl.job.kinds import JobType
-from elasticdl.job.problems import did_you_mean
+from elasticdl.job.spec.kinds import JobType
+from elasticdl.job.spec.problems import did_you_mean
 
 _VERBS = [str(verb) for verb in JobType]
 
@@ -65,7 +67,7 @@ def split_command(text: str) -> list[str]:
 
 def convert_command(words: Sequence[str]) -> str:
     """Return the text of the values file that a command's words stand for."""
-    from elasticdl.job.values import dump_values, parse_values
+    from elasticdl.job.values.file import dump_values, parse_values
 
     verb, rest = _verb_of(words)
     parser = argparse.ArgumentParser(

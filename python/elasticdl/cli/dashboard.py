@@ -1,6 +1,6 @@
 """`dashboard`: the committed dashboards in a small web page, for any Prometheus.
 
-Owns the verb's arguments and output. The server is `cli.viewer`'s.
+Owns the verb's arguments and output. The server is `views.dashboard`'s.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 import time
 import webbrowser
 
-from elasticdl.cli.arguments import Verbs, add_verb
+from elasticdl.cli.options.arguments import Verbs, add_verb
 from elasticdl.errors import ElasticDLError, ExitCode
 
 _PORT = 8090
@@ -58,13 +58,13 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def dashboard(args: argparse.Namespace) -> int:
-    from elasticdl.cli import pages
+    from elasticdl.views import pages
 
     pages.plotly_script()  # told now if it is missing
 
-    from elasticdl.cli.viewer.boards import Boards
-    from elasticdl.cli.viewer.prometheus import Prometheus
-    from elasticdl.cli.viewer.server import Viewer, make_server
+    from elasticdl.views.dashboard.boards import Boards
+    from elasticdl.views.dashboard.prometheus import Prometheus
+    from elasticdl.views.dashboard.server import Viewer, make_server
 
     prometheus = Prometheus(args.prometheus)
     viewer = Viewer(prometheus, Boards.committed(), time.time)

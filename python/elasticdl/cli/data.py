@@ -11,14 +11,14 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from elasticdl.cli.arguments import whole_number
-from elasticdl.cli.format import plural
-from elasticdl.data.catalog import DEFAULT_SHARE, NAMES, WRITABLE
+from elasticdl.cli.options.arguments import whole_number
+from elasticdl.data.making.catalog import DEFAULT_SHARE, NAMES, WRITABLE
 from elasticdl.errors import BadRecordError, DataError
-from elasticdl.job.kinds import DataFormat
+from elasticdl.job.spec.kinds import DataFormat
+from elasticdl.views.formatting import plural
 
 if TYPE_CHECKING:
-    from elasticdl.data.info import DataInfo
+    from elasticdl.data.making.info import DataInfo
     from elasticdl.data.records import Metadata
 
 _FILES_SHOWN = 20
@@ -222,8 +222,8 @@ def _params(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _make(args: argparse.Namespace) -> int:
-    from elasticdl.cli.progress import RecordProgress
-    from elasticdl.data.datasets import DatasetOptions, make_dataset
+    from elasticdl.data.making.datasets import DatasetOptions, make_dataset
+    from elasticdl.views.terminal.progress import RecordProgress
 
     options = DatasetOptions(
         format=DataFormat(args.format),
@@ -248,8 +248,8 @@ def _make(args: argparse.Namespace) -> int:
 
 
 def _convert(args: argparse.Namespace) -> int:
-    from elasticdl.cli.progress import RecordProgress
-    from elasticdl.data.convert import ConvertOptions, convert
+    from elasticdl.data.making.convert import ConvertOptions, convert
+    from elasticdl.views.terminal.progress import RecordProgress
 
     options = ConvertOptions(
         format=DataFormat(args.format),
@@ -287,7 +287,7 @@ def _convert(args: argparse.Namespace) -> int:
 
 
 def _info(args: argparse.Namespace) -> int:
-    from elasticdl.data.info import describe
+    from elasticdl.data.making.info import describe
 
     found = describe(
         args.path,

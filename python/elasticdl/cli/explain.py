@@ -12,8 +12,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from elasticdl.cli.arguments import Verbs, add_verb
-from elasticdl.cli.where import add_any_job, find_job
+from elasticdl.cli.options.arguments import Verbs, add_verb
+from elasticdl.cli.options.where import add_any_job, find_job
 from elasticdl.errors import ExitCode, NotFoundError
 from elasticdl.job.names import Role
 
@@ -73,7 +73,7 @@ def explain(args: argparse.Namespace) -> int:
         return ExitCode.OK
     from rich.console import Console
 
-    from elasticdl.cli.explain_view import explain_view
+    from elasticdl.views.terminal.explain import explain_view
 
     if not (args.replica or args.all):
         decisions = [one for one in decisions if one.kind not in _ROUTINE]

@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import signal
 
-from elasticdl.cli.arguments import Verbs, add_job, add_replica, add_verb
-from elasticdl.cli.where import find_local
+from elasticdl.cli.options.arguments import Verbs, add_job, add_replica, add_verb
+from elasticdl.cli.options.where import find_local
 from elasticdl.errors import ExitCode
 
 

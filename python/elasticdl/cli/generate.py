@@ -25,7 +25,7 @@ _SCHEMA = f"{CHART}/values.schema.json"
 _SPEC_INTRO = """\
 # The specification of a job
 
-Made by `make docs` from `python/elasticdl/job/spec.py`; do not edit.
+Made by `make docs` from `python/elasticdl/job/spec/job.py`; do not edit.
 
 A values file holds `kind: job` and the tree `job:` that is described here. The same
 file runs here (`elasticdl train -f FILE`) and in a cluster (`helm install NAME
@@ -73,7 +73,7 @@ def generated(root: Path) -> Iterator[tuple[str, str]]:
     `root`: the repository, for pages of which only a part is made.
     """
     from elasticdl.cli.main import make_parser
-    from elasticdl.job.schema import values_schema
+    from elasticdl.job.values.schema import values_schema
 
     yield generate_types.FILE, generate_types.types_file()
     yield _SPEC, spec_page()
@@ -86,9 +86,9 @@ def generated(root: Path) -> Iterator[tuple[str, str]]:
 
 def spec_page() -> str:
     """Return docs/spec.md."""
-    from elasticdl.job.fields import documented, section_descriptions
-    from elasticdl.job.flag_table import FLAGS
-    from elasticdl.job.spec import JobSpec
+    from elasticdl.job.classic_flags.table import FLAGS
+    from elasticdl.job.spec.job import JobSpec
+    from elasticdl.job.values.fields import documented, section_descriptions
 
     flags: dict[str, list[str]] = {}
     for flag in FLAGS:

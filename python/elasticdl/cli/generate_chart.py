@@ -1,7 +1,7 @@
 """The chart's files that are made from the code: values.yaml, defaults, README.
 
-Owns their form. Called by `cli.generate`. What the keys are is in `job.chart_values`
-and `job.spec`.
+Owns their form. Called by `cli.generate`. What the keys are is in `job.chart.values`
+and `job.spec.job`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CHART = "charts/elasticdl"
 _WIDTH = 88
 _VALUES_INTRO = """\
 # Defaults of the ElasticDL chart. Made by `make docs` from
-# python/elasticdl/job/chart_values.py; do not edit.
+# python/elasticdl/job/chart/values.py; do not edit.
 #
 # A release is either the platform or one job. As it stands this file is a platform; a
 # job's values file says `kind: job` and holds the tree `job:`, whose fields and
@@ -138,15 +138,15 @@ def chart_files() -> Iterator[tuple[str, str]]:
 
 def values_yaml() -> str:
     """Return values.yaml: every key with its meaning above it."""
-    from elasticdl.job.chart_values import ChartValues
+    from elasticdl.job.chart.values import ChartValues
 
     return _VALUES_INTRO + "".join(_section(ChartValues, 0))
 
 
 def _section(model: type[BaseModel], depth: int) -> Iterator[str]:
-    from elasticdl.job.chart_defaults import JobDefaults
-    from elasticdl.job.chart_pods import PodValues
-    from elasticdl.job.fields import aliases, model_of
+    from elasticdl.job.chart.defaults import JobDefaults
+    from elasticdl.job.chart.pods import PodValues
+    from elasticdl.job.values.fields import aliases, model_of
 
     indent = "  " * depth
     for key, info in aliases(model).items():
@@ -171,10 +171,10 @@ def defaults_yaml() -> str:
     """Return what templates read as `.Files.Get "files/defaults.yaml"`."""
     from ruamel.yaml import YAML
 
-    from elasticdl.job.chart_defaults import JobDefaults
-    from elasticdl.job.chart_values import JOB_ONLY, PLATFORM_ONLY, ClaimValues
-    from elasticdl.job.fields import aliases
-    from elasticdl.job.spec import JobSpec
+    from elasticdl.job.chart.defaults import JobDefaults
+    from elasticdl.job.chart.values import JOB_ONLY, PLATFORM_ONLY, ClaimValues
+    from elasticdl.job.spec.job import JobSpec
+    from elasticdl.job.values.fields import aliases
 
     chart = YAML(typ="safe").load(values_yaml())
     del chart["kind"]
@@ -191,7 +191,7 @@ def defaults_yaml() -> str:
 
 def _defaults(model: type[BaseModel]) -> dict[str, Any]:
     """Return a model's defaults, without what is required or empty by default."""
-    from elasticdl.job.fields import aliases, model_of
+    from elasticdl.job.values.fields import aliases, model_of
 
     found: dict[str, Any] = {}
     for key, info in aliases(model).items():
@@ -206,8 +206,8 @@ def _defaults(model: type[BaseModel]) -> dict[str, Any]:
 
 def readme() -> str:
     """Return the chart's README.md."""
-    from elasticdl.job.chart_values import ChartValues
-    from elasticdl.job.fields import documented
+    from elasticdl.job.chart.values import ChartValues
+    from elasticdl.job.values.fields import documented
 
     rows = []
     for doc in documented(ChartValues, ""):

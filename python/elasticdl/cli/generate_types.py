@@ -1,4 +1,4 @@
-"""Makes job/kubernetes_types.json of the schemas of the newest Kubernetes.
+"""Makes job/spec/kubernetes_types.json of the schemas of the newest Kubernetes.
 
 Owns what is left out of them and what is made plain. Called by `cli.generate`; needs
 kubernetes-validate, which has the schemas.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from elasticdl.job import kubernetes_types
+from elasticdl.job.spec import kubernetes_types
 
-FILE = f"python/elasticdl/job/{kubernetes_types.FILE}"
+FILE = f"python/elasticdl/job/spec/{kubernetes_types.FILE}"
 
 
 def types_file() -> str:

@@ -13,14 +13,14 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from elasticdl.cli.arguments import (
+from elasticdl.cli.options.arguments import (
     Verbs,
     add_jobs_dir,
     add_replica,
     add_verb,
     whole_number,
 )
-from elasticdl.cli.where import (
+from elasticdl.cli.options.where import (
     add_any_job,
     add_cluster_options,
     find_job,
@@ -131,7 +131,7 @@ def add_parser(verbs: Verbs) -> None:
 def list_jobs(args: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from elasticdl.cli.views import jobs_table
+    from elasticdl.views.terminal.tables import jobs_table
 
     if is_cluster_asked(args):
         views, nothing, elsewhere = _in_cluster(args)
@@ -182,7 +182,7 @@ def _in_cluster(args: argparse.Namespace) -> tuple[list[JobView], str, list[str]
 def status(args: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from elasticdl.cli.views import last_words, status_view
+    from elasticdl.views.terminal.tables import last_words, status_view
 
     job = find_job(args)
     if args.watch:
@@ -211,9 +211,9 @@ def _watch(job: JobHandle) -> int:
     from rich.console import Console
     from rich.live import Live
 
-    from elasticdl.cli.live import LineView
-    from elasticdl.cli.views import last_words, status_view
     from elasticdl.client import Condition
+    from elasticdl.views.terminal.live import LineView
+    from elasticdl.views.terminal.tables import last_words, status_view
 
     going = (Condition.PENDING, Condition.RUNNING)
     console = Console(highlight=False, markup=False)

@@ -23,7 +23,6 @@ from elasticdl.cli import (
     data,
     explain,
     faults,
-    flags,
     jobs,
     profile,
     report,
@@ -33,10 +32,11 @@ from elasticdl.cli import (
     validate,
     zoo,
 )
-from elasticdl.cli.arguments import Parser
+from elasticdl.cli.options import flags
+from elasticdl.cli.options.arguments import Parser
 from elasticdl.errors import ElasticDLError, ExitCode
 from elasticdl.job import names
-from elasticdl.job.problems import did_you_mean
+from elasticdl.job.spec.problems import did_you_mean
 
 _DEFAULT_JOBS_DIR = "~/.elasticdl/jobs"
 

@@ -1,7 +1,7 @@
 """`profile`: a short run of a job, and where the milliseconds of its steps went.
 
-Owns the run's values and the picture. The arithmetic is `cli.step_times`'s; the figures
-are those that every worker and PS shows anyway.
+Owns the run's values and the picture. The arithmetic is `views.terminal.step_times`'s;
+the figures are those that every worker and PS shows anyway.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from elasticdl.cli.arguments import Verbs, add_jobs_dir, add_overrides, add_verb
+from elasticdl.cli.options.arguments import Verbs, add_jobs_dir, add_overrides, add_verb
 from elasticdl.errors import ExitCode
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from elasticdl.cli.step_times import Figures, StepTimes
     from elasticdl.client import Launcher, Outcome
-    from elasticdl.job.spec import ValuesFile
     from elasticdl.job.status import JobStatus
+    from elasticdl.job.values.document import ValuesFile
+    from elasticdl.views.terminal.step_times import Figures, StepTimes
 
 _LOOK_SECONDS = 0.2
 _SCRAPE_SECONDS = 2.0
@@ -67,7 +67,7 @@ def profile(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from elasticdl import client
-    from elasticdl.cli.step_times import step_times
+    from elasticdl.views.terminal.step_times import step_times
 
     launcher = client.launch(
         _values(args), environ=args.environ, jobs_dir=args.jobs_dir, restart=True
@@ -111,7 +111,7 @@ def _show(line: str) -> None:
 
 
 def _values(args: argparse.Namespace) -> ValuesFile:
-    from elasticdl.job.values import load_values
+    from elasticdl.job.values.file import load_values
 
     named = load_values(args.file, overrides=args.overrides)
     return load_values(
@@ -163,7 +163,7 @@ class Looks:
 
 
 def _scrape(port: int) -> Figures:
-    from elasticdl.cli.step_times import figures_of
+    from elasticdl.views.terminal.step_times import figures_of
 
     try:
         url = f"http://127.0.0.1:{port}/metrics"

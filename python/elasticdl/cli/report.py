@@ -1,6 +1,6 @@
 """`report`: one HTML file that shows how a job went, or goes.
 
-Owns the verb's arguments and output. The page is `cli.report_page`'s.
+Owns the verb's arguments and output. The page is `views.report.page`'s.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import webbrowser
 from datetime import datetime
 from pathlib import Path
 
-from elasticdl.cli import format as text
-from elasticdl.cli.arguments import Verbs, add_verb
-from elasticdl.cli.where import add_any_job, find_job
+from elasticdl.cli.options.arguments import Verbs, add_verb
+from elasticdl.cli.options.where import add_any_job, find_job
 from elasticdl.errors import ExitCode
+from elasticdl.views import formatting as text
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -48,12 +48,12 @@ def add_parser(verbs: Verbs) -> None:
 
 
 def report(args: argparse.Namespace) -> int:
-    from elasticdl.cli import pages
+    from elasticdl.views import pages
 
     pages.plotly_script()  # told now if it is missing
 
-    from elasticdl.cli.figures.job import MOST_SAMPLES
-    from elasticdl.cli.report_page import Subject, report_page
+    from elasticdl.views.figures.job import MOST_SAMPLES
+    from elasticdl.views.report.page import Subject, report_page
 
     job = find_job(args)
     view = job.view()

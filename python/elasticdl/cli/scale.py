@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from elasticdl.cli.arguments import Verbs, add_verb, whole_number
-from elasticdl.cli.where import add_any_job, find_job
+from elasticdl.cli.options.arguments import Verbs, add_verb, whole_number
+from elasticdl.cli.options.where import add_any_job, find_job
 from elasticdl.errors import ExitCode
 
 if TYPE_CHECKING:
     from elasticdl.client import Scaled
-    from elasticdl.job.spec import JobSpec
+    from elasticdl.job.spec.job import JobSpec
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -116,7 +116,7 @@ def _next(before: JobSpec, after: JobSpec) -> str:
 
 
 def _pause(spec: JobSpec) -> str:
-    from elasticdl.job.spec import JobType, Strategy
+    from elasticdl.job.spec.job import JobType, Strategy
 
     if spec.strategy is Strategy.LOCAL and spec.type is JobType.TRAIN:
         return "no task is given out; the worker stays, it holds the model"

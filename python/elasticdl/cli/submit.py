@@ -12,17 +12,18 @@ import time
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from elasticdl.cli import flags
-from elasticdl.cli import format as text
-from elasticdl.cli.where import add_cluster_options
+from elasticdl.cli.options import flags
+from elasticdl.cli.options.where import add_cluster_options
 from elasticdl.errors import ExitCode, SpecError
+from elasticdl.views import formatting as text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from elasticdl.client import JobView
     from elasticdl.client.cluster import Submission
-    from elasticdl.job.spec import JobSpec, ValuesFile
+    from elasticdl.job.spec.job import JobSpec
+    from elasticdl.job.values.document import ValuesFile
 
 _LOOK_SECONDS = 1.0
 _GROUP_TEXT = (
@@ -152,7 +153,7 @@ def submit_job(args: argparse.Namespace, values: ValuesFile) -> int:
 
 def told(submission: Submission, job: JobSpec) -> list[str]:
     """Return what was made, and the next commands."""
-    from elasticdl.cli.train import greeting
+    from elasticdl.views.terminal.live import greeting
 
     cluster = submission.job.cluster
     named = f"{job.name} -n {cluster.namespace}"
@@ -206,7 +207,7 @@ def _begins(view: JobView) -> bool:
 
 
 def _state_of(view: JobView) -> str:
-    from elasticdl.cli.live import roles
+    from elasticdl.views.terminal.live import roles
 
     status = view.status
     if status is None:

@@ -1,7 +1,8 @@
 """`top`: a job, or all of them, live on one screen.
 
 Owns the verb: what is asked how often, keys, and what comes after the screen. What is
-shown of a job is `cli.top_model`'s, how it looks `cli.top_view`'s and `cli.top_jobs`'s.
+shown of a job is `views.top.model`'s, how it looks `views.top.view`'s and
+`views.top.jobs`'s.
 """
 
 from __future__ import annotations
@@ -11,8 +12,13 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
-from elasticdl.cli.arguments import Verbs, add_jobs_dir, add_verb, positive_seconds
-from elasticdl.cli.where import (
+from elasticdl.cli.options.arguments import (
+    Verbs,
+    add_jobs_dir,
+    add_verb,
+    positive_seconds,
+)
+from elasticdl.cli.options.where import (
     add_cluster_options,
     find_job,
     is_cluster_asked,
@@ -110,7 +116,7 @@ def _source(args: argparse.Namespace) -> Source:
 def _frame(
     console: Console, shown: Shown, *, whole: bool = False, trouble: str = ""
 ) -> RenderableType:
-    from elasticdl.cli.top_view import Screen
+    from elasticdl.views.top.view import Screen
 
     height = None if whole else console.height - 1
     screen = Screen(console.width, height)
@@ -125,8 +131,8 @@ def _watch(
     from rich.live import Live
     from rich.text import Text
 
-    from elasticdl.cli.keys import Keys
-    from elasticdl.cli.looking import Looking
+    from elasticdl.views.terminal.keys import Keys
+    from elasticdl.views.terminal.looking import Looking
 
     foot = Text(f"q: end   every {every:g} s", "dim", no_wrap=True)
     with (

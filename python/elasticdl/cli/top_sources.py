@@ -16,16 +16,16 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from elasticdl import client
-from elasticdl.cli import format as text
-from elasticdl.cli import top_model
-from elasticdl.cli.top_jobs import jobs_view
-from elasticdl.cli.top_view import Screen, top_view
-from elasticdl.cli.views import last_words, status_view
 from elasticdl.client import Condition, JobHandle, JobView, LocalJob
 from elasticdl.client.cluster import Cluster, ClusterJob, cluster_usage, cluster_views
 from elasticdl.client.usage import Capacity, Usage, machine
 from elasticdl.errors import JobError, PlatformError
 from elasticdl.job.history import History
+from elasticdl.views import formatting as text
+from elasticdl.views.terminal.tables import last_words, status_view
+from elasticdl.views.top import model as top_model
+from elasticdl.views.top.jobs import jobs_view
+from elasticdl.views.top.view import Screen, top_view
 
 # All nodes and pods, or a whole history, are much to ask for.
 _SELDOM_SECONDS = 10.0

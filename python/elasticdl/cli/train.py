@@ -16,10 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-from elasticdl.cli import flags, submit
-from elasticdl.cli import format as text
-from elasticdl.cli.arguments import Verbs, add_jobs_dir, add_overrides, add_verb
+from elasticdl.cli import submit
+from elasticdl.cli.options import flags
+from elasticdl.cli.options.arguments import Verbs, add_jobs_dir, add_overrides, add_verb
 from elasticdl.errors import ExitCode, SpecError
+from elasticdl.views import formatting as text
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from elasticdl.client import Launcher, Outcome
-    from elasticdl.job.spec import JobSpec, ValuesFile
+    from elasticdl.job.values.document import ValuesFile
 
 _REFRESH_SECONDS = 0.2
 
@@ -98,7 +99,7 @@ def run_job(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from elasticdl import client
-    from elasticdl.cli.live import choose_view
+    from elasticdl.views.terminal import live
 
     values = read_values(args)
     if submit.goes_to_cluster(args, values.job):
@@ -107,10 +108,10 @@ def run_job(args: argparse.Namespace) -> int:
     launcher = client.launch(
         values, environ=args.environ, jobs_dir=args.jobs_dir, restart=args.restart
     )
-    console.print(greeting(launcher.spec), soft_wrap=True)
+    console.print(live.greeting(launcher.spec), soft_wrap=True)
     folder = text.path(launcher.job_dir.root)
     console.print(f"folder: {folder}", soft_wrap=True)
-    with choose_view(console, values.job.name) as view, _signals() as signals:
+    with live.choose_view(console, values.job.name) as view, _signals() as signals:
         told = 0
         while True:
             outcome = launcher.wait(_REFRESH_SECONDS)
@@ -126,7 +127,7 @@ def run_job(args: argparse.Namespace) -> int:
 
 def read_values(args: argparse.Namespace) -> ValuesFile:
     """Return the job of the values file or of the classic flags."""
-    from elasticdl.job.values import load_values
+    from elasticdl.job.values.file import load_values
 
     if args.file is None:
         return flags.values_from_args(args, args.verb)
@@ -172,7 +173,7 @@ def show_outcome(
 
     An error is told once, in the last line; `debug` adds the trace that it came with.
     """
-    from elasticdl.cli.views import last_words, report_view
+    from elasticdl.views.terminal.tables import last_words, report_view
 
     name = launcher.spec.name
     report = outcome.report
@@ -201,14 +202,6 @@ def show_outcome(
     if outcome.exit_code == ExitCode.STOPPED:
         print("it goes on from here when it is started again")
     return outcome.exit_code
-
-
-def greeting(spec: JobSpec) -> str:
-    """`job digits: train, 3 workers, 2 PS`; only training on PS has any."""
-    has_ps = spec.type == "train" and spec.strategy == "parameterServer"
-    ps = f", {spec.ps.replicas} PS" if has_ps else ""
-    workers = text.plural(spec.worker.replicas, "worker")
-    return f"job {spec.name}: {spec.type}, {workers}{ps}"
 
 
 def _pass_on(launcher: Launcher, times: int) -> str:

@@ -1,7 +1,7 @@
 """`elasticdl validate`: all mistakes of values files at once.
 
-Owns the printing; what is a mistake is in `job.values`, and what the platform of a
-namespace adds to a job or refuses in `job.defaults`.
+Owns the printing; what is a mistake is in `job.values.file`, and what the platform of a
+namespace adds to a job or refuses in `job.values.defaults`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from elasticdl.cli.arguments import Verbs, add_verb
-from elasticdl.cli.where import add_cluster_options, is_cluster_asked, where
+from elasticdl.cli.options.arguments import Verbs, add_verb
+from elasticdl.cli.options.where import add_cluster_options, is_cluster_asked, where
 from elasticdl.errors import ExitCode
 
 if TYPE_CHECKING:
-    from elasticdl.job.problems import Problem
-    from elasticdl.job.spec import JobSpec, ValuesFile
+    from elasticdl.job.spec.job import JobSpec
+    from elasticdl.job.spec.problems import Problem
+    from elasticdl.job.values.document import ValuesFile
 
 
 def add_parser(verbs: Verbs) -> None:
@@ -48,7 +49,7 @@ def add_parser(verbs: Verbs) -> None:
 
 def validate(args: argparse.Namespace) -> int:
     """Print one line per good file and per mistake; SPEC if there is any mistake."""
-    from elasticdl.job.values import read_values
+    from elasticdl.job.values.file import read_values
 
     mistakes = 0
     wrong = 0
@@ -83,7 +84,7 @@ def _in_cluster(
     """
     from elasticdl.client.cluster import Where, connect
     from elasticdl.client.cluster.defaults import platform_of, told
-    from elasticdl.job.defaults import (
+    from elasticdl.job.values.defaults import (
         origins,
         refused,
         sections_of,

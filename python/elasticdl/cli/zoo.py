@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from elasticdl.cli.arguments import Parser, Verbs, add_verb
+from elasticdl.cli.options.arguments import Parser, Verbs, add_verb
 from elasticdl.errors import ExitCode
 
 _ENGINES = ("docker", "podman", "buildah")

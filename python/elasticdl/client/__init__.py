@@ -11,9 +11,9 @@ Called by the CLI and by notebooks:
 Must not print, nor read the environment.
 """
 
-from elasticdl.client.handle import LocalJob, find, list_jobs
-from elasticdl.client.job import JobHandle, JobView
-from elasticdl.client.launcher import Launcher, Outcome, launch
+from elasticdl.client.handle import JobHandle, JobView
+from elasticdl.client.local.job import LocalJob, find, list_jobs
+from elasticdl.client.local.launcher import Launcher, Outcome, launch
 from elasticdl.client.scaling import Scaled, Scaling
 from elasticdl.job.folder import Condition
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elasticdl.errors import SpecError
-from elasticdl.job.spec import JobSpec, Strategy
+from elasticdl.job.spec.job import JobSpec, Strategy
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from elasticdl.data import arrow_files, csv_lines, numpy_files
-from elasticdl.data.arrow_files import ArrowReader
-from elasticdl.data.chunk_cache import ChunkCache
-from elasticdl.data.csv_lines import CsvOptions, CsvReader
-from elasticdl.data.files import FilePool
-from elasticdl.data.formats import format_of, is_data_file, refuse_compressed
-from elasticdl.data.numpy_files import NumpyReader
-from elasticdl.data.recordio import RecordIOReader
+from elasticdl.data.formats import arrow_files, csv_lines, numpy_files
+from elasticdl.data.formats.arrow_files import ArrowReader
+from elasticdl.data.formats.chunk_cache import ChunkCache
+from elasticdl.data.formats.csv_lines import CsvOptions, CsvReader
+from elasticdl.data.formats.detect import format_of, is_data_file, refuse_compressed
+from elasticdl.data.formats.files import FilePool
+from elasticdl.data.formats.numpy_files import NumpyReader
+from elasticdl.data.formats.recordio import RecordIOReader
+from elasticdl.data.formats.tfrecord import TFRecordReader
 from elasticdl.data.records import (
     BadRecord,
     BadRecords,
@@ -34,9 +35,8 @@ from elasticdl.data.records import (
     Records,
     Shard,
 )
-from elasticdl.data.tfrecord import TFRecordReader
 from elasticdl.errors import DataError
-from elasticdl.job.spec import DataFormat
+from elasticdl.job.spec.job import DataFormat
 
 __all__ = [
     "BadRecord",

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from elasticdl.errors import ElasticDLError, ExitCode, SpecError
 from elasticdl.exporter.objects import Serving
 from elasticdl.exporter.watching import Cluster
-from elasticdl.job.chart_monitoring import ExporterValues
+from elasticdl.job.chart.monitoring import ExporterValues
 from elasticdl.job.context import set_up_logging
 from elasticdl.metrics.event_loop import answers, in_loop
 from elasticdl.metrics.registry import ClusterMetrics

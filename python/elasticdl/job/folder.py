@@ -1,7 +1,7 @@
 """A job's folder from one run to the next: locked, moved aside, filled.
 
 Owns the lock that keeps a second runner of the job out, what an ended run leaves and
-what a new one begins with. Called by `client.folder` for a launch here, and by
+what a new one begins with. Called by `client.local.folder` for a launch here, and by
 `master.pod`, because in a cluster the master is the first process of its job. Must not
 start anything.
 """
@@ -22,9 +22,10 @@ from pydantic import ValidationError
 
 from elasticdl.errors import JobError, SpecError
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec import JobSpec, JobType, ValuesFile
+from elasticdl.job.spec.job import JobSpec, JobType
 from elasticdl.job.status import JobReport, JobState
-from elasticdl.job.values import load_values, write_values
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.file import load_values, write_values
 
 log = logging.getLogger(__name__)
 

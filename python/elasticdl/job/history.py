@@ -1,8 +1,8 @@
 """A job's history: samples over time, decisions and evaluations, for people to look at.
 
-Owns the documents and how their file is read. Written by `master.history`; read by
-`elasticdl report`, `explain` and `top`. It is no journal: nothing is decided by it, and
-lines may be missing. Must not know how any of it is displayed.
+Owns the documents and how their file is read. Written by `master.telling.history`; read
+by `elasticdl report`, `explain` and `top`. It is no journal: nothing is decided by it,
+and lines may be missing. Must not know how any of it is displayed.
 """
 
 from __future__ import annotations

@@ -18,33 +18,33 @@ from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode, JournalError
 from elasticdl.job import folder
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec import JobSpec, JobType, Strategy
+from elasticdl.job.spec.job import JobSpec, JobType, Strategy
 from elasticdl.job.status import JobState
-from elasticdl.master import spec_watch
-from elasticdl.master.callbacks import Action, ScaleLearningRate, StopTraining
-from elasticdl.master.course import Course, course_of
-from elasticdl.master.data_plan import DataStage, Shards
-from elasticdl.master.gauges import Gauges
-from elasticdl.master.goodput import Goodput
-from elasticdl.master.heartbeats import Heartbeats
+from elasticdl.master import live_edits as spec_watch
+from elasticdl.master.calls.heartbeats import Heartbeats
+from elasticdl.master.calls.leasing import Leasing
+from elasticdl.master.calls.servicer import MasterServicer
+from elasticdl.master.course.loop import Loop
+from elasticdl.master.course.stages import FINAL, Stages
 from elasticdl.master.job_state import Ending, Job, Parts, num_ps
-from elasticdl.master.keeper import Keeper
-from elasticdl.master.leasing import Leasing
-from elasticdl.master.ledger import Ledger
-from elasticdl.master.loop import Loop
 from elasticdl.master.master import Master
-from elasticdl.master.member_table import MemberTable
-from elasticdl.master.membership import Membership
-from elasticdl.master.origin import Origin
+from elasticdl.master.members.goodput import Goodput
+from elasticdl.master.members.membership import Membership
+from elasticdl.master.members.relaunches import Relaunches
+from elasticdl.master.members.table import MemberTable
+from elasticdl.master.model.callbacks import Action, ScaleLearningRate, StopTraining
+from elasticdl.master.model.checkpoint_identity import Course, course_of
+from elasticdl.master.model.checkpointing import Keeper
+from elasticdl.master.model.evaluation_rounds import Rounds
+from elasticdl.master.model.origin import Origin
+from elasticdl.master.model.ps_group import Found, PsGroup
 from elasticdl.master.patience import patiently
-from elasticdl.master.ps_group import Found, PsGroup
-from elasticdl.master.publishing import Publishing
-from elasticdl.master.relaunches import Relaunches
-from elasticdl.master.rounds import Rounds
-from elasticdl.master.servicer import MasterServicer
-from elasticdl.master.side_tasks import SideTasks
 from elasticdl.master.signals import Signals
-from elasticdl.master.stages import FINAL, Stages
+from elasticdl.master.tasks.data_plan import DataStage, Shards
+from elasticdl.master.tasks.ledger import Ledger
+from elasticdl.master.tasks.side_tasks import SideTasks
+from elasticdl.master.telling.gauges import Gauges
+from elasticdl.master.telling.publishing import Publishing
 from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.proto import master_pb2
 from elasticdl.runner.publisher import Platform

@@ -13,22 +13,22 @@ from dataclasses import dataclass
 
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec import JobSpec, JobType, Strategy, UpdateMode
+from elasticdl.job.spec.job import JobSpec, JobType, Strategy, UpdateMode
 from elasticdl.job.status import JobState
-from elasticdl.master.callbacks import CallbackSet
-from elasticdl.master.data_plan import DataStage
-from elasticdl.master.goodput import Goodput
-from elasticdl.master.keeper import Keeper
-from elasticdl.master.ledger import Ledger
-from elasticdl.master.member_table import MemberTable
-from elasticdl.master.membership import Membership
-from elasticdl.master.pace import Pace
-from elasticdl.master.ps_group import PsGroup
-from elasticdl.master.relaunches import Relaunches
-from elasticdl.master.rounds import Rounds
-from elasticdl.master.side_tasks import SideTasks
+from elasticdl.master.members.goodput import Goodput
+from elasticdl.master.members.membership import Membership
+from elasticdl.master.members.relaunches import Relaunches
+from elasticdl.master.members.table import MemberTable
+from elasticdl.master.model.callbacks import CallbackSet
+from elasticdl.master.model.checkpointing import Keeper
+from elasticdl.master.model.evaluation_rounds import Rounds
+from elasticdl.master.model.ps_group import PsGroup
 from elasticdl.master.signals import Signals
-from elasticdl.master.speed import Speed
+from elasticdl.master.tasks.data_plan import DataStage
+from elasticdl.master.tasks.eta import Pace
+from elasticdl.master.tasks.ledger import Ledger
+from elasticdl.master.tasks.side_tasks import SideTasks
+from elasticdl.master.tasks.speed import Speed
 
 log = logging.getLogger(__name__)
 

@@ -18,13 +18,13 @@ from elasticdl.errors import ElasticDLError, ExitCode
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
 from elasticdl.job.names import ENV_PLATFORM, PLATFORM_LOCAL, Role
 from elasticdl.job.status import JobState
-from elasticdl.job.values import load_values
+from elasticdl.job.values.file import load_values
 from elasticdl.master.garbage import rare_collections
+from elasticdl.master.live_edits import stamp
 from elasticdl.master.serving import Start, serve
-from elasticdl.master.spec_watch import stamp
-from elasticdl.runner.local import LocalRunner
+from elasticdl.runner.local.runner import LocalRunner
+from elasticdl.runner.local.targets import TargetsFile
 from elasticdl.runner.publisher import Platform
-from elasticdl.runner.targets import TargetsFile
 
 log = logging.getLogger("elasticdl.master.main")
 

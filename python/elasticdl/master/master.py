@@ -16,13 +16,13 @@ from pathlib import Path
 from elasticdl.errors import JournalError
 from elasticdl.job import folder
 from elasticdl.job.status import JobState
-from elasticdl.master import status
-from elasticdl.master.gauges import Gauges
+from elasticdl.master.calls.servicer import MasterServicer
+from elasticdl.master.course.loop import Loop
 from elasticdl.master.job_state import Ending, Job
-from elasticdl.master.loop import Loop
-from elasticdl.master.publishing import Publishing
-from elasticdl.master.servicer import MasterServicer
-from elasticdl.master.spec_watch import Stamp
+from elasticdl.master.live_edits import Stamp
+from elasticdl.master.telling import status
+from elasticdl.master.telling.gauges import Gauges
+from elasticdl.master.telling.publishing import Publishing
 
 log = logging.getLogger(__name__)
 

@@ -32,20 +32,21 @@ from elasticdl.job.context import Cluster as Place
 from elasticdl.job.context import RoleContext, set_up_logging
 from elasticdl.job.folder import JobLock
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec import JobSpec, ValuesFile
+from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.status import JobState, JobStatus
-from elasticdl.job.values import load_values
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.file import load_values
 from elasticdl.job.version_skew import skew
 from elasticdl.master.assembly import steady_clock
-from elasticdl.master.decisions import Decisions
-from elasticdl.master.enrolling import JobAuthority
+from elasticdl.master.calls.enrolling import JobAuthority
 from elasticdl.master.job_state import Ending
+from elasticdl.master.live_edits import Stamp, stamp
 from elasticdl.master.master import Master
-from elasticdl.master.notices import notices
 from elasticdl.master.patience import patiently
-from elasticdl.master.platform_says import check as check_platform
+from elasticdl.master.platform_defaults import check as check_platform
 from elasticdl.master.serving import Start, serve
-from elasticdl.master.spec_watch import Stamp, stamp
+from elasticdl.master.telling.happenings import Decisions
+from elasticdl.master.telling.notices import notices
 from elasticdl.runner.kubernetes.api import ApiServer
 from elasticdl.runner.kubernetes.cluster import Cluster
 

@@ -16,26 +16,26 @@ from typing import TYPE_CHECKING
 
 from elasticdl.errors import FINAL_EXITS, ElasticDLError, ExitCode
 from elasticdl.job.context import RoleContext
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.status import JobState
-from elasticdl.master import on_end
 from elasticdl.master.assembly import assemble, steady_clock
 from elasticdl.master.job_state import Ending
-from elasticdl.master.ledger import Ledger
+from elasticdl.master.live_edits import Stamp
 from elasticdl.master.master import Master
 from elasticdl.master.patience import patiently
-from elasticdl.master.spec_watch import Stamp
+from elasticdl.master.tasks.ledger import Ledger
+from elasticdl.master.telling import on_end
 from elasticdl.metrics.event_loop import answers, in_loop
 from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.metrics.server import MetricsServer
 from elasticdl.proto import master_pb2_grpc
-from elasticdl.rpc.https import secure_metrics
 from elasticdl.rpc.own_calls import own_calls
 from elasticdl.rpc.server import aio_server, bind
+from elasticdl.rpc.tls.https import secure_metrics
 from elasticdl.runner.publisher import Platform
 
 if TYPE_CHECKING:
-    from elasticdl.master.enrolling import JobAuthority
+    from elasticdl.master.calls.enrolling import JobAuthority
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | 
     master_pb2_grpc.add_MasterServicer_to_server(master.servicer, server)
     if authority is not None:
         # Imported late: on one machine nobody needs its libraries.
-        from elasticdl.master.enrolling import Enrolling
+        from elasticdl.master.calls.enrolling import Enrolling
 
         authority.identity.keep_young()
         enrolling = Enrolling(authority, master.job.parts.table.require)

@@ -1,7 +1,7 @@
 """The metrics of the master: the job as a whole.
 
-Owns their names. Filled by `master.gauges` when somebody asks, and by the parts of the
-master that observe durations. Knows nothing of where figures come from.
+Owns their names. Filled by `master.telling.gauges` when somebody asks, and by the parts
+of the master that observe durations. Knows nothing of where figures come from.
 """
 
 from __future__ import annotations

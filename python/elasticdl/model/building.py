@@ -16,15 +16,15 @@ from keras.src.random.seed_generator import global_seed_generator
 
 from elasticdl.data.reader import Metadata
 from elasticdl.errors import UserCodeError
-from elasticdl.model.default_feed import default_parser
-from elasticdl.model.feed_call import (
+from elasticdl.model.feed.call import (
     PREDICTION,
     Feed,
     fit_features,
     functional_inputs,
     split_element,
 )
-from elasticdl.model.feed_chain import batches_itself
+from elasticdl.model.feed.chain import batches_itself
+from elasticdl.model.feed.default import default_parser
 from elasticdl.model.user_code import ModelCode, check_params
 
 MIXED_POLICY = "mixed_bfloat16"

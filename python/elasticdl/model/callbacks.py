@@ -1,7 +1,8 @@
 """Callbacks of the model module: described for the master, or run as a schedule.
 
 Owns which callback classes are understood and why others are refused. Called by
-`definition`. The master (master/callbacks.py) acts on the description, without Keras.
+`definition`. The master (master/model/callbacks.py) acts on the description, without
+Keras.
 
 The JSON is a list of {"class": ..., then Keras's own parameter names}; `monitor` has no
 `val_` in front, `mode` is `min` or `max`.
@@ -18,7 +19,7 @@ import keras
 
 from elasticdl import callbacks as classic
 from elasticdl.errors import UserCodeError
-from elasticdl.model.metrics import MetricSet
+from elasticdl.model.measures.metrics import MetricSet
 from elasticdl.model.user_code import ModelCode, did_you_mean
 
 _REFUSED = {

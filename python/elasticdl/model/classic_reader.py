@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from elasticdl.data.reader import Metadata, Records, Shard
 from elasticdl.errors import DataError, UserCodeError
-from elasticdl.model.feed_call import RECORD_DTYPE
+from elasticdl.model.feed.call import RECORD_DTYPE
 from elasticdl.model.user_code import ModelCode
 
 

@@ -21,21 +21,22 @@ import tensorflow as tf
 from elasticdl.data.reader import Metadata, Reader
 from elasticdl.errors import UserCodeError
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec import JobSpec, JobType, OnNanLoss, Strategy
+from elasticdl.job.spec.job import JobSpec, JobType, OnNanLoss, Strategy
 from elasticdl.model import building, user_code
 from elasticdl.model import callbacks as callback_rules
 from elasticdl.model.classic_reader import ClassicReader
-from elasticdl.model.feed_call import PREDICTION, Feed
-from elasticdl.model.losses import Loss, check_loss
-from elasticdl.model.masks import masks_of
-from elasticdl.model.metric_parts import (
+from elasticdl.model.feed.call import PREDICTION, Feed
+from elasticdl.model.measures.losses import Loss, check_loss
+from elasticdl.model.measures.masks import masks_of
+from elasticdl.model.measures.metric_parts import (
     NamedMetric,
     compiled_metrics,
     full_precision,
     named_metrics,
     result_names,
 )
-from elasticdl.model.metrics import MetricSet
+from elasticdl.model.measures.metrics import MetricSet
+from elasticdl.model.measures.targets import check_class_weights, class_weighted, parted
 from elasticdl.model.optimizers import (
     base_learning_rate,
     choose_optimizer,
@@ -52,7 +53,6 @@ from elasticdl.model.overrides import (
 )
 from elasticdl.model.specs import relaxed
 from elasticdl.model.symbols import Symbols, find_symbols, write_files
-from elasticdl.model.targets import check_class_weights, class_weighted, parted
 from elasticdl.model.user_code import ModelCode, did_you_mean
 from elasticdl.model.variables import trainable_variables
 
@@ -94,7 +94,7 @@ class ModelDefinition:
 
     @property
     def feed(self) -> Feed | None:
-        """The module's feed; None takes the default one (model/default_feed.py)."""
+        """The module's feed; None takes the default one (model/feed/default.py)."""
         return self._symbols.feed
 
     def custom_reader(self, origin: str) -> Reader | None:

@@ -16,11 +16,13 @@ import tensorflow as tf
 
 from elasticdl.data.reader import Metadata
 from elasticdl.errors import DataError, UserCodeError
-from elasticdl.model import feed_chain, feed_plans, feed_refusals
-from elasticdl.model.default_feed import default_parser
 from elasticdl.model.definition import ModelDefinition
-from elasticdl.model.feed_call import fit_features, split_element
-from elasticdl.model.feed_plans import Plan
+from elasticdl.model.feed import chain as feed_chain
+from elasticdl.model.feed import plans as feed_plans
+from elasticdl.model.feed import refusals as feed_refusals
+from elasticdl.model.feed.call import fit_features, split_element
+from elasticdl.model.feed.default import default_parser
+from elasticdl.model.feed.plans import Plan
 from elasticdl.model.specs import Shape, shapes_of
 from elasticdl.model.user_code import short
 

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 
 from elasticdl.errors import UserCodeError
-from elasticdl.job.spec import ModelSpec
+from elasticdl.job.spec.job import ModelSpec
 from elasticdl.model import user_code
 from elasticdl.model.symbols import Symbols
 from elasticdl.model.user_code import ModelCode, did_you_mean

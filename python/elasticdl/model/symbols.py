@@ -13,9 +13,9 @@ from types import ModuleType
 from typing import Any
 
 from elasticdl.errors import UserCodeError
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec.job import JobSpec
 from elasticdl.model import user_code
-from elasticdl.model.feed_call import Feed
+from elasticdl.model.feed.call import Feed
 from elasticdl.model.user_code import ModelCode, did_you_mean
 
 _OLDER_FEED_NAMES = ("dataset_fn", "input_fn")

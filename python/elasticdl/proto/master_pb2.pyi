@@ -318,7 +318,7 @@ class ModelReadyRequest(_message.Message):
     ORDER_PRESERVED_FIELD_NUMBER: _builtins.int
     CUSTOM_READER_FIELD_NUMBER: _builtins.int
     callbacks_json: _builtins.str
-    """list of {"class", ...params}, master/callbacks.py"""
+    """list of {"class", ...params}, master/model/callbacks.py"""
     num_parameters: _builtins.int
     order_preserved: _builtins.bool
     """feed keeps record order: partial tasks may be resumed"""

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.checkpoint.layout import AVERAGE
-from elasticdl.ps import kernels
-from elasticdl.ps.kernels import Floats, Ids
-from elasticdl.ps.optimizer import Optimizer, check_rows
+from elasticdl.ps.optimizers import kernels
+from elasticdl.ps.optimizers.kernels import Floats, Ids
+from elasticdl.ps.optimizers.optimizer import Optimizer, check_rows
 from elasticdl.tensor.placement import Kind, Layout, Piece, Variable
 
 # Below this a thread costs more than it saves.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from elasticdl.ps.parameters import Parameters, Push
 from elasticdl.ps.updater import Answer, Control, Ticket
-from elasticdl.rpc.ps_tensors import STALE
+from elasticdl.rpc.ps.tensors import STALE
 
 
 class AsyncUpdater:

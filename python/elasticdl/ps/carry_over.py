@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.checkpoint.optimizer_kind import class_name, parsed, same_kind
-from elasticdl.ps.optimizer import ACCUMULATOR, Optimizer
+from elasticdl.ps.optimizers.optimizer import ACCUMULATOR, Optimizer
 
 Floats = NDArray[np.float32]
 

@@ -20,7 +20,7 @@ from elasticdl.errors import NotInitializedError, RefusedError, RpcError
 from elasticdl.ps.parameters import Parameters
 from elasticdl.ps.snapshots import CHECKPOINT_PREFIX, Cut, Request, Snapshots
 from elasticdl.ps.updater import Control, Pin, Ticket, Updater
-from elasticdl.rpc.ps_tensors import UNTRAINED
+from elasticdl.rpc.ps.tensors import UNTRAINED
 from elasticdl.tensor.codec import Array
 from elasticdl.tensor.shared_state import StateLayout
 

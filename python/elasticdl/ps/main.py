@@ -28,16 +28,16 @@ from elasticdl.errors import ElasticDLError, ExitCode, FencedError
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
 from elasticdl.job.folder import in_force
 from elasticdl.job.names import Role
-from elasticdl.job.spec import JobSpec, UpdateMode
+from elasticdl.job.spec.job import JobSpec, UpdateMode
 from elasticdl.metrics.memory import container_limit_bytes
 from elasticdl.metrics.registry import PsMetrics
 from elasticdl.metrics.server import MetricsServer
 from elasticdl.proto import master_pb2
-from elasticdl.rpc import ps_wire
-from elasticdl.rpc.https import secure_metrics
-from elasticdl.rpc.identity import identity_of
 from elasticdl.rpc.master_client import MasterClient
+from elasticdl.rpc.ps import wire as ps_wire
 from elasticdl.rpc.server import serve
+from elasticdl.rpc.tls.https import secure_metrics
+from elasticdl.rpc.tls.identity import identity_of
 
 if TYPE_CHECKING:
     from elasticdl.ps.restore import Place
@@ -71,8 +71,9 @@ def run() -> int:
 def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
     """Build the parts, register, serve. Raises FencedError when replaced."""
     # Imported late: numba reads where its cache is when it is imported.
-    from elasticdl.ps import kernels, watchdog
+    from elasticdl.ps import watchdog
     from elasticdl.ps.control import ControlLoop, Life
+    from elasticdl.ps.optimizers import kernels
     from elasticdl.ps.parameters import Compute
     from elasticdl.ps.restore import Place, ShardStore
     from elasticdl.ps.server import ParameterServer

@@ -26,10 +26,10 @@ from elasticdl.ps.apply import (
     check_gradient,
     mean_gradient,
 )
-from elasticdl.ps.optimizer import Optimizer
+from elasticdl.ps.optimizers.optimizer import Optimizer
 from elasticdl.ps.pushes import LastPushes
 from elasticdl.ps.recycling import Recycler
-from elasticdl.rpc.ps_tensors import PushId
+from elasticdl.rpc.ps.tensors import PushId
 from elasticdl.tensor.codec import Array
 from elasticdl.tensor.shared_state import SharedState, StateShare
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 
-from elasticdl.rpc.ps_tensors import PushId
+from elasticdl.rpc.ps.tensors import PushId
 
 # Sources come and go with the workers' processes. One that so many others have pushed
 # after is gone: a live worker repeats its push within seconds.

@@ -35,12 +35,12 @@ from elasticdl.errors import (
 from elasticdl.ps.apply import Shard
 from elasticdl.ps.carry_over import carry_over
 from elasticdl.ps.live import Job, Live, Pulled
-from elasticdl.ps.optimizer import Optimizer, optimizer_from_json
+from elasticdl.ps.optimizers.optimizer import Optimizer, optimizer_from_json
 from elasticdl.ps.parameters import Compute, Origin, Parameters, Push
 from elasticdl.ps.restore import Loaded, Place, ShardStore
 from elasticdl.ps.snapshots import Done, Request, Snapshots
 from elasticdl.ps.updater import Answer, Control, NewUpdater, Ticket
-from elasticdl.rpc.ps_tensors import STALE, WAITING
+from elasticdl.rpc.ps.tensors import STALE, WAITING
 from elasticdl.tensor.codec import Array
 from elasticdl.tensor.placement import Layout
 from elasticdl.tensor.shared_state import SharedState, StateLayout

@@ -21,7 +21,7 @@ from elasticdl.ps.parameters import Push
 from elasticdl.ps.server import Initial, ParameterServer
 from elasticdl.ps.traffic import Traffic
 from elasticdl.ps.updater import Answer, Ticket
-from elasticdl.rpc.ps_tensors import (
+from elasticdl.rpc.ps.tensors import (
     DENSE,
     STALE,
     STATE,
@@ -32,13 +32,13 @@ from elasticdl.rpc.ps_tensors import (
     untrained_of,
     untrained_tensors,
 )
-from elasticdl.rpc.ps_wire import Tensors
+from elasticdl.rpc.ps.wire import Tensors
 from elasticdl.tensor.placement import Layout
 from elasticdl.tensor.shared_state import SharedState, StateLayout, StateShare
 
 
 class PsServicer:
-    """Answers workers. Implements `rpc.ps_wire.PsCalls`."""
+    """Answers workers. Implements `rpc.ps.wire.PsCalls`."""
 
     def __init__(self, server: ParameterServer, metrics: PsMetrics) -> None:
         """Take what answers and where figures go."""

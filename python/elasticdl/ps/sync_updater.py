@@ -21,7 +21,7 @@ import threading
 from elasticdl.errors import RpcError
 from elasticdl.ps.parameters import Parameters, Push
 from elasticdl.ps.updater import Answer, Control, Pin, Ticket
-from elasticdl.rpc.ps_tensors import STALE, SYNC_WAIT_SECONDS, WAITING, PushId
+from elasticdl.rpc.ps.tensors import STALE, SYNC_WAIT_SECONDS, WAITING, PushId
 
 
 class SyncUpdater:

@@ -1,8 +1,8 @@
 """Channels: how every gRPC connection of ElasticDL is set up.
 
 Owns limits, keepalive and reconnect back-off of both sides, and whether a connection is
-encrypted. Called by the clients in `rpc`, `runner.local` and the servers. Knows nothing
-of services.
+encrypted. Called by the clients in `rpc`, `runner.local.runner` and the servers. Knows
+nothing of services.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import grpc
 import grpc.aio
 
 from elasticdl.job.names import Role
-from elasticdl.rpc.identity import Identity, channel_credentials
-from elasticdl.rpc.renewed import RenewedChannel
+from elasticdl.rpc.tls.identity import Identity, channel_credentials
+from elasticdl.rpc.tls.renewed import RenewedChannel
 from elasticdl.rpc.token import Carrier
 
 MAX_MESSAGE_BYTES = 256 << 20

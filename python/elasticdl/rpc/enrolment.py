@@ -1,6 +1,6 @@
 """How a PS or worker in a cluster gets its certificate, and the next ones.
 
-Owns the calls. Used by `rpc.identity`, before a replica's other calls. Must not
+Owns the calls. Used by `rpc.tls.identity`, before a replica's other calls. Must not
 decide whether a replica belongs to the job: the master does.
 
 A pod comes with an enrolment: a certificate that is good for this call alone, and the
@@ -19,12 +19,12 @@ from elasticdl.errors import FencedError, RpcError
 from elasticdl.job.context import Enrolment, RoleContext
 from elasticdl.job.names import Role
 from elasticdl.proto import master_pb2, master_pb2_grpc
-from elasticdl.rpc.certificates import Credentials, new_key, request_for, seeded_key
 from elasticdl.rpc.channel import Peer, connect
 from elasticdl.rpc.errors import raise_for
-from elasticdl.rpc.identity import Identity
 from elasticdl.rpc.master_client import CALL_SECONDS
 from elasticdl.rpc.retry import retry
+from elasticdl.rpc.tls.certificates import Credentials, new_key, request_for, seeded_key
+from elasticdl.rpc.tls.identity import Identity
 
 
 def enrolled(

@@ -1,6 +1,6 @@
 """One call made to several servers at once.
 
-Owns which of several errors is told. Used by `rpc.ps_client`.
+Owns which of several errors is told. Used by `rpc.ps.client`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from elasticdl.job.names import Role
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.channel import Peer, connect
 from elasticdl.rpc.errors import raise_for
-from elasticdl.rpc.identity import Identity
+from elasticdl.rpc.tls.identity import Identity
 
 CALL_SECONDS = 5.0
 # A report waits for the journal, whose disk may be slow or full for a while.

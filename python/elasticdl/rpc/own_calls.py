@@ -15,7 +15,7 @@ from elasticdl.job.names import Role
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.channel import Peer, connect_aio
 from elasticdl.rpc.errors import raise_for
-from elasticdl.rpc.identity import Identity
+from elasticdl.rpc.tls.identity import Identity
 
 
 @asynccontextmanager

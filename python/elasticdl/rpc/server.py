@@ -1,7 +1,7 @@
 """Servers: ports, limits, threads and the checks of who calls what roles serve.
 
-Owns how a server is built. Called by `ps.main` and `runner.platform_server` (threads)
-and by `master.main` (event loop). Knows nothing of services.
+Owns how a server is built. Called by `ps.main` and `runner.local.platform_server`
+(threads) and by `master.main` (event loop). Knows nothing of services.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import grpc.aio
 from elasticdl.errors import PlatformError
 from elasticdl.job.context import join_address
 from elasticdl.rpc.channel import server_options
-from elasticdl.rpc.identity import Identity, server_credentials
-from elasticdl.rpc.peers import CheckedPeers
+from elasticdl.rpc.tls.identity import Identity, server_credentials
+from elasticdl.rpc.tls.peers import CheckedPeers
 from elasticdl.rpc.token import CheckedServer, TokenCheck, Wrap, header_value
 
 

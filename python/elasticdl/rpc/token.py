@@ -5,7 +5,7 @@ nothing of services, nor where the token comes from.
 
 Whoever has the token belongs to the job: it keeps strangers on the same network or
 machine from stopping a job or reading its parameters. On one machine it is sent in the
-clear; in a cluster calls are encrypted (`rpc.identity`).
+clear; in a cluster calls are encrypted (`rpc.tls.identity`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Calls that have to move: ended when nothing of them came or went for too long.
 
-Owns the thread that looks at them. Used by `rpc.ps_wire`, on both sides of a call that
+Owns the thread that looks at them. Used by `rpc.ps.wire`, on both sides of a call that
 carries chunks. Knows nothing of what they carry.
 
 A limit on a whole call would have to guess how fast the network is and how many others

@@ -1,8 +1,8 @@
 """The Runner protocol: where replicas run, and what is seen of them.
 
 Owns the words for a replica's life. Called by the master's loop; implemented by
-`runner.local` and `runner.kubernetes`. Must not decide what to relaunch: that is
-`master.replica_state`.
+`runner.local.runner` and `runner.kubernetes`. Must not decide what to relaunch: that is
+`master.members.relaunch_rules`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How many processes the kernel has killed because there was no memory left.
 
-Owns where that is counted. Asked by `runner.platform` when a process was killed by
-nobody known, so that a replica which outgrows the machine counts as a crash: else it
+Owns where that is counted. Asked by `runner.local.platform` when a process was killed
+by nobody known, so that a replica which outgrows the machine counts as a crash: else it
 would be started again for ever. Must not know replicas.
 """
 

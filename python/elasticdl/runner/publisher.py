@@ -1,8 +1,8 @@
 """Where a job shows itself to people who do not ask its master.
 
 Owns the protocol, the one that shows nothing, and the pair of it and a Runner that a
-master is given. Called by `master.publishing`; implemented by `runner.kubernetes`. Must
-not know what a status or a history says.
+master is given. Called by `master.telling.publishing`; implemented by
+`runner.kubernetes`. Must not know what a status or a history says.
 """
 
 from __future__ import annotations

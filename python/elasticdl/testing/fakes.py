@@ -1,8 +1,9 @@
 """A Runner whose replicas are entries in a table, and a Publisher that keeps all.
 
 Own the table, the stream of what is seen of it, and what was shown. Used in place of
-`runner.local` where real processes would only cost time; shipped, because a program
-that embeds a master can test with it as well. Must not decide what a platform does not.
+`runner.local.runner` where real processes would only cost time; shipped, because a
+program that embeds a master can test with it as well. Must not decide what a platform
+does not.
 
 Belongs to the event loop it is made in; `end`, `preempt` and the like may be called
 from there only.

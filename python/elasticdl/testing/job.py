@@ -31,10 +31,10 @@ from elasticdl import client
 from elasticdl.client import LocalJob
 from elasticdl.errors import JobError, NotFoundError, RpcError
 from elasticdl.job.names import JobDir, Role
-from elasticdl.job.spec import ValuesFile
 from elasticdl.job.status import JobReport, JobStatus, ReplicaStatus
-from elasticdl.job.values import edit_values, write_values
-from elasticdl.master.audit import AuditReport, audit
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.file import edit_values, write_values
+from elasticdl.master.tasks.audit import AuditReport, audit
 
 _LOOK_SECONDS = 0.05
 

@@ -18,8 +18,8 @@ import psutil
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import JobDir, Role
 from elasticdl.runner.base import Launch, Phase, ReplicaKey, ReplicaState
-from elasticdl.runner.platform import LocalPlatform
-from elasticdl.runner.table import Place
+from elasticdl.runner.local.platform import LocalPlatform
+from elasticdl.runner.local.table import Place
 
 # -S: a bare interpreter starts in a fraction of the time.
 PYTHON = (sys.executable, "-S", "-c")

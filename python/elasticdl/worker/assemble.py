@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from elasticdl.errors import RefusedError, UserCodeError
-from elasticdl.job.spec import (
+from elasticdl.job.spec.job import (
     JobSpec,
     JobType,
     OnBadRecord,
@@ -21,20 +21,20 @@ from elasticdl.model.feeding import Batch, Feeder
 from elasticdl.model.state import non_trainable, seed_for_worker
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import TaskType
-from elasticdl.worker.errands import Errands
-from elasticdl.worker.evaluator import Evaluator
-from elasticdl.worker.exporter import Exporter
 from elasticdl.worker.life import Life, leave_fenced
 from elasticdl.worker.loop import Handler, Loop, LoopParts
-from elasticdl.worker.model_values import ModelValues
-from elasticdl.worker.predictions import PredictionFiles, format_named
-from elasticdl.worker.predictor import FileSink, Predictor, ProcessorSink
-from elasticdl.worker.readers import Readers, Sample
-from elasticdl.worker.records import LoadedTask, RecordLoader
-from elasticdl.worker.task_stream import TaskStream
+from elasticdl.worker.tasks.errands import Errands
+from elasticdl.worker.tasks.readers import Readers, Sample
+from elasticdl.worker.tasks.records import LoadedTask, RecordLoader
+from elasticdl.worker.tasks.stream import TaskStream
 from elasticdl.worker.trainer import Trainer
 from elasticdl.worker.trainer_maker import TrainerMaker
 from elasticdl.worker.training import Shows, Training
+from elasticdl.worker.uses.evaluator import Evaluator
+from elasticdl.worker.uses.model_export import Exporter
+from elasticdl.worker.uses.model_values import ModelValues
+from elasticdl.worker.uses.prediction_files import PredictionFiles, format_named
+from elasticdl.worker.uses.predictor import FileSink, Predictor, ProcessorSink
 
 logger = logging.getLogger(__name__)
 

@@ -17,16 +17,16 @@ import psutil
 
 from elasticdl.errors import ExitCode
 from elasticdl.job.context import RoleContext, set_log_level
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec.job import JobSpec
 from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.metrics.memory import container_limit_bytes
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.metrics.server import MetricsServer
 from elasticdl.proto import master_pb2
-from elasticdl.rpc.https import secure_metrics
-from elasticdl.rpc.identity import Identity
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.retry import retry
+from elasticdl.rpc.tls.https import secure_metrics
+from elasticdl.rpc.tls.identity import Identity
 from elasticdl.worker.heartbeat import Heartbeat
 from elasticdl.worker.progress import Progress
 

@@ -28,8 +28,8 @@ from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import TaskType
 from elasticdl.worker.progress import Phase, Progress
-from elasticdl.worker.records import LoadedTask
-from elasticdl.worker.task_stream import (
+from elasticdl.worker.tasks.records import LoadedTask
+from elasticdl.worker.tasks.stream import (
     STORAGE_SECONDS,
     TaskStream,
     failure,

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 from elasticdl.checkpoint import shelf, store
-from elasticdl.data.prepare import prepare
+from elasticdl.data.making.prepare import prepare
 from elasticdl.data.reader import Reader
 from elasticdl.errors import (
     CheckpointError,
@@ -31,15 +31,15 @@ from elasticdl.errors import (
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
 from elasticdl.job.folder import in_force
 from elasticdl.job.names import Role
-from elasticdl.job.spec import JobSpec, JobType, Strategy
-from elasticdl.rpc.identity import identity_of
+from elasticdl.job.spec.job import JobSpec, JobType, Strategy
+from elasticdl.rpc.tls.identity import identity_of
 from elasticdl.worker.cpus import bound_threads
-from elasticdl.worker.early import EarlyTasks
-from elasticdl.worker.errands import Errands
 from elasticdl.worker.life import Life
 from elasticdl.worker.quiet import quiet_import
-from elasticdl.worker.readers import KIND_OF_JOB, Readers, Sample
-from elasticdl.worker.task_stream import with_trace
+from elasticdl.worker.tasks.early import EarlyTasks
+from elasticdl.worker.tasks.errands import Errands
+from elasticdl.worker.tasks.readers import KIND_OF_JOB, Readers, Sample
+from elasticdl.worker.tasks.stream import with_trace
 
 if TYPE_CHECKING:
     from elasticdl.model.definition import ModelDefinition

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import keras
 
-from elasticdl.job.spec import JobSpec, JobType, OnNanLoss, Strategy, UpdateMode
+from elasticdl.job.spec.job import JobSpec, JobType, OnNanLoss, Strategy, UpdateMode
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Batch
 from elasticdl.model.optimizers import own_rate, without_loss_scale
@@ -21,23 +21,23 @@ from elasticdl.model.variables import (
     to_buffers,
     trainable_variables,
 )
-from elasticdl.rpc.ps_client import PsClient
+from elasticdl.rpc.ps.client import PsClient
 from elasticdl.tensor.placement import place
-from elasticdl.worker.clipping import Clipping
-from elasticdl.worker.fixed_trainer import FixedTrainer
 from elasticdl.worker.life import Life
-from elasticdl.worker.local_checkpoint import LocalCheckpoints, LocalState
-from elasticdl.worker.local_trainer import LocalTrainer
-from elasticdl.worker.loss_scale import LossScale
-from elasticdl.worker.own_step import OwnStep, other_optimizers
-from elasticdl.worker.ps_link import PsLink
-from elasticdl.worker.ps_trainer import PsTrainer, PsTrainerOptions
-from elasticdl.worker.shared_variables import SharedVariables
-from elasticdl.worker.step_choice import choose_step
+from elasticdl.worker.local.checkpoint import LocalCheckpoints, LocalState
+from elasticdl.worker.local.own_step import OwnStep, other_optimizers
+from elasticdl.worker.local.trainer import LocalTrainer
+from elasticdl.worker.ps.clipping import Clipping
+from elasticdl.worker.ps.link import PsLink
+from elasticdl.worker.ps.shared_variables import SharedVariables
+from elasticdl.worker.ps.trainer import PsTrainer, PsTrainerOptions
+from elasticdl.worker.ps.transfer import Transfer
+from elasticdl.worker.steps.choice import choose_step
+from elasticdl.worker.steps.loss_scale import LossScale
+from elasticdl.worker.steps.variable_step import VariableStep
 from elasticdl.worker.trainer import Trainer
-from elasticdl.worker.transfer import Transfer
 from elasticdl.worker.untrained import UntrainedVariables
-from elasticdl.worker.variable_step import VariableStep
+from elasticdl.worker.uses.fixed_trainer import FixedTrainer
 
 
 class TrainerMaker:

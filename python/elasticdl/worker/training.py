@@ -20,10 +20,10 @@ from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.model.feeding import Batch, Feeder, kind_of
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome, TaskType
-from elasticdl.worker.feed_ahead import FeedAhead
 from elasticdl.worker.progress import Progress
-from elasticdl.worker.records import LoadedTask
-from elasticdl.worker.task_stream import TaskStream, returned
+from elasticdl.worker.tasks.feed_ahead import FeedAhead
+from elasticdl.worker.tasks.records import LoadedTask
+from elasticdl.worker.tasks.stream import TaskStream, returned
 from elasticdl.worker.trainer import BatchDone, BatchPosition, NanLossError, Trainer
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 
 from elasticdl.job import names
-from elasticdl.rpc.certificates import Authority
+from elasticdl.rpc.tls.certificates import Authority
 from elasticdl.runner.kubernetes.api import ApiError
 
 TOKEN = "of this job alone"

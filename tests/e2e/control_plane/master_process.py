@@ -17,9 +17,9 @@ from elasticdl.errors import ExitCode
 from elasticdl.job.context import set_up_logging
 from elasticdl.job.names import JobDir
 from elasticdl.job.status import JobState
-from elasticdl.job.values import load_values
+from elasticdl.job.values.file import load_values
 from elasticdl.master.assembly import assemble, steady_clock
-from elasticdl.master.ledger import Ledger
+from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.runner.kubernetes.api import ApiServer
 from elasticdl.runner.kubernetes.cluster import Cluster
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import grpc
 import pytest
-from elasticdl.data.datasets import make_dataset
+from elasticdl.data.making.datasets import make_dataset
 from elasticdl.errors import ExitCode
-from elasticdl.job.spec import ValuesFile
 from elasticdl.job.status import JobReport, JobStatus
-from elasticdl.job.values import dump_values
-from elasticdl.master.audit import audit
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.file import dump_values
+from elasticdl.master.tasks.audit import audit
 from elasticdl.proto import master_pb2, master_pb2_grpc
 
 from tests.e2e.control_plane.conftest import Rig

@@ -8,8 +8,8 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
-from elasticdl.data.builtin import Arrays
-from elasticdl.data.datasets import make_dataset
+from elasticdl.data.making.builtin import Arrays
+from elasticdl.data.making.datasets import make_dataset
 from sklearn.datasets import load_digits
 
 from tests.e2e.kube import Kube, wait_until

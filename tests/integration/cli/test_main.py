@@ -18,10 +18,10 @@ from elasticdl import client
 from elasticdl.cli import faults
 from elasticdl.cli.main import main, make_parser
 from elasticdl.cli.train import read_values
-from elasticdl.client.launcher import Timing
+from elasticdl.client.local.launcher import Timing
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import Role
-from elasticdl.job.values import load_values
+from elasticdl.job.values.file import load_values
 
 BOUND_SECONDS = 30.0
 VALUES = """
@@ -35,7 +35,7 @@ job:
 # The command line of the real program, but for the master that only pretends.
 PROGRAM = """
 import sys
-from elasticdl.client import launcher
+from elasticdl.client.local import launcher
 launcher.launch.__kwdefaults__["command"] = lambda role: (
     sys.executable, "-m", "elasticdl.testing.scripted_master")
 from elasticdl.cli.main import run
@@ -150,7 +150,7 @@ def test_an_error_is_one_message_and_a_stack_trace_only_on_demand(
     assert capsys.readouterr().err == (
         f"error: no job 'digits' in {jobs_dir}; no job was started there yet\n"
     )
-    with pytest.raises(client.handle.NotFoundError):
+    with pytest.raises(client.local.job.NotFoundError):
         main(["--debug", "status", "digits"])
 
 

@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 from elasticdl import client
 from elasticdl.cli.main import main
-from elasticdl.client.launcher import Launcher, Timing
+from elasticdl.client.local.launcher import Launcher, Timing
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import Role
-from elasticdl.job.values import load_values
+from elasticdl.job.values.file import load_values
 
 BOUND_SECONDS = 30.0
 VALUES = """

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from elasticdl import client
 from elasticdl.client import Condition, Launcher, Outcome
-from elasticdl.client.launcher import Timing
+from elasticdl.client.local.launcher import Timing
 from elasticdl.errors import (
     ExitCode,
     JobError,
@@ -24,8 +24,8 @@ from elasticdl.errors import (
     SpecError,
 )
 from elasticdl.job.names import ENV_TOKEN, Role
-from elasticdl.job.spec import ValuesFile
-from elasticdl.job.values import load_values
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.file import load_values
 from elasticdl.testing.scripted import gone
 
 BOUND_SECONDS = 30.0

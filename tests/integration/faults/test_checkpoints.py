@@ -4,7 +4,7 @@ import signal
 from pathlib import Path
 
 from elasticdl.checkpoint import shelf
-from elasticdl.job.values import edit_values
+from elasticdl.job.values.file import edit_values
 from elasticdl.testing.claims import check_whole, relaunched
 
 LONG = {"epochs": 10_000}

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
+from elasticdl.data.making.shards import write_shards
 from elasticdl.data.reader import open_reader
-from elasticdl.data.shards import write_shards
-from elasticdl.job.spec import DataFormat
+from elasticdl.job.spec.job import DataFormat
 from elasticdl.testing.claims import check_whole
 
 SHIM = Path(__file__).resolve().parent / "storage_away"

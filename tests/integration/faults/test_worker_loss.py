@@ -3,7 +3,7 @@
 import signal
 from collections import Counter
 
-from elasticdl.master.journal_files import read_events
+from elasticdl.master.tasks.journal_files import read_events
 from elasticdl.testing.claims import check_whole, relaunched
 
 LONG = {"epochs": 10_000}

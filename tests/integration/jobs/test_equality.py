@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 from elasticdl.checkpoint.reshard import load_all
 from elasticdl.data.reader import open_reader
-from elasticdl.job.spec import DataFormat
-from elasticdl.job.values import edit_values
+from elasticdl.job.spec.job import DataFormat
+from elasticdl.job.values.file import edit_values
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 

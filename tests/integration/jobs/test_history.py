@@ -15,8 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from elasticdl.cli.main import main
 from elasticdl.job.status import JobStatus, Progress
-from elasticdl.job.values import edit_values
-from elasticdl.master.scalars import Scalars
+from elasticdl.job.values.file import edit_values
+from elasticdl.master.telling.tensorboard import Scalars
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 pytestmark = pytest.mark.usefixtures("unmeasured")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from elasticdl.checkpoint.reshard import load_all
-from elasticdl.job.values import edit_values
+from elasticdl.job.values.file import edit_values
 from elasticdl.testing.claims import check_whole
 
 pytestmark = pytest.mark.usefixtures("unmeasured")

@@ -6,7 +6,7 @@ import urllib.request
 
 import psutil
 import pytest
-from elasticdl.job.values import edit_values
+from elasticdl.job.values.file import edit_values
 from elasticdl.metrics.registry import MasterMetrics, PsMetrics, WorkerMetrics
 from prometheus_client.parser import text_string_to_metric_families
 

@@ -30,7 +30,7 @@ EVERYTHING = f"""
 import os
 import keras
 import numpy as np
-from elasticdl.data.example import encode_example
+from elasticdl.data.formats.example import encode_example
 from elasticdl.python.data.reader.data_reader import AbstractDataReader
 
 class Reader(AbstractDataReader):

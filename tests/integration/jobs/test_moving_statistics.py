@@ -7,9 +7,9 @@ import keras
 import numpy as np
 import pytest
 from elasticdl.checkpoint.reshard import load_all
-from elasticdl.data.builtin import load_arrays
+from elasticdl.data.making.builtin import load_arrays
 from elasticdl.data.reader import open_reader
-from elasticdl.job.values import edit_values
+from elasticdl.job.values.file import edit_values
 
 from tests.soak.true_statistics import Statistics
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from elasticdl.data.reader import Metadata
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec.job import JobSpec
 from elasticdl.model.definition import load_definition
 from elasticdl.model.feeding import Feeder
 

@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from elasticdl.data.recordio import RecordIOWriter
+from elasticdl.data.formats.recordio import RecordIOWriter
 from elasticdl.errors import UserCodeError
 
 from tests.integration.model.conftest import CLASSIC

@@ -9,7 +9,7 @@ import tensorflow as tf
 from elasticdl.data.reader import Metadata
 from elasticdl.errors import UserCodeError
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec.job import JobSpec
 from elasticdl.model.definition import load_definition
 from elasticdl.model.user_code import locate, short
 from elasticdl.model.variables import trainable_variables

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from elasticdl.model.feeding import kind_of
 from elasticdl.proto import master_pb2
-from elasticdl.worker import feed_ahead
-from elasticdl.worker.feed_ahead import FeedAhead
-from elasticdl.worker.records import LoadedTask
+from elasticdl.worker.tasks import feed_ahead
+from elasticdl.worker.tasks.feed_ahead import FeedAhead
+from elasticdl.worker.tasks.records import LoadedTask
 
 from tests.integration.model.conftest import CLASSIC
 

@@ -2,10 +2,10 @@
 
 from elasticdl.job.names import Role
 from elasticdl.metrics.server import MetricsServer
-from elasticdl.rpc.certificates import Authority
-from elasticdl.rpc.https import secure_metrics
-from elasticdl.rpc.identity import Identity
-from elasticdl.rpc.peer_name import PeerName
+from elasticdl.rpc.tls.certificates import Authority
+from elasticdl.rpc.tls.https import secure_metrics
+from elasticdl.rpc.tls.identity import Identity
+from elasticdl.rpc.tls.peer_name import PeerName
 from prometheus_client import CollectorRegistry, Gauge
 
 from tests.prometheus.server import Prometheus

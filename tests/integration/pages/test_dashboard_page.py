@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from elasticdl.cli.viewer.boards import Boards
+from elasticdl.views.dashboard.boards import Boards
 
 from tests.browsing import Browser, Page
 from tests.integration.pages.looks import SIZES, assert_fits, assert_looks_good

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from elasticdl.cli.main import main
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec import JobSpec, ValuesFile
-from elasticdl.job.values import write_values
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.file import write_values
 
 from tests.browsing import Browser, Page
 from tests.integration.pages.looks import SIZES, assert_looks_good

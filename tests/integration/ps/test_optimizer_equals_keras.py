@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from elasticdl.ps.apply import Gradient, Shard, apply_gradient
-from elasticdl.ps.kernels import sum_rows
-from elasticdl.ps.optimizer import Optimizer, optimizer_from_json
-from elasticdl.ps.schedules import schedule_from_config
+from elasticdl.ps.optimizers.kernels import sum_rows
+from elasticdl.ps.optimizers.optimizer import Optimizer, optimizer_from_json
+from elasticdl.ps.optimizers.schedules import schedule_from_config
 from elasticdl.tensor.placement import Kind, Layout, Variable, place
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -10,8 +10,8 @@ import pytest
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import Role
 from elasticdl.runner.base import ExitReason, Observation, Phase, ReplicaKey
-from elasticdl.runner.local import LocalRunner
-from elasticdl.runner.platform_server import PlatformServer
+from elasticdl.runner.local.platform_server import PlatformServer
+from elasticdl.runner.local.runner import LocalRunner
 from elasticdl.testing.scripted import BOUND_SECONDS, TOKEN, Stage, launch
 
 WORKER_0 = ReplicaKey(Role.WORKER, 0)

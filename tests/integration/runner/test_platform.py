@@ -14,9 +14,9 @@ import pytest
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import JobDir, Role
 from elasticdl.runner.base import ExitReason, Phase, ReplicaKey
+from elasticdl.runner.local.platform import LocalPlatform
+from elasticdl.runner.local.table import Place, role_command
 from elasticdl.runner.oom import OomKills
-from elasticdl.runner.platform import LocalPlatform
-from elasticdl.runner.table import Place, role_command
 from elasticdl.testing.scripted import (
     BOUND_SECONDS,
     POLITE,
@@ -337,7 +337,7 @@ LAUNCHER = """
 import os, pathlib, sys
 from elasticdl.job.names import JobDir, Role
 from elasticdl.runner.base import Launch, ReplicaKey
-from elasticdl.runner.platform import LocalPlatform, Place
+from elasticdl.runner.local.platform import LocalPlatform, Place
 
 place = Place(JobDir(pathlib.Path(sys.argv[1])), "", "secret", dict(os.environ),
               command=lambda role: (sys.executable, "-c", sys.argv[2]))

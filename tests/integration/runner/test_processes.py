@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from elasticdl.runner.processes import last_words
+from elasticdl.runner.local.processes import last_words
 
 ERROR = "2026-11-21 04:53:54.521 ERROR worker-0 main: "
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec.job import JobSpec
 from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.metrics.registry import PsMetrics, WorkerMetrics
 from elasticdl.model.definition import load_definition
@@ -32,19 +32,19 @@ from elasticdl.ps.servicer import PsServicer
 from elasticdl.ps.snapshots import Request
 from elasticdl.ps.sync_updater import SyncFollower, SyncUpdater
 from elasticdl.ps.updater import Control
-from elasticdl.rpc import ps_wire
-from elasticdl.rpc.ps_client import PsClient
+from elasticdl.rpc.ps import wire as ps_wire
+from elasticdl.rpc.ps.client import PsClient
 from elasticdl.rpc.server import serve
 from elasticdl.tensor.placement import place
 from elasticdl.testing.scripted import TOKEN
-from elasticdl.worker.clipping import Clipping
-from elasticdl.worker.loss_scale import LossScale
-from elasticdl.worker.ps_link import PsLink
-from elasticdl.worker.ps_trainer import PsTrainer, PsTrainerOptions
-from elasticdl.worker.shared_variables import SharedVariables
-from elasticdl.worker.step_choice import choose_step
+from elasticdl.worker.ps.clipping import Clipping
+from elasticdl.worker.ps.link import PsLink
+from elasticdl.worker.ps.shared_variables import SharedVariables
+from elasticdl.worker.ps.trainer import PsTrainer, PsTrainerOptions
+from elasticdl.worker.ps.transfer import Transfer
+from elasticdl.worker.steps.choice import choose_step
+from elasticdl.worker.steps.loss_scale import LossScale
 from elasticdl.worker.trainer import BatchPosition
-from elasticdl.worker.transfer import Transfer
 from elasticdl.worker.untrained import UntrainedVariables
 
 

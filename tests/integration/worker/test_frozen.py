@@ -9,8 +9,8 @@ from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import CheckpointError, RefusedError
 from elasticdl.ps.snapshots import Request
 from elasticdl.ps.updater import Control
-from elasticdl.worker.fixed_trainer import FixedTrainer
-from elasticdl.worker.model_values import ModelValues
+from elasticdl.worker.uses.fixed_trainer import FixedTrainer
+from elasticdl.worker.uses.model_values import ModelValues
 
 from tests.integration.worker.test_local_checkpoint import DENSE, saved, state_of
 from tests.integration.worker.test_local_trainer import local, train

@@ -6,8 +6,8 @@ import pytest
 from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.proto import master_pb2
-from elasticdl.worker.local_checkpoint import LocalCheckpoints, LocalState
-from elasticdl.worker.own_step import OwnStep, other_optimizers
+from elasticdl.worker.local.checkpoint import LocalCheckpoints, LocalState
+from elasticdl.worker.local.own_step import OwnStep, other_optimizers
 
 from tests.integration.worker.test_local_trainer import local, train, weights
 from tests.integration.worker.test_optimizer_options import text_of

@@ -8,11 +8,11 @@ from elasticdl.checkpoint import files, store
 from elasticdl.checkpoint.layout import AVERAGE, Manifest
 from elasticdl.errors import UserCodeError
 from elasticdl.proto import master_pb2
-from elasticdl.worker.fixed_trainer import FixedTrainer
-from elasticdl.worker.local_checkpoint import LocalCheckpoints, LocalState
-from elasticdl.worker.local_trainer import LocalTrainer
+from elasticdl.worker.local.checkpoint import LocalCheckpoints, LocalState
+from elasticdl.worker.local.trainer import LocalTrainer
+from elasticdl.worker.steps.variable_step import VariableStep
 from elasticdl.worker.trainer import BatchPosition, NanLossError
-from elasticdl.worker.variable_step import VariableStep
+from elasticdl.worker.uses.fixed_trainer import FixedTrainer
 
 
 def local(module, *, between=lambda version, applied: None, version=0, skip_nan=False):

@@ -15,20 +15,20 @@ import tensorflow as tf
 from elasticdl.data.reader import Metadata
 from elasticdl.errors import RefusedError, UserCodeError
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec.job import JobSpec
 from elasticdl.model import building
 from elasticdl.model.definition import load_definition
 from elasticdl.model.feeding import Feeder
 from elasticdl.model.variables import trainable_variables
 from elasticdl.proto import master_pb2
-from elasticdl.worker.evaluator import Evaluator
-from elasticdl.worker.local_trainer import LocalTrainer
-from elasticdl.worker.model_values import ModelValues
-from elasticdl.worker.own_step import OwnStep
+from elasticdl.worker.local.own_step import OwnStep
+from elasticdl.worker.local.trainer import LocalTrainer
 from elasticdl.worker.progress import Progress
-from elasticdl.worker.records import LoadedTask
+from elasticdl.worker.steps.variable_step import VariableStep
+from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.trainer import BatchPosition
-from elasticdl.worker.variable_step import VariableStep
+from elasticdl.worker.uses.evaluator import Evaluator
+from elasticdl.worker.uses.model_values import ModelValues
 
 from tests.integration.worker import matrix_table
 from tests.integration.worker.matrix import (

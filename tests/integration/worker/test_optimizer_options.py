@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from elasticdl.checkpoint.layout import AVERAGE
-from elasticdl.worker.clipping import Clipping
+from elasticdl.worker.ps.clipping import Clipping
 
 # float32: norms are summed in another order.
 TOLERANCE = {"rtol": 2e-5, "atol": 4e-6}

@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 from elasticdl.data.reader import Metadata
 from elasticdl.model.feeding import Feeder, kind_of
-from elasticdl.worker.buffer_step import BufferStep
-from elasticdl.worker.step import Traced
-from elasticdl.worker.variable_step import VariableStep
+from elasticdl.worker.steps.buffer_step import BufferStep
+from elasticdl.worker.steps.step import Traced
+from elasticdl.worker.steps.variable_step import VariableStep
 
 PADDED = """
 import keras

@@ -12,9 +12,9 @@ from elasticdl.errors import FencedError, RefusedError
 from elasticdl.model.feeding import Batch
 from elasticdl.model.optimizers import own_rate
 from elasticdl.proto import master_pb2
-from elasticdl.worker.feed_ahead import FeedAhead
-from elasticdl.worker.records import LoadedTask
-from elasticdl.worker.step import as_gradient
+from elasticdl.worker.steps.step import as_gradient
+from elasticdl.worker.tasks.feed_ahead import FeedAhead
+from elasticdl.worker.tasks.records import LoadedTask
 
 from tests.integration.worker.test_local_checkpoint import saved, state_of
 from tests.integration.worker.test_local_trainer import local, train, weights

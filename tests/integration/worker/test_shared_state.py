@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from elasticdl.model.state import non_trainable, read_state, write_state
 from elasticdl.model.state_keeps import keep_of, state_layout
-from elasticdl.worker.shared_variables import SharedVariables
+from elasticdl.worker.ps.shared_variables import SharedVariables
 from elasticdl.worker.trainer import BatchPosition
 
 DENSE = 'keras.layers.Dense(8, activation="tanh")'

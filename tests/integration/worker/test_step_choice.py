@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from elasticdl.errors import UserCodeError
 from elasticdl.tensor.placement import Kind
-from elasticdl.worker.buffer_step import BufferStep
-from elasticdl.worker.packing import Arena
-from elasticdl.worker.step_choice import choose_step
-from elasticdl.worker.variable_step import VariableStep
+from elasticdl.worker.steps.buffer_step import BufferStep
+from elasticdl.worker.steps.choice import choose_step
+from elasticdl.worker.steps.packing import Arena
+from elasticdl.worker.steps.variable_step import VariableStep
 
 # Reads its variable behind Keras's back, as a wrapped SavedModel does.
 BEHIND = """

@@ -10,7 +10,7 @@ from elasticdl.model.feeding import BadInput, Batch
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome, TaskType
 from elasticdl.worker.progress import Progress
-from elasticdl.worker.records import LoadedTask
+from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.trainer import BatchDone, NanLossError
 from elasticdl.worker.training import Shows, Training
 

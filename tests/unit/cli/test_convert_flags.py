@@ -7,9 +7,9 @@ import pytest
 from elasticdl.cli import convert_flags
 from elasticdl.cli.main import main
 from elasticdl.errors import SpecError
-from elasticdl.job.flags import GivenFlag, values_from_flags
-from elasticdl.job.spec import JobType
-from elasticdl.job.values import parse_values
+from elasticdl.job.classic_flags.convert import GivenFlag, values_from_flags
+from elasticdl.job.spec.job import JobType
+from elasticdl.job.values.file import parse_values
 
 TUTORIAL = """\
 elasticdl train \\

@@ -2,10 +2,10 @@ import argparse
 
 import numpy as np
 import pytest
-from elasticdl.cli import progress as progress_module
 from elasticdl.cli.data import add_parser
-from elasticdl.cli.progress import RecordProgress
 from elasticdl.errors import DataError
+from elasticdl.views.terminal import progress as progress_module
+from elasticdl.views.terminal.progress import RecordProgress
 
 
 def run(*words):

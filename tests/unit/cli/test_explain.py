@@ -6,13 +6,13 @@ import json
 
 import pytest
 from elasticdl.cli.explain import about
-from elasticdl.cli.explain_view import explain_view, together
 from elasticdl.cli.main import main
 from elasticdl.client import Condition, JobView
 from elasticdl.errors import NotFoundError
 from elasticdl.job import history
 from elasticdl.job.history import Decision
 from elasticdl.job.status import JobState, JobStatus, ReplicaStatus
+from elasticdl.views.terminal.explain import explain_view, together
 from rich.console import Console
 
 PENDING = "Unschedulable: 0/3 nodes are available: 3 Insufficient cpu."

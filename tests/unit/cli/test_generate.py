@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from elasticdl.cli import generate
-from elasticdl.job.fields import documented
-from elasticdl.job.flag_table import FLAGS
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.classic_flags.table import FLAGS
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.values.fields import documented
 
 ROOT = Path(__file__).parents[3]
 

@@ -2,8 +2,8 @@
 
 import pytest
 from elasticdl.cli.profile import picture
-from elasticdl.cli.step_times import figures_of, step_times
 from elasticdl.metrics.registry import PsMetrics, WorkerMetrics
+from elasticdl.views.terminal.step_times import figures_of, step_times
 from prometheus_client import generate_latest
 from rich.console import Console
 

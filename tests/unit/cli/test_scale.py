@@ -3,7 +3,7 @@
 import pytest
 from elasticdl.cli.scale import told
 from elasticdl.client import Scaled
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec.job import JobSpec
 
 
 def spec(*, replicas=3, least=0, most=0, strategy="parameterServer", paused=False):

@@ -6,10 +6,6 @@ import math
 from typing import Any
 
 import pytest
-from elasticdl.cli import top_model, top_ps
-from elasticdl.cli.top_change import last_change
-from elasticdl.cli.top_jobs import jobs_view
-from elasticdl.cli.top_view import Screen, top_view
 from elasticdl.client import Condition, JobView
 from elasticdl.client.usage import ClusterUsage, Machine
 from elasticdl.exporter.amounts import Amounts
@@ -22,6 +18,11 @@ from elasticdl.job.status import (
     Relaunch,
     ReplicaStatus,
 )
+from elasticdl.views.top import model as top_model
+from elasticdl.views.top import ps as top_ps
+from elasticdl.views.top.change import last_change
+from elasticdl.views.top.jobs import jobs_view
+from elasticdl.views.top.view import Screen, top_view
 from rich.console import Console, RenderableType
 from rich.text import Text
 

@@ -11,7 +11,7 @@ from elasticdl.job.folder import JobLock, fill
 from elasticdl.job.names import JobDir
 from elasticdl.job.status import JobState
 
-from tests.unit.client.test_folder import report, values
+from tests.unit.client.local.test_folder import report, values
 
 DAY = 86_400.0
 

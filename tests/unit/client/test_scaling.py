@@ -3,7 +3,7 @@
 import pytest
 from elasticdl.client.scaling import Scaling
 from elasticdl.errors import SpecError
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec.job import JobSpec
 
 
 def spec(**fields):

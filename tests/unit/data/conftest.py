@@ -1,9 +1,9 @@
 """What several tests of data need."""
 
 import pytest
-from elasticdl.data.chunk_cache import ChunkCache
-from elasticdl.data.files import FilePool
-from elasticdl.data.recordio import RecordIOReader
+from elasticdl.data.formats.chunk_cache import ChunkCache
+from elasticdl.data.formats.files import FilePool
+from elasticdl.data.formats.recordio import RecordIOReader
 from elasticdl.data.records import BadRecords
 
 

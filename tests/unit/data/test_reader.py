@@ -4,11 +4,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from elasticdl.data.formats.recordio import RecordIOWriter
+from elasticdl.data.formats.tfrecord import TFRecordWriter
 from elasticdl.data.reader import FilesReader, Shard, find_files, open_reader
-from elasticdl.data.recordio import RecordIOWriter
-from elasticdl.data.tfrecord import TFRecordWriter
 from elasticdl.errors import BadRecordError, DataError
-from elasticdl.job.spec import DataFormat
+from elasticdl.job.spec.job import DataFormat
 
 
 def write(path, records, writer=RecordIOWriter):

@@ -18,14 +18,14 @@ from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import shard_file
 from elasticdl.errors import ExitCode, FencedError, RpcError, SupersededError
 from elasticdl.job.names import JobDir, Role
-from elasticdl.job.spec import ValuesFile
 from elasticdl.job.status import JobReport
-from elasticdl.job.values import write_values
-from elasticdl.master import status
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.file import write_values
 from elasticdl.master.assembly import assemble, steady_clock
-from elasticdl.master.ledger import Ledger
+from elasticdl.master.live_edits import Stamp
 from elasticdl.master.master import Master
-from elasticdl.master.spec_watch import Stamp
+from elasticdl.master.tasks.ledger import Ledger
+from elasticdl.master.telling import status
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.server import aio_server, bind

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from elasticdl.job.spec import ValuesFile, WorkerSpec
+from elasticdl.job.spec.job import WorkerSpec
+from elasticdl.job.values.document import ValuesFile
 from elasticdl.master.attention import Attention
-from elasticdl.master.ledger import Ledger
-from elasticdl.master.member import Member, MemberState
-from elasticdl.master.member_table import MemberTable
+from elasticdl.master.members.member import Member, MemberState
+from elasticdl.master.members.table import MemberTable
+from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.proto import master_pb2
 
 SPEC = WorkerSpec(dead_seconds=6.0)

@@ -6,7 +6,7 @@ import pytest
 from elasticdl.errors import ExitCode, JournalError
 from elasticdl.job import folder
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec.job import JobSpec
 from elasticdl.master import assembly
 from elasticdl.proto import master_pb2
 

@@ -17,11 +17,11 @@ from elasticdl.job import names
 from elasticdl.job.context import RoleContext
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.status import JobReport, JobState
-from elasticdl.master.ledger import Ledger
 from elasticdl.master.main import main
+from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.metrics.event_loop import answers
-from elasticdl.runner.platform import LocalPlatform, Place
-from elasticdl.runner.platform_server import PlatformServer
+from elasticdl.runner.local.platform import LocalPlatform, Place
+from elasticdl.runner.local.platform_server import PlatformServer
 from elasticdl.testing.scripted import TOKEN
 
 VALUES = """\

@@ -13,10 +13,12 @@ from elasticdl.errors import CheckpointError, ExitCode, FencedError
 from elasticdl.job.folder import in_force
 from elasticdl.job.names import Role
 from elasticdl.job.status import JobReport, JobState, JobStatus
-from elasticdl.job.values import edit_values
-from elasticdl.master import goodput, leasing, status
-from elasticdl.master.audit import audit
-from elasticdl.master.pace import Pace
+from elasticdl.job.values.file import edit_values
+from elasticdl.master.calls import leasing
+from elasticdl.master.members import goodput
+from elasticdl.master.tasks.audit import audit
+from elasticdl.master.tasks.eta import Pace
+from elasticdl.master.telling import status
 from elasticdl.proto import master_pb2
 from elasticdl.runner.base import ExitReason, ReplicaKey
 

@@ -13,13 +13,13 @@ from elasticdl.errors import (
 )
 from elasticdl.job.folder import JobLock, put_in_force
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec import ValuesFile
 from elasticdl.job.status import JobState
-from elasticdl.job.values import load_values, write_values
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.file import load_values, write_values
 from elasticdl.master.job_state import Ending
 from elasticdl.master.pod import Prepared, exit_code_of, prepare, take_over
 
-from tests.unit.client.test_folder import report, values
+from tests.unit.client.local.test_folder import report, values
 
 
 class Volume:

@@ -4,12 +4,12 @@ import asyncio
 
 from elasticdl.errors import ExitCode, PlatformError, SupersededError
 from elasticdl.job.status import JobState
-from elasticdl.job.values import edit_values
-from elasticdl.master.journal_files import read_events
-from elasticdl.master.launching import Launching
-from elasticdl.master.ledger import Ledger
-from elasticdl.master.membership import Stop
-from elasticdl.master.spec_watch import stamp
+from elasticdl.job.values.file import edit_values
+from elasticdl.master.course.launching import Launching
+from elasticdl.master.live_edits import stamp
+from elasticdl.master.members.membership import Stop
+from elasticdl.master.tasks.journal_files import read_events
+from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.runner.base import Launch, ReplicaKey, Role
 from elasticdl.testing.fakes import InMemoryRunner
 

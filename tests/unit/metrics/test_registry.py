@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from elasticdl.job.spec import JobType, Strategy
+from elasticdl.job.spec.job import JobType, Strategy
 from elasticdl.job.status import JobState
-from elasticdl.master.changes import cause_of
+from elasticdl.master.members.changes import cause_of
 from elasticdl.metrics.catalogue import Catalogue
 from elasticdl.metrics.registry import ROLES, MasterMetrics, WorkerMetrics
 from elasticdl.runner.base import ExitReason

@@ -15,15 +15,15 @@ from elasticdl.ps.server import ParameterServer
 from elasticdl.ps.servicer import PsServicer
 from elasticdl.ps.sync_updater import SyncFollower, SyncUpdater
 from elasticdl.ps.updater import Control, NewUpdater
-from elasticdl.rpc import ps_wire
-from elasticdl.rpc.ps_client import PsClient
-from elasticdl.rpc.ps_tensors import Gradients, Pushed, PushId, PushOrder
+from elasticdl.rpc.ps import wire as ps_wire
+from elasticdl.rpc.ps.client import PsClient
+from elasticdl.rpc.ps.tensors import Gradients, Pushed, PushId, PushOrder
 from elasticdl.rpc.server import ThreadedServer, serve
 from elasticdl.tensor.placement import Kind, Layout, Variable, place
 from elasticdl.tensor.shared_state import SharedState, StateShare
 from elasticdl.testing.scripted import TOKEN
 
-from tests.unit.ps.optimizers import tree
+from tests.unit.ps.optimizers.cases import tree
 
 
 def sgd(rate: float = 0.5, momentum: float = 0.0) -> str:

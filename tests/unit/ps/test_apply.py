@@ -20,10 +20,10 @@ from elasticdl.ps.apply import (
     mean_gradient,
     split,
 )
-from elasticdl.ps.optimizer import Optimizer, optimizer_from_json
+from elasticdl.ps.optimizers.optimizer import Optimizer, optimizer_from_json
 from elasticdl.tensor.placement import Kind, Layout, Piece, Variable, place
 
-from tests.unit.ps.optimizers import CASES, case, make, tree
+from tests.unit.ps.optimizers.cases import CASES, case, make, tree
 
 F = np.float32
 

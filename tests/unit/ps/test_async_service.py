@@ -10,7 +10,7 @@ from elasticdl.errors import (
     RefusedError,
     RpcError,
 )
-from elasticdl.rpc.ps_tensors import STALE, Gradients
+from elasticdl.rpc.ps.tensors import STALE, Gradients
 from elasticdl.tensor.placement import Variable, place
 
 

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 from elasticdl.errors import NotInitializedError, SpecError
-from elasticdl.ps.optimizer import optimizer_from_json
+from elasticdl.ps.optimizers.optimizer import optimizer_from_json
 from elasticdl.tensor.placement import Variable
 
-from tests.unit.ps.optimizers import tree
+from tests.unit.ps.optimizers.cases import tree
 from tests.unit.ps.test_snapshots_service import checkpoint
 
 ONE = [Variable("v", (2,))]

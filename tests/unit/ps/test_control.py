@@ -15,8 +15,9 @@ from elasticdl.errors import ExitCode, FencedError, RpcError
 from elasticdl.job import names
 from elasticdl.job.context import RoleContext
 from elasticdl.job.names import JobDir, Role
-from elasticdl.job.spec import JobSpec, ValuesFile
-from elasticdl.job.values import write_values
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.file import write_values
 from elasticdl.proto import master_pb2, master_pb2_grpc, ps_pb2
 from elasticdl.ps import main
 from elasticdl.ps.control import ControlLoop, Life, status_to_wire
@@ -25,10 +26,10 @@ from elasticdl.ps.server import ParameterServer
 from elasticdl.ps.traffic import Traffic, Usage
 from elasticdl.ps.updater import Control
 from elasticdl.rpc.errors import status_of
-from elasticdl.rpc.ps_client import PsClient
+from elasticdl.rpc.ps.client import PsClient
 from elasticdl.rpc.server import bind
 from elasticdl.runner.base import ExitReason
-from elasticdl.runner.processes import Intent, explain
+from elasticdl.runner.local.processes import Intent, explain
 from elasticdl.testing.scripted import TOKEN
 
 Reply = Callable[[int, master_pb2.PsSyncRequest], master_pb2.PsSyncReply]

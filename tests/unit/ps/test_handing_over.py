@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from elasticdl.errors import RpcError
 from elasticdl.proto import master_pb2
-from elasticdl.rpc.ps_tensors import PushOrder
+from elasticdl.rpc.ps.tensors import PushOrder
 from elasticdl.tensor.placement import Variable
 from elasticdl.worker.heartbeat import Heartbeat
-from elasticdl.worker.ps_link import PsLink
+from elasticdl.worker.ps.link import PsLink
 from elasticdl.worker.trainer import LeavingError
 
 from tests.unit.ps.conftest import Group

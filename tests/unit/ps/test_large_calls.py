@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from elasticdl.errors import RefusedError
 from elasticdl.proto import ps_pb2
-from elasticdl.rpc import channel, ps_client, ps_lent, ps_wire
+from elasticdl.rpc import channel
+from elasticdl.rpc.ps import client as ps_client
+from elasticdl.rpc.ps import lent_calls as ps_lent
+from elasticdl.rpc.ps import wire as ps_wire
 from elasticdl.tensor.placement import Variable
 from elasticdl.tensor.shared_state import (
     SharedState,

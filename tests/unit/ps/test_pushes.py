@@ -5,12 +5,12 @@ import itertools
 import numpy as np
 import pytest
 from elasticdl.ps.apply import Gradient, Shard
-from elasticdl.ps.optimizer import optimizer_from_json
+from elasticdl.ps.optimizers.optimizer import optimizer_from_json
 from elasticdl.ps.parameters import Compute, Origin, Parameters, Push
 from elasticdl.ps.pushes import MOST_SOURCES, LastPushes
 from elasticdl.ps.sync_updater import SyncUpdater
 from elasticdl.ps.updater import Control
-from elasticdl.rpc.ps_tensors import PushId, PushIds, new_source
+from elasticdl.rpc.ps.tensors import PushId, PushIds, new_source
 from elasticdl.tensor.placement import Variable, place
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -15,19 +15,20 @@ from elasticdl.proto import (
     platform_pb2_grpc,
     ps_pb2,
 )
-from elasticdl.rpc import ps_lent, ps_wire
 from elasticdl.rpc.channel import client_options, connect, connect_aio
 from elasticdl.rpc.errors import raise_for
 from elasticdl.rpc.master_client import MasterClient
+from elasticdl.rpc.ps import lent_calls as ps_lent
+from elasticdl.rpc.ps import wire as ps_wire
 from elasticdl.rpc.server import aio_server, bind, serve, threaded_server
 from elasticdl.rpc.token import HEADER
-from elasticdl.runner.platform import LocalPlatform
-from elasticdl.runner.platform_server import PlatformServer
-from elasticdl.runner.table import Place
+from elasticdl.runner.local.platform import LocalPlatform
+from elasticdl.runner.local.platform_server import PlatformServer
+from elasticdl.runner.local.table import Place
 from elasticdl.tensor import codec
 from elasticdl.testing.scripted import TOKEN
 
-from tests.unit.rpc.test_ps_wire import Echo
+from tests.unit.rpc.ps.test_wire import Echo
 
 REPLICA = master_pb2.Replica(role="worker", index=0, generation=1)
 

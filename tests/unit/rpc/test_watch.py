@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from elasticdl.errors import RpcError
 from elasticdl.proto import ps_pb2
-from elasticdl.rpc import ps_wire
 from elasticdl.rpc.channel import connect
+from elasticdl.rpc.ps import wire as ps_wire
 from elasticdl.rpc.server import serve
 from elasticdl.rpc.watch import Watch
 from elasticdl.tensor import codec

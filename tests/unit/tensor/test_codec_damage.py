@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 import pytest
-from elasticdl.rpc import ps_wire
+from elasticdl.rpc.ps import wire as ps_wire
 from elasticdl.tensor import codec
 from elasticdl.tensor.codec import Frame, FrameError
 from hypothesis import given, settings

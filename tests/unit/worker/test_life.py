@@ -5,7 +5,7 @@ import threading
 import pytest
 from elasticdl.job.context import RoleContext
 from elasticdl.job.names import JobDir, Role
-from elasticdl.job.spec import JobSpec
+from elasticdl.job.spec.job import JobSpec
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.server import bind, threaded_server
 from elasticdl.worker.life import Life

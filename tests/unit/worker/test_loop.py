@@ -11,8 +11,8 @@ from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome, TaskType
 from elasticdl.worker.loop import Loop, LoopParts
 from elasticdl.worker.progress import Progress
-from elasticdl.worker.records import LoadedTask
-from elasticdl.worker.task_stream import TaskStream, returned
+from elasticdl.worker.tasks.records import LoadedTask
+from elasticdl.worker.tasks.stream import TaskStream, returned
 from elasticdl.worker.trainer import LeavingError
 
 SECONDS = 20.0

@@ -9,17 +9,17 @@ from elasticdl.data.reader import BadRecord, Records, Shard
 from elasticdl.errors import DataError, RpcError
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome, TaskType
-from elasticdl.worker.early import EarlyTasks
-from elasticdl.worker.errands import Errands
-from elasticdl.worker.outbox import Outbox
-from elasticdl.worker.predictions import (
+from elasticdl.worker.progress import Phase, Progress
+from elasticdl.worker.tasks.early import EarlyTasks
+from elasticdl.worker.tasks.errands import Errands
+from elasticdl.worker.tasks.outbox import Outbox
+from elasticdl.worker.tasks.records import RecordLoader, permuted
+from elasticdl.worker.uses.prediction_files import (
     PredictionFiles,
     columns_of,
     format_named,
     merged,
 )
-from elasticdl.worker.progress import Phase, Progress
-from elasticdl.worker.records import RecordLoader, permuted
 
 
 class Reader:

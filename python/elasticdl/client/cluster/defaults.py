@@ -1,7 +1,7 @@
 """What the platform of a namespace says for jobs, read for commands.
 
 Owns the call, and the words in which it is told. Called by `client.cluster.submit` and
-`cli.validate`. What is merged and what is refused is in `job.defaults`.
+`cli.validate`. What is merged and what is refused is in `job.values.defaults`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 from elasticdl.client.cluster.api import Cluster, ClusterError
-from elasticdl.job.defaults import CONFIG_MAP, KEY, Line, Origin, Platform
+from elasticdl.job.values.defaults import CONFIG_MAP, KEY, Line, Origin, Platform
 
 
 def platform_of(cluster: Cluster) -> Platform:

@@ -26,7 +26,7 @@ from elasticdl.client.cluster.objects import (
     view_of,
     why_pending,
 )
-from elasticdl.client.job import JobView, parse_replica
+from elasticdl.client.handle import JobView, parse_replica
 from elasticdl.client.scaling import Scaled, Scaling
 from elasticdl.errors import JobError, NotFoundError
 from elasticdl.job.folder import Condition
@@ -40,10 +40,11 @@ from elasticdl.job.names import (
     history_config_map_name,
     status_config_map_name,
 )
-from elasticdl.job.problems import spec_error
-from elasticdl.job.spec import JobSpec, ValuesFile
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.spec.problems import spec_error
 from elasticdl.job.status import JobReport
-from elasticdl.job.values import edit_text, parse_values
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.file import edit_text, parse_values
 
 _LOOK_SECONDS = 1.0
 _TRIES = 5

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from elasticdl.client.cluster.api import BATCH, CORE, Cluster, ClusterError, Object
 from elasticdl.client.cluster.objects import Observed, newest, view_of
-from elasticdl.client.job import JobView
+from elasticdl.client.handle import JobView
 from elasticdl.job.names import KEY_JOB, LABEL_JOB, status_config_map_name
 
 Key = tuple[str, str]  # namespace and job

@@ -16,7 +16,7 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from elasticdl.client.cluster.api import Object
-from elasticdl.client.job import JobView
+from elasticdl.client.handle import JobView
 from elasticdl.job import history
 from elasticdl.job.folder import Condition
 from elasticdl.job.history import History

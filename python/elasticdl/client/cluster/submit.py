@@ -15,17 +15,18 @@ from elasticdl.client.cluster.defaults import notice, platform_of
 from elasticdl.client.cluster.helm import Helm, Values
 from elasticdl.client.cluster.job import ClusterJob
 from elasticdl.errors import JobError, NotFoundError, PlatformError
-from elasticdl.job.defaults import (
+from elasticdl.job.folder import Condition
+from elasticdl.job.names import LABEL_JOB
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.spec.problems import spec_error
+from elasticdl.job.values.defaults import (
     Platform,
     origins,
     refused,
     sections_of,
     without_registry,
 )
-from elasticdl.job.folder import Condition
-from elasticdl.job.names import LABEL_JOB
-from elasticdl.job.problems import spec_error
-from elasticdl.job.spec import JobSpec, ValuesFile
+from elasticdl.job.values.document import ValuesFile
 
 _RELEASE = "meta.helm.sh/release-name"
 _SCHEDULING = "/apis/scheduling.k8s.io/v1/priorityclasses"

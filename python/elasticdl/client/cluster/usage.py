@@ -14,7 +14,7 @@ from elasticdl.client.usage import ClusterUsage
 from elasticdl.exporter.amounts import Amounts
 from elasticdl.exporter.figures import figures
 from elasticdl.exporter.objects import NOT_READY, Serving, node_of, pod_of
-from elasticdl.job.chart_monitoring import ExporterValues
+from elasticdl.job.chart.monitoring import ExporterValues
 
 # A platform may have another value: the exporter is told it, here nobody is.
 _SERVING = Serving(ExporterValues().serving_priority)

@@ -1,6 +1,6 @@
 """Classic names: what `feed` is called for, and kinds of readers.
 
-Owns nothing: the strings are those of model/feed_call.py. For user modules alone.
+Owns nothing: the strings are those of model/feed/call.py. For user modules alone.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import Any
 
 from elasticdl.job import names
 from elasticdl.job.names import Role
-from elasticdl.job.quantity import bytes_or_zero
+from elasticdl.job.spec.quantity import bytes_or_zero
 from elasticdl.runner.base import ExitReason, Phase, ReplicaKey, ReplicaState
 
 Json = dict[str, Any]

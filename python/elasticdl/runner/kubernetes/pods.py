@@ -17,7 +17,7 @@ from ruamel.yaml.error import YAMLError
 
 from elasticdl.errors import PlatformError
 from elasticdl.job import names
-from elasticdl.job.quantity import bytes_or_zero
+from elasticdl.job.spec.quantity import bytes_or_zero
 from elasticdl.runner.base import Launch, ReplicaKey
 
 Json = dict[str, Any]

@@ -7,7 +7,7 @@ from elasticdl.client.cluster.job import changed
 from elasticdl.client.cluster.submit import chart_values, is_for_cluster
 from elasticdl.client.scaling import Scaled, Scaling
 from elasticdl.errors import PlatformError, SpecError
-from elasticdl.job.values import parse_values
+from elasticdl.job.values.file import parse_values
 
 JOB_YAML = """\
 kind: job

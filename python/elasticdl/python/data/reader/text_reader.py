@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from elasticdl.data.reader import open_reader
-from elasticdl.job.spec import DataFormat
+from elasticdl.job.spec.job import DataFormat
 from elasticdl.python.data.reader.data_reader import (
     AbstractDataReader,
     Metadata,

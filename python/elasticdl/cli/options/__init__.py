@@ -1,0 +1,1 @@
+"""What the parsers of several verbs have in common."""

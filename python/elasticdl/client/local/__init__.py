@@ -1,0 +1,1 @@
+"""Jobs of this machine: launched, found, asked, changed and stopped."""

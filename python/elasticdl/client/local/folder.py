@@ -1,0 +1,155 @@
+"""A job's folder as a launcher here sees it: who runs it, and a new launch prepared.
+
+Owns run.json. Called by `client.local.launcher` and `client.local.job`. Must not start
+anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import psutil
+
+from elasticdl.errors import JobError
+from elasticdl.job import folder
+from elasticdl.job.folder import Condition, JobLock
+from elasticdl.job.names import JobDir
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.values.document import ValuesFile
+
+DEFAULT_JOBS_DIR = "~/.elasticdl/jobs"
+# psutil derives start times from the boot time, which moves a little with the clock.
+_START_TOLERANCE_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """run.json: who runs the job and where it answers."""
+
+    launcher_pid: int
+    platform: str
+    master: str
+    started: float  # Unix seconds
+    launcher_started: float = 0.0  # tells a later process of the same pid apart
+    token: str = field(default="", repr=False)  # calls to the job carry it
+    launcher_mark: str = ""  # the same, also where the clock was set; "" is not known
+
+    def alive(self) -> bool:
+        """Whether that very launcher still lives."""
+        try:
+            process = psutil.Process(self.launcher_pid)
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return False
+            started = process.create_time()
+        except psutil.Error:
+            return False
+        mark = start_mark(self.launcher_pid)
+        if mark and self.launcher_mark:
+            return mark == self.launcher_mark
+        expected = self.launcher_started
+        return not expected or abs(started - expected) < _START_TOLERANCE_SECONDS
+
+
+def read_run(job_dir: JobDir) -> RunFile | None:
+    """Return run.json if there is one that can be read."""
+    try:
+        return RunFile(**json.loads(job_dir.run_file.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def write_run(job_dir: JobDir, run: RunFile) -> None:
+    """Write run.json in one step, for this user's eyes alone: the token is in it."""
+    temporary = job_dir.run_file.with_suffix(".tmp")
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(
+        os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
+    ) as file:
+        file.write(json.dumps(asdict(run), indent=1))
+    temporary.replace(job_dir.run_file)
+
+
+def inspect(job_dir: JobDir) -> Condition:
+    """Tell what state the folder shows; a dead launcher's run.json does not count."""
+    run = read_run(job_dir)
+    if job_dir.spec_file.exists() and run is not None and run.alive():
+        return Condition.RUNNING
+    return folder.inspect(job_dir)
+
+
+@dataclass(frozen=True)
+class PreparedJob:
+    """A folder that is ready for its launcher."""
+
+    spec: JobSpec
+    job_dir: JobDir
+    lock: JobLock
+    resumed: bool
+    notice: str  # what the user should know of an earlier run; often empty
+
+
+def prepare(values: ValuesFile, jobs_dir: Path, *, restart: bool) -> PreparedJob:
+    """Make the job's folder: values file, model code, nothing of an ended run.
+
+    An unfinished job goes on; a finished one, an evaluation, or any with `restart` is
+    moved aside.
+    Raises JobError when it runs already or another kind of job is unfinished there.
+    """
+    spec = values.job
+    job_dir = JobDir(jobs_dir / spec.name)
+    try:
+        lock = JobLock(job_dir)
+    except JobError:
+        raise _runs_already(job_dir, spec) from None
+    try:
+        condition = inspect(job_dir)
+        if condition is Condition.RUNNING:  # where the file system knows no locks
+            raise _runs_already(job_dir, spec)
+        resumed, notice = folder.make_room(job_dir, spec, condition, restart=restart)
+        if resumed:
+            notice += "; --restart begins afresh"
+        job_dir.run_file.unlink(missing_ok=True)
+        folder.fill(job_dir, values)
+    except BaseException:
+        lock.release()
+        raise
+    return PreparedJob(spec, job_dir, lock, resumed, notice)
+
+
+def _runs_already(job_dir: JobDir, spec: JobSpec) -> JobError:
+    run = read_run(job_dir)
+    pid = f" (pid {run.launcher_pid})" if run else ""
+    return JobError(
+        f"job {spec.name} is already running{pid}; watch it with `elasticdl status "
+        f"{spec.name}`, end it with `elasticdl stop {spec.name}`, or give this one "
+        "another job.name"
+    )
+
+
+def start_mark(pid: int) -> str:
+    """Return what tells a process from later ones of its pid; "" where Linux is not.
+
+    Counted from the machine's start, so that it stays when somebody sets the clock.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        # After the name, which may have spaces and brackets: state is field 3.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return f"{boot}:{fields[22 - 3]}"
+
+
+def own_start() -> tuple[int, float]:
+    """Return this process's pid and start time, for run.json."""
+    return os.getpid(), psutil.Process().create_time()
+
+
+def remove_run(job_dir: JobDir) -> None:
+    """Remove run.json: nobody runs the job any more."""
+    with contextlib.suppress(OSError):
+        job_dir.run_file.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""File formats of records: read by range, and written."""

@@ -1,0 +1,1 @@
+"""Data sets made: built-in ones, conversion, preparation, a look at what is there."""

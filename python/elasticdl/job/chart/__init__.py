@@ -1,0 +1,1 @@
+"""The chart's own keys, beside the job's specification."""

@@ -1,0 +1,1 @@
+"""The classic command line, as a values file."""

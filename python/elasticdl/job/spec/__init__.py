@@ -1,0 +1,1 @@
+"""The specification of a job: frozen, typed models."""

@@ -1,0 +1,379 @@
+"""The part of the specification that says what runs: master, PS, workers, volumes.
+
+Owns numbers, resources, priorities, restart and heartbeat bounds of the replicas.
+Imported through `job.spec.job`. Must not know where replicas run.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from elasticdl.job.spec.base import (
+    OBJECT_OR_NONE_PATTERN,
+    PATH_PATTERN,
+    QUANTITY_PATTERN,
+    CountOrZero,
+    PositiveInt,
+    PositiveSeconds,
+    Recovery,
+    Seconds,
+    SpecModel,
+    UpdateMode,
+)
+from elasticdl.job.spec.problems import Problem, ProblemsError
+from elasticdl.job.spec.quantity import bytes_or_zero, parse_bytes
+
+
+def _number_as_text(value: Any) -> Any:
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(value) if plain else value
+
+
+# People write a share without quotes, which is a number in YAML.
+NameOrShare = Annotated[
+    str,
+    BeforeValidator(_number_as_text),
+    WithJsonSchema({"type": ["string", "number"]}),
+]
+
+
+class ResourcesSpec(SpecModel):
+    """What one replica asks for. Keys other than cpu and memory go to `extra`."""
+
+    cpu: float = Field(1.0, gt=0, description="CPUs; fractions are allowed.")
+    memory: str = Field(
+        "4096Mi", pattern=QUANTITY_PATTERN, description="Memory, as `512Mi` or `4Gi`."
+    )
+    extra: dict[str, str] = Field(
+        default_factory=dict,
+        description="Other resources by name, as `nvidia.com/gpu: '1'` or "
+        "`ephemeral-storage: 1Gi`.",
+    )
+
+
+class MasterResourcesSpec(ResourcesSpec):
+    """What the master asks for: little, it computes nothing."""
+
+    cpu: float = Field(0.1, gt=0, description="CPUs; fractions are allowed.")
+    memory: str = Field(
+        "1024Mi", pattern=QUANTITY_PATTERN, description="Memory, as `512Mi` or `4Gi`."
+    )
+
+
+class LimitsSpec(SpecModel):
+    """What one replica may not exceed; what is left out is as much as it asks for."""
+
+    cpu: float | None = Field(None, gt=0, description="CPUs; empty is the request.")
+    memory: str | None = Field(
+        None, pattern=QUANTITY_PATTERN, description="Memory; empty is the request."
+    )
+    extra: dict[str, str] = Field(
+        default_factory=dict, description="Other resources by name."
+    )
+
+
+def names_of_variables(env: dict[str, str]) -> dict[str, str]:
+    """Return an environment. Raises ProblemsError for what cannot be a name in it."""
+    for name in env:
+        if not re.fullmatch(r"[-._a-zA-Z][-._a-zA-Z0-9]*", name):
+            expected = "the name of a variable"
+            help_ = "letters, digits and `_`, not a digit first"
+            raise ProblemsError(Problem("", repr(name), expected, help_))
+    return env
+
+
+def _below(resource: str, limit: str, request: str) -> Problem:
+    return Problem(
+        f"limits.{resource}",
+        limit,
+        f"at least resources.{resource}, {request}",
+        f"raise it, or lower resources.{resource}",
+    )
+
+
+class ReplicaSpec(SpecModel):
+    """What master, PS and workers have in common."""
+
+    image: str = Field("", description="Image of this role; empty takes `job.image`.")
+    resources: ResourcesSpec = Field(
+        default_factory=ResourcesSpec, description="What a replica asks for."
+    )
+    limits: LimitsSpec | None = Field(
+        None, description="What it may not exceed; empty is the request."
+    )
+    env: dict[str, str] = Field(
+        default_factory=dict, description="Environment, for this role alone."
+    )
+
+    @field_validator("env")
+    @classmethod
+    def _variables(cls, value: dict[str, str]) -> dict[str, str]:
+        return names_of_variables(value)
+
+    @model_validator(mode="after")
+    def _limits_hold_the_request(self) -> Self:
+        if self.limits is None:
+            return self
+        most, asked = self.limits, self.resources
+        problems = []
+        if most.cpu is not None and most.cpu < asked.cpu:
+            problems.append(_below("cpu", f"{most.cpu:g}", f"{asked.cpu:g}"))
+        if most.memory and parse_bytes(most.memory) < parse_bytes(asked.memory):
+            problems.append(_below("memory", most.memory, asked.memory))
+        problems += [
+            _below(f"extra.{name}", amount, asked.extra[name])
+            for name, amount in most.extra.items()
+            if bytes_or_zero(amount) < bytes_or_zero(asked.extra.get(name))
+        ]
+        if problems:
+            raise ProblemsError(*problems)
+        return self
+
+
+class MasterSpec(ReplicaSpec):
+    """The master."""
+
+    resources: MasterResourcesSpec = Field(
+        default_factory=MasterResourcesSpec,
+        description="What the master asks for.",
+    )
+    limits: LimitsSpec | None = Field(
+        None,
+        description="What it may not exceed; empty is the request, but one CPU at "
+        "least: it needs little, except while it starts.",
+    )
+    priority: str = Field(
+        "high",
+        description="Name of its PriorityClass; empty is the cluster's default. Below "
+        "the workers' it would be pushed out before them.",
+    )
+    port: int = Field(
+        0,
+        ge=0,
+        le=65535,
+        description="Port it listens on; 0 is any free one (50001 in a cluster).",
+    )
+    journal_wait_seconds: Seconds = Field(
+        1800.0,
+        description="When storage is away (a full disk, a file server that moves): "
+        "wait so long for it before the job fails. Nothing is acknowledged meanwhile. "
+        "The last checkpoint is waited for as long, that of a stop for a minute.",
+    )
+
+
+class PsSpec(ReplicaSpec):
+    """The parameter servers."""
+
+    replicas: PositiveInt = Field(1, description="Number of PS.")
+    priority: str = Field(
+        "high",
+        description="Name of their PriorityClass; empty is the cluster's default. "
+        "Below the workers' they would be pushed out before them.",
+    )
+    mode: UpdateMode = Field(
+        UpdateMode.ASYNC,
+        description="`async` applies each gradient as it comes; `sync` averages "
+        "`gradsToWait` of one version.",
+    )
+    grads_to_wait: CountOrZero = Field(
+        0,
+        description="Sync: gradients that make a version; 0 is one of each worker. "
+        "With fewer than the workers, the rest are backup workers: the first ones "
+        "win. Fewer working workers than this make a version of what there is.",
+    )
+    staleness_modulation: bool = Field(
+        False, description="Async: divide the learning rate by a gradient's staleness."
+    )
+    max_staleness: CountOrZero = Field(
+        0,
+        description="Async: refuse a gradient more than so many versions old (the "
+        "worker computes it again); 0 is any age.",
+    )
+    recovery: Recovery = Field(
+        Recovery.AUTO,
+        description="After the loss of a PS: `continue` from its newest shard (async "
+        "alone), `rewind` all; `auto` is continue in async and rewind in sync mode.",
+    )
+    threads: PositiveInt = Field(4, description="Threads that serve requests.")
+
+    @model_validator(mode="after")
+    def _waits_in_sync_mode_alone(self) -> PsSpec:
+        # The classic flag's 1 says the same as async mode does.
+        if self.mode is UpdateMode.ASYNC and self.grads_to_wait > 1:
+            got, expected = str(self.grads_to_wait), "0 with ps.mode async"
+            help_ = "set ps.mode: sync, or leave it out"
+            raise ProblemsError(Problem("gradsToWait", got, expected, help_))
+        return self
+
+    @model_validator(mode="after")
+    def _sync_goes_back_together(self) -> PsSpec:
+        # One that came back alone would never be at the others' version again.
+        if self.mode is UpdateMode.SYNC and self.recovery is Recovery.CONTINUE:
+            expected = "`auto` or `rewind` with ps.mode sync"
+            help_ = "all PS have one version there; leave it out, or set ps.mode: async"
+            raise ProblemsError(Problem("recovery", "continue", expected, help_))
+        return self
+
+
+class WorkerSpec(ReplicaSpec):
+    """The workers."""
+
+    replicas: PositiveInt = Field(1, description="Workers wanted.")
+    min: CountOrZero = Field(
+        0, description="Fewer than this are reported as below minimum; 0 is no minimum."
+    )
+    max: CountOrZero = Field(0, description="`scale` goes no higher; 0 is no maximum.")
+    priority: NameOrShare = Field(
+        "low",
+        description="PriorityClass, or a share as `0.5`: that share of the workers is "
+        "`high`, the rest `low`.",
+    )
+    max_restarts: CountOrZero = Field(
+        3,
+        description="Crashes of the user's code that are forgiven within an hour, all "
+        "workers together. Preemption, eviction, lost nodes and kills by hand never "
+        "count.",
+    )
+    pull_steps: PositiveInt = Field(
+        1,
+        description="Pull dense variables every so many steps, apply locally between.",
+    )
+    pipeline: bool = Field(
+        True,
+        description="Async: pull and push beside the step, one step stale. Off: in "
+        "line.",
+    )
+    threads: CountOrZero = Field(
+        0,
+        description="Threads TensorFlow may compute in; 0 is as many as the container "
+        "may use CPUs, without such a limit as many as it sees.",
+    )
+    heartbeat_seconds: PositiveSeconds = Field(
+        1.0, description="How often a replica says that it is alive."
+    )
+    dead_seconds: PositiveSeconds = Field(
+        6.0, description="A replica silent for so long is killed and replaced."
+    )
+    hang_seconds: PositiveSeconds = Field(
+        8.0,
+        description="A worker whose batch takes so long (or 20 times what batches of "
+        "its size usually take there, if longer) is killed and replaced.",
+    )
+    start_seconds: PositiveSeconds = Field(
+        300.0,
+        description="The same where nobody knows how long it takes: while it starts, "
+        "traces or compiles a batch of a new size, waits for its feed or its records, "
+        "exports. Each batch that the feed makes begins it anew, and so does each MiB "
+        "that the worker reads or writes.",
+    )
+    grace_seconds: PositiveSeconds = Field(
+        15.0, description="Time between SIGTERM and SIGKILL."
+    )
+    pause_seconds: Seconds = Field(
+        5.0,
+        description="Workers of a paused job that had nothing to do for so long leave, "
+        "and their CPUs are free; they come back when it goes on. With `strategy: "
+        "local` the worker stays: it holds the model.",
+    )
+    memory_limit_max: str = Field(
+        "",
+        description="An OOM-killed worker comes back with half as much again, up to "
+        "this; empty gives up after `maxRestarts`.",
+    )
+
+    @field_validator("priority")
+    @classmethod
+    def _share_or_name(cls, value: str) -> str:
+        expected = "a PriorityClass, or a share of `high` workers from 0 to 1"
+        if "=" in value:
+            share = value.partition("=")[2]
+            raise ProblemsError(
+                Problem("", repr(value), expected, f"write `{share}` for `{value}`")
+            )
+        if re.fullmatch(r"[0-9.]+", value) and not _is_share(value):
+            raise ProblemsError(Problem("", repr(value), expected, "write it as `0.5`"))
+        return value
+
+    @field_validator("memory_limit_max")
+    @classmethod
+    def _quantity(cls, value: str) -> str:
+        if value and not re.fullmatch(QUANTITY_PATTERN, value):
+            raise ProblemsError(
+                Problem("", repr(value), "a quantity", "write it as `8Gi` or `512Mi`")
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> WorkerSpec:
+        problems = []
+        if self.max and self.replicas > self.max:
+            problems.append(
+                Problem(
+                    "replicas",
+                    str(self.replicas),
+                    f"at most worker.max, {self.max}",
+                    "raise worker.max or lower worker.replicas",
+                )
+            )
+        if self.min > self.replicas:
+            problems.append(
+                Problem(
+                    "min",
+                    str(self.min),
+                    f"at most worker.replicas, {self.replicas}",
+                    "lower worker.min or raise worker.replicas",
+                )
+            )
+        if self.dead_seconds <= self.heartbeat_seconds:
+            problems.append(
+                Problem(
+                    "deadSeconds",
+                    f"{self.dead_seconds:g}",
+                    f"more than worker.heartbeatSeconds, {self.heartbeat_seconds:g}",
+                    "several times it, or every replica counts as dead",
+                )
+            )
+        if problems:
+            raise ProblemsError(*problems)
+        return self
+
+
+def _is_share(text: str) -> bool:
+    try:
+        return 0.0 <= float(text) <= 1.0
+    except ValueError:
+        return False
+
+
+class VolumeSpec(SpecModel):
+    """One volume, mounted in all pods."""
+
+    claim_name: str = Field(
+        "", pattern=OBJECT_OR_NONE_PATTERN, description="PersistentVolumeClaim."
+    )
+    host_path: str = Field("", description="Folder of the node, where allowed.")
+    mount_path: str = Field(pattern=PATH_PATTERN, description="Where it appears.")
+    sub_path: str = Field("", description="Folder inside the volume.")
+    type: str = Field("", description="Kind of host path, as `Directory`.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> VolumeSpec:
+        if bool(self.claim_name) == bool(self.host_path):
+            raise ProblemsError(
+                Problem(
+                    "",
+                    "both" if self.claim_name else "neither of them",
+                    "exactly one of `claimName` and `hostPath`",
+                    "name where the volume comes from",
+                )
+            )
+        return self

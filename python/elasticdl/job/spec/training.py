@@ -1,0 +1,47 @@
+"""The part of the specification that says how a model is trained.
+
+Owns length, portions and weights of training. Imported through `job.spec.job`. Must not
+know where a job runs.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from elasticdl.job.spec.base import CountOrZero, OnNanLoss, PositiveInt, SpecModel
+
+
+class TrainingSpec(SpecModel):
+    """How long to train, in which portions."""
+
+    epochs: CountOrZero = Field(
+        1,
+        description="Passes over the data; 0 is endless. May change while the job "
+        "runs: an epoch that has begun is finished.",
+    )
+    max_steps: CountOrZero = Field(
+        0, description="Stop after so many batches of all workers together; 0 is never."
+    )
+    batch_size: PositiveInt = Field(64, description="Records a worker takes per step.")
+    batches_per_task: PositiveInt = Field(
+        8,
+        description="A task is this many batches; what a lost worker repeats (async: "
+        "and the last 0.1 s of its tasks, if they are shorter; 4 s of 1,000 workers).",
+    )
+    seed: int = Field(
+        0, description="Seed of task order, row order and initial values."
+    )
+    log_loss_steps: PositiveInt = Field(
+        100, description="A worker logs its loss every so many steps."
+    )
+    on_nan_loss: OnNanLoss = Field(
+        OnNanLoss.STOP,
+        description="`stop` fails the job; `skip` drops the batch's gradient and "
+        "counts it in the report.",
+    )
+    class_weight: dict[CountOrZero, float] = Field(
+        default_factory=dict,
+        description="Class number to the weight of its records in the loss, and in the "
+        "metrics of `weighted_metrics`; as `class_weight` of Keras's `fit`. A class "
+        "that is not named weighs 1. Evaluations are not weighted.",
+    )

@@ -1,0 +1,1 @@
+"""Values files: read, checked, edited, explained."""

@@ -1,0 +1,258 @@
+"""What the specification's fields are called and may hold, in words.
+
+Owns the walk over the models of `job.spec.job` and the plain-language type of each
+field. Used for messages about mistakes, for docs/spec.md and by the flags. Must not
+know values files.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import annotated_types
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from elasticdl.job.spec.job import (
+    MAX_NAME_LENGTH,
+    NAME_PATTERN,
+    PATH_PATTERN,
+    QUANTITY_PATTERN,
+)
+
+_PATTERNS = {
+    NAME_PATTERN: f"lower case letters, digits and dashes, at most {MAX_NAME_LENGTH}, "
+    "no dash at the ends",
+    PATH_PATTERN: "a path that begins with `/`",
+    QUANTITY_PATTERN: "a quantity, as `512Mi` or `4Gi`",
+}
+_PLAIN = {
+    str: "text",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+}
+
+
+@dataclass(frozen=True)
+class FieldDoc:
+    """One field for people: dotted camelCase path, type in words, default, meaning."""
+
+    path: str
+    kind: str
+    default: str
+    description: str
+
+
+def aliases(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Return a model's fields by their camelCase keys."""
+    return {info.alias or name: info for name, info in model.model_fields.items()}
+
+
+def model_of(annotation: Any) -> type[BaseModel] | None:
+    """Return the model that an annotation is, or may be; None for plain values."""
+    for part in _alternatives(annotation):
+        if isinstance(part, type) and issubclass(part, BaseModel):
+            return part
+    return None
+
+
+def field_at(model: type[BaseModel], path: tuple[str | int, ...]) -> FieldInfo | None:
+    """Return the field at a path of keys and list indices; None where there is none."""
+    info: FieldInfo | None = None
+    inner: type[BaseModel] | None = model
+    for key in path:
+        if isinstance(key, int):
+            continue
+        if inner is None:
+            return None
+        info = aliases(inner).get(key)
+        if info is None:
+            return None
+        inner = model_of(info.annotation) or _model_of_items(info.annotation)
+    return info
+
+
+def known_keys(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
+    """Return the keys that may stand in the mapping at a path."""
+    if not path:
+        return list(aliases(model))
+    info = field_at(model, path)
+    if info is None:
+        return []
+    inner = model_of(info.annotation) or _model_of_items(info.annotation)
+    return list(aliases(inner)) if inner else []
+
+
+def choices(info: FieldInfo) -> list[str]:
+    """Return the words that a field may hold; empty where it is no closed set."""
+    for part in _alternatives(info.annotation):
+        items = get_args(part) if get_origin(part) is list else (part,)
+        words = _words(items[0])
+        if words:
+            return words
+    return []
+
+
+def expected(info: FieldInfo) -> str:
+    """Return what a field may hold, in words: `a whole number, 1 or more`."""
+    words = choices(info)
+    if words and get_origin(info.annotation) is not list:
+        return "one of " + ", ".join(f"`{word}`" for word in words)
+    annotation, metadata = _unwrap(info.annotation, list(info.metadata))
+    text = _kind(annotation)
+    bounds = _bounds(metadata)
+    if bounds in _PATTERNS.values():
+        return bounds
+    return f"{text}, {bounds}" if bounds else text
+
+
+def documented(model: type[BaseModel], prefix: str) -> Iterator[FieldDoc]:
+    """Yield every leaf field below a model, depth first, in the order of the file."""
+    for key, info in aliases(model).items():
+        inner = model_of(info.annotation)
+        if inner is not None:
+            yield from documented(inner, f"{prefix}.{key}")
+            continue
+        yield FieldDoc(
+            f"{prefix}.{key}",
+            expected(info),
+            default_text(info),
+            info.description or "",
+        )
+        items = _model_of_items(info.annotation)
+        if items is not None:
+            yield from documented(items, f"{prefix}.{key}[]")
+
+
+def default_text(info: FieldInfo) -> str:
+    """Return a default as it would stand in a file; `required`, `empty`."""
+    if info.is_required():
+        return "required"
+    value = info.get_default(call_default_factory=True, validated_data={})
+    if value is None or value == "":
+        return "empty"
+    if isinstance(value, BaseModel):
+        return "that of each key"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value_text, value)) + "]"
+    return _value_text(value)
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, enum.Enum):
+        return str(value.value)
+    if isinstance(value, BaseModel):
+        value = value.model_dump(by_alias=True, mode="json", exclude_unset=True)
+    return json.dumps(value) if isinstance(value, dict) else str(value)
+
+
+def _kind(annotation: Any) -> str:
+    for one in _alternatives(annotation):
+        part, _ = _unwrap(one, [])
+        origin = get_origin(part) or part
+        if origin in _PLAIN:
+            return _PLAIN[origin]
+        if origin is dict:
+            inner = _kind(get_args(part)[1])
+            return f"a mapping of names to {inner}"
+        if origin is list:
+            item, _ = _unwrap(get_args(part)[0], [])
+            words = _words(item)
+            if words:
+                return "a list of " + " and ".join(f"`{word}`" for word in words)
+            mappings = model_of(item) or get_origin(item) is dict
+            return "a list of mappings" if mappings else "a list of texts"
+        if model_of(part):
+            return "a mapping"
+    return "anything"
+
+
+def _bounds(metadata: list[Any]) -> str:
+    parts = []
+    for item in metadata:
+        if isinstance(item, annotated_types.Ge):
+            parts.append(f"{item.ge} or more")
+        elif isinstance(item, annotated_types.Gt):
+            parts.append(f"more than {item.gt}")
+        elif isinstance(item, annotated_types.Le):
+            parts.append(f"{item.le} or less")
+        elif getattr(item, "pattern", None) in _PATTERNS:
+            return _PATTERNS[item.pattern]
+    return ", ".join(parts)
+
+
+def _words(part: Any) -> list[str]:
+    if get_origin(part) is Literal:
+        return [str(word) for word in get_args(part)]
+    if isinstance(part, type) and issubclass(part, enum.Enum):
+        return [str(member.value) for member in part]
+    return []
+
+
+def _alternatives(annotation: Any) -> list[Any]:
+    annotation, _ = _unwrap(annotation, [])
+    if get_origin(annotation) in (Union, types.UnionType):
+        return [part for part in get_args(annotation) if part is not type(None)]
+    return [annotation]
+
+
+def _unwrap(annotation: Any, metadata: list[Any]) -> tuple[Any, list[Any]]:
+    while get_origin(annotation) is Annotated:
+        annotation, *more = get_args(annotation)
+        for item in more:
+            metadata.extend(item.metadata if isinstance(item, FieldInfo) else [item])
+    return annotation, metadata
+
+
+def _model_of_items(annotation: Any) -> type[BaseModel] | None:
+    for part in _alternatives(annotation):
+        if get_origin(part) is list:
+            return model_of(get_args(part)[0])
+    return None
+
+
+def without_nulls(model: type[BaseModel], tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tree with fields that hold nothing left out: they mean the default.
+
+    A section whose lines are all comments is such a field. Mappings that the user
+    names keys of (`env`, `params`) are kept as they are.
+    """
+    fields = aliases(model)
+    clean: dict[str, Any] = {}
+    for key, value in tree.items():
+        if value is None and key in fields and not _keeps_null(model):
+            continue
+        inner = model_of(fields[key].annotation) if key in fields else None
+        clean[key] = (
+            without_nulls(inner, value)
+            if inner is not None and isinstance(value, Mapping)
+            else value
+        )
+    return clean
+
+
+def _keeps_null(model: type[BaseModel]) -> bool:
+    return bool(getattr(model, "null_is_a_value", False))
+
+
+def section_descriptions(model: type[BaseModel], path: str) -> dict[str, str]:
+    """Return what each section below a model is, by dotted path; itself included."""
+    found = {path: (model.__doc__ or "").strip().partition("\n")[0]}
+    for key, info in aliases(model).items():
+        inner = model_of(info.annotation)
+        items = _model_of_items(info.annotation)
+        if inner is not None:
+            found.update(section_descriptions(inner, f"{path}.{key}"))
+        elif items is not None:
+            found.update(section_descriptions(items, f"{path}.{key}[]"))
+    return found

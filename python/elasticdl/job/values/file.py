@@ -1,0 +1,251 @@
+"""Values files: reading with every mistake named, writing, editing in place.
+
+Owns the way from a file to a `ValuesFile` and back. Called by the CLI, the client and
+by every role's start. Must not know what any field means: that is `job.spec.job`.
+
+Reading is one quick pass; positions are looked up (`job.values.positions`) and mistakes
+put into words (`job.values.checking`) only when there is a mistake.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
+
+from elasticdl.errors import SpecError
+from elasticdl.job.spec.problems import Problem, spec_error
+from elasticdl.job.values.checking import Document, find_problems, validate
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.overrides import (
+    Override,
+    apply_override,
+    parse_override,
+    split_path,
+)
+from elasticdl.job.values.positions import find_positions, syntax_problem
+
+
+def load_values(path: Path, *, overrides: Sequence[str] = ()) -> ValuesFile:
+    """Read a values file, with `a.b=c` overrides laid over it.
+
+    Raises SpecError that lists all mistakes of the file and of the overrides.
+    """
+    values, problems = read_values(path, overrides=overrides)
+    if values is None:
+        raise spec_error(problems)
+    return values
+
+
+def read_values(
+    path: Path, *, overrides: Sequence[str] = ()
+) -> tuple[ValuesFile | None, list[Problem]]:
+    """Return the file's values, or None and all mistakes found."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        return None, [_unreadable(path, error)]
+    return parse_values(text, source=str(path), overrides=overrides)
+
+
+def parse_values(
+    text: str, *, source: str, overrides: Sequence[str] = ()
+) -> tuple[ValuesFile | None, list[Problem]]:
+    """Like read_values, of a text; `source` names it in messages."""
+    duplicates = False
+    try:
+        tree = YAML(typ="safe").load(text)
+    except DuplicateKeyError:
+        duplicates = True
+        tree = _load_with_duplicates(text)
+    except YAMLError as error:
+        return None, [syntax_problem(error, source)]
+    except ValueError as error:  # a date that is none, as 2024-13-45
+        return None, [Problem("", str(error), "YAML", "put the text in quotes", source)]
+    if not isinstance(tree, dict):
+        return None, [_not_a_mapping(tree, source)]
+    applied, problems = _lay_over(tree, overrides)
+    if not problems and not duplicates:
+        try:
+            return validate(tree), []
+        except (ValidationError, TypeError, ValueError, RecursionError):
+            pass  # find_problems says what is wrong, with positions
+    document = Document(tree, source, find_positions(text), tuple(applied))
+    problems.extend(find_problems(document))
+    return None, problems
+
+
+def _lay_over(
+    tree: dict[str, Any], overrides: Sequence[str]
+) -> tuple[list[Override], list[Problem]]:
+    applied: list[Override] = []
+    problems: list[Problem] = []
+    for argument in overrides:
+        override = parse_override(argument, tree)
+        if isinstance(override, Override):
+            override = apply_override(tree, override) or override
+        if isinstance(override, Problem):
+            problems.append(override)
+        else:
+            applied.append(override)
+    return applied, problems
+
+
+def dump_values(
+    values: ValuesFile, *, comments: Mapping[str, str] | None = None
+) -> str:
+    """Return the values file's text; fields that hold their default are left out.
+
+    `comments` maps dotted paths to what is to stand behind the field in its line.
+    """
+    tree: dict[str, Any] = {"kind": values.kind, "job": values.job.document()}
+    tree.update(values.chart_keys())
+    commented = _for_dump(tree)
+    for dotted, text in (comments or {}).items():
+        *around, key = split_path(dotted)
+        inner = commented
+        for part in around:
+            inner = inner.get(part, CommentedMap())
+        if key in inner:
+            inner.yaml_add_eol_comment(text, key)
+    out = io.StringIO()
+    _writer().dump(commented, out)
+    return out.getvalue()
+
+
+def write_values(path: Path, values: ValuesFile) -> None:
+    """Write a values file; it is there whole or not at all."""
+    _replace(path, dump_values(values))
+
+
+def edit_values(path: Path, changes: Mapping[str, Any]) -> ValuesFile:
+    """Set fields by dotted path (None takes a key away); comments are kept.
+
+    Returns the new values. Raises SpecError, and leaves the file as it was, when the
+    result would not be valid.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise spec_error([_unreadable(path, error)]) from None
+    edited, values = edit_text(text, changes, source=str(path))
+    _replace(path, edited)
+    return values
+
+
+def edit_text(
+    text: str, changes: Mapping[str, Any], *, source: str
+) -> tuple[str, ValuesFile]:
+    """Like edit_values, of a text; `source` names it in messages."""
+    yaml = _writer()
+    yaml.preserve_quotes = True
+    try:
+        tree = yaml.load(text)
+    except YAMLError as error:
+        raise spec_error([syntax_problem(error, source)]) from None
+    if not isinstance(tree, dict):
+        raise spec_error([_not_a_mapping(tree, source)])
+    problems = []
+    for dotted, value in changes.items():
+        override = Override(split_path(dotted), value, dotted)
+        problem = apply_override(tree, override, remove_none=True)
+        if problem is not None:
+            problems.append(problem)
+    if problems:
+        raise spec_error(problems)
+    out = io.StringIO()
+    yaml.dump(tree, out)
+    values, problems = parse_values(out.getvalue(), source=source)
+    if values is None:
+        raise spec_error(problems)
+    return out.getvalue(), values
+
+
+def _writer() -> YAML:
+    yaml = YAML(typ="rt")
+    yaml.width = 4096  # never fold a line that somebody wrote as one
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    return yaml
+
+
+def _for_dump(value: Any) -> Any:
+    """Texts of several lines become `|` blocks: code in a file stays legible."""
+    if isinstance(value, dict):
+        return CommentedMap(
+            (_for_dump(key), _for_dump(inner)) for key, inner in value.items()
+        )
+    if isinstance(value, list):
+        return [_for_dump(inner) for inner in value]
+    if not isinstance(value, str) or value.isprintable():
+        return value
+    lines = value.replace("\t", "").split("\n")
+    if all(line.isprintable() for line in lines) and not value[0].isspace():
+        return LiteralScalarString(value) if len(lines) > 1 else value
+    # The emitter leaves some control characters bare that the scanner takes for spaces.
+    return DoubleQuotedScalarString(value)
+
+
+def _load_with_duplicates(text: str) -> Any:
+    yaml = YAML(typ="safe")
+    yaml.allow_duplicate_keys = True
+    return yaml.load(text)
+
+
+def _replace(path: Path, text: str) -> None:
+    path = path.resolve()  # a link stays a link
+    try:
+        mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        aside = Path(name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as out:
+                out.write(text)
+                out.flush()
+                os.fsync(out.fileno())
+            aside.chmod(mode)
+            aside.replace(path)
+        finally:
+            aside.unlink(missing_ok=True)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise SpecError(
+            f"{path}: cannot be written: {error.strerror}; the file is as it was"
+        ) from error
+
+
+def _unreadable(path: Path, error: OSError | UnicodeDecodeError) -> Problem:
+    if isinstance(error, UnicodeDecodeError):
+        return Problem(
+            "",
+            f"bytes that are no UTF-8 at offset {error.start}",
+            "a text file",
+            "is this the values file?",
+            str(path),
+        )
+    got = {
+        FileNotFoundError: "no such file",
+        IsADirectoryError: "a folder",
+        PermissionError: "a file that may not be read",
+    }.get(type(error), error.strerror or str(error))
+    return Problem("", got, "a values file", "check the path", str(path))
+
+
+def _not_a_mapping(tree: Any, source: str) -> Problem:
+    got = "an empty file" if tree is None else "no mapping"
+    return Problem(
+        "", got, "`kind: job` and a `job:` tree", "see docs/spec.md", f"{source}:1:1"
+    )

@@ -1,0 +1,1 @@
+"""What replicas ask the master, and the answers."""

@@ -1,0 +1,152 @@
+"""A master's authority: who its replicas are, in calls that are encrypted.
+
+Owns the authority that the job's Secret holds, the master's own certificate, what new
+pods are given, and the answer to their requests. Made by `master.pod`; served by
+`master.serving`. Must not know what replicas do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from elasticdl.errors import ElasticDLError, PlatformError
+from elasticdl.job import names
+from elasticdl.job.context import RoleContext
+from elasticdl.job.names import Role
+from elasticdl.proto import master_pb2, master_pb2_grpc
+from elasticdl.rpc.errors import status_of
+from elasticdl.rpc.tls.certificates import Authority, Credentials
+from elasticdl.rpc.tls.identity import Identity
+from elasticdl.rpc.tls.peer_name import PeerName
+from elasticdl.rpc.tls.peers import caller_of
+from elasticdl.runner.base import Launch
+
+log = logging.getLogger(__name__)
+
+_FEW_DAYS = 30.0
+
+
+class JobAuthority:
+    """The authority of one job, in its master. Thread-safe."""
+
+    def __init__(
+        self, folder: Path, *, namespace: str, job: str, token: str, hours: float
+    ) -> None:
+        """Read the authority from `folder`; certificates are good for so many hours.
+
+        Raises PlatformError if it cannot be used.
+        """
+        self._folder = folder
+        self._namespace, self._job = namespace, job
+        self._token = token
+        self._hours = hours
+        self._authority = Authority.load(folder)
+        self._say_when_it_ends()
+        self.identity = Identity(self._own(), self._renewed)
+
+    @staticmethod
+    def of(context: RoleContext) -> JobAuthority | None:
+        """Return that of a master in a pod; None where calls are not encrypted."""
+        place = context.cluster
+        if place is None or place.authority_dir is None:
+            return None
+        return JobAuthority(
+            place.authority_dir,
+            namespace=place.namespace,
+            job=place.job,
+            token=context.token,
+            hours=place.certificate_hours,
+        )
+
+    def enrolment(self, launch: Launch) -> Mapping[str, str]:
+        """Return the variables by which a replica asks for its certificate."""
+        name = self._name(launch.key.role, launch.key.index, launch.generation)
+        seed, certificate = self._authority.enrolment(name, self._token)
+        return {
+            # Not that of the Secret, which may have changed since this master began.
+            names.ENV_AUTHORITY: self._authority.pem.decode(),
+            names.ENV_ENROLMENT: certificate,
+            names.ENV_ENROLMENT_SEED: seed,
+        }
+
+    def sign(self, caller: PeerName, request: bytes) -> master_pb2.EnrolReply:
+        """Return a certificate of who calls. Raises RefusedError."""
+        name = self._name(caller.role, caller.index, caller.generation)
+        authority = self._authority
+        certificate, enrolment = authority.sign(name, request, hours=self._hours)
+        return master_pb2.EnrolReply(
+            certificate=certificate, authority=authority.pem, enrolment=enrolment
+        )
+
+    def _own(self) -> Credentials:
+        return self._authority.own(self._name(Role.MASTER, 0, 0), hours=self._hours)
+
+    def _renewed(self) -> Credentials:
+        """Return the master's next credentials, of an authority that may be renewed."""
+        try:
+            found = Authority.load(self._folder)
+        except PlatformError as error:
+            log.warning("%s; going on with the one of this master's start", error)
+        else:
+            if found.has_key_of(self._authority):
+                self._authority = found
+            elif found.pem != self._authority.pem:
+                log.error(
+                    "%s: the job's authority has another key now; the one before "
+                    "stays in force until the master is started again, which replaces "
+                    "all PS and workers: they do not believe the new one. With "
+                    "cert-manager set privateKey.rotationPolicy: Never",
+                    self._folder,
+                )
+        self._say_when_it_ends()
+        return self._own()
+
+    def _say_when_it_ends(self) -> None:
+        left = self._authority.days_left()
+        if left < _FEW_DAYS:
+            log.warning(
+                "%s: the job's authority ends in %.1f days, and no replica gets a "
+                "certificate afterwards; renew its Secret with the same key",
+                self._folder,
+                left,
+            )
+
+    def _name(self, role: Role, index: int, generation: int) -> PeerName:
+        return PeerName(self._namespace, self._job, role, index, generation)
+
+
+class Enrolling(master_pb2_grpc.EnrolmentServicer):
+    """Answers replicas that ask for a certificate."""
+
+    def __init__(
+        self, authority: JobAuthority, require: Callable[[master_pb2.Replica], object]
+    ) -> None:
+        """`require` raises FencedError for a replica that is not the job's."""
+        self._authority = authority
+        self._require = require
+
+    async def Enrol(  # noqa: N802 - the name is the RPC's
+        self,
+        request: master_pb2.EnrolRequest,
+        context: grpc.aio.ServicerContext[Any, Any],
+    ) -> master_pb2.EnrolReply:
+        """Sign the caller's key, if the caller is a replica of today."""
+        caller = caller_of(context)
+        if caller is None:
+            raise AssertionError("served on encrypted connections alone")
+        try:
+            self._require(
+                master_pb2.Replica(
+                    role=caller.role, index=caller.index, generation=caller.generation
+                )
+            )
+            return self._authority.sign(caller, request.request)
+        except ElasticDLError as error:
+            await context.abort(status_of(error), str(error))
+        raise AssertionError("abort raises")

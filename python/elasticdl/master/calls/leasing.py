@@ -1,0 +1,398 @@
+"""Reports in, tasks out: what the Lease call does.
+
+Owns who gets which task next and what follows from each report. Called by
+`master.calls.servicer`. Must not know RPC; failing tasks end the job through `Job.end`.
+
+Order of giving out: what has to be done before training (prepare, shards), tasks of an
+evaluation round, summaries and exports, then training. A worker that has not built the
+model yet gets only the first kind.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections import OrderedDict
+from typing import TypeVar
+
+from elasticdl.data.reader import Shard
+from elasticdl.errors import ExitCode, UserCodeError
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.status import JobState
+from elasticdl.master.job_state import Job
+from elasticdl.master.members.member import Member
+from elasticdl.master.members.relaunch_rules import error_first
+from elasticdl.master.model import checkpoint_identity as course
+from elasticdl.master.model.evaluation_rounds import BEST
+from elasticdl.master.tasks.ledger import Made
+from elasticdl.master.tasks.queue import LeasedTask
+from elasticdl.master.tasks.queue import Task as QueuedTask
+from elasticdl.master.tasks.side_tasks import is_side
+from elasticdl.metrics.registry import MasterMetrics
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import Outcome, Task, TaskReport
+
+log = logging.getLogger(__name__)
+
+V = TypeVar("V")
+
+_BEFORE_MODEL = frozenset({int(master_pb2.PREPARE), int(master_pb2.SHARDS)})
+_REMEMBERED = 4096
+# A lease that its worker does not name in heartbeats for so long was lost on the way.
+UNNAMED_SECONDS = 5.0
+
+
+class Leasing:
+    """Gives tasks out and takes reports."""
+
+    def __init__(self, job: Job, metrics: MasterMetrics) -> None:
+        """Work on this job."""
+        self._job = job
+        self._metrics = metrics
+        self._parts = job.parts
+        # Reports that were answered, so that a repeated one gets the same answer.
+        self._answered: OrderedDict[int, bool] = OrderedDict()
+        # When each lease was given, by this master; of one before it is not known.
+        self._given: OrderedDict[int, float] = OrderedDict()
+
+    # -- out ----------------------------------------------------------------------
+
+    def give(self, member: Member, want: int, *, now: float) -> list[Task]:
+        """Lease up to `want` tasks to a worker."""
+        tasks: list[Task] = []
+        fair = self._fair() if want > 1 else 1.0
+        while len(tasks) < want:
+            task = self._next(member, now=now, may_train=len(tasks) < fair)
+            if task is None:
+                break
+            tasks.append(task)
+            _remember(self._given, task.lease_id, now)
+        # Asked and answered: from now on it counts by the leases it holds.
+        self._parts.ps.quorum.asked(member.key.index)
+        if tasks:
+            self._parts.membership.works(member, now=now)
+        return tasks
+
+    def _fair(self) -> float:
+        """Return how many training tasks one worker may take, so that each gets some.
+
+        At the end nobody shall stand idle while another holds several ready.
+        """
+        queue = self._parts.ledger.queue
+        left = queue.left if queue else 0.0
+        return left / max(1, self._parts.table.num_at_work)
+
+    def _next(self, member: Member, *, now: float, may_train: bool) -> Task | None:
+        job = self._job
+        if job.ending or member.drain or job.finished:
+            return None
+        seconds = job.spec.tasks.lease_seconds
+        task = self._parts.side.lease(
+            member.key.index,
+            types=None if member.ready else _BEFORE_MODEL,
+            deadline=now + seconds,
+        )
+        if task is not None or not member.ready or not (may_train and job.may_train):
+            return task
+        ledger, quorum = self._parts.ledger, self._parts.ps.quorum
+        if not ledger.can_lease or not quorum.may_begin(member.key.index):
+            return None
+        leased = ledger.lease(member.key.index, now=now, lease_seconds=seconds)
+        return self._message(leased) if leased else None
+
+    def _message(self, leased: LeasedTask) -> Task:
+        task = leased.task
+        kind = master_pb2.TRAINING if self._job.trains else master_pb2.PREDICTION
+        return Task(
+            task_id=task.task_id,
+            lease_id=leased.lease_id,
+            type=kind,
+            source=task.source,
+            start=task.start,
+            end=task.end,
+            epoch=task.epoch,
+            # The same for whoever trains it, another one in the next epoch.
+            seed=self._job.spec.training.seed * 1_000_003 + task.task_id,
+            replay=task.replay,
+        )
+
+    # -- in -----------------------------------------------------------------------
+
+    def report(
+        self, member: Member, report: TaskReport, *, now: float
+    ) -> master_pb2.ReportResult:
+        """Take a report; the caller commits the ledger before it answers."""
+        accepted = self._answered.get(report.lease_id)
+        if accepted is None:
+            accepted = self._take(member, report, now=now)
+            _remember(self._answered, report.lease_id, accepted)
+            self._count(report, accepted, now=now)
+            self._parts.ps.quorum.count([member.key.index])
+            self._parts.signals.wake()
+        return master_pb2.ReportResult(
+            lease_id=report.lease_id,
+            accepted=accepted,
+            reason="" if accepted else "the lease had moved on to another worker",
+        )
+
+    def _count(self, report: TaskReport, accepted: bool, *, now: float) -> None:
+        given = self._given.pop(report.lease_id, None)
+        reports = self._metrics.task_reports
+        if not accepted:
+            reports.labels("late").inc()
+        elif report.outcome == Outcome.DONE:
+            self._job.reports += 1
+            reports.labels("done").inc()
+            if given is not None:
+                self._metrics.task_seconds.observe(now - given)
+        else:
+            failed = report.outcome == Outcome.FAILED
+            reports.labels("failed" if failed else "returned").inc()
+
+    def _take(self, member: Member, report: TaskReport, *, now: float) -> bool:
+        self._note_trouble(member, report, now=now)
+        if is_side(report.lease_id):
+            return self._take_side(member, report, now=now)
+        ledger = self._parts.ledger
+        if report.outcome == Outcome.DONE:
+            done = ledger.finish(
+                report.lease_id,
+                records=report.records,
+                steps=report.steps,
+                made=_made(report),
+                now=now,
+            )
+            if done is not None:
+                self._parts.membership.hangs = 0
+                if not member.drain:
+                    self._parts.ps.quorum.finished(member.key.index)
+                if self._job.trains:
+                    # In one write with the report: a PS that took initial values after
+                    # it would lack what counts as trained.
+                    self._parts.ps.begins(now=now)
+                    self._job.last_loss = report.loss
+                    self._job.version = max(self._job.version, report.model_version)
+            return done is not None
+        failed = report.outcome == Outcome.FAILED
+        task = ledger.give_back(
+            report.lease_id,
+            cause="user code raised" if failed else "handed back",
+            now=now,
+            failed=failed,
+            untouched=not failed and not report.records and not report.steps,
+        )
+        if task is None:
+            return False
+        what = f"{task.source} records {task.start} to {task.end}"
+        if failed:
+            self._failed(member, report, task.failures, what)
+        self._parts.signals.work()
+        return True
+
+    def _failed(
+        self, member: Member, report: TaskReport, failures: int, what: str
+    ) -> None:
+        lines = error_first(report.error)
+        most = self._job.spec.tasks.max_failures
+        log.warning("%s failed on %s (%d): %s", member.name, what, failures, lines)
+        self._job.fatal_losses += not math.isfinite(report.loss)
+        if report.fatal:
+            self._job.end(JobState.FAILED, f"{member.name}: {lines}", _code(report))
+        elif failures >= most:
+            self._job.end(
+                JobState.FAILED,
+                f"{what} failed {failures} times (tasks.maxFailures {most}), last on "
+                f"{member.name}: {lines}",
+                _code(report),
+            )
+
+    def _take_side(self, member: Member, report: TaskReport, *, now: float) -> bool:
+        side = self._parts.side
+        if report.outcome == Outcome.DONE:
+            task = side.finish(report.lease_id)
+            if task is None:
+                return False
+            self._side_done(task, report, now=now)
+            self._parts.ps.quorum.side_done()
+            return True
+        failed = report.outcome == Outcome.FAILED
+        failures = side.give_back(report.lease_id, failed=failed)
+        if failures is None:
+            return False
+        if failed:
+            self._failed(member, report, failures, "a task beside training")
+        self._parts.signals.work()
+        return True
+
+    def _side_done(self, task: Task, report: TaskReport, *, now: float) -> None:
+        parts = self._parts
+        if task.type == master_pb2.PREPARE:
+            parts.ledger.note("prepared", time=now)
+            parts.data.prepared()
+        elif task.type == master_pb2.SHARDS:
+            parts.data.asked(
+                task.target, [Shard(s.source, s.start, s.end) for s in report.shards]
+            )
+        else:
+            if task.type == master_pb2.EXPORT:
+                self._exported(task, report)
+            try:
+                parts.rounds.done(task, report, now=now)
+            except UserCodeError as error:
+                self._job.end(JobState.FAILED, str(error), error.exit_code)
+
+    def _exported(self, task: Task, report: TaskReport) -> None:
+        paths = json.loads(report.results_json or "{}").get("paths", [])
+        best = task.target == BEST
+        log.info("exported%s: %s", " the best model" if best else "", ", ".join(paths))
+        ledger = self._parts.ledger
+        ledger.note(
+            "export", target=task.target, paths=paths, point=course.point(ledger)
+        )
+        self._job.exports += [p for p in paths if p not in self._job.exports]
+
+    def _note_trouble(self, member: Member, report: TaskReport, *, now: float) -> None:
+        ledger = self._parts.ledger
+        if report.error and report.outcome == Outcome.RETURNED:
+            self._job.storage_refused(member.name, report.error, now=now)
+        for bad in report.bad_records:
+            ledger.note(
+                "badRecord", source=bad.source, record=bad.record, reason=bad.reason
+            )
+        if report.skipped_batches:
+            ledger.note("skipped", worker=member.name, batches=report.skipped_batches)
+
+    # -- leases that nobody answers for -----------------------------------------------
+
+    def take_over(self, *, now: float) -> None:
+        """Give all leases of an earlier master their whole time again.
+
+        Renewals are not journaled, and nobody could renew while there was no master.
+        Who is not there any more is found out as such.
+        """
+        queue = self._parts.ledger.queue
+        if queue is not None:
+            queue.renew_all(deadline=now + self._job.spec.tasks.lease_seconds)
+
+    def renew(self, member: Member, named: list[int], *, now: float) -> list[int]:
+        """Renew the leases that a heartbeat names; return those it does not hold.
+
+        A lease that the ledger gives to the worker but that it never names was in an
+        answer that got lost: it goes back after a while.
+        """
+        seconds = self._job.spec.tasks.lease_seconds
+        index = member.key.index
+        parts = self._parts
+        side = [i for i in named if is_side(i)]
+        lost = parts.ledger.renew(
+            index,
+            [i for i in named if not is_side(i)],
+            now=now,
+            lease_seconds=seconds,
+        )
+        lost += parts.side.renew(index, side, deadline=now + seconds)
+        held = self._leases_of(member)
+        member.unnamed = {i: member.unnamed.get(i, now) for i in held if i not in named}
+        for lease_id, since in list(member.unnamed.items()):
+            if now - since >= UNNAMED_SECONDS:
+                log.info("%s does not know of lease %d: back", member.name, lease_id)
+                del member.unnamed[lease_id]
+                self._back(lease_id, now=now)
+                parts.ps.quorum.count([index])
+        return [i for i in lost if i not in self._answered]
+
+    def _leases_of(self, member: Member) -> list[int]:
+        index, queue = member.key.index, self._parts.ledger.queue
+        mine = queue.leases_of(index) if queue else []
+        return [*mine, *self._parts.side.leases_of(index)]
+
+    def _back(self, lease_id: int, *, now: float) -> None:
+        if is_side(lease_id):
+            self._parts.side.give_back(lease_id)
+        else:
+            self._parts.ledger.give_back(
+                lease_id, cause="answer lost", now=now, untouched=True
+            )
+        self._parts.signals.work()
+
+    def recover(self, member: Member, cause: str, *, now: float) -> None:
+        """Put back all that a worker held, which is gone."""
+        index, died = member.key.index, member.fell_at_work
+        tasks = self._parts.ledger.recover(index, cause=cause, now=now, died=died)
+        count = len(tasks) + self._parts.side.recover(index, died=died)
+        if count:
+            log.info("%d tasks of %s go to others", count, member.name)
+        if died:
+            self._end_if_deadly(tasks)
+        self._parts.ps.quorum.gone(index)
+        self._parts.signals.work()
+
+    def patience(self, member: Member) -> float:
+        """Return how many times its usual bound a worker may take for a step.
+
+        It doubles with each one that hung in a row, or that hung at what this one
+        holds: a step that is slow everywhere has the whole of startSeconds in the end.
+        """
+        queue = self._parts.ledger.queue
+        held = queue.leases_of(member.key.index) if queue else []
+        deaths = [queue.leased[i].task.deaths for i in held] if queue else []
+        most = max([self._parts.membership.hangs, *deaths])
+        return 2.0 ** min(most, 30)
+
+    def _end_if_deadly(self, tasks: list[QueuedTask]) -> None:
+        """Fail the job if too many workers were lost at one task."""
+        most = most_deaths(self._job.spec)
+        deadly = [task for task in tasks if task.deaths >= most]
+        if deadly:
+            what = " or ".join(
+                f"{t.source} records {t.start} to {t.end}" for t in deadly[:3]
+            )
+        elif self._parts.side.most_deaths() >= most:
+            what = "a task beside training"
+        else:
+            return
+        self._job.end(
+            JobState.FAILED,
+            f"{most} workers hung or crashed with {what} in their hands; look at what "
+            "the model module does with these records",
+            ExitCode.USER_CODE,
+        )
+
+    def expire(self, *, now: float) -> None:
+        """Put back what nobody said anything about for too long."""
+        count = len(self._parts.ledger.expire(now)) + self._parts.side.expire(now)
+        if count:
+            log.warning("%d leases expired", count)
+            self._metrics.task_reports.labels("expired").inc(count)
+            self._parts.ps.quorum.count()
+            self._parts.signals.work()
+
+
+def most_deaths(spec: JobSpec) -> int:
+    """Return how many workers may be lost at one task before the job fails.
+
+    No fewer than have to hang until a step has had the whole of startSeconds.
+    """
+    worker = spec.worker
+    longer = math.ceil(math.log2(max(1.0, worker.start_seconds / worker.hang_seconds)))
+    return max(spec.tasks.max_failures, worker.max_restarts + 1, longer + 1)
+
+
+def _remember(table: OrderedDict[int, V], key: int, value: V) -> None:
+    table[key] = value
+    while len(table) > _REMEMBERED:
+        table.popitem(last=False)
+
+
+def _made(report: TaskReport) -> Made | None:
+    """Return what became of a task's records; an older worker does not say."""
+    if not report.HasField("rows"):
+        return None
+    return Made(report.rows, len(report.bad_records), report.skipped_rows)
+
+
+def _code(report: TaskReport) -> ExitCode:
+    """Return what the job ends with by this report; an older worker does not say."""
+    known = {ExitCode.USER_CODE, ExitCode.DATA, ExitCode.STORAGE, ExitCode.PLATFORM}
+    return next((c for c in known if c == report.exit_code), ExitCode.JOB_FAILED)

@@ -1,0 +1,223 @@
+"""The Master service: calls in, answers out, nothing decided.
+
+Owns the mapping of errors to gRPC statuses and the waiting of long polls. Registered by
+`master.main` with the server of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import grpc.aio
+
+from elasticdl.errors import ElasticDLError, JournalError, SupersededError
+from elasticdl.job.status import JobState
+from elasticdl.master.calls.heartbeats import Heartbeats
+from elasticdl.master.calls.leasing import Leasing
+from elasticdl.master.calls.stagger import until_place
+from elasticdl.master.job_state import Job
+from elasticdl.master.telling import status
+from elasticdl.proto import master_pb2, master_pb2_grpc
+from elasticdl.rpc.errors import status_of
+
+log = logging.getLogger(__name__)
+
+_MOST_HOLD_SECONDS = 30.0
+# Of many workers each is heard of more rarely: no more than so many heartbeats a second
+# reach the master, and so many calls that lease and report, as far as these can wait.
+_CALLS_PER_SECOND = 200.0
+# What a worker did between two calls is lost with it: never more than this for it, and
+# with the number above never more than 5 ms of what all workers do.
+_MOST_BETWEEN_CALLS_SECONDS = 5.0
+# A worker that calls shortly before its place in the cycle was on it; the next call is
+# on the next one. Tasks are leased for the time between calls: never for a part of one.
+_LEASE_AT_LEAST = 1 / 2
+# No heartbeat is held for longer than a cycle.
+_BEAT_AT_LEAST = 1 / 8
+# Who waits for longer than he asked for still gets his answer before he gives up.
+_MOST_EXTRA_SECONDS = 2.0
+
+Reply = TypeVar("Reply")
+ServicerContext = grpc.aio.ServicerContext[Any, Any]
+Method = Callable[[Any, Any, ServicerContext], Awaitable[Reply]]
+
+
+def _answering(method: Method[Reply]) -> Method[Reply]:
+    """Turn ElasticDL's errors into statuses; a journal that fails ends the job."""
+
+    @functools.wraps(method)
+    async def call(self: Any, request: Any, context: ServicerContext) -> Reply:
+        try:
+            return await method(self, request, context)
+        except SupersededError as error:
+            self.job.parts.signals.wake()  # the loop ends; callers find the next one
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        except JournalError as error:
+            self.job.end(JobState.FAILED, str(error), error.exit_code)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        except ElasticDLError as error:
+            await context.abort(status_of(error), str(error))
+        except Exception as error:
+            # The caller would try again for ever, and the job would stand still.
+            log.error("a call failed", exc_info=error)
+            message = f"internal: {error!r}; the master's log has the trace"
+            self.job.end(JobState.FAILED, message)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, message)
+        raise AssertionError("abort raises")
+
+    return call
+
+
+class MasterServicer(master_pb2_grpc.MasterServicer):
+    """Adapts the service to the job's parts. All methods run in one event loop."""
+
+    def __init__(self, job: Job, leasing: Leasing, heartbeats: Heartbeats) -> None:
+        """Serve this job."""
+        self.job = job
+        self._parts = job.parts
+        self._leasing = leasing
+        self._heartbeats = heartbeats
+
+    @_answering
+    async def Register(  # noqa: N802 - the name is the RPC's
+        self, request: master_pb2.RegisterRequest, _: ServicerContext
+    ) -> master_pb2.RegisterReply:
+        """A replica is up."""
+        reply = self._heartbeats.register(request, now=self.job.clock())
+        await self._parts.ledger.commit()
+        return reply
+
+    @_answering
+    async def ModelReady(  # noqa: N802 - the name is the RPC's
+        self, request: master_pb2.ModelReadyRequest, _: ServicerContext
+    ) -> master_pb2.ModelReadyReply:
+        """A worker has built the model."""
+        self._heartbeats.model_ready(request, now=self.job.clock())
+        await self._parts.ledger.commit()
+        return master_pb2.ModelReadyReply()
+
+    @_answering
+    async def Lease(  # noqa: N802 - the name is the RPC's
+        self, request: master_pb2.LeaseRequest, _: ServicerContext
+    ) -> master_pb2.LeaseReply:
+        """Reports in, tasks out; parked until there is something to do."""
+        clock = self.job.clock
+        member = self._parts.table.require(request.replica)
+        self._parts.ps.answered(request.ps_versions, rewind=request.ps_rewind)
+        results = [
+            self._leasing.report(member, report, now=clock())
+            for report in request.reports
+        ]
+        seconds = min(self._patient(request.wait_seconds), _MOST_HOLD_SECONDS)
+        until = clock() + seconds
+        tasks: list[master_pb2.Task] = []
+        unwritten = bool(results)
+        while request.want > 0:
+            member = self._parts.table.require(request.replica)
+            tasks = self._leasing.give(member, request.want, now=clock())
+            left = until - clock()
+            if tasks or self.job.finished or member.drain or left <= 0:
+                break
+            if not (member.ready or self._parts.data.may_prepare):
+                break  # it has a model to build meanwhile
+            if unwritten:
+                await self._parts.ledger.commit()
+                unwritten = False
+                continue  # others may have reported meanwhile
+            await self._parts.signals.wait_for_work(left)
+        finished = self.job.finished
+        if tasks or unwritten or finished:
+            # One write for what was reported and what is leased. Who is told that the
+            # job is over leaves: the report that made it so has to be on disk before.
+            await self._parts.ledger.commit()
+        return master_pb2.LeaseReply(
+            tasks=tasks,
+            results=results,
+            finished=finished,
+            call_seconds=until_place(
+                member.key.index,
+                cycle_seconds=min(self._fair_seconds, _MOST_BETWEEN_CALLS_SECONDS),
+                now=clock(),
+                at_least=_LEASE_AT_LEAST,
+            ),
+        )
+
+    @_answering
+    async def WorkerSync(  # noqa: N802 - the name is the RPC's
+        self, request: master_pb2.WorkerSyncRequest, _: ServicerContext
+    ) -> master_pb2.WorkerSyncReply:
+        """Heartbeat of a worker, held until there is news."""
+        lost = self._heartbeats.worker(request, now=self.job.clock())
+        signals = self._parts.signals
+        if not lost and request.seen_revision == signals.revision:
+            seconds = min(self._patient(request.hold_seconds), self._most_hold)
+            if seconds > request.hold_seconds:
+                place = until_place(
+                    request.replica.index,
+                    cycle_seconds=seconds,
+                    now=self.job.clock(),
+                    at_least=_BEAT_AT_LEAST,
+                )
+                seconds = min(seconds, place)
+            await signals.wait_for_revision(seconds)
+        return self._heartbeats.worker_reply(request, lost)
+
+    @_answering
+    async def PsSync(  # noqa: N802 - the name is the RPC's
+        self, request: master_pb2.PsSyncRequest, _: ServicerContext
+    ) -> master_pb2.PsSyncReply:
+        """Heartbeat of a PS, held until there is news."""
+        self._heartbeats.ps(request, now=self.job.clock())
+        signals = self._parts.signals
+        if request.seen_revision == signals.ps_revision:
+            await signals.wait_for_ps_revision(
+                min(request.hold_seconds, self._most_hold)
+            )
+        reply = self._heartbeats.ps_reply(request)
+        if self._parts.ps.quorum.counts:
+            # The next master has to know of each worker that counts no more.
+            await self._parts.ledger.commit()
+        return reply
+
+    @property
+    def _most_hold(self) -> float:
+        """Nobody may be silent for longer because the master holds his heartbeat."""
+        return self.job.spec.worker.dead_seconds / 2
+
+    def _patient(self, seconds: float) -> float:
+        """Return for how long a worker waits that asked for so many seconds."""
+        longest = seconds + _MOST_EXTRA_SECONDS
+        return min(max(seconds, self._fair_seconds), longest)
+
+    @property
+    def _fair_seconds(self) -> float:
+        """A worker's share of the master: one call of a kind in so many seconds."""
+        return self._parts.table.num_workers / _CALLS_PER_SECOND
+
+    async def Echo(  # noqa: N802 - the name is the RPC's
+        self, _request: master_pb2.EchoRequest, _: ServicerContext
+    ) -> master_pb2.EchoReply:
+        """The master calls itself: how long is the line?"""
+        return master_pb2.EchoReply()
+
+    @_answering
+    async def Status(  # noqa: N802 - the name is the RPC's
+        self, _request: master_pb2.StatusRequest, _: ServicerContext
+    ) -> master_pb2.StatusReply:
+        """The job now."""
+        document = status.build(self.job, now=self.job.clock())
+        return master_pb2.StatusReply(json=document.model_dump_json())
+
+    @_answering
+    async def Stop(  # noqa: N802 - the name is the RPC's
+        self, request: master_pb2.StopRequest, _: ServicerContext
+    ) -> master_pb2.StopReply:
+        """End the job in good order."""
+        reason = request.reason or "asked to stop"
+        self.job.end(JobState.STOPPED, reason, status.STOPPED)
+        await asyncio.sleep(0)
+        return master_pb2.StopReply()

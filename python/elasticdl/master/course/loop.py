@@ -1,0 +1,370 @@
+"""The one place that acts: events in, decisions asked for, replicas started and ended.
+
+Owns the order of things: what was decided is in the journal before the platform is
+asked. Made by `master.assembly`. All state is changed in this event loop, so nothing
+needs a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+from elasticdl.errors import (
+    DataError,
+    ElasticDLError,
+    ExitCode,
+    JournalError,
+    PlatformError,
+    RpcError,
+    SpecError,
+)
+from elasticdl.job import folder
+from elasticdl.job.context import set_log_level
+from elasticdl.job.spec.job import JobSpec, JobType
+from elasticdl.job.status import JobState
+from elasticdl.master import live_edits as spec_watch
+from elasticdl.master.attention import PAUSE_SECONDS, Attention
+from elasticdl.master.calls.leasing import Leasing
+from elasticdl.master.course.launching import Launching
+from elasticdl.master.course.resting import Resting
+from elasticdl.master.course.stages import Stages
+from elasticdl.master.course.watchdog import Verdict, Watchdog
+from elasticdl.master.course.wind_down import WindDown
+from elasticdl.master.job_state import Ending, Job
+from elasticdl.master.live_edits import Stamp
+from elasticdl.master.members.member import Member, MemberState
+from elasticdl.master.members.membership import Departure, Stop
+from elasticdl.master.tasks import data_plan
+from elasticdl.master.telling import happenings as decisions
+from elasticdl.master.telling.publishing import Publishing
+from elasticdl.runner.base import Observation, Runner
+
+log = logging.getLogger(__name__)
+
+_LONGEST_SLEEP_SECONDS = 2.0
+# A delay of the master's own calls is worth a line in the log from here on.
+_LATE_SECONDS = 1.0
+# The loop rests so many times as long as it was busy.
+_REST = 3.0
+# How often a master with nothing to write looks whether it is the job's master still.
+_HOLD_SECONDS = 2.0
+# What an edit that is not taken is answered with.
+_NOT_LIVE = (
+    f"refused on a running job: {{}}; only {', '.join(spec_watch.LIVE)} may change. "
+    "The job goes on as it was"
+)
+_TOO_LATE = (
+    "refused: {}, for the job is over; if it was stopped or failed, launch it again: "
+    "it goes by the file then"
+)
+
+
+class Loop:
+    """Keeps one job going until it ends."""
+
+    def __init__(
+        self,
+        job: Job,
+        runner: Runner,
+        leasing: Leasing,
+        stages: Stages,
+        publishing: Publishing,
+    ) -> None:
+        """Work on this job through this runner."""
+        self._job = job
+        self._parts = job.parts
+        self._runner = runner
+        self._leasing = leasing
+        self._stages = stages
+        self._publishing = publishing
+        self._launching = Launching(job, runner)
+        self._resting = Resting(self._parts.ledger)
+        self._watchdog = Watchdog(job)
+        self._counting: asyncio.Task[None] | None = None
+        self._attention = Attention(now=job.clock())
+        self._held_at = job.clock()
+        self._handing_over = False
+
+    def hand_over(self) -> None:
+        """Leave the job to another master, replicas and all, unless it is ending."""
+        self._handing_over = True
+        self._parts.signals.wake()
+
+    async def run(
+        self,
+        call_itself: Callable[[], Awaitable[object]] | None = None,
+        *,
+        spec_seen: Stamp | None = None,
+    ) -> Ending | None:
+        """Run the job; return how it ended, with all replicas gone.
+
+        None if another master shall go on with it. Raises SupersededError if one has
+        done so already: then nothing must be asked of the platform, nor written.
+        `call_itself` calls this master as a replica does; without it only the event
+        loop is known to be on time. `spec_seen`: the values file's stamp from before
+        the job's spec was read.
+        """
+        hear = self._hear(call_itself or (lambda: asyncio.sleep(0)))
+        tasks = [
+            asyncio.create_task(hear, name="attention"),
+            asyncio.create_task(self._watch_platform(), name="platform"),
+            asyncio.create_task(self._watch_spec(spec_seen), name="spec"),
+        ]
+        job = self._job
+        self._leasing.take_over(now=job.clock())
+        self._attention.heard(now=job.clock())
+        try:
+            while not self._over:
+                await self._turn()
+                self._check(tasks)
+            if job.ending is None and not job.finished:
+                return None
+            if job.ending is None:
+                job.end(JobState.SUCCEEDED, job.message, ExitCode.OK)
+            await self._hold_to_the_end()
+            ending = job.ending or Ending(JobState.SUCCEEDED, "", ExitCode.OK)
+            return await WindDown(job, self._runner).run(ending)
+        finally:
+            for task in [*tasks, *self._passing()]:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    async def _hold_to_the_end(self) -> None:
+        """Carry out the last stops. Raises SupersededError if the job is another's."""
+        with contextlib.suppress(JournalError):  # then nobody else can have taken it
+            await self._parts.ledger.hold()
+        await self._launching.stop_all()
+
+    @property
+    def _over(self) -> bool:
+        job = self._job
+        return self._handing_over or job.finished or job.ending is not None
+
+    def _check(self, tasks: Iterable[asyncio.Task[None]]) -> None:
+        """Fail the job if something that should run for ever has ended."""
+        for task in [*tasks, *self._passing()]:
+            if task.done() and not task.cancelled() and task.exception():
+                log.error("%s ended", task.get_name(), exc_info=task.exception())
+                self._job.end(JobState.FAILED, f"internal: {task.exception()!r}")
+
+    def _passing(self) -> list[asyncio.Task[None]]:
+        """Return the tasks that end by themselves."""
+        return [t for t in (self._counting, self._launching.trial) if t is not None]
+
+    async def _turn(self) -> None:
+        job = self._job
+        now = job.clock()
+        self._tick(now)
+        self._end_standstill(now)
+        self._stages.advance(now=now)
+        if self._stages.needs_count and self._counting is None:
+            self._counting = asyncio.create_task(self._count(), name="count")
+        self._publishing.update(now=now)
+        busy = job.clock() - now
+        asked = self._launching.decided(now=now)
+        try:
+            await self._parts.ledger.commit()
+            if asked or now - self._held_at >= _HOLD_SECONDS:
+                await self._parts.ledger.hold()
+                self._held_at = now
+            await self._launching.act(asked)
+            await self._parts.ledger.compact_if_needed()
+        except JournalError as error:
+            job.end(JobState.FAILED, str(error), error.exit_code)
+        if not self._over:
+            # With 1,000 workers a look at all of them takes milliseconds, and each
+            # report asks for one: the calls of workers come first.
+            await asyncio.sleep(_REST * busy)
+            sleep = self._sleep_seconds(job.clock())
+            await self._parts.signals.wait_for_loop(sleep)
+
+    async def _hear(self, call_itself: Callable[[], Awaitable[object]]) -> None:
+        """Call itself for ever; excuse others for the time in which that took long."""
+        while True:
+            try:
+                await call_itself()
+            except RpcError as error:
+                log.warning("the master does not reach itself: %s", error)
+            else:
+                now = self._job.clock()
+                late = self._attention.heard(now=now)
+                if late > 0.0:
+                    self._parts.table.excuse(late, now=now)
+                    self._parts.signals.wake()
+                if late > _LATE_SECONDS:
+                    log.warning("the master was late with its answers by %.1f s", late)
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    def _tick(self, now: float) -> None:
+        """Do what time alone, or a heartbeat, has made due."""
+        parts, spec = self._parts, self._job.spec
+        self._judge(now)
+        workers = self._resting.wanted(self._job, now=now)
+        self._launching.stops += parts.membership.plan(workers=workers, now=now)
+        self._launching.stops += parts.membership.overdue(now=now)
+        if parts.table.orders:
+            parts.table.orders = False
+            parts.signals.bump()
+        for member in parts.table.never_seen(now=now):
+            member.state = MemberState.SCHEDULED
+        self._leasing.expire(now=now)
+        parts.ps.tick(now=now)
+        if parts.ledger.queue is not None or spec.type is JobType.EVALUATE:
+            done, leased = self._job.records()
+            self._job.speed.take(done, now=now)
+            self._job.pace.take(
+                done,
+                leased=leased,
+                workers=0 if spec.paused else parts.table.num_at_work,
+                now=now,
+            )
+        if self._job.can_snapshot:
+            parts.keeper.tick(version=self._job.version, now=now)
+
+    def _end_standstill(self, now: float) -> None:
+        """Unlock, or end, a job in which nothing moves."""
+        verdict, what = self._watchdog.ask(now=now)
+        if verdict is Verdict.GO_BACK:
+            self._parts.ps.go_back(what, now=now)
+        elif verdict is Verdict.END:
+            self._job.end(
+                JobState.FAILED,
+                f"{what}; launched again, the job goes on from its newest checkpoint",
+            )
+
+    def _judge(self, now: float) -> None:
+        """Dismiss who is silent or hangs."""
+        parts, spec = self._parts, self._job.spec
+        if not self._attention.behind(now=now):
+            for member in parts.table.dead(now=now):
+                self._dismiss(member, "silent", now=now)
+        for member in parts.table.take_suspects():
+            patience = self._leasing.patience(member)
+            if member.is_hung(spec.worker, patience=patience):
+                self._dismiss(member, "hung", now=now)
+
+    def _dismiss(self, member: Member, cause: str, *, now: float) -> None:
+        self._launching.stops.append(Stop(member.key, 0.0, cause))
+        departure = self._parts.membership.give_up_on(member, cause, now=now)
+        self._departed([departure], now=now)
+
+    def _departed(self, departures: Iterable[Departure], *, now: float) -> None:
+        parts = self._parts
+        for departure in departures:
+            member = departure.member
+            if member.is_worker:
+                self._leasing.recover(member, departure.reason, now=now)
+                if self._job.local:
+                    parts.keeper.abort()
+                parts.signals.wake()
+            elif not parts.membership.leaving:  # else it was told to go
+                parts.keeper.abort()
+                parts.rounds.abort()
+                parts.ps.lost(member, now=now)
+            if departure.give_up is not None:
+                self._job.end(
+                    JobState.FAILED,
+                    departure.give_up.message,
+                    departure.give_up.exit_code,
+                )
+
+    def observe(self, observation: Observation) -> None:
+        """Take what the platform shows."""
+        now = self._job.clock()
+        departures, stops = self._parts.membership.observe(observation, now=now)
+        self._departed(departures, now=now)
+        self._launching.stops += stops
+        self._parts.signals.wake()
+
+    def _sleep_seconds(self, now: float) -> float:
+        parts = self._parts
+        queue = parts.ledger.queue
+        times = [
+            parts.table.next_time(),
+            self._resting.next_time(self._job.spec),
+            parts.keeper.schedule.next_time() if self._job.trains else None,
+            parts.rounds.schedule.next_time(),
+            parts.side.next_deadline(),
+            queue.next_deadline() if queue else None,
+        ]
+        due = [time - now for time in times if time is not None and time > now]
+        sleep = min([*due, _LONGEST_SLEEP_SECONDS])
+        return max(sleep, 0.01)
+
+    # -- watching -----------------------------------------------------------------
+
+    async def _watch_platform(self) -> None:
+        try:
+            async for observation in self._runner.watch():
+                self.observe(observation)
+        except PlatformError as error:
+            self._job.end(JobState.FAILED, str(error), error.exit_code)
+
+    async def _count(self) -> None:
+        loop = asyncio.get_running_loop()
+        result: data_plan.Shards | DataError
+        try:
+            result = await loop.run_in_executor(None, data_plan.count, self._job.spec)
+        except DataError as error:
+            result = error
+        except (ElasticDLError, OSError) as error:
+            result = DataError(str(error))
+        self._counting = None
+        self._stages.counted(result)
+
+    async def _watch_spec(self, seen: Stamp | None) -> None:
+        path = self._job.job_dir.spec_file
+        async for edited in spec_watch.watch(path, seen=seen):
+            self.edit(edited)
+
+    def edit(self, edited: JobSpec | SpecError) -> None:
+        """Take an edit of the values file, as far as it may change a running job."""
+        job = self._job
+        if isinstance(edited, SpecError):
+            log.error("the edited values file is refused, nothing changes: %s", edited)
+            refusal = decisions.refused(str(edited), cause="", now=job.clock())
+            self._publishing.decided([refusal])
+            return
+        if job.state is JobState.FINISHING:
+            edited = _with_epochs(edited, job.spec.training.epochs)
+        edit = spec_watch.compare(job.spec, edited)
+        text = _NOT_LIVE
+        if job.finished or job.ending is not None:
+            edit, text = spec_watch.too_late(job.spec, edit), _TOO_LATE
+        self._refuse(edit, text)
+        if not edit.accepted:
+            return
+        for change in edit.accepted:
+            log.info("changed: %s", change)
+        self._publishing.decided(decisions.edited(edit.accepted, now=job.clock()))
+        set_log_level(str(edit.spec.log.level))
+        self._parts.ledger.note("state", name="spec", job=edit.spec.document())
+        try:
+            folder.put_in_force(job.job_dir, edit.spec)
+        except OSError as error:  # the next edit, or master, will
+            log.error("%s: %s", job.job_dir.in_force_file, error.strerror)
+        if job.trains and edit.spec.training.epochs != job.spec.training.epochs:
+            self._parts.ledger.set_epochs(edit.spec.training.epochs)
+        job.change_spec(edit.spec)
+
+    def _refuse(self, edit: spec_watch.Edit, text: str) -> None:
+        """Tell which changes are not taken; `text` has a place for one."""
+        for change in edit.refused:
+            told = text.format(change)
+            log.error("%s", told)
+            now = self._job.clock()
+            refusal = decisions.refused(told, cause=str(change), now=now)
+            self._publishing.decided([refusal])
+
+
+def _with_epochs(spec: JobSpec, epochs: int) -> JobSpec:
+    """Return the specification with the old epochs: it is too late to change them."""
+    if spec.training.epochs == epochs:
+        return spec
+    log.error("training.epochs stays %d: all records are done already", epochs)
+    training = spec.training.model_copy(update={"epochs": epochs})
+    return spec.model_copy(update={"training": training})

@@ -1,0 +1,72 @@
+"""When the workers of a paused job go home, so that others get their CPUs.
+
+Owns since when a paused job has had nothing to do, and the journal's note of what
+came of it. Called by the loop before members are planned; `now` is an argument. Must
+not stop anything: it says how many workers are wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.status import JobState
+from elasticdl.master.job_state import Job
+from elasticdl.master.members.member import Member, MemberState
+from elasticdl.master.tasks.ledger import Ledger
+
+_NOTE = "rest"
+
+
+class Resting:
+    """Whether the workers are sent home, and since when that is possible."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Go on with what an earlier master had decided."""
+        told = [n for n in ledger.notes("state") if n.get("name") == _NOTE]
+        self._ledger = ledger
+        self._resting = bool(told and told[-1]["resting"])
+        self._since: float | None = None  # nothing to do
+
+    def wanted(self, job: Job, *, now: float) -> int:
+        """Return how many workers the job wants now: none if it rests."""
+        self._decide(job, now=now)
+        return 0 if self._resting else job.spec.worker.replicas
+
+    def next_time(self, spec: JobSpec) -> float | None:
+        """Return when they go home, if nothing happens until then."""
+        if self._resting or self._since is None:
+            return None
+        return self._since + spec.worker.pause_seconds
+
+    def _decide(self, job: Job, *, now: float) -> None:
+        spec = job.spec
+        if not spec.paused:
+            self._note(resting=False)
+            self._since = None
+        elif self._resting or _is_busy(job):
+            self._since = None
+        elif self._since is None:
+            self._since = now
+        elif now - self._since >= spec.worker.pause_seconds:
+            self._note(resting=True)
+
+    def _note(self, *, resting: bool) -> None:
+        if resting != self._resting:
+            self._resting = resting
+            self._ledger.note("state", name=_NOTE, resting=resting)
+
+
+def _is_busy(job: Job) -> bool:
+    """Whether a paused job still has something to do."""
+    if job.state is not JobState.PAUSED or job.local:
+        return True  # a job without PS has its state in its worker
+    queue = job.parts.ledger.queue
+    if (queue is not None and queue.leased) or job.parts.rounds.current is not None:
+        return True
+    return _any_works(job.parts.table.workers())
+
+
+def _any_works(workers: Iterable[Member]) -> bool:
+    """Whether one is at something; a pending one is at nothing."""
+    return any(w.state is MemberState.RUNNING and w.phase != "idle" for w in workers)

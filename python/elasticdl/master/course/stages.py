@@ -1,0 +1,255 @@
+"""The job's course: find the data, open the plan, train, evaluate, export, finish.
+
+Owns which stage the job is in and what has to be done to get to the next one. Called by
+the loop after every event. Adds tasks and asks for checkpoints; must not launch
+replicas or wait for anything.
+
+What the end of training asks for (last evaluation, checkpoint, export) counts as done
+where it was done at the point that training is at now (`master.course.point`): after a
+rewind, or more epochs, it is done again.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from elasticdl.errors import DataError, ElasticDLError, ExitCode
+from elasticdl.job.spec.job import JobType
+from elasticdl.job.status import JobState
+from elasticdl.master.job_state import Job
+from elasticdl.master.model import evaluation
+from elasticdl.master.model.checkpoint_identity import point
+from elasticdl.master.model.checkpointing import THE_END
+from elasticdl.master.tasks import data_plan
+from elasticdl.master.tasks.data_plan import Shards, Stage
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import Task
+
+log = logging.getLogger(__name__)
+
+FINAL = "final"
+
+
+class Stages:
+    """The course of one job."""
+
+    def __init__(self, job: Job) -> None:
+        """Continue where the journal says that the job is."""
+        self._job = job
+        self._parts = job.parts
+        self._exporting = ""  # the point whose export was asked for
+        self._refused_since: float | None = None  # the last checkpoint was not written
+        self._unsaved = False  # and is not waited for any more
+
+    @property
+    def needs_count(self) -> bool:
+        """Whether the loop has to count the records, in a thread."""
+        return self._parts.data.stage is Stage.CHECKING
+
+    def counted(self, result: Shards | DataError) -> None:
+        """Take what was counted."""
+        self._parts.data.counted(result)
+        self._parts.signals.work()
+        self._parts.signals.wake()
+
+    def advance(self, *, now: float) -> None:
+        """Go as far as can be gone now."""
+        job = self._job
+        if job.ending or job.state.ended:
+            return
+        if job.callbacks is None or self._parts.data.stage is not Stage.READY:
+            self._find_data()
+            return
+        if job.state in (JobState.STARTING, JobState.PREPARING):
+            self._open(now=now)
+        if job.ending or job.finished:
+            return
+        if job.state is JobState.FINISHING and self._work_left():
+            log.info("a rewind undid some of the training: it goes on")
+            job.state = JobState.RUNNING
+            self._refused_since, self._unsaved = None, False
+        if job.state in (JobState.RUNNING, JobState.PAUSED):
+            job.state = JobState.PAUSED if job.spec.paused else JobState.RUNNING
+        self._evaluate(now=now)
+        if not self._work_left():
+            self._finish(now=now)
+
+    # -- data ---------------------------------------------------------------------
+
+    def _find_data(self) -> None:
+        data, side = self._parts.data, self._parts.side
+        if data.stage is Stage.PREPARE:
+            data.stage = Stage.PREPARING
+            self._job.state = JobState.PREPARING
+            side.add(Task(type=master_pb2.PREPARE))
+            self._parts.signals.work()
+        elif data.stage is Stage.ASK:
+            data.stage = Stage.ASKING
+            for kind in data.kinds:
+                path = data_plan.path_of(self._job.spec, kind)
+                side.add(Task(type=master_pb2.SHARDS, target=kind, source=path))
+            self._parts.signals.work()
+        elif data.stage is Stage.FAILED:
+            self._job.end(JobState.FAILED, data.error, ExitCode.DATA)
+
+    def _open(self, *, now: float) -> None:
+        job, ledger = self._job, self._parts.ledger
+        data = self._parts.data
+        callbacks = job.callbacks
+        if callbacks is None:
+            return
+        try:
+            plan = data_plan.plan_of(
+                job.spec, data.shards, max_steps=callbacks.max_steps
+            )
+            if plan is not None:
+                ledger.open_plan(plan)
+        except ElasticDLError as error:
+            job.end(JobState.FAILED, str(error), error.exit_code)
+            return
+        shards = {
+            kind: [[s.source, s.start, s.end] for s in of_kind]
+            for kind, of_kind in data.shards.items()
+        }
+        noted = ledger.newest_note("shards")
+        if noted is None:
+            ledger.note("start", position=ledger.position())
+        # Other data for validation are taken when the job is launched again.
+        if noted is None or noted["shards"] != shards:
+            ledger.note("shards", shards=shards)
+            for kind, of_kind in data.shards.items():
+                records = sum(shard.num_records for shard in of_kind)
+                log.info("%s data: %d records, %d files", kind, records, len(of_kind))
+        self._parts.rounds.begin(data.shards.get(data_plan.VALIDATION, ()), callbacks)
+        job.state = JobState.RUNNING
+        ledger.note("state", name="job", state=str(job.state), time=now)
+        self._parts.signals.work()
+
+    # -- evaluation and the end ---------------------------------------------------
+
+    def _wants_final(self) -> bool:
+        spec = self._job.spec
+        if spec.type is JobType.EVALUATE:
+            return True
+        at_end = spec.evaluation.at_end or spec.evaluation.at_epoch_end
+        return self._job.trains and self._parts.rounds.possible and at_end
+
+    def _work_left(self) -> bool:
+        queue = self._parts.ledger.queue
+        return queue is not None and not queue.finished
+
+    def _evaluate(self, *, now: float) -> None:
+        job = self._job
+        if not job.trains or not self._work_left():
+            return
+        if not job.can_snapshot:
+            return
+        self._parts.rounds.tick(
+            version=job.version, epochs_done=job.epochs_done, now=now
+        )
+
+    def _finish(self, *, now: float) -> None:
+        """Everything is trained: last evaluation, checkpoint, export."""
+        job = self._job
+        job.save_refused = False  # known further down, in this turn
+        # All that an evaluation job does is its last round: that is no ending yet.
+        if (
+            job.state is not JobState.FINISHING
+            and job.spec.type is not JobType.EVALUATE
+        ):
+            job.state = JobState.FINISHING
+            log.info("all records are done; finishing")
+        if job.trains and not job.can_snapshot:
+            return
+        if self._wants_final() and not self._evaluated(now=now):
+            return
+        if job.trains and not self._checkpointed(now=now):
+            return
+        if self._wants_export and not self._export_done():
+            return
+        if self._parts.rounds.current is not None:
+            return
+        job.finished = True
+        # Whoever leaves from now on is not replaced, however fast it is.
+        self._parts.membership.leaving = True
+        log.info("nothing is left to do; workers may leave")
+        self._parts.signals.work()
+        self._parts.signals.bump()
+
+    @property
+    def _wants_export(self) -> bool:
+        return self._job.trains and bool(self._job.spec.export.dir)
+
+    def _evaluated(self, *, now: float) -> bool:
+        rounds, job = self._parts.rounds, self._job
+        if rounds.current is not None:
+            return False
+        if rounds.is_up_to_date:
+            return True
+        rounds.open(
+            evaluation.FINAL,
+            version=job.version,
+            epochs_done=job.epochs_done,
+            now=now,
+        )
+        return False
+
+    def _checkpointed(self, *, now: float) -> bool:
+        """Whether what was trained is on the disk, or is given up waiting for.
+
+        A disk that refuses is waited for as the journal waits for it; the PS keep
+        everything meanwhile.
+        """
+        keeper = self._parts.keeper
+        if self._unsaved or keeper.up_to_date:
+            return True
+        if keeper.refused_end and self._refused_since is None:
+            self._refused_since = now
+        self._job.save_refused = self._refused_since is not None
+        if keeper.busy:
+            return False
+        waited = 0.0 if self._refused_since is None else now - self._refused_since
+        if self._refused_since is not None and waited >= self._patience:
+            return self._give_up_saving(waited)
+        if not keeper.refused_end or keeper.schedule.may_hurry(now=now):
+            keeper.ask(THE_END, now=now)
+        return False
+
+    @property
+    def _patience(self) -> float:
+        return self._job.spec.master.journal_wait_seconds
+
+    def _give_up_saving(self, waited: float) -> bool:
+        job, problem = self._job, self._parts.keeper.problem
+        newest = self._parts.keeper.newest
+        job.save_refused = False
+        if self._wants_export:
+            # The model is saved by that; where to go on from is not.
+            self._unsaved = True
+            job.message = f"{problem} (waited {waited:.0f} s)"
+            log.error("%s; the model is exported all the same", job.message)
+            return True
+        where = f"the checkpoint of version {newest.manifest.version}" if newest else ""
+        job.end(
+            JobState.FAILED,
+            f"the trained model could not be saved: {problem} (waited {waited:.0f} s); "
+            "make room there or name another folder, and launch the job again: it goes "
+            f"on from {where or 'its beginning'}",
+            ExitCode.STORAGE,
+        )
+        return False
+
+    def _export_done(self) -> bool:
+        ledger = self._parts.ledger
+        here = point(ledger)
+        if any(
+            note["target"] == FINAL and note.get("point") == here
+            for note in ledger.notes("export")
+        ):
+            return True
+        if self._exporting != here:
+            self._exporting = here
+            self._parts.side.drop(master_pb2.EXPORT, target=FINAL)
+            self._parts.side.add(Task(type=master_pb2.EXPORT, target=FINAL))
+            self._parts.signals.work()
+        return False

@@ -1,0 +1,224 @@
+"""The watchdog: names and ends any phase of a job in which nothing moves.
+
+Owns the judgement and what it goes by. The loop asks in each turn and carries out what
+comes of it. Must not act, nor judge single replicas: who is silent or hung is
+`master.members.member`'s word, and has shorter bounds. `judge` is pure; `Watchdog`
+looks.
+
+What moves: batches, reports, checkpoints, the search for data. What may rightly stand
+still is *held*: paused jobs, replicas that wait for room, a journal that waits for a
+disk, data being prepared. Everything else has `STILL_STARTS` times worker.startSeconds,
+and what a PS that loads needs for its bytes. Then all go back to the newest checkpoint,
+once, where there are PS; if the job stands still again before it got further than
+where it stood, it fails, and goes on from there when it is launched again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from elasticdl.job.status import JobState
+from elasticdl.master.job_state import Job
+from elasticdl.master.members.member import HANG_STEPS, Member, MemberState
+from elasticdl.master.model.checkpointing import THE_END
+from elasticdl.master.model.ps_group import SLOWEST_BYTES_PER_SECOND
+from elasticdl.master.tasks.data_plan import Stage
+from elasticdl.master.tasks.queue import LeasedTask
+
+# Twice what a replica may take to start, trace or restore before it is ended itself.
+STILL_STARTS = 2.0
+# With 1,000 workers a look costs milliseconds.
+_LOOK_SECONDS = 5.0
+
+_PREPARES = (Stage.CHECKING, Stage.PREPARING, Stage.ASKING)
+
+
+class Verdict(enum.Enum):
+    """What has to be done."""
+
+    WAIT = enum.auto()
+    GO_BACK = enum.auto()
+    END = enum.auto()
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a job shows at one moment."""
+
+    moved: tuple[Any, ...]  # another one means that the job got further
+    bound: float  # seconds in which it has to
+    held: str = ""  # why it rightly stands still; "" if it does not
+    waits_for: str = ""  # what is missing, in words
+    can_go_back: bool = False
+    reached: tuple[Any, ...] = ()  # how far training and its end are; grows
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What was seen before."""
+
+    moved: tuple[Any, ...]
+    since: float  # it moved last, or was held, or sent back
+    # How far it was when all went back. What is done again up to there moves as well,
+    # and is no reason to go back once more.
+    stood_at: tuple[Any, ...] | None = None
+
+
+def judge(before: Watch, look: Look, *, now: float) -> tuple[Watch, Verdict]:
+    """Return what to remember, and what has to be done about a job that looks so."""
+    if look.moved != before.moved:
+        stood = before.stood_at
+        beyond = stood is not None and look.reached > stood
+        return Watch(look.moved, now, None if beyond else stood), Verdict.WAIT
+    if look.held:
+        return replace(before, since=now), Verdict.WAIT
+    if now - before.since < look.bound:
+        return before, Verdict.WAIT
+    if look.can_go_back and before.stood_at is None:
+        return replace(before, since=now, stood_at=look.reached), Verdict.GO_BACK
+    return before, Verdict.END
+
+
+class Watchdog:
+    """Watches one job."""
+
+    def __init__(self, job: Job) -> None:
+        """Begin to watch."""
+        self._job = job
+        self._watch = Watch(_moved(job), job.clock())
+        self._looked = 0.0
+
+    def ask(self, *, now: float) -> tuple[Verdict, str]:
+        """Return what has to be done, and what nothing moves for, in words."""
+        moved = _moved(self._job)
+        if moved == self._watch.moved and now - self._looked < _LOOK_SECONDS:
+            return Verdict.WAIT, ""
+        self._looked = now
+        if moved != self._watch.moved and self._watch.stood_at is None:
+            # Many workers report many times a second: what moves needs no closer look.
+            self._watch = Watch(moved, now)
+            return Verdict.WAIT, ""
+        look = look_at(self._job)
+        self._watch, verdict = judge(self._watch, look, now=now)
+        return verdict, f"nothing has moved for {look.bound:.0f} s: {look.waits_for}"
+
+
+def look_at(job: Job) -> Look:
+    """Return what a job shows now. Looks at all its replicas."""
+    parts = job.parts
+    return Look(
+        moved=_moved(job),
+        bound=_bound(job),
+        held=_held(job),
+        waits_for=_waits_for(job),
+        can_go_back=parts.table.num_ps > 0 and parts.ledger.queue is not None,
+        reached=_reached(job),
+    )
+
+
+def _moved(job: Job) -> tuple[Any, ...]:
+    keeper = job.parts.keeper
+    request = keeper.request
+    # The next try of what a disk refuses writes the same bytes again.
+    new = request is not None and (request.why == THE_END or not keeper.problem)
+    written = request.moved if request is not None and new else 0.0
+    stage = job.parts.data.stage
+    return job.state, stage, job.batches, job.reports, keeper.schedule.time, written
+
+
+def _reached(job: Job) -> tuple[Any, ...]:
+    """Return how far the job is: what it does again after a rewind adds nothing."""
+    parts = job.parts
+    queue = parts.ledger.queue
+    records = queue.done_records if queue else 0
+    return records, parts.rounds.is_up_to_date, parts.keeper.up_to_date, job.finished
+
+
+def _bound(job: Job) -> float:
+    spec, parts = job.spec.worker, job.parts
+    told = [m.worker for m in parts.table.workers() if m.worker]
+    slowest = max((worker.step_seconds for worker in told), default=0.0)
+    still = STILL_STARTS * max(spec.start_seconds, HANG_STEPS * slowest)
+    still += parts.ps.waits_for_values()
+    origin, newest = parts.ps.origin, parts.keeper.newest
+    own = newest.manifest.total_bytes if newest else 0
+    loads = (_loads(member) for member in parts.table.ps() if member)
+    total = max(
+        (origin.bytes if d == origin.dir else own for d in loads if d), default=0
+    )
+    return still + total / SLOWEST_BYTES_PER_SECOND
+
+
+def _loads(member: Member) -> str:
+    """Return the checkpoint that a PS is loading, "" if it loads none."""
+    if member.restore is None or member.initialized:
+        return ""
+    return member.restore.dir
+
+
+def _held(job: Job) -> str:
+    parts = job.parts
+    workers = parts.table.workers()
+    if parts.ledger.trouble or job.storage_trouble(now=job.clock()):
+        return "storage is away"  # each with a bound of its own
+    if job.save_refused:
+        return "the last checkpoint is tried again"  # with a bound of its own
+    if job.state is JobState.PAUSED:
+        return "the job is paused"
+    if parts.data.stage in _PREPARES:
+        return "data are being looked for or prepared"
+    if any(m is None or m.state is not MemberState.RUNNING for m in parts.table.ps()):
+        return "a PS waits for room"
+    if not any(m.alive for m in workers):
+        return "all workers wait for room"
+    if not any(m.alive and m.ready for m in workers):
+        return "workers build the model"
+    return ""
+
+
+def _waits_for(job: Job) -> str:
+    return next(_waits(job), "no worker asks for a task")
+
+
+def _waits(job: Job) -> Iterator[str]:
+    yield from _waits_for_ps(job)
+    parts = job.parts
+    if parts.keeper.request is not None:
+        yield f"checkpoint {parts.keeper.request.id} is not complete"
+    current = parts.rounds.current
+    if current is not None:
+        what = f"{current.left} tasks are not done"
+        if not current.started:
+            what = "a PS has not taken its snapshot"
+        yield f"evaluation ({current.why}): {what}"
+    queue = parts.ledger.queue
+    if queue is not None and queue.leased:
+        yield _of_lease(job, next(iter(queue.leased.values())))
+    if side := parts.side.leased_records:
+        yield f"tasks beside training, of {side} records, are not done"
+
+
+def _waits_for_ps(job: Job) -> Iterator[str]:
+    parts = job.parts
+    for member in parts.table.ps():
+        if member is None or not member.registered:
+            yield "a PS that has not registered"
+        elif not member.initialized or not (member.ps and member.ps.initialized):
+            loads = _loads(member)
+            what = f"loads {loads}" if loads else "gets no values"
+            yield f"{member.name} {what} (rewind {parts.ps.rewind})"
+    if parts.ps.rewinding:
+        yield f"not all PS have come to rewind {parts.ps.rewind}"
+
+
+def _of_lease(job: Job, leased: LeasedTask) -> str:
+    """Say what the holder of the oldest lease is at."""
+    at = {m.key.index: m.phase for m in job.parts.table.workers()}
+    task = leased.task
+    return (
+        f"worker-{leased.worker} (at: {at.get(leased.worker) or 'nothing'}) holds "
+        f"{task.source} records {task.start} to {task.end} and makes no step"
+    )

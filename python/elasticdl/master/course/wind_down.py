@@ -1,0 +1,182 @@
+"""How a job ends: workers leave, a last checkpoint, PS leave, what is left is killed.
+
+Owns the order and the bounds of waiting. Called by the loop once. Must not decide how
+the job ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from elasticdl.errors import JournalError, PlatformError
+from elasticdl.job.status import JobState
+from elasticdl.master.job_state import Ending, Job
+from elasticdl.master.members.member import Member, MemberState
+from elasticdl.master.members.membership import Stop
+from elasticdl.master.model.checkpointing import THE_END
+from elasticdl.runner.base import ExitReason, Runner
+
+log = logging.getLogger(__name__)
+
+_OVER = "the job is over"
+_PS_SECONDS = 3.0
+_KILLED_SECONDS = 5.0
+# Workers whose reports cannot be journaled would wait in vain for their answers.
+_UNHEARD_SECONDS = 1.0
+_LOOK_SECONDS = 0.2
+# Who stops a job waits in front of it: so long for a disk, then it resumes from older.
+_STOP_SECONDS = 60.0
+
+
+class WindDown:
+    """Ends the replicas of one job."""
+
+    def __init__(self, job: Job, runner: Runner) -> None:
+        """Work on this job."""
+        self._job = job
+        self._parts = job.parts
+        self._runner = runner
+
+    async def run(self, ending: Ending) -> Ending:
+        """Return when no replica is left and the end is in the journal.
+
+        What is returned also says what could not be saved. Raises SupersededError if
+        another master has the job: then nothing more is asked of the platform.
+        """
+        stopped = ending.state is JobState.STOPPED
+        # Where the worker holds the state it has to be written before it leaves.
+        if stopped and self._job.local:
+            ending = await self._checkpoint(ending)
+        await self._let_workers_leave(
+            _OVER if ending.state is JobState.SUCCEEDED else f"the job {ending.state}"
+        )
+        if stopped and not self._job.local:
+            ending = await self._checkpoint(ending)
+        await self._let_ps_leave()
+        self._job.state = ending.state
+        self._parts.ledger.note(
+            "state",
+            name="job",
+            state=str(ending.state),
+            message=ending.message,
+            exit_code=int(ending.exit_code),
+            time=self._job.clock(),
+        )
+        with contextlib.suppress(JournalError):
+            await self._parts.ledger.commit()
+        return ending
+
+    async def _let_workers_leave(self, cause: str) -> None:
+        stops: list[Stop] = []
+        for member in self._parts.table.workers():
+            if not member.drain:
+                now = self._job.clock()
+                stops += self._parts.membership.drain(member, cause, now=now)
+        self._parts.signals.bump()
+        self._parts.signals.work()
+        await self._stop(stops)
+        grace = self._job.spec.worker.grace_seconds
+        if self._parts.ledger.trouble:
+            grace = min(grace, _UNHEARD_SECONDS)
+        await self._until(lambda: not self._parts.table.workers(), grace)
+        await self._kill(self._parts.table.workers())
+
+    async def _let_ps_leave(self) -> None:
+        def present() -> list[Member]:
+            return [member for member in self._parts.table.ps() if member is not None]
+
+        for member in present():
+            member.drain, member.cause = True, _OVER
+            if member.state is MemberState.SCHEDULED:  # there is nothing to end
+                now = self._job.clock()
+                self._parts.membership.ended(member, ExitReason.DELETED, now=now)
+        self._parts.signals.bump()
+        await self._until(lambda: not any(m.registered for m in present()), _PS_SECONDS)
+        await self._kill(present())
+
+    async def _kill(self, members: list[Member]) -> None:
+        await self._stop([Stop(m.key, 0.0, m.cause or _OVER) for m in members])
+        if members:
+            await self._until(
+                lambda: all(m.key not in self._parts.table.members for m in members),
+                _KILLED_SECONDS,
+            )
+
+    async def _checkpoint(self, ending: Ending) -> Ending:
+        """Write what was trained since the newest checkpoint, however long it takes.
+
+        One that moves is waited for; a disk that refuses is, as the journal waits for
+        it. A second signal ends all of this at once.
+        """
+        job, keeper = self._job, self._parts.keeper
+        patience = min(job.spec.master.journal_wait_seconds, _STOP_SECONDS)
+        refused_since: float | None = None
+        asked = False
+        while job.can_snapshot:
+            await self._until_written()
+            now = job.clock()
+            if keeper.up_to_date or (asked and not keeper.refused_end):
+                return ending
+            if asked:
+                refused_since = now if refused_since is None else refused_since
+                if now - refused_since >= patience:
+                    break
+            if keeper.schedule.may_hurry(now=now) or not asked:
+                asked = True
+                keeper.ask(THE_END, now=now)
+            else:
+                await self._parts.signals.wait_for_loop(_LOOK_SECONDS)
+                await self._hold()
+        if not asked:
+            return ending  # nothing was trained yet, or nobody has it any more
+        newest = keeper.newest
+        kept = f"version {newest.manifest.version}" if newest else "its beginning"
+        problem = keeper.problem or "the last checkpoint was not completed"
+        message = f"{ending.message}; {problem}; it resumes from {kept}"
+        log.error("%s", message)
+        job.ending = replace(ending, message=message)
+        return job.ending
+
+    async def _until_written(self) -> None:
+        keeper = self._parts.keeper
+        while keeper.busy and self._job.can_snapshot:
+            keeper.watch(now=self._job.clock())
+            await self._parts.signals.wait_for_loop(_LOOK_SECONDS)
+            await self._hold()
+
+    async def _hold(self) -> None:
+        """Raise SupersededError if the replicas are another master's by now.
+
+        A master that slept for long while it waited here is told by nothing else.
+        """
+        if self._parts.ledger.trouble:
+            return  # nobody else can have taken a journal that cannot be written
+        with contextlib.suppress(JournalError):
+            await self._parts.ledger.hold()
+
+    async def _stop(self, stops: list[Stop]) -> None:
+        if stops:
+            await self._hold()
+
+        async def one(stop: Stop) -> None:
+            try:
+                await self._runner.stop(
+                    stop.key, grace_seconds=stop.grace_seconds, reason=stop.reason
+                )
+            except PlatformError as error:
+                log.warning("%s", error)
+
+        await asyncio.gather(*(one(stop) for stop in stops))
+
+    async def _until(self, done: Callable[[], bool], seconds: float) -> None:
+        until = self._job.clock() + seconds
+        while not done():
+            left = until - self._job.clock()
+            if left <= 0:
+                return
+            await self._parts.signals.wait_for_loop(min(left, _LOOK_SECONDS))
+            await self._hold()

@@ -1,0 +1,137 @@
+"""Live edits: which changes of a running job's values file are taken, which refused.
+
+Owns the list of fields that may change, and the poll of the file. Called by the loop.
+`compare` is pure; must not apply anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elasticdl.errors import SpecError
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.values.file import load_values
+
+POLL_SECONDS = 0.5
+
+Stamp = tuple[int, int, int]  # time, size and number of a file
+
+# Dotted paths as in the file; a whole subtree counts with its prefix.
+LIVE = (
+    "paused",
+    "training.epochs",
+    "log.level",
+    "evaluation",
+    "alerts",
+    "worker.replicas",
+    "worker.min",
+    "worker.max",
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One field: what it was and what the file says now."""
+
+    path: str
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        """`worker.replicas: 3 -> 5`."""
+        return f"{self.path}: {self.old} -> {self.new}"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """What comes of an edit of the file."""
+
+    spec: JobSpec  # the old one with the accepted changes
+    accepted: tuple[Change, ...]
+    refused: tuple[Change, ...]
+
+
+def compare(old: JobSpec, new: JobSpec) -> Edit:
+    """Return which changes are taken on a running job and which are not."""
+    before = old.model_dump(mode="json", by_alias=True)
+    after = new.model_dump(mode="json", by_alias=True)
+    changes = list(_changes(before, after))
+    accepted = tuple(c for c in changes if _is_live(c.path))
+    refused = tuple(c for c in changes if not _is_live(c.path))
+    tree = old.model_dump(by_alias=True)
+    for change in accepted:
+        _set(tree, change.path, change.new)
+    return Edit(JobSpec.model_validate(tree), accepted, refused)
+
+
+def too_late(old: JobSpec, edit: Edit) -> Edit:
+    """Return what comes of an edit of a job that is over: nothing of it is taken."""
+    changes = sorted((*edit.accepted, *edit.refused), key=lambda change: change.path)
+    return Edit(old, (), tuple(changes))
+
+
+def _is_live(path: str) -> bool:
+    return any(path == live or path.startswith(live + ".") for live in LIVE)
+
+
+def _changes(
+    old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
+) -> list[Change]:
+    found: list[Change] = []
+    for key in sorted({*old, *new}):
+        path = f"{prefix}{key}"
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            found += _changes(before, after, f"{path}.")
+        elif before != after:
+            found.append(Change(path, before, after))
+    return found
+
+
+def _set(tree: dict[str, Any], path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for key in parents:
+        tree = tree[key]
+    tree[last] = value
+
+
+async def watch(
+    path: Path, *, seen: Stamp | None
+) -> AsyncIterator[JobSpec | SpecError]:
+    """Yield the file's job, or why it cannot be read, each time the file changes.
+
+    `seen`: the file's stamp from before the caller read it, so that no edit of since
+    then is lost, however long the caller took; None is as it is now.
+
+    Polls the time stamp: a claim mounted from a ConfigMap or a network file system
+    sends no events.
+    """
+    loop = asyncio.get_running_loop()
+    seen = seen or stamp(path)
+    while True:
+        await asyncio.sleep(POLL_SECONDS)
+        now = await loop.run_in_executor(None, stamp, path)
+        if now == seen or now is None:
+            continue
+        seen = now
+        yield await loop.run_in_executor(None, _load, path)
+
+
+def stamp(path: Path) -> Stamp | None:
+    """Return what differs after each edit of a file; None while it is replaced."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _load(path: Path) -> JobSpec | SpecError:
+    try:
+        return load_values(path).job
+    except SpecError as error:
+        return error

@@ -1,0 +1,1 @@
+"""Who belongs to the job: launched, heard of, ended, replaced."""

@@ -1,0 +1,192 @@
+"""One replica as the master sees it: launched, heard of, or ended.
+
+Owns what is known of it, and the judgement whether it is silent or hung. Held by
+`master.members.membership`. Pure: `now` is an argument.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from elasticdl.job.names import Role, replica_name
+from elasticdl.job.spec.job import WorkerSpec
+from elasticdl.proto import master_pb2
+from elasticdl.runner.base import ExitReason, ReplicaKey
+
+HANG_STEPS = 20
+_WAITING_PHASES = ("", "idle", "wait")
+_OTHERS_FAULT = "waitPs"
+# A worker in any other phase brings the job on, or is kept from it for a moment.
+_NOT_AT_WORK = ("", "start", "prepare")
+# By these a member is found in its table, which is told when one of them changes.
+_FOUND_BY = frozenset({"state", "cause", "ready", "drain", "worker"})
+
+
+class MemberState(enum.StrEnum):
+    """Where a member is in its life."""
+
+    SCHEDULED = "scheduled"  # starts at launch_at
+    LAUNCHED = "launched"  # the platform was asked
+    PENDING = "pending"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+@dataclass
+class Restore:
+    """What a PS (or the worker of strategy local) begins with."""
+
+    dir: str = ""
+    handback: bool = False
+    min_version: int = 0
+    version: int = 0  # of the checkpoint in `dir`
+    rewind: int = 0  # it belongs to
+    alone: bool = False  # the others go on: what it lacks of theirs is lost
+
+
+@dataclass
+class Member:
+    """A replica of one generation."""
+
+    key: ReplicaKey
+    generation: int
+    priority: str
+    memory_bytes: int
+    launch_at: float
+    state: MemberState = MemberState.SCHEDULED
+    reason: str = ""  # why it is pending, or how it ended
+    ended: ExitReason = ExitReason.NONE
+    since: float = 0.0  # of `state`
+    pid: int = 0
+    seen: bool = False  # by the platform, in this master's life
+    after_preemption: bool = False  # it replaces one that was taken away
+    # What it said of itself.
+    address: str = ""
+    metrics_port: int = 0
+    registered: bool = False
+    ready: bool = False  # a worker: has built the model
+    initialized: bool = False  # a PS: has parameters
+    last_heard: float = 0.0
+    worker: master_pb2.Worker | None = None
+    ps: master_pb2.PsStatus | None = None
+    restore: Restore | None = None
+    # What the master wants of it.
+    drain: bool = False
+    stop_at: float = 0.0  # when draining: killed then
+    cause: str = ""  # why the master ends it: silent, hung, scaled down ...
+    _step: tuple[str, int] = ("", -1)
+    _waited_at_step: float = 0.0
+    unnamed: dict[int, float] = field(default_factory=dict)  # see leasing.py
+    on_change: Callable[[Member, str], None] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set; the table must hear of it whoever does it, and never look for it."""
+        object.__setattr__(self, name, value)
+        if name in _FOUND_BY and (on_change := self.__dict__.get("on_change")):
+            on_change(self, name)
+
+    @property
+    def name(self) -> str:
+        """`worker-3`."""
+        return replica_name(self.key.role, self.key.index)
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether it is a worker; else a PS."""
+        return self.key.role is Role.WORKER
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs as far as is known, and is meant to."""
+        return self.state is MemberState.RUNNING and not self.cause
+
+    @property
+    def came_through(self) -> bool:
+        """Whether a worker has its start behind it."""
+        return self.ready or self.phase not in _NOT_AT_WORK
+
+    @property
+    def fell_at_work(self) -> bool:
+        """Whether it hung or crashed, so that what it held may be the cause."""
+        crashed = self.ended in (ExitReason.ERROR, ExitReason.OOM_KILLED)
+        return crashed or self.cause == "hung"
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether an earlier master had it, and nobody said yet that it still runs."""
+        return self.seen and self.state is MemberState.LAUNCHED
+
+    @property
+    def at_work(self) -> bool:
+        """Whether it is a worker that trains, evaluates, predicts, or could."""
+        return self.alive and self.phase not in _NOT_AT_WORK
+
+    @property
+    def phase(self) -> str:
+        """What a worker does now."""
+        return self.worker.phase if self.worker else ""
+
+    @property
+    def used_bytes(self) -> int:
+        """Memory that it used at its last heartbeat; 0 if it never said."""
+        told = self.worker or self.ps
+        return told.memory_bytes if told else 0
+
+    def version(self) -> int:
+        """Return the model version that it last told."""
+        if self.ps is not None:
+            return self.ps.version
+        return self.worker.model_version if self.worker else 0
+
+    def heard_worker(self, worker: master_pb2.Worker, *, now: float) -> None:
+        """Take a heartbeat."""
+        self.last_heard = now
+        self.worker = worker
+        mark = (worker.phase, worker.step)
+        if mark != self._step:
+            self._step = mark
+            self._waited_at_step = worker.seconds.get(_OTHERS_FAULT, 0.0)
+
+    def heard_ps(self, status: master_pb2.PsStatus, *, now: float) -> None:
+        """Take a heartbeat."""
+        self.last_heard = now
+        self.ps = status
+
+    def silent_at(self, spec: WorkerSpec) -> float | None:
+        """Return when it counts as dead if nothing is heard; None if it cannot yet."""
+        if not self.alive:
+            return None
+        # One that a restarted master takes over has begun long ago.
+        begun = self.worker or self.ps or self.ready or self.initialized
+        # With the initial values a PS gets its optimizer, whose kernels are compiled if
+        # no earlier process did: on a busy machine no heartbeat comes through then.
+        empty = self.ps is not None and not self.initialized
+        starting = not begun or (empty and self.restore == Restore())
+        starting = starting or self.phase == "start"
+        bound = spec.start_seconds if starting else spec.dead_seconds
+        return max(self.last_heard, self.since) + bound
+
+    def is_hung(self, spec: WorkerSpec, *, patience: float = 1.0) -> bool:
+        """Whether it says itself that it comes no further, and no PS is to blame.
+
+        A batch has as long as others of its kind usually take, many times over. What
+        nobody knows the length of has as long as a worker has to start, since its last
+        sign of life: the first batch of a kind (it may be traced), the next batch out
+        of the feed, the records of a task, an export. `patience` stretches the bound:
+        it grows when replacements hang as well, so that a step that is slow everywhere
+        is not killed for ever.
+        """
+        worker = self.worker
+        if worker is None or not self.alive or worker.phase in _WAITING_PHASES:
+            return False
+        waited = worker.seconds.get(_OTHERS_FAULT, 0.0) - self._waited_at_step
+        stuck = worker.phase_seconds - max(0.0, waited)
+        if not worker.usual_seconds:
+            return stuck > spec.start_seconds
+        bound = max(spec.hang_seconds, HANG_STEPS * worker.usual_seconds)
+        return stuck > max(bound, min(bound * patience, spec.start_seconds))

@@ -1,0 +1,325 @@
+"""Who belongs to the job: members wanted, launched, heard of, ended and replaced.
+
+Owns the table of members and keeps it equal to what the platform shows. Called by the
+master's loop (observations, ticks) and heartbeats. Decides with `replica_state` and
+`scale`; the loop carries out. Must not call the runner or know of RPC.
+
+The table is journaled as notes of kind `replica`, so that a restarted master adopts
+what still runs; whatever the platform then does not show is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from elasticdl.job.names import Role
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.master.members import changes, scale
+from elasticdl.master.members.changes import Changes
+from elasticdl.master.members.goodput import Goodput
+from elasticdl.master.members.member import Member, MemberState
+from elasticdl.master.members.relaunch_rules import Ending, GiveUp, Relaunch, in_words
+from elasticdl.master.members.relaunches import Relaunches
+from elasticdl.master.members.scale import Seat
+from elasticdl.master.members.table import MemberTable
+from elasticdl.master.tasks.ledger import Ledger
+from elasticdl.runner.base import (
+    ExitReason,
+    Observation,
+    Phase,
+    ReplicaKey,
+    ReplicaState,
+)
+
+log = logging.getLogger(__name__)
+
+_PHASES = {
+    Phase.PENDING: MemberState.PENDING,
+    Phase.RUNNING: MemberState.RUNNING,
+}
+
+
+@dataclass(frozen=True)
+class Departure:
+    """A member that ended or is given up as dead; its tasks have to come back."""
+
+    member: Member
+    reason: str
+    give_up: GiveUp | None = None
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The platform has to end this replica."""
+
+    key: ReplicaKey
+    grace_seconds: float
+    reason: str
+
+
+class Membership:
+    """The members of one job."""
+
+    def __init__(
+        self,
+        table: MemberTable,
+        ledger: Ledger,
+        relaunches: Relaunches,
+        goodput: Goodput,
+    ) -> None:
+        """Begin with the members that the table has."""
+        self.table = table
+        self._ledger = ledger
+        self._goodput = goodput
+        self._relaunches = relaunches
+        self.hangs = 0  # in a row, without a finished task between
+        self.leaving = False  # nobody is replaced any more
+        self.changes = Changes()
+        self._planned: tuple[int, int, JobSpec] | None = None
+
+    # -- what the platform shows --------------------------------------------------
+
+    def observe(
+        self, observation: Observation, *, now: float
+    ) -> tuple[list[Departure], list[Stop]]:
+        """Take what the platform shows; return who left and who must not be there."""
+        departures, stops = [], []
+        shown = set()
+        for state in observation.states:
+            member = self.table.members.get(state.key)
+            if member is None or member.generation != state.generation:
+                newer = member is None or state.generation > member.generation
+                if newer and state.phase in _PHASES:
+                    stops.append(Stop(state.key, 0.0, "unknown to the master"))
+                continue
+            shown.add(state.key)
+            departure = self._take(member, state, now=now)
+            if departure:
+                departures.append(departure)
+        if observation.resync:
+            departures += self._missing(shown, now=now)
+        return departures, stops
+
+    def _take(
+        self, member: Member, state: ReplicaState, *, now: float
+    ) -> Departure | None:
+        member.seen = True
+        member.pid = state.pid or member.pid
+        member.reason = state.pending_reason
+        if state.phase not in _PHASES:
+            return self.ended(
+                member,
+                state.reason,
+                exit_code=state.exit_code,
+                message=state.message,
+                memory_limit=state.memory_limit,
+                now=now,
+            )
+        # It may have registered before the platform told that it runs.
+        if member.state not in (_PHASES[state.phase], MemberState.RUNNING):
+            self._enter(member, _PHASES[state.phase], now=now)
+        going = state.phase is Phase.RUNNING and state.reason
+        if going and member.is_worker and not (member.drain or self.leaving):
+            self._taken_away(member, state.reason, now=now)
+        return None
+
+    def _taken_away(self, member: Member, reason: ExitReason, *, now: float) -> None:
+        """Replace a worker at once that has only its grace period left.
+
+        It hands back its tasks meanwhile, and its end is not looked into any more.
+        """
+        ending = Ending(
+            role=member.key.role,
+            reason=reason,
+            lived_seconds=now - member.since,
+            memory_bytes=member.memory_bytes,
+        )
+        member.drain = True
+        self._decide(member, ending, now=now)
+
+    def runs(self, member: Member, *, now: float) -> None:
+        """It says itself that it runs; the platform's word is on its way."""
+        member.seen = True
+        if member.state is not MemberState.RUNNING:
+            self._enter(member, MemberState.RUNNING, now=now)
+
+    def _enter(self, member: Member, state: MemberState, *, now: float) -> None:
+        member.state, member.since = state, now
+        # One that a restarted master takes over joined before.
+        if state is MemberState.RUNNING and not member.registered:
+            self.changes.joined(str(member.key.role))
+        if member.is_worker:
+            self._mark_presence(member, now=now)
+
+    def _mark_presence(self, member: Member, *, now: float) -> None:
+        if member.state is MemberState.RUNNING:
+            self._goodput.present(member.generation, now=now)
+        else:
+            self._goodput.absent(
+                member.generation, preempted=member.after_preemption, now=now
+            )
+
+    def _missing(self, shown: set[ReplicaKey], *, now: float) -> list[Departure]:
+        """End the members that a complete list does not show (a missed event, D14)."""
+        # One that was asked for while the list was made may not be in it yet.
+        gone = [m for k, m in self.table.members.items() if k not in shown and m.seen]
+        ended = (self.ended(m, ExitReason.DELETED, now=now) for m in gone)
+        return [departure for departure in ended if departure]
+
+    def heard(
+        self, member: Member, seconds: Mapping[str, float], *, now: float
+    ) -> None:
+        """Take where a worker says that its seconds went."""
+        self._goodput.heard(member.generation, seconds)
+        if self._goodput.is_due(now=now):
+            live = self._goodput.live(now=now)
+            self._ledger.note("state", name="goodputLive", workers=live)
+
+    # -- ending -------------------------------------------------------------------
+
+    def give_up_on(self, member: Member, cause: str, *, now: float) -> Departure:
+        """Count a silent or hung member as dead and replace it; the loop kills it."""
+        member.cause = cause
+        self.hangs += cause == "hung"
+        departure = self.ended(member, ExitReason.KILLED, now=now)
+        return departure or Departure(member, cause)
+
+    def ended(
+        self,
+        member: Member,
+        reason: ExitReason,
+        *,
+        now: float,
+        exit_code: int = 0,
+        message: str = "",
+        memory_limit: int = 0,
+    ) -> Departure | None:
+        """Book the end of a member and schedule its replacement, if it needs one."""
+        if member.state is MemberState.ENDED:
+            return None
+        lived = now - member.since if member.state is MemberState.RUNNING else 0.0
+        ending = Ending(
+            role=member.key.role,
+            reason=reason,
+            exit_code=exit_code,
+            message=message,
+            cause=member.cause,
+            lived_seconds=lived,
+            memory_bytes=member.memory_bytes,
+            memory_limit=memory_limit,
+            used_bytes=member.used_bytes,
+            ready=member.came_through,
+        )
+        member.state, member.since, member.ended = MemberState.ENDED, now, reason
+        self.table.remove(member)
+        if member.is_worker:
+            self._goodput.ended(member.generation, now=now)
+            self._ledger.note("state", name="goodput", seconds=self._goodput.closed())
+        self.table.note(member, now=now)
+        if self.leaving or member.drain:
+            member.reason = member.cause or in_words(reason)
+            log.info("%s left: %s", member.name, member.reason)
+            return Departure(member, member.reason)
+        decision = self._decide(member, ending, now=now)
+        give_up = decision if isinstance(decision, GiveUp) else None
+        return Departure(member, decision.reason, give_up=give_up)
+
+    def _decide(
+        self, member: Member, ending: Ending, *, now: float
+    ) -> Relaunch | GiveUp:
+        decision = self._relaunches.decide(
+            member, ending, spec=self.table.spec, now=now
+        )
+        member.reason = decision.reason
+        replacement = None
+        if isinstance(decision, Relaunch):
+            replacement = self._replace(member, ending, decision, now=now)
+        self._relaunches.book(
+            member, decision, replacement=replacement, detail=ending.message, now=now
+        )
+        return decision
+
+    # -- coming and leaving ----------------------------------------------------
+
+    def plan(self, *, workers: int, now: float) -> list[Stop]:
+        """Schedule who is missing and drain who is too many; return whom to stop."""
+        planned = (self.table.version, workers, self.table.spec)
+        if self.leaving or planned == self._planned:
+            return []
+        self._planned = planned
+        for index, member in enumerate(self.table.ps()):
+            if member is None:
+                self.table.schedule(
+                    ReplicaKey(Role.PS, index),
+                    priority=self.table.spec.ps.priority,
+                    now=now,
+                )
+        seats = [
+            Seat(m.key.index, m.priority, m.state is MemberState.RUNNING)
+            for m in self.table.workers()
+            if not m.drain
+        ]
+        worker = self.table.spec.worker
+        change = scale.resize(seats, wanted=workers, priority=worker.priority)
+        why = self.changes.plan(workers, any_there=bool(seats))
+        for priority in change.start:
+            new = self.table.schedule(None, priority=priority, now=now)
+            self.changes.wanted(new.name, str(Role.WORKER), why, now=now)
+        stops = []
+        for index in change.drain:
+            member = self.table.members[ReplicaKey(Role.WORKER, index)]
+            cause = "scaled down" if workers else "the job is paused"
+            left = changes.SHRUNK if workers else changes.PAUSED
+            self.changes.left(str(Role.WORKER), left, now=now)
+            stops += self.drain(member, cause, now=now)
+        return stops
+
+    def works(self, member: Member, *, now: float) -> None:
+        """It does work; the first time, that ends what its coming cost."""
+        self.changes.works(member.name, now=now)
+        self._relaunches.works(member.name, now=now)
+
+    def drain(self, member: Member, cause: str, *, now: float) -> list[Stop]:
+        """Let a worker hand back its tasks and leave; stop it if it cannot be told."""
+        grace = self.table.spec.worker.grace_seconds
+        member.drain, member.cause = True, cause
+        if member.state is MemberState.SCHEDULED:
+            self.ended(member, ExitReason.DELETED, now=now)
+            return []
+        if not member.registered:
+            return [Stop(member.key, grace, cause)]
+        member.stop_at = now + grace
+        return []
+
+    def launched(self, member: Member, *, now: float) -> None:
+        """Note that the platform was asked for a member, before it is asked."""
+        self._enter(member, MemberState.LAUNCHED, now=now)
+
+    def _replace(
+        self, member: Member, ending: Ending, decision: Relaunch, *, now: float
+    ) -> Member | None:
+        wanted = self.table.spec.worker.replicas
+        staying = [m for m in self.table.workers() if not m.drain]
+        if member.is_worker and len(staying) >= wanted:
+            return None
+        replacement = self.table.schedule(
+            None if member.is_worker else member.key,
+            priority=member.priority,
+            memory_bytes=decision.memory_bytes or member.memory_bytes,
+            at=now + decision.delay_seconds,
+            now=now,
+        )
+        replacement.after_preemption = ending.reason in (
+            ExitReason.PREEMPTED,
+            ExitReason.EVICTED,
+        )
+        return replacement
+
+    def overdue(self, *, now: float) -> list[Stop]:
+        """Return the workers that were told to leave and did not."""
+        late = self.table.overdue(now=now)
+        for member in late:
+            member.stop_at = 0.0
+        return [Stop(m.key, 1.0, m.cause) for m in late]

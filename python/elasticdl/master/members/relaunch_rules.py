@@ -1,0 +1,251 @@
+"""Relaunch rules: what is done about a replica that ended, and why.
+
+Owns the one function from (ending, history) to a decision. Called by
+`master.members.membership`. Pure: knows nothing of runners, clocks or RPC.
+
+| ending                                          | what is done     | counts  |
+|-------------------------------------------------|------------------|---------|
+| preempted, evicted, node lost, deleted, killed  | relaunched       | no      |
+| silent or hung (killed by the master), fenced   | relaunched       | no      |
+| left with exit code 0 while there is work       | relaunched       | no      |
+| out of memory, and there is more up to the limit| with more memory | no      |
+| its container can never be started as described | the job fails    |         |
+| exit codes of deterministic mistakes (3, 4, 5), | the job fails    |         |
+| of workers also 6: a checkpoint does not fit    |                  |         |
+| hung before its model was built                 | relaunched       | yes     |
+| any other exit code, out of memory otherwise    | relaunched       | yes     |
+
+A container killed with SIGKILL by nobody known while it used nearly all the memory it
+may have counts as out of memory: some kernels do not tell the platform.
+
+Counted endings of workers fail the job after `maxRestarts` within `FORGIVEN_SECONDS`,
+or within the time that so many starts take. A PS fails it when it crashed, or was
+silent, `PS_CRASHES` times in a row without having got anywhere: it ended soon after its
+start, or no checkpoint was completed between. Replicas that end soon after
+their start come back after a growing pause, whatever the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from elasticdl.errors import ExitCode
+from elasticdl.job.names import Role
+from elasticdl.runner.base import ExitReason
+
+QUICK_SECONDS = 10.0
+PS_CRASHES = 5
+FORGIVEN_SECONDS = 3600.0
+# A PS that lives so long has got somewhere, in a job that keeps no checkpoints.
+PS_LIVED_SECONDS = 600.0
+_FIRST_PAUSE_SECONDS = 0.5
+_LONGEST_PAUSE_SECONDS = 30.0
+_MEMORY_FACTOR = 1.5
+# Of its limit, at the last heartbeat: it grew by the rest in a second.
+_OOM_SHARE = 0.8
+_SIGKILL_CODE = 128 + 9
+# An error in a role's log (`job.context`): time, level, role, module, the words.
+_LOGGED_ERROR = re.compile(r"[\d-]+ [\d:.]+ (?:ERROR|CRITICAL) \S+ \S+: (.*)")
+
+# Trying again cannot help: the same specification, code and data give the same error.
+DETERMINISTIC: dict[int, str] = {
+    ExitCode.SPEC: "the specification is wrong",
+    ExitCode.USER_CODE: "the model module failed",
+    ExitCode.DATA: "the data cannot be read",
+}
+_NEVER_COUNTED = {
+    ExitReason.PREEMPTED,
+    ExitReason.EVICTED,
+    ExitReason.NODE_LOST,
+    ExitReason.DELETED,
+    ExitReason.KILLED,
+    ExitReason.COMPLETED,
+}
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a replica ended. `cause` is the master's own reason if it made it end."""
+
+    role: Role
+    reason: ExitReason
+    exit_code: int = 0
+    message: str = ""  # last lines of its log
+    cause: str = ""  # silent, hung; "" if the master did not end it
+    lived_seconds: float = 0.0
+    memory_bytes: int = 0  # it was launched with
+    memory_limit: int = 0  # at which the platform kills it; 0: it does not
+    used_bytes: int = 0  # of memory, at its last heartbeat
+    ready: bool = True  # a worker: has built the model
+
+
+@dataclass(frozen=True)
+class History:
+    """What happened before this ending."""
+
+    counted: int = 0  # counted endings of all workers, not forgiven yet
+    quick: int = 0  # endings in a row (of this PS, or of workers) without having lived
+    nowhere: int = 0  # crashes of this PS in a row without a newer checkpoint
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the specification allows."""
+
+    max_restarts: int
+    max_memory_bytes: int = 0  # 0: no more than it has
+
+
+@dataclass(frozen=True)
+class Relaunch:
+    """Start a replacement after `delay_seconds`, with `memory_bytes`."""
+
+    reason: str
+    counted: bool = False
+    delay_seconds: float = 0.0
+    memory_bytes: int = 0  # 0: as before
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """End the job with this message."""
+
+    reason: str
+    message: str
+    exit_code: ExitCode = ExitCode.JOB_FAILED
+
+
+def decide(
+    ending: Ending, history: History, limits: Limits, *, name: str
+) -> Relaunch | GiveUp:
+    """Return what to do about a replica `name` that ended while it was needed."""
+    ending = _with_oom_kill(ending)
+    pause = _pause(ending, history)
+    reason = ending.cause or _words(ending)
+    if ending.reason is ExitReason.CANNOT_START:
+        what = "its container cannot be started"
+        return GiveUp(reason, _last_words(name, what, ending.message))
+    if is_counted_kill(ending):
+        return _counted(ending, history, limits, name=name)
+    if ending.cause or ending.reason in _NEVER_COUNTED:
+        return Relaunch(reason, delay_seconds=pause)
+    if ending.exit_code == ExitCode.FENCED:
+        return Relaunch("fenced", delay_seconds=pause)
+    if ending.reason is ExitReason.OOM_KILLED:
+        had = max(ending.memory_bytes, ending.memory_limit)
+        more = min(int(had * _MEMORY_FACTOR), limits.max_memory_bytes)
+        if more > had:
+            return Relaunch(reason, delay_seconds=pause, memory_bytes=more)
+    elif what := _deterministic(ending):
+        code = ExitCode(ending.exit_code)
+        return GiveUp(reason, _last_words(name, what, ending.message), code)
+    return _counted(ending, history, limits, name=name)
+
+
+def _with_oom_kill(ending: Ending) -> Ending:
+    """Name an OOM kill that the platform shows as a kill by nobody known."""
+    nobody = ending.reason is ExitReason.KILLED and not ending.cause
+    killed = nobody and ending.exit_code == _SIGKILL_CODE
+    full = ending.used_bytes >= _OOM_SHARE * ending.memory_limit > 0
+    return replace(ending, reason=ExitReason.OOM_KILLED) if killed and full else ending
+
+
+def _deterministic(ending: Ending) -> str:
+    """Return what is wrong for good; "" if another try may help."""
+    if ending.exit_code == ExitCode.STORAGE and ending.role is Role.WORKER:
+        # A full disk is reported with a task; only loading ends a worker with it.
+        return "the checkpoint cannot be used"
+    return DETERMINISTIC.get(ending.exit_code, "")
+
+
+def _counted(
+    ending: Ending, history: History, limits: Limits, *, name: str
+) -> Relaunch | GiveUp:
+    reason = ending.cause or _words(ending)
+    pause = _pause(ending, history)
+    if ending.role is Role.PS:
+        crashes = max(history.quick if is_quick(ending) else 0, history.nowhere) + 1
+        if crashes >= PS_CRASHES:
+            what = f"it crashed {crashes} times in a row ({reason})"
+            if not is_quick(ending):
+                what += ", and no checkpoint was completed between"
+            return GiveUp(reason, _last_words(name, what, ending.message))
+        return Relaunch(reason, counted=True, delay_seconds=pause)
+    if history.counted >= limits.max_restarts:
+        what = (
+            f"{reason}, and worker.maxRestarts ({limits.max_restarts}) crashes are "
+            "used up"
+        )
+        return GiveUp(reason, _last_words(name, what, ending.message))
+    return Relaunch(reason, counted=True, delay_seconds=pause)
+
+
+def is_counted_kill(ending: Ending) -> bool:
+    """Whether the master ended it for what a replacement may well do again.
+
+    A PS that is silent may be too large for its bounds; a worker that hangs while it
+    builds the model held no task, of which that could be counted.
+    """
+    if ending.role is Role.PS:
+        return ending.cause == "silent"
+    return ending.cause == "hung" and not ending.ready
+
+
+def is_quick(ending: Ending) -> bool:
+    """Whether it ended so soon after its start that it may do so again and again."""
+    # What was taken away says nothing about the replica.
+    taken = ending.reason in (
+        ExitReason.PREEMPTED,
+        ExitReason.EVICTED,
+        ExitReason.NODE_LOST,
+        ExitReason.DELETED,
+        ExitReason.KILLED,
+    )
+    return not taken and ending.lived_seconds < QUICK_SECONDS
+
+
+def _pause(ending: Ending, history: History) -> float:
+    if not is_quick(ending) or history.quick == 0:
+        return 0.0
+    return min(
+        _FIRST_PAUSE_SECONDS * 2.0 ** (history.quick - 1), _LONGEST_PAUSE_SECONDS
+    )
+
+
+def _words(ending: Ending) -> str:
+    if ending.reason is ExitReason.ERROR:
+        return f"exit code {ending.exit_code}"
+    return in_words(ending.reason)
+
+
+def in_words(reason: ExitReason) -> str:
+    """Return how people say it; the names are those of a cluster."""
+    if reason is ExitReason.DELETED:
+        return "stopped from outside"
+    return reason.value or "gone"
+
+
+def _last_words(name: str, what: str, message: str) -> str:
+    """Say it in one line, the error with it; then the rest of what it said last."""
+    if not message.strip():
+        return f"{name}: {what}; its log says nothing of it"
+    return f"{name}: {what}: {error_first(message)}"
+
+
+def error_first(message: str, *, most_lines: int = 60) -> str:
+    """Return a message whose first line says it all; a traceback follows it.
+
+    Of a message that is a traceback the last line says it; of the end of a log, which
+    is what a pod leaves, the last error does, without the log's own words.
+    """
+    lines = message.strip().splitlines()
+    for at in reversed(range(len(lines))):
+        if logged := _LOGGED_ERROR.match(lines[at]):
+            lines = [logged[1], *lines[at + 1 :]]
+            break
+    if lines and lines[0].startswith("Traceback"):
+        lines.insert(0, lines[-1].strip())
+    if len(lines) > most_lines:  # the end says what happened
+        lines = [lines[0], "  ...", *lines[2 - most_lines :]]
+    return "\n".join(lines)

@@ -1,0 +1,210 @@
+"""What happened to replicas that ended, and what that allows for the next one.
+
+Owns the record of relaunches (journaled as notes of kind `relaunch`, of which the
+newest are kept), their counts, the count against `maxRestarts` and the series of quick
+endings. Called by `master.members.membership`. Decides with `replica_state`. Must not
+start or stop anything.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Sequence
+
+from elasticdl.job import status
+from elasticdl.job.names import Role
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.spec.quantity import parse_bytes
+from elasticdl.master.members import relaunch_rules as replica_state
+from elasticdl.master.members.member import Member
+from elasticdl.master.members.relaunch_rules import (
+    Ending,
+    GiveUp,
+    History,
+    Limits,
+    Relaunch,
+)
+from elasticdl.master.tasks.ledger import Ledger
+
+log = logging.getLogger(__name__)
+
+# A job of preemptible machines has many; the journal and the history name them all.
+KEPT = 500
+_COUNTS = "relaunches"  # name of the note of kind `state` that has the counts
+
+
+class Relaunches:
+    """The history of endings in one job."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Read back the journal; only crashes of this run count."""
+        self._ledger = ledger
+        self._kept: deque[status.Relaunch] = deque(maxlen=KEPT)
+        self.total = 0
+        self.recovered = 0  # replacements that worked, since this master began
+        # All of the job: role and reason -> endings.
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self._counted: list[float] = []  # when
+        self._nowhere: dict[str, tuple[int, int]] = {}  # PS -> crashes, at checkpoint
+        self._quick: dict[str, int] = {}  # "worker", "ps-0": endings in a row
+        self._since: dict[str, tuple[int, float]] = {}  # replacement -> record, time
+        self._read(ledger)
+
+    def _read(self, ledger: Ledger) -> None:
+        notes = ledger.notes("relaunch")
+        self.total = ledger.count_notes("relaunch")
+        took = {note["record"]: note["seconds"] for note in ledger.notes("recovered")}
+        for number, note in enumerate(notes, self.total - len(notes)):
+            fields = {k: v for k, v in note.items() if k != "counted"}
+            record = status.Relaunch(**{**fields, "seconds": took.get(number)})
+            self._kept.append(record)
+            awaited = ledger.newest_note("replica", record.replacement)
+            if awaited and record.seconds is None:
+                self._since[record.replacement] = (number, record.time)
+        counts = ledger.newest_note("state", _COUNTS)
+        if counts is None:  # a journal of format 1, which kept all
+            run = (ledger.newest_note("run") or {"time": 0.0})["time"]
+            self.counts.update(_count_of(record) for record in self._kept)
+            times = (n["time"] for n in notes if n["counted"])
+            self._counted = [time for time in times if time >= run]
+            return
+        for role, by_reason in counts["counts"].items():
+            for reason, count in by_reason.items():
+                self.counts[role, reason] = count
+        if counts["run"] == ledger.count_notes("run"):
+            self._counted = list(counts["counted"])
+
+    @property
+    def records(self) -> Sequence[status.Relaunch]:
+        """The newest, oldest first."""
+        return self._kept
+
+    def counts_by_role(self) -> dict[str, dict[str, int]]:
+        """Return how many replicas of each role ended for which reason."""
+        found: dict[str, dict[str, int]] = {}
+        for (role, reason), count in sorted(self.counts.items()):
+            found.setdefault(role, {})[reason] = count
+        return found
+
+    def decide(
+        self, member: Member, ending: Ending, *, spec: JobSpec, now: float
+    ) -> Relaunch | GiveUp:
+        """Return what to do, and remember the ending."""
+        series = str(Role.WORKER) if member.is_worker else member.name
+        nowhere = 0 if member.is_worker else self._got_nowhere(member, ending, spec)
+        history = History(
+            len(self._not_forgiven(spec, now=now)),
+            self._quick.get(series, 0),
+            nowhere,
+        )
+        limits = Limits(
+            spec.worker.max_restarts,
+            parse_bytes(spec.worker.memory_limit_max) if member.is_worker else 0,
+        )
+        decision = replica_state.decide(ending, history, limits, name=member.name)
+        quick = replica_state.is_quick(ending)
+        self._quick[series] = history.quick + 1 if quick else 0
+        counted = isinstance(decision, GiveUp) or decision.counted
+        if counted and member.is_worker:
+            self._counted.append(now)
+        elif counted:
+            self._nowhere[member.name] = (nowhere + 1, self._newest_checkpoint())
+        return decision
+
+    def _not_forgiven(self, spec: JobSpec, *, now: float) -> list[float]:
+        """Return the crashes that count: a job of months is forgiven those long ago."""
+        worker = spec.worker
+        starts = 2.0 * (worker.max_restarts + 1) * worker.start_seconds
+        since = now - max(replica_state.FORGIVEN_SECONDS, starts)
+        self._counted = [time for time in self._counted if time > since]
+        return self._counted
+
+    def _newest_checkpoint(self) -> int:
+        noted = self._ledger.notes("checkpoint")
+        return max((note.get("version", 0) for note in noted), default=0)
+
+    def _got_nowhere(self, member: Member, ending: Ending, spec: JobSpec) -> int:
+        """Return how often a PS crashed before, since it last got anywhere."""
+        crashes, at = self._nowhere.get(member.name, (0, 0))
+        keeps = spec.checkpoint.every_seconds or spec.checkpoint.every_steps
+        if keeps:
+            return crashes if self._newest_checkpoint() <= at else 0
+        lived = ending.lived_seconds >= replica_state.PS_LIVED_SECONDS
+        return 0 if lived else crashes
+
+    def book(
+        self,
+        member: Member,
+        decision: Relaunch | GiveUp,
+        *,
+        replacement: Member | None,
+        detail: str,
+        now: float,
+    ) -> None:
+        """Record what was done about an ending."""
+        self._since.pop(member.name, None)  # its own coming is awaited no longer
+        if replacement is not None:
+            self._since[replacement.name] = (self.total, now)
+        name = replacement.name if replacement else ""
+        if name and isinstance(decision, Relaunch) and decision.memory_bytes:
+            mebibytes = decision.memory_bytes / 2**20
+            detail = f"{name} may use {mebibytes:.0f} MiB of memory\n{detail}"
+        record = status.Relaunch(
+            replica=member.name,
+            reason=decision.reason,
+            replacement=name,
+            time=now,
+            detail=detail[:2000],
+            why_not="" if replacement else _why_not(decision),
+        )
+        self._kept.append(record)
+        self.total += 1
+        self.counts[_count_of(record)] += 1
+        counted = isinstance(decision, GiveUp) or decision.counted
+        self._ledger.note(
+            "relaunch", **record.model_dump(), counted=counted and member.is_worker
+        )
+        self._ledger.note(
+            "state",
+            name=_COUNTS,
+            run=self._ledger.count_notes("run"),
+            counted=[*self._counted],
+            counts=self.counts_by_role(),
+        )
+        log.warning(
+            "%s ended: %s; %s",
+            member.name,
+            decision.reason,
+            f"replaced by {name}" if name else "not replaced",
+        )
+
+    def works(self, name: str, *, now: float) -> None:
+        """A replacement does its first work: note how long that took."""
+        number, since = self._since.pop(name, (-1, now))
+        if number < 0:
+            return
+        seconds = round(now - since, 3)
+        self.recovered += 1
+        self._ledger.note("recovered", record=number, seconds=seconds)
+        place = number - (self.total - len(self._kept))
+        if place < 0:
+            return
+        record = self._kept[place]
+        self._kept[place] = record.model_copy(update={"seconds": seconds})
+        log.info(
+            "%s works %.1f s after the end of %s",
+            record.replacement,
+            seconds,
+            record.replica,
+        )
+
+
+def _count_of(record: status.Relaunch) -> tuple[str, str]:
+    return record.replica.partition("-")[0], record.reason
+
+
+def _why_not(decision: Relaunch | GiveUp) -> str:
+    if isinstance(decision, GiveUp):
+        return f"the job fails: {decision.message}"
+    return "as many workers as are wanted stay without it"

@@ -1,0 +1,284 @@
+"""The table of members: who belongs to the job now, and what is due about whom.
+
+Owns the members by role and index, their generations and the journaled notes of kind
+`replica` that let a restarted master adopt what still runs. Held by
+`master.members.membership`, read by everybody. Must not decide who is replaced.
+
+Members tell of their changes, and the table keeps by what they are looked for: neither
+a call nor a turn of the loop goes through all of them, unless somebody came, left or is
+overdue.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+
+from elasticdl.errors import FencedError
+from elasticdl.job.names import Role, replica_name
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.spec.quantity import parse_bytes
+from elasticdl.master.members.member import Member, MemberState, Restore
+from elasticdl.master.tasks.ledger import Ledger
+from elasticdl.proto import master_pb2
+from elasticdl.runner.base import ReplicaKey
+
+NOT_SEEN_SECONDS = 10.0
+_SHOWN_ENDED = 20
+
+
+class MemberTable:
+    """The members of one job."""
+
+    def __init__(self, spec: JobSpec, ledger: Ledger, *, num_ps: int) -> None:
+        """Begin without members."""
+        self.spec = spec  # replaced when a live edit is taken
+        self._ledger = ledger
+        self.num_ps = num_ps
+        self.members: dict[ReplicaKey, Member] = {}
+        self.past: list[Member] = []
+        self.version = 0  # grows when somebody comes, goes or changes state
+        self.orders = False  # somebody is to leave and was not told yet
+        self._workers: dict[int, Member] = {}  # oldest first
+        self._by_state: dict[MemberState, dict[int, Member]] = {
+            state: {} for state in MemberState
+        }
+        self._draining: dict[int, Member] = {}
+        self._active: set[int] = set()
+        self._at_work: set[int] = set()
+        self._suspects: dict[int, Member] = {}
+        self._silence_from = -math.inf  # nobody counts as dead before
+
+    # -- looking ------------------------------------------------------------------
+
+    def workers(self) -> list[Member]:
+        """Return the workers that are or will be, oldest first."""
+        return list(self._workers.values())
+
+    @property
+    def num_active(self) -> int:
+        """Workers that run and have built the model."""
+        return len(self._active)
+
+    @property
+    def num_at_work(self) -> int:
+        """Workers that bring the job on."""
+        return len(self._at_work)
+
+    @property
+    def num_workers(self) -> int:
+        """Workers that are or will be."""
+        return len(self._workers)
+
+    def ps(self) -> list[Member | None]:
+        """Return the PS by index; None where there is none now."""
+        return [
+            self.members.get(ReplicaKey(Role.PS, index)) for index in range(self.num_ps)
+        ]
+
+    def require(self, replica: master_pb2.Replica) -> Member:
+        """Return the member that calls. Raises FencedError if it is none (any more)."""
+        key = ReplicaKey(Role(replica.role), replica.index)
+        member = self.members.get(key)
+        if member is None or member.generation != replica.generation:
+            known = f"{member.generation}" if member else "none"
+            raise FencedError(
+                f"{replica_name(key.role, key.index)}: got generation "
+                f"{replica.generation}, expected {known}; it was replaced, leave"
+            )
+        return member
+
+    # -- beginning ----------------------------------------------------------------
+
+    def adopt(self, *, now: float) -> None:
+        """Take up the members that an earlier master of this run had."""
+        notes = self._ledger.notes("replica")
+        for note in sorted(notes, key=lambda note: int(note["index"])):
+            key = ReplicaKey(Role(note["role"]), note["index"])
+            member = Member(
+                key=key,
+                generation=note["generation"],
+                priority=note["priority"],
+                memory_bytes=note["memory"],
+                launch_at=now,
+                state=MemberState.LAUNCHED,
+                since=now,
+                address=note["address"],
+                metrics_port=note["metrics_port"],
+                pid=note["pid"],
+                registered=note["registered"],
+                ready=note["ready"],
+                initialized=note["initialized"],
+                restore=Restore(**note["restore"]) if note["restore"] else None,
+                last_heard=now + self.spec.worker.dead_seconds,  # time to find us
+                seen=True,
+            )
+            self._add(member)
+
+    @property
+    def settling(self) -> bool:
+        """Whether this master does not know yet who of the earlier one's is there."""
+        launched = self._by_state[MemberState.LAUNCHED]
+        return any(member.unsettled for member in launched.values())
+
+    def note(self, member: Member, *, now: float) -> None:
+        """Journal what a restarted master must know of a member."""
+        self._ledger.note(
+            "replica",
+            name=member.name,
+            role=str(member.key.role),
+            index=member.key.index,
+            generation=member.generation,
+            priority=member.priority,
+            memory=member.memory_bytes,
+            address=member.address,
+            metrics_port=member.metrics_port,
+            pid=member.pid,
+            registered=member.registered,
+            ready=member.ready,
+            initialized=member.initialized,
+            restore=asdict(member.restore) if member.restore else None,
+            ended=member.state is MemberState.ENDED,
+            time=now,
+        )
+
+    # -- coming and going ---------------------------------------------------------
+
+    def schedule(
+        self,
+        key: ReplicaKey | None,
+        *,
+        priority: str,
+        now: float,
+        at: float | None = None,
+        memory_bytes: int = 0,
+    ) -> Member:
+        """Make a member; a worker (`key` None) gets the next free index."""
+        if key is None:
+            key = ReplicaKey(Role.WORKER, self._ledger.next_worker_index())
+        of_role = self.spec.worker if key.role is Role.WORKER else self.spec.ps
+        member = Member(
+            key=key,
+            generation=self._ledger.next_generation(),
+            priority=priority,
+            memory_bytes=memory_bytes or parse_bytes(of_role.resources.memory),
+            launch_at=now if at is None else at,
+            since=now,
+        )
+        self._add(member)
+        self.note(member, now=now)
+        return member
+
+    def remove(self, member: Member) -> None:
+        """Take a member that ended off the table; it is still shown for a while."""
+        del self.members[member.key]
+        member.on_change = None
+        for of_state in self._by_state.values():
+            of_state.pop(member.generation, None)
+        if member.is_worker:
+            del self._workers[member.key.index]
+        for numbers in (self._active, self._at_work):
+            numbers.discard(member.generation)
+        for members in (self._draining, self._suspects):
+            members.pop(member.generation, None)
+        self.version += 1
+        self.past = [*self.past[1 - _SHOWN_ENDED :], member]
+
+    def _add(self, member: Member) -> None:
+        self.members[member.key] = member
+        if member.is_worker:
+            self._workers[member.key.index] = member  # the highest index so far
+        member.on_change = self._changed
+        self._changed(member, "state")
+
+    def _changed(self, member: Member, what: str) -> None:
+        """Keep up with a change of one member."""
+        number = member.generation
+        if what != "worker":
+            self.version += 1
+            for state, of_state in self._by_state.items():
+                if state is member.state:
+                    of_state[number] = member
+                else:
+                    of_state.pop(number, None)
+            if member.drain:
+                self.orders = self.orders or number not in self._draining
+                self._draining[number] = member
+            self.heard(member)
+        if member.is_worker:
+            _keep(self._active, number, member.ready and member.alive)
+            _keep(self._at_work, number, member.at_work)
+
+    def heard(self, member: Member) -> None:
+        """Note when one that was just heard of would be silent."""
+        at = member.silent_at(self.spec.worker)
+        if at is not None and at < self._silence_from:
+            self._silence_from = at
+
+    def suspect(self, member: Member) -> None:
+        """Note that one says things of itself by which it hangs."""
+        self._suspects[member.generation] = member
+
+    # -- what is due --------------------------------------------------------------
+
+    def due(self, *, now: float) -> list[Member]:
+        """Return the scheduled members whose time has come."""
+        scheduled = self._by_state[MemberState.SCHEDULED].values()
+        return [m for m in scheduled if m.launch_at <= now]
+
+    def never_seen(self, *, now: float) -> list[Member]:
+        """Return members that were asked for and never shown: ask again."""
+        launched = self._by_state[MemberState.LAUNCHED].values()
+        return [m for m in launched if now - m.since >= NOT_SEEN_SECONDS]
+
+    def overdue(self, *, now: float) -> list[Member]:
+        """Return the workers that were told to leave by now and are still there."""
+        return [m for m in self._draining.values() if m.stop_at and m.stop_at <= now]
+
+    def take_suspects(self) -> list[Member]:
+        """Return those that were suspected since the last time."""
+        found, self._suspects = self._suspects, {}
+        return list(found.values())
+
+    def dead(self, *, now: float) -> list[Member]:
+        """Return the members that have been silent for too long.
+
+        Looks at all of them when one may be; that is about twice in the time in which
+        a silent one counts as dead.
+        """
+        if now < self._silence_from:
+            return []
+        bounds = [(m, m.silent_at(self.spec.worker)) for m in self.members.values()]
+        times = [at for _, at in bounds if at is not None and at > now]
+        self._silence_from = min(times, default=math.inf)
+        return [m for m, at in bounds if at is not None and at <= now]
+
+    def excuse(self, seconds: float, *, now: float) -> None:
+        """Do not count so many of the last seconds as anybody's silence.
+
+        After a time in which any other process would count as dead all begin anew:
+        their calls have failed, and they have to find the master again.
+        """
+        if seconds >= self.spec.worker.dead_seconds:
+            seconds = math.inf
+        for member in self.members.values():
+            heard = max(member.last_heard, member.since) + seconds
+            member.last_heard = max(member.last_heard, min(now, heard))
+        self._silence_from = -math.inf
+
+    def next_time(self) -> float | None:
+        """Return when something may be due without a new event."""
+        times = [self._silence_from]
+        scheduled, launched = MemberState.SCHEDULED, MemberState.LAUNCHED
+        times += [m.launch_at for m in self._by_state[scheduled].values()]
+        times += [m.stop_at for m in self._draining.values() if m.stop_at]
+        times += [m.since + NOT_SEEN_SECONDS for m in self._by_state[launched].values()]
+        first = min(times)
+        return first if math.isfinite(first) else None
+
+
+def _keep(numbers: set[int], number: int, wanted: bool) -> None:
+    if wanted:
+        numbers.add(number)
+    else:
+        numbers.discard(number)

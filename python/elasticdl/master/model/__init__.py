@@ -1,0 +1,1 @@
+"""The model from the master: who holds it, checkpoints, evaluation."""

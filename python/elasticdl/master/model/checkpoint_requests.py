@@ -1,0 +1,202 @@
+"""Checkpoints: when one is due, and when all its parts are there.
+
+Owns the request that is under way. Called by `master.model.checkpointing`, which writes
+manifests. Pure: `now` is an argument, no file is touched.
+
+A checkpoint belongs to a position in the data: that of the moment of the request. What
+is reported done after it is in the parameters only as far as `applied` says, and is
+given out again by a rewind otherwise.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from elasticdl.job.spec.job import CheckpointSpec
+from elasticdl.proto import master_pb2
+
+_LEAST_RETRY_SECONDS = 5.0
+_LONGEST_RETRY_SECONDS = 30.0
+# At the job's end nothing else is done meanwhile.
+_HURRIED_RETRY_SECONDS = 1.0
+# A part of which no byte more is written for so long will not come, however large.
+STILL_SECONDS = 120.0
+# A PS says nothing of a copy in memory before it is whole: 100 GB at 0.2 GB/s.
+COPY_SECONDS = 600.0
+
+
+class Outcome(enum.Enum):
+    """What became of the request under way."""
+
+    WAITING = enum.auto()
+    COMPLETE = enum.auto()
+    FAILED = enum.auto()
+
+
+@dataclass(frozen=True)
+class Part:
+    """One written shard."""
+
+    file: str
+    bytes: int
+    crc32: int
+    version: int
+    applied: Mapping[int, int]
+
+
+@dataclass
+class Request:
+    """A checkpoint that was asked for."""
+
+    id: str
+    dir: str
+    why: str
+    position: dict[str, Any]
+    rewind: int
+    since: float
+    num_shards: int
+    moved: float = 0.0  # when anything of it was heard last
+    ready: bool = False  # its folder is there
+    written: dict[int, int] = field(default_factory=dict)  # bytes by shard
+    parts: dict[int, Part] = field(default_factory=dict)
+    pinned: set[int] = field(default_factory=set)
+    ticket: bytes | None = None  # of PS 0, sync mode; serialized Ticket
+    error: str = ""
+
+    def take(self, shard: int, done: master_pb2.SnapshotDone) -> bool:
+        """Take a replica's word about its part; whether anything was new."""
+        before = self._heard
+        self.pinned.add(shard)
+        self.written[shard] = max(self.written.get(shard, 0), done.written_bytes)
+        if shard == 0 and done.HasField("ticket"):
+            self.ticket = done.ticket.SerializeToString()
+        if done.error:
+            self.error = self.error or done.error
+        elif not done.pinned_only and done.file:
+            self.parts[shard] = Part(
+                done.file, done.file_bytes, done.crc32, done.version, dict(done.applied)
+            )
+        return before != self._heard
+
+    @property
+    def _heard(self) -> tuple[object, ...]:
+        return len(self.parts), len(self.pinned), self.ticket, self.error
+
+    @property
+    def written_bytes(self) -> int:
+        """What the disk has of all parts so far."""
+        return sum(self.written.values())
+
+    def stuck(self, *, now: float, local: bool) -> str:
+        """Return why it will not come, "" while it may.
+
+        The worker of strategy local copies between two of its steps, however long they
+        are; a copy that a PS was asked for takes as long as its memory is large.
+        """
+        copied = len(self.pinned) == self.num_shards
+        if self.ready and not copied and local:
+            return ""
+        bound = COPY_SECONDS if self.ready and not copied else STILL_SECONDS
+        still = now - max(self.moved, self.since)
+        if still <= bound:
+            return ""
+        if not self.ready:
+            return f"{self.dir}: no folder after {still:.0f} s: the disk is stuck"
+        if self.outcome is Outcome.COMPLETE:
+            return f"{self.dir}: no manifest after {still:.0f} s: the disk is stuck"
+        missing = sorted(set(range(self.num_shards)) - set(self.parts))
+        shards = ", ".join(map(str, missing))
+        return f"nothing more was written of shard {shards} for {still:.0f} s"
+
+    @property
+    def outcome(self) -> Outcome:
+        """Whether all parts are there, or one failed."""
+        if self.error:
+            return Outcome.FAILED
+        if len(self.parts) == self.num_shards:
+            return Outcome.COMPLETE
+        return Outcome.WAITING
+
+    @property
+    def version(self) -> int:
+        """The checkpoint's version: that of shard 0."""
+        return self.parts[0].version
+
+    def applied(self) -> dict[int, int]:
+        """Return by task the leading records that every shard contains."""
+        return least_applied([part.applied for part in self.parts.values()])
+
+
+def least_applied(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """Return by task the minimum over all parts; a task that one lacks is left out."""
+    parts = list(parts)
+    if not parts:
+        return {}
+    common = set(parts[0]).intersection(*parts[1:])
+    return {task: min(part[task] for part in parts) for task in sorted(common)}
+
+
+class CheckpointSchedule:
+    """Says when a checkpoint is due."""
+
+    def __init__(
+        self, spec: CheckpointSpec, *, version: int | None, time: float
+    ) -> None:
+        """`version`, `time`: of the newest complete one; None if there is none."""
+        self._spec = spec
+        self.version = version
+        self.time = time
+        self._last_try = time
+        self._retry_at = 0.0
+        self._failures = 0
+
+    def due(self, *, version: int, now: float) -> str | None:
+        """Return why one is due, or None. The first, of version 0, is due at once."""
+        # The clock was set back since an earlier master wrote the newest one.
+        self._last_try = min(self._last_try, now)
+        if now < self._retry_at:
+            return None
+        if self.version is None:
+            return "first"
+        if version <= self.version:
+            return None
+        spec = self._spec
+        if spec.every_steps and version >= self.version + spec.every_steps:
+            return "steps"
+        if spec.every_seconds and now >= self._last_try + spec.every_seconds:
+            return "time"
+        return None
+
+    def next_time(self) -> float | None:
+        """Return the next moment at which time alone may make one due."""
+        times = [self._retry_at] if self._retry_at else []
+        if self._spec.every_seconds and self.version is not None:
+            times.append(self._last_try + self._spec.every_seconds)
+        return max(times, default=None)
+
+    def requested(self, *, now: float) -> None:
+        """Note that one was asked for."""
+        self._last_try = now
+
+    def completed(self, *, version: int, now: float) -> None:
+        """Note that one is complete."""
+        self.version, self.time = version, now
+        self._retry_at, self._failures = 0.0, 0
+
+    def failed(self, *, now: float) -> float:
+        """Note a failure; return the seconds until the next try."""
+        pause = min(_LEAST_RETRY_SECONDS * 2.0**self._failures, _LONGEST_RETRY_SECONDS)
+        self._failures += 1
+        self._retry_at = now + pause
+        return pause
+
+    def may_hurry(self, *, now: float) -> bool:
+        """Whether the last one may be tried, or tried again, at the job's end."""
+        return now >= self._last_try + _HURRIED_RETRY_SECONDS
+
+    def rewound(self, *, version: int | None) -> None:
+        """Training went back to that checkpoint; None: to its beginning."""
+        self.version = version

@@ -1,0 +1,372 @@
+"""Keeps checkpoints: asks for them, completes them, tells which is the newest.
+
+Owns the folder of checkpoints as the master sees it: which of them are this job's, in
+the order in which it would go back to them. Called by the loop (ticks) and heartbeats
+(parts, and what cannot be loaded). File work is done in a thread; a disk that is full
+is logged, shown and tried again, and never takes a good checkpoint away.
+
+PS write into a folder aside, `pending-<run>-<id>`, because the version is known only
+when the snapshot is taken. Complete, with its manifest, it gets its name. Whether the
+bytes of one are still right is seen by whoever loads it: then the next older one is
+taken. Reading 100 GB before a master serves would cost more than it is worth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from elasticdl.checkpoint import files, shelf, store
+from elasticdl.checkpoint.layout import PENDING, Manifest, ShardFile
+from elasticdl.errors import CheckpointError
+from elasticdl.job.spec.job import JobSpec, Strategy
+from elasticdl.master.model.checkpoint_identity import (
+    MOST_REMEMBERED,
+    Course,
+    find,
+    note_course,
+    point,
+)
+from elasticdl.master.model.checkpoint_requests import (
+    CheckpointSchedule,
+    Outcome,
+    Request,
+)
+from elasticdl.master.model.ps_group import Found
+from elasticdl.master.patience import patiently
+from elasticdl.master.signals import Signals
+from elasticdl.master.tasks.ledger import Ledger
+from elasticdl.proto import master_pb2
+
+log = logging.getLogger(__name__)
+
+THE_END = "the end"  # why the checkpoint after the last record is asked for
+T = TypeVar("T")
+
+
+class Keeper:
+    """Checkpoints of one job."""
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        directory: Path,
+        ledger: Ledger,
+        signals: Signals,
+        *,
+        num_shards: int,
+        course: Course,
+        launched: bool = False,
+    ) -> None:
+        """Look at what is there; called before the loop runs. Reads no shards.
+
+        `launched`: somebody has just begun the job, or begun it anew. Raises
+        CheckpointError if then the folder holds checkpoints of others and none of
+        this job, or if it cannot be read.
+        """
+        self._spec = spec
+        self.directory = directory
+        self._ledger = ledger
+        self._signals = signals
+        self._num_shards = num_shards
+        self._count = 0
+        self.request: Request | None = None
+        self.problem = ""
+        self.failures = 0
+        self.refused_end = False  # the newest try was one of THE_END, and failed
+        self.newest_seconds: float | None = None  # it took; None if not by us
+        self._writing: Request | None = None  # it is getting its name
+        self._tasks: set[asyncio.Task[object]] = set()
+        self.course = course
+        self._dropped: set[str] = set()
+        self._tidied: Course | None = None  # what was left of others is put aside
+        noted = ledger.notes("checkpoint")
+        self.had_one = bool(noted)  # as far as the journal knows
+        patience = spec.master.journal_wait_seconds
+        self._shelf = patiently(
+            lambda: find(directory, course, launched=launched), seconds=patience
+        )
+        if not self._shelf and noted and Path(noted[-1]["dir"]).parent != directory:
+            # checkpoint.dir is another one since the job was launched again.
+            before = Path(noted[-1]["dir"]).parent
+            self._shelf = patiently(lambda: find(before, course), seconds=patience)
+        shelf.sweep(directory, prefix=f"{course.run}-")
+        if course.unnamed:
+            shelf.sweep(directory, prefix="ckpt-")
+        newest = self.newest
+        if noted and (newest is None or newest.dir != noted[-1]["dir"]):
+            log.warning(
+                "the newest checkpoint in the journal, %s, cannot be used: %s",
+                noted[-1]["dir"],
+                f"the job would go back to {newest.dir}" if newest else "nor any other",
+            )
+        manifest = newest.manifest if newest else None
+        self.schedule = CheckpointSchedule(
+            spec.checkpoint,
+            version=manifest.version if manifest else None,
+            time=manifest.time if manifest else 0.0,
+        )
+
+    @property
+    def newest(self) -> Found | None:
+        """The checkpoint to go back to; None if there is none."""
+        return self._shelf[-1] if self._shelf else None
+
+    @property
+    def busy(self) -> bool:
+        """Whether one is being made."""
+        return self.request is not None
+
+    @property
+    def naming(self) -> bool:
+        """Whether a complete one is getting its name, in a thread."""
+        return self._writing is not None
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether the newest one holds all that was trained, of a job at rest."""
+        now, newest = point(self._ledger), self.newest
+        held = newest.manifest.position.get("point") if newest else None
+        return bool(now) and held == now
+
+    @property
+    def nothing_left(self) -> str:
+        """What to tell when there is nothing to go back to, though there was."""
+        return (
+            f"{self.directory}: no checkpoint of this job can be loaded any more, "
+            "expected at least one; put one back and launch the job again, or begin "
+            "it afresh with --restart"
+        )
+
+    def tick(self, *, version: int, now: float) -> None:
+        """Ask for a checkpoint if one is due; give up one that does not come."""
+        if self.request is not None:
+            self.watch(now=now)
+            return
+        why = self.schedule.due(version=version, now=now)
+        if why:
+            self.ask(why, now=now)
+
+    def watch(self, *, now: float) -> None:
+        """Give up the one under way if nothing moves any more."""
+        request = self.request
+        if request is None:
+            return
+        local = self._spec.strategy is Strategy.LOCAL
+        problem = request.stuck(now=now, local=local)
+        if problem:
+            self._fail(request, problem, now=now)
+
+    def ask(self, why: str, *, now: float) -> None:
+        """Ask for a checkpoint now."""
+        if self.request is not None:
+            return
+        self._count += 1
+        self.refused_end = False
+        name = f"ckpt-{self._ledger.generation}.{self._count}"
+        self.schedule.requested(now=now)
+        self.request = Request(
+            id=name,
+            dir=str(self.directory / f"{PENDING}{self.course.run}-{name}"),
+            why=why,
+            position={
+                "queue": self._ledger.position(),
+                "point": point(self._ledger),
+            },
+            rewind=self._ledger.rewinds,
+            since=now,
+            num_shards=self._num_shards,
+        )
+        self._begin(self._prepare(self.request, now))
+
+    def _begin(self, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _prepare(self, request: Request, now: float) -> None:
+        """Make the folder; remove what earlier tries left. The disk may be slow."""
+        place = Path(request.dir)
+        course, tidied = self.course, self._tidied
+        self._tidied = course
+
+        def make() -> None:
+            files.make_directory(place.parent)
+            place.mkdir(exist_ok=True)
+            shelf.sweep(self.directory, prefix=f"{course.run}-", keep=place)
+            if course == tidied:
+                return
+            for path, manifest in shelf.complete(self.directory):
+                # Of a course that was left, as a crash can leave it.
+                if course.owns(manifest) and not course.holds(manifest):
+                    shelf.abandon(path)
+
+        try:
+            await _in_thread(make)
+        except OSError as error:
+            request.error = f"{request.dir}: {error.strerror}"
+        except CheckpointError as error:
+            request.error = str(error)
+        request.ready = True
+        if self.request is request:
+            self._settle(now)
+            self._signals.bump_holders()
+
+    def ps_request(self, index: int, *, sync: bool) -> list[master_pb2.SnapshotRequest]:
+        """Return what a PS is asked for."""
+        request = self.request
+        if request is None or not request.ready or index in request.parts:
+            return []
+        message = master_pb2.SnapshotRequest(id=request.id, dir=request.dir)
+        if sync and index:
+            if request.ticket is None:
+                return []
+            message.ticket.SetInParent()  # that of version 0 is empty
+            message.ticket.MergeFromString(request.ticket)
+        return [message]
+
+    def local_request(self) -> master_pb2.LocalSnapshot | None:
+        """Return what the worker of strategy local is asked for."""
+        request = self.request
+        if request is None or not request.ready or request.parts:
+            return None
+        return master_pb2.LocalSnapshot(id=request.id, dir=request.dir)
+
+    def take(self, shard: int, done: master_pb2.SnapshotDone, *, now: float) -> None:
+        """Take a replica's word about its shard."""
+        request = self.request
+        if request is None or done.id != request.id or self._writing is request:
+            return
+        before = request.written_bytes
+        heard = request.take(shard, done)
+        if heard:
+            self._signals.bump_holders()
+        if heard or request.written_bytes > before:
+            request.moved = now
+        self._settle(now)
+
+    def _settle(self, now: float) -> None:
+        request = self.request
+        if request is None:
+            return
+        if request.outcome is Outcome.FAILED:
+            self._fail(request, request.error, now=now)
+        elif request.outcome is Outcome.COMPLETE:
+            self._writing, request.moved = request, now
+            self._begin(self._complete(request, now))
+
+    async def _complete(self, request: Request, now: float) -> None:
+        manifest = Manifest(
+            job=self._spec.name,
+            run=self.course.run,
+            strategy=str(self._spec.strategy),
+            version=request.version,
+            shards=[
+                ShardFile(file=p.file, bytes=p.bytes, crc32=p.crc32, version=p.version)
+                for _, p in sorted(request.parts.items())
+            ],
+            position={
+                **request.position,
+                "applied": {str(k): v for k, v in request.applied().items()},
+            },
+            rewind=request.rewind,
+            time=now,
+        )
+        aside = Path(request.dir)
+        try:
+            await _in_thread(lambda: store.write_manifest(aside, manifest))
+            if self.request is not request:
+                return  # a rewind came between: it is of a course that was left
+            target = await _in_thread(
+                lambda: store.publish(aside, self.directory, manifest.version)
+            )
+        except (OSError, CheckpointError) as error:
+            if self.request is request:
+                self._fail(request, str(error), now=now)
+            return
+        finally:
+            if self._writing is request:
+                self._writing = None
+        if self.request is not request:
+            await _in_thread(lambda: shelf.abandon(target))
+            return
+        self.request = None
+        self.problem = ""
+        self.had_one = True
+        self._dropped.discard(str(target))
+        self._shelf = [*self._shelf, Found(str(target), manifest)][-MOST_REMEMBERED:]
+        self.newest_seconds = now - request.since
+        self.schedule.completed(version=manifest.version, now=now)
+        self._ledger.note(
+            "checkpoint", name="newest", version=manifest.version, dir=str(target)
+        )
+        log.info(
+            "checkpoint of version %d (%s): %s", manifest.version, request.why, target
+        )
+        self._signals.bump_holders()
+        self._signals.wake()
+        await self._delete_old(target)
+
+    async def _delete_old(self, target: Path) -> None:
+        keep = self._spec.checkpoint.keep
+        if not keep:
+            return
+        self._shelf = self._shelf[-keep:]
+        course = self.course
+        with contextlib.suppress(CheckpointError):
+            await _in_thread(
+                lambda: shelf.delete_old(
+                    self.directory, keep, mine=course.owns, protect=[target]
+                )
+            )
+
+    def _fail(self, request: Request, problem: str, *, now: float) -> None:
+        self.refused_end = request.why == THE_END
+        pause = self.schedule.failed(now=now)
+        self.failures += 1
+        self.problem = f"checkpoint not written: {problem}"
+        log.error("%s; trying again after %.0f s at most", self.problem, pause)
+        self._drop(request)
+
+    def _drop(self, request: Request) -> None:
+        self.request = None
+        self._signals.bump_holders()
+        self._signals.wake()
+        self._begin(_in_thread(lambda: shutil.rmtree(request.dir, ignore_errors=True)))
+
+    def abort(self) -> None:
+        """A replica that had a part of it is lost."""
+        if self.request is not None and self._writing is not self.request:
+            self._drop(self.request)
+
+    def rewound(self, *, version: int) -> None:
+        """Training went back: what is under way belongs to no course any more."""
+        self.abort()
+        self.request = None  # also one that is getting its name
+        newest = self.newest
+        target = newest.manifest if newest else None
+        self.course = self.course.after(self._ledger.rewinds, target)
+        note_course(self._ledger, self.course)
+        self.schedule.rewound(version=version if newest else None)
+
+    def give_up(self, directory: str) -> bool:
+        """Never go back to a checkpoint that cannot be loaded; whether it was one."""
+        found = [one for one in self._shelf if one.dir == directory]
+        self._shelf = [one for one in self._shelf if one.dir != directory]
+        self._dropped.add(directory)
+        if found:
+            self._begin(_in_thread(lambda: shelf.abandon(Path(directory))))
+        return bool(found)
+
+    def gave_up(self, directory: str) -> bool:
+        """Whether it was given up before."""
+        return directory in self._dropped
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(None, work)

@@ -1,0 +1,128 @@
+"""When to evaluate, and the sum of what the workers measured.
+
+Owns the schedule (by steps, time, epoch end, once at the end) and one round's merged
+metric state. Called by `master.model.evaluation_rounds`. Pure: `now` and versions are
+arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from elasticdl.data.reader import Shard
+from elasticdl.errors import UserCodeError
+from elasticdl.job.spec.job import EvaluationSpec
+from elasticdl.tensor import codec
+from elasticdl.tensor.codec import Array
+
+STEPS = "steps"
+TIME = "time"
+EPOCH_END = "epoch end"
+FINAL = "final"
+
+
+class EvaluationSchedule:
+    """Says when a round is due; one at a time, the latest reasons count."""
+
+    def __init__(self, spec: EvaluationSpec, *, started: float, epochs_done: int = 0):
+        """`epochs_done`: those that ended before this master, evaluated already."""
+        self.spec = spec
+        self._started = started
+        self._version = 0
+        self._time = started
+        self._epochs = epochs_done
+
+    def due(self, *, version: int, epochs_done: int, now: float) -> str | None:
+        """Return why a round is due now, or None."""
+        spec = self.spec
+        if spec.at_epoch_end and epochs_done > self._epochs:
+            return EPOCH_END
+        if spec.every_steps and version >= self._version + spec.every_steps:
+            return STEPS
+        if spec.every_seconds and self.next_time() is not None:
+            return TIME if now >= (self.next_time() or now) else None
+        return None
+
+    def next_time(self) -> float | None:
+        """Return when a round is due by time, None if never."""
+        spec = self.spec
+        if not spec.every_seconds:
+            return None
+        earliest = self._started + spec.start_delay_seconds
+        return max(earliest, self._time + spec.every_seconds)
+
+    def opened(self, *, version: int, epochs_done: int, now: float) -> None:
+        """Note that a round was opened: it serves all reasons that were due."""
+        step = self.spec.every_steps
+        # On the grid of everySteps, so that slow rounds do not shift the next ones.
+        self._version = version - version % step if step else version
+        self._time = now
+        self._epochs = max(self._epochs, epochs_done)
+
+    def rewound(self, *, version: int, epochs_done: int) -> None:
+        """Training went back: what comes again is evaluated again."""
+        step = self.spec.every_steps
+        self._version = min(
+            self._version, version - version % step if step else version
+        )
+        self._epochs = min(self._epochs, epochs_done)
+
+
+class MetricSums:
+    """Adds metric states of any number of tasks, exactly."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._sums: dict[str, Array] = {}
+        self.records = 0
+
+    def add(self, state: bytes, *, records: int) -> None:
+        """Add one task's state: a frame of named arrays.
+
+        Raises UserCodeError if it does not fit those before: the metric's variables
+        changed their shape between tasks.
+        """
+        self.records += records
+        if not state:
+            return
+        tensors = codec.decode(state).tensors
+        for name, value in tensors.items():
+            known = self._sums.get(name)
+            if known is None:
+                self._sums[name] = value.astype(_wide(value.dtype))
+            elif known.shape != value.shape:
+                raise UserCodeError(
+                    f"metric state {name!r}: got shape {value.shape}, expected "
+                    f"{known.shape} as from the tasks before; a metric's variables "
+                    "must not change their shape"
+                )
+            else:
+                self._sums[name] = np.add(known, value)
+
+    def state(self) -> bytes:
+        """Return the sums as one frame."""
+        return codec.join(codec.encode(b"", self._sums))
+
+
+def _wide(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
+    """Return the type to add up in: float32 loses units of counters above 2^24."""
+    if np.issubdtype(dtype, np.floating):
+        return np.dtype(np.float64)
+    if np.issubdtype(dtype, np.signedinteger):
+        return np.dtype(np.int64)
+    return dtype
+
+
+def cut(shards: Sequence[Shard], records_per_task: int) -> Iterator[Shard]:
+    """Yield ranges of at most `records_per_task`, in order; lazily."""
+    for shard in shards:
+        for start in range(shard.start, shard.end, records_per_task):
+            yield Shard(shard.source, start, min(start + records_per_task, shard.end))
+
+
+def in_words(metrics: Mapping[str, float]) -> str:
+    """Return `{'accuracy': 0.978}`, figures short enough to read."""
+    inner = ", ".join(f"{name!r}: {value:.6g}" for name, value in metrics.items())
+    return "{" + inner + "}"

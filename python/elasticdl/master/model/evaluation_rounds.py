@@ -1,0 +1,420 @@
+"""Evaluation rounds: opened when due, one at a time, on a pinned version.
+
+Owns the round under way and the results. Called by the loop (ticks), heartbeats
+(snapshots) and `master.calls.leasing` (reports). Must not know RPC or launch anything.
+
+A round: the PS pin a snapshot; tasks go out beside training; their metric states are
+added; one SUMMARIZE task turns the sums into figures; callbacks see them; where a
+callback keeps the model, an EXPORT task writes it from the snapshot. Only then has the
+round been: one that is given up before leaves no result, and callbacks forget it, as
+they forget results of versions that a rewind has undone. A model that was kept stays
+where it is, as no parameters are left to write the one before it from: the result that
+it had stays the one to beat, and the best one that is told.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from elasticdl.data.reader import Shard
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.status import EvaluationResult
+from elasticdl.master.model import evaluation
+from elasticdl.master.model.callbacks import (
+    Action,
+    CallbackSet,
+    KeepBest,
+    ScaleLearningRate,
+)
+from elasticdl.master.model.checkpoint_identity import point
+from elasticdl.master.model.evaluation import EvaluationSchedule, MetricSums
+from elasticdl.master.signals import Signals
+from elasticdl.master.tasks import notes
+from elasticdl.master.tasks.ledger import Ledger
+from elasticdl.master.tasks.side_tasks import SideTasks
+from elasticdl.proto import master_pb2, ps_pb2
+from elasticdl.proto.master_pb2 import Task, TaskReport
+
+log = logging.getLogger(__name__)
+
+BEST = "best"
+
+
+@dataclass
+class Round:
+    """The round under way."""
+
+    number: int
+    why: str
+    since: float
+    epochs_done: int
+    version: int
+    snapshot: str = ""
+    pinned: dict[int, master_pb2.SnapshotDone] = field(default_factory=dict)
+    started: bool = False
+    left: int = 0
+    sums: MetricSums = field(default_factory=MetricSums)
+    point: str = ""  # of training, when it was opened
+    result: EvaluationResult | None = None  # while the best model is being exported
+    actions: list[Action] = field(default_factory=list)  # once that is done
+
+    @property
+    def ticket(self) -> ps_pb2.Ticket | None:
+        """Names the pinned version in sync mode, once PS 0 told it."""
+        first = self.pinned.get(0)
+        return first.ticket if first and first.HasField("ticket") else None
+
+
+@dataclass(frozen=True)
+class _Past:
+    """A round that has been."""
+
+    result: EvaluationResult
+    number: int = 0
+    epochs_done: int = 0
+    point: str = ""  # of training, when it was opened; "" is not known
+    kept: bool = False  # its model was written as the best one
+
+    def to_note(self) -> dict[str, Any]:
+        """Return what is journaled."""
+        return {
+            **self.result.model_dump(),
+            "number": self.number,
+            "epochs_done": self.epochs_done,
+            "point": self.point,
+            "kept": self.kept,
+        }
+
+    @staticmethod
+    def from_note(note: Mapping[str, Any]) -> _Past:
+        """Read what was journaled; older journals have the result alone."""
+        rest = {**note}
+        more = {k: rest.pop(k) for k in _OF_THE_ROUND if k in rest}
+        return _Past(EvaluationResult(**rest), **more)
+
+
+_OF_THE_ROUND = ("number", "epochs_done", "point", "kept")
+
+
+class Rounds:
+    """Evaluation of one job."""
+
+    def __init__(
+        self,
+        spec: JobSpec,
+        ledger: Ledger,
+        signals: Signals,
+        side: SideTasks,
+        *,
+        num_ps: int,
+        on_action: Callable[[Action], None],
+        now: float,
+    ) -> None:
+        """Take up the results of earlier masters. `on_action`: what callbacks want."""
+        self._ledger = ledger
+        self._signals = signals
+        self._side = side
+        self._num_ps = num_ps
+        self._on_action = on_action
+        self._shards: tuple[Shard, ...] = ()
+        self._records_per_task = (
+            spec.training.batch_size * spec.training.batches_per_task
+        )
+        self._export = bool(spec.export.dir)
+        self.callbacks = CallbackSet()
+        undone = {
+            number for note in ledger.notes("undone") for number in note["rounds"]
+        }
+        noted = ledger.notes("evaluation")
+        pasts = [_Past.from_note(note) for note in noted]
+        self._past = deque(
+            (past for past in pasts if past.number not in undone),
+            maxlen=notes.MOST,  # as many as a restarted master would read back
+        )
+        # Whose models were kept, as many: of undone rounds too.
+        self._kept = deque((past for past in pasts if past.kept), maxlen=notes.MOST)
+        self._forgotten = ledger.count_notes("evaluation") - len(noted)
+        # Journals of before results said this themselves.
+        epochs = [note["epochs_done"] for note in ledger.notes("round")]
+        epochs += [past.epochs_done for past in self._past]
+        self.schedule = EvaluationSchedule(
+            spec.evaluation,
+            started=now,
+            epochs_done=max(epochs, default=0),
+        )
+        self._number = ledger.generation * 1_000_000
+        self._again = ""
+        self.current: Round | None = None
+
+    @property
+    def possible(self) -> bool:
+        """Whether there is something to evaluate on."""
+        return bool(self._shards)
+
+    @property
+    def results(self) -> list[EvaluationResult]:
+        """What was measured, oldest first, without what a rewind has undone.
+
+        The newest 10,000; the journal has all.
+        """
+        return [past.result for past in self._past]
+
+    @property
+    def count(self) -> int:
+        """How many results there were, also of those that are not kept."""
+        return self._forgotten + len(self._past)
+
+    def after(self, count: int) -> list[EvaluationResult]:
+        """Return the results that came after the first `count`."""
+        first = max(0, count - self._forgotten)
+        return [past.result for past in islice(self._past, first, None)]
+
+    @property
+    def last(self) -> EvaluationResult | None:
+        """The newest result."""
+        return self._past[-1].result if self._past else None
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether the newest result is of all that has been trained by now."""
+        return bool(self._past) and self._past[-1].point == point(self._ledger)
+
+    @property
+    def best(self) -> EvaluationResult | None:
+        """What the model in `best` had, whether or not a rewind undid its round."""
+        return self._kept[-1].result if self._kept else None
+
+    def records(self) -> tuple[int, int]:
+        """Return how many records the newest round has evaluated, and of how many."""
+        total = sum(shard.num_records for shard in self._shards)
+        if self.current is not None:
+            return self.current.sums.records, total
+        return self.last.records if self.last else 0, total
+
+    def begin(self, shards: Sequence[Shard], callbacks: CallbackSet) -> None:
+        """Data and callbacks are known: replay what was seen, then rounds may open."""
+        self._shards = tuple(shards)
+        self.callbacks = callbacks
+        self._replay(self._on_action)
+
+    def _replay(self, on_action: Callable[[Action], None] | None = None) -> None:
+        """Show new callbacks what counts; tell what follows from it, if asked to."""
+        self.callbacks = self.callbacks.renewed()
+        for past in self._kept:
+            self.callbacks.kept(past.result.metrics)
+        for result in self.results:
+            for action in self.callbacks.on_evaluation(result.metrics):
+                if on_action is not None and not isinstance(action, KeepBest):
+                    on_action(action)
+
+    # -- opening ------------------------------------------------------------------
+
+    def tick(self, *, version: int, epochs_done: int, now: float) -> None:
+        """Open a round if one is due and none is under way."""
+        if self.current is not None or not self.possible:
+            return
+        why, self._again = self._again, ""
+        why = why or (
+            self.schedule.due(version=version, epochs_done=epochs_done, now=now) or ""
+        )
+        if why:
+            self.open(why, version=version, epochs_done=epochs_done, now=now)
+
+    def open(self, why: str, *, version: int, epochs_done: int, now: float) -> None:
+        """Open a round: pin a snapshot, or begin at once where no PS is."""
+        self._number += 1
+        self.schedule.opened(version=version, epochs_done=epochs_done, now=now)
+        self.current = Round(
+            self._number,
+            why,
+            now,
+            epochs_done,
+            version,
+            point=point(self._ledger),
+        )
+        if self._num_ps:
+            self.current.snapshot = f"eval-{self._number}"
+            self._signals.bump_holders()
+        else:
+            self._start()
+
+    def requests(self, index: int) -> list[master_pb2.SnapshotRequest]:
+        """Return the snapshots that a PS has to keep for the round."""
+        current = self.current
+        if current is None or not current.snapshot:
+            return []
+        request = master_pb2.SnapshotRequest(id=current.snapshot)
+        if index and 0 not in current.pinned:
+            # In sync mode the version comes from PS 0; in async mode it costs one
+            # heartbeat, and the shards lie no further apart.
+            return []
+        if index and current.ticket is not None:
+            request.ticket.SetInParent()  # that of version 0 is empty
+            request.ticket.CopyFrom(current.ticket)
+        return [request]
+
+    def take(self, index: int, done: master_pb2.SnapshotDone) -> None:
+        """Take a PS's word that it has pinned a snapshot."""
+        current = self.current
+        if current is None or done.id != current.snapshot or index in current.pinned:
+            return
+        if done.error:
+            log.warning("evaluation put off: ps-%d: %s", index, done.error)
+            self.abort()
+            return
+        current.pinned[index] = done
+        if index == 0:
+            current.version = done.version
+            self._signals.bump_holders()
+        if len(current.pinned) == self._num_ps and not current.started:
+            self._start()
+
+    def _start(self) -> None:
+        current = self.current
+        if current is None:
+            return
+        current.started = True
+        size = self._records_per_task
+        current.left = sum(-(-s.num_records // size) for s in self._shards)
+        self._side.add_lazily(self._tasks(current))
+        self._signals.work()
+
+    def _tasks(self, current: Round) -> Iterator[Task]:
+        for shard in evaluation.cut(self._shards, self._records_per_task):
+            yield self._task(
+                current, master_pb2.EVALUATION, shard.source, shard.start, shard.end
+            )
+
+    def _task(
+        self,
+        current: Round,
+        kind: master_pb2.TaskType.ValueType,
+        source: str = "",
+        start: int = 0,
+        end: int = 0,
+    ) -> Task:
+        return Task(
+            type=kind,
+            source=source,
+            start=start,
+            end=end,
+            epoch=max(0, current.epochs_done - 1),
+            snapshot=current.snapshot,
+            ticket=current.ticket,
+            round=current.number,
+        )
+
+    # -- reports ------------------------------------------------------------------
+
+    def done(self, task: Task, report: TaskReport, *, now: float) -> None:
+        """Take the report of an EVALUATION, SUMMARIZE or EXPORT(best) task.
+
+        Raises UserCodeError if metric states do not fit each other.
+        """
+        current = self.current
+        if current is None or task.round != current.number:
+            return
+        if task.type == master_pb2.EVALUATION:
+            records = report.records or task.end - task.start
+            current.sums.add(report.state, records=records)
+            if not self._num_ps:
+                current.version = max(current.version, report.model_version)
+            current.left -= 1
+            if current.left == 0:
+                summary = self._task(current, master_pb2.SUMMARIZE)
+                summary.state = current.sums.state()
+                self._side.add(summary)
+                self._signals.work()
+        elif task.type == master_pb2.SUMMARIZE:
+            self._finish(current, report.results_json, now=now)
+        elif current.result is not None:
+            self._complete(current, current.result)
+
+    def _finish(self, current: Round, results_json: str, *, now: float) -> None:
+        result = EvaluationResult(
+            version=current.version,
+            metrics=json.loads(results_json or "{}"),
+            records=current.sums.records,
+            seconds=round(now - current.since, 3),
+            time=now,
+            why=current.why,
+        )
+        actions = self.callbacks.on_evaluation(result.metrics)
+        current.actions = [a for a in actions if not isinstance(a, KeepBest)]
+        keep = next((a for a in actions if isinstance(a, KeepBest)), None)
+        if keep is None or not self._export:
+            self._complete(current, result)
+            return
+        log.info("keeping the model of version %d: %s", current.version, keep)
+        current.result = result
+        export = self._task(current, master_pb2.EXPORT)
+        export.target = BEST
+        self._side.add(export)
+        self._signals.work()
+
+    def _complete(self, current: Round, result: EvaluationResult) -> None:
+        """Everything that follows from the round is done, or is done now."""
+        past = _Past(
+            result,
+            number=current.number,
+            epochs_done=current.epochs_done,
+            point=current.point,
+            kept=current.result is not None,
+        )
+        self._forgotten += len(self._past) == self._past.maxlen
+        self._past.append(past)
+        if past.kept:
+            self._kept.append(past)
+        self._ledger.note("evaluation", **past.to_note())
+        log.info(
+            "Evaluation metrics[version=%d]: %s",
+            current.version,
+            evaluation.in_words(result.metrics),
+        )
+        for action in current.actions:
+            self._on_action(action)
+        self._close()
+
+    def _close(self) -> None:
+        self.current = None
+        self._signals.bump_holders()
+
+    def abort(self) -> None:
+        """Give the round up (its snapshot is lost with a PS); it opens again later."""
+        current = self.current
+        if current is None:
+            return
+        self._side.drop_round(current.number)
+        self._again = current.why
+        if current.result is not None:
+            # Its model was not kept, so it was not the best one: callbacks forget it.
+            self._replay()
+        self._close()
+
+    def rewound(self, *, version: int, epochs_done: int) -> None:
+        """Training went back: the round's version may never come, nor later ones."""
+        self.abort()
+        self._again = ""
+        self.schedule.rewound(version=version, epochs_done=epochs_done)
+        undone = [past for past in self._past if past.result.version > version]
+        if undone:
+            for past in undone:
+                self._past.remove(past)
+            self._ledger.note("undone", rounds=[past.number for past in undone])
+            if self._kept and self._kept[-1] in undone:
+                best = self._kept[-1].result
+                log.warning(
+                    "the evaluation of version %d was undone; the model that it kept "
+                    "stays the best one (%s) until another one beats it",
+                    best.version,
+                    evaluation.in_words(best.metrics),
+                )
+            self._on_action(ScaleLearningRate(1.0, "evaluations were undone"))
+        # What a result that stays had led to may have been undone.
+        self._replay(self._on_action)

@@ -1,0 +1,99 @@
+"""The checkpoint that a job begins with: what `checkpoint.initFrom` means.
+
+Owns which one of the named folder it is, and the next older one when it turns out that
+it cannot be loaded. Made by `master.assembly`; asked by `master.model.ps_group` and
+`master.calls.heartbeats`. Reads manifests, no shards; changes nothing on the disk:
+these checkpoints belong to another job.
+
+It is found once, before anything starts, and journaled, so that all replicas load the
+same one while another job writes newer ones beside it. A path that names a checkpoint
+itself means that one alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from elasticdl.checkpoint import shelf
+from elasticdl.checkpoint.layout import Manifest
+from elasticdl.errors import CheckpointError
+from elasticdl.master.tasks.ledger import Ledger
+
+log = logging.getLogger(__name__)
+
+_NOTE = "initFrom"
+
+
+class Origin:
+    """What one job begins with; `dir` is "" where that is nothing.
+
+    `bytes`: of all its shards; 0 where a master before this one noted none.
+    """
+
+    def __init__(self, ledger: Ledger, given: str) -> None:
+        """Find what `given` means. Raises CheckpointError if it is nothing."""
+        self._ledger = ledger
+        self._given = given
+        note = ledger.newest_note("state", _NOTE) or {}
+        same = bool(given) and note.get("given") == given
+        self._dropped: list[str] = list(note.get("dropped", ())) if same else []
+        self.dir: str = note["dir"] if same else ""
+        self.bytes: int = note.get("bytes", 0) if same else 0
+        if not given:
+            return
+        if ledger.notes("begun"):  # needed for a rewind to the job's beginning at most
+            self.dir = self.dir or given
+            return
+        found = shelf.meant(Path(given))
+        there = Path(self.dir).is_dir() if self.dir else False
+        if not there:
+            self._take(*found[0])
+
+    def gave_up(self, directory: str) -> bool:
+        """Whether it was given up before."""
+        return directory in self._dropped
+
+    def give_up(self, directory: str) -> bool:
+        """Take the next older one than this, which cannot be loaded.
+
+        False if this is not what the job begins with, or there is no older one.
+        """
+        if not directory or directory != self.dir:
+            return False
+        try:
+            found = shelf.meant(Path(self._given))
+        except CheckpointError as error:
+            log.error("%s", error)
+            return False
+        paths, here = [path for path, _ in found], Path(directory)
+        if here not in paths:
+            return False
+        older = found[paths.index(here) + 1 :]
+        if not older:
+            return False
+        self._dropped.append(directory)
+        self._take(*older[0])
+        log.warning("the job begins with %s instead", self.dir)
+        return True
+
+    def _take(self, path: Path, manifest: Manifest) -> None:
+        self.dir, self.bytes = str(path), manifest.total_bytes
+        self._ledger.note(
+            "state",
+            name=_NOTE,
+            given=self._given,
+            dir=self.dir,
+            bytes=self.bytes,
+            dropped=list(self._dropped),
+        )
+
+    @property
+    def advice(self) -> str:
+        """What to do when it cannot be loaded, nor any older one."""
+        if Path(self.dir) == Path(self._given):
+            return (
+                "job.checkpoint.initFrom names this checkpoint alone: name another, "
+                "or the folder, of which the newest that can be loaded is taken"
+            )
+        return f"there is no older one in {self._given}: name another folder"

@@ -1,0 +1,399 @@
+"""The parameter servers as one: where they are, what they restore, when all go back.
+
+Owns the PsView and the rules of recovery; holds the quorum of sync mode. Called by
+`master.calls.heartbeats` and the loop. Must not launch anything or write checkpoints.
+
+| lost                               | what the new PS begins with                     |
+|------------------------------------|-------------------------------------------------|
+| before there was data to train on  | `checkpoint.initFrom`, else initial values      |
+| one PS, recovery continue          | newest checkpoint if it is past version 0, else |
+|                                    | the values that a worker last pulled            |
+| one PS, recovery rewind; all PS;   | all go back to the newest checkpoint, or to the |
+| one whose values nobody has;       | job's beginning, and the queue to its position  |
+| one before all had told of values  |                                                 |
+
+Initial values are taken at the job's beginning alone, and after a rewind to it: with
+another `rewind` every PS drops what it has, so trained and initial values never meet.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from elasticdl.checkpoint.layout import Manifest
+from elasticdl.errors import RpcError
+from elasticdl.job.spec.job import JobSpec, Recovery, UpdateMode
+from elasticdl.master.members.member import Member, Restore
+from elasticdl.master.members.table import MemberTable
+from elasticdl.master.model.missing import Range, after_loss, after_rewind
+from elasticdl.master.model.origin import Origin
+from elasticdl.master.model.quorum import Quorum
+from elasticdl.master.signals import Signals
+from elasticdl.master.tasks.ledger import Ledger
+from elasticdl.master.tasks.side_tasks import SideTasks
+from elasticdl.proto import master_pb2
+
+log = logging.getLogger(__name__)
+
+# A worker that has the values of a PS hands them over between two heartbeats; if none
+# has come for so long, and for what its bytes take at the slowest, all go back.
+HANDBACK_SECONDS = 60.0
+# The slowest that a PS may load a checkpoint, or values of a worker come over.
+SLOWEST_BYTES_PER_SECOND = 10e6
+
+
+@dataclass(frozen=True)
+class Found:
+    """A complete checkpoint."""
+
+    dir: str
+    manifest: Manifest
+
+
+def rewinds_on_loss(spec: JobSpec) -> bool:
+    """Whether the loss of one PS takes all of them back."""
+    if spec.ps.recovery is Recovery.AUTO:
+        return spec.ps.mode is UpdateMode.SYNC
+    return spec.ps.recovery is Recovery.REWIND
+
+
+class PsGroup:
+    """The PS of one job; empty where the job has none."""
+
+    def __init__(
+        self,
+        table: MemberTable,
+        ledger: Ledger,
+        signals: Signals,
+        side: SideTasks,
+        *,
+        newest: Callable[[], Found | None],
+        on_rewind: Callable[[int], None],
+        origin: Origin,
+    ) -> None:
+        """`newest`: the checkpoint to go back to. `on_rewind(version)`: tell.
+
+        `origin`: what the job begins with.
+        """
+        self.origin = origin
+        self._table = table
+        self._ledger = ledger
+        self._signals = signals
+        self._newest = newest
+        self._on_rewind = on_rewind
+        # By PS: the newest that it, or a worker that it answered, told of.
+        self._versions: dict[int, int] = {}
+        self._asked_at: dict[int, float] = {}  # when values were asked for, by PS
+        self._bytes: dict[int, int] = {}  # the most that each PS told it holds
+        self.begun = bool(ledger.notes("begun"))
+        self.lost_updates = sum(n["count"] for n in ledger.notes("lostUpdates"))
+        # By the name of a PS: the updates that its values lack.
+        self._missing: dict[str, list[Range]] = {
+            note["name"]: [(first, last) for first, last in note["ranges"]]
+            for note in ledger.notes("missing")
+        }
+        rewinds = ledger.notes("rewind")
+        self._rewind_dir: str = rewinds[-1]["dir"] if rewinds else ""
+        # Leases wait until all PS have gone back; a restarted master waits on.
+        over = [note["number"] for note in ledger.notes("rewound")]
+        adopted = any(member is not None for member in table.ps())
+        self.rewinding = adopted and max(over, default=0) < self.rewind
+        self.quorum = Quorum(table, ledger, signals, side)
+
+    @property
+    def rewind(self) -> int:
+        """Number of rewinds so far; every request to a PS carries it."""
+        return self._ledger.rewinds
+
+    @property
+    def rewind_dir(self) -> str:
+        """Checkpoint of the last rewind."""
+        return self._rewind_dir
+
+    @property
+    def initialized(self) -> bool:
+        """Whether every PS is there, has parameters and has told this master so."""
+        return self._all(self._has_values)
+
+    def _has_values(self, member: Member) -> bool:
+        told = member.ps
+        if told is None or not (member.initialized and member.alive):
+            return False
+        return told.initialized and told.rewind >= self.rewind
+
+    def version(self) -> int:
+        """Return the newest known version of PS 0."""
+        return self._versions.get(0, 0)
+
+    def _all(self, test: Callable[[Member], bool]) -> bool:
+        return all(m is not None and test(m) for m in self._table.ps())
+
+    # -- what replicas are told ---------------------------------------------------
+
+    def view(self) -> master_pb2.PsView:
+        """Return where the PS are; "" while one is away or not to be talked to."""
+        members = self._table.ps()
+        return master_pb2.PsView(
+            revision=self._signals.revision,
+            addresses=[m.address if m and self._open(m) else "" for m in members],
+            generations=[m.generation if m else 0 for m in members],
+            rewind=self.rewind,
+            wants_values=[m is not None and self._wants(m) for m in members],
+        )
+
+    def _wants(self, member: Member) -> bool:
+        restore = member.restore
+        asked = restore is not None and restore.handback
+        return asked and not member.initialized and self._open(member)
+
+    def _open(self, member: Member) -> bool:
+        if not (member.registered and member.alive):
+            return False
+        # Until it has loaded its checkpoint nobody may hand it values.
+        if member.restore and member.restore.dir and not member.initialized:
+            return False
+        return not (self.rewinding and not self._has_rewound(member))
+
+    def _has_rewound(self, member: Member) -> bool:
+        told = member.ps
+        return told is not None and told.initialized and told.rewind >= self.rewind
+
+    # -- what PS say --------------------------------------------------------------
+
+    def registered(self, member: Member, *, now: float) -> Restore:
+        """Return what a new PS begins with; the same again if it asks again.
+
+        Raises RpcError while that cannot be known yet.
+        """
+        if member.restore is None:
+            member.restore = self._restore(member, now=now)
+            log.info("%s begins with %s", member.name, _in_words(member.restore))
+        return member.restore
+
+    def _restore(self, member: Member, *, now: float) -> Restore:
+        if not self.begun:
+            return Restore(dir=self.origin.dir)
+        if self.rewinding:
+            return self._restore_of_rewind()
+        rewinds = rewinds_on_loss(self._table.spec)
+        others = [m for m in self._table.ps() if m is not None and m is not member]
+        if not rewinds and (unheard := next(self._unheard(others), None)):
+            raise RpcError(
+                f"{unheard.name} has not told this master yet which versions it knows "
+                f"of; until then nobody can say what {member.name} had: try again"
+            )
+        alive = any(m.initialized and m.alive for m in others)
+        if not alive or rewinds:
+            # After a stop, or when all went down together, nobody was lost alone.
+            cause = f"{member.name} was lost" if alive else "no PS was left"
+            self.go_back(cause, now=now)
+            return self._restore_of_rewind()
+        found = self._newest()
+        lost_at = self._newest_version(member.key.index)
+        if found is not None and found.manifest.version > 0:
+            return Restore(
+                dir=found.dir,
+                min_version=lost_at,
+                version=found.manifest.version,
+                alone=True,
+            )
+        if not self._somebody_has_values():
+            self.go_back(f"nobody has the values of {member.name}", now=now)
+            return self._restore_of_rewind()
+        self._asked_at[member.key.index] = now
+        return Restore(handback=True, min_version=lost_at, alone=True)
+
+    def _restore_of_rewind(self) -> Restore:
+        return Restore(dir=self._rewind_dir, rewind=self.rewind)
+
+    def _newest_version(self, index: int) -> int:
+        """Return the newest version of a PS that anybody told of.
+
+        Where nobody who lives knows, that of the others: all get each gradient.
+        """
+        most = max(self._versions.values(), default=0)
+        return self._versions.get(index, most)
+
+    def _unheard(self, others: Iterable[Member]) -> Iterator[Member]:
+        """Return who was there before this master, and has not told it anything.
+
+        Each of them is heard soon, or found to be gone.
+        """
+        for one in (*others, *self._table.workers()):
+            told = one.worker or one.ps
+            was_at_work = one.ready or one.initialized
+            if one.unsettled or (one.alive and was_at_work and not told):
+                yield one
+
+    def _somebody_has_values(self) -> bool:
+        """Whether a worker that lives has pulled values, as far as is known."""
+        if any(self._unheard(())):
+            return True
+        return any(m.alive and self._answered(m) for m in self._table.workers())
+
+    def _answered(self, member: Member) -> Iterable[int]:
+        """Return the versions by PS that a worker knows of, in this rewind."""
+        told = member.worker
+        return told.ps_versions if told and told.ps_rewind == self.rewind else ()
+
+    def heard_worker(self, member: Member) -> None:
+        """Take the versions that a worker was answered with: they were applied."""
+        self.answered(self._answered(member), rewind=self.rewind)
+
+    def answered(self, versions: Iterable[int], *, rewind: int) -> None:
+        """Take the versions by PS that some worker was answered with in a rewind."""
+        for index, version in enumerate(versions if rewind == self.rewind else ()):
+            self._versions[index] = max(self._versions.get(index, 0), version)
+
+    def tick(self, *, now: float) -> None:
+        """Take all back if a PS waits for values that nobody has, or hands over."""
+        waiting = [m for m in self._table.ps() if m is not None and self._wants(m)]
+        for member in waiting:
+            since = self._asked_at.setdefault(member.key.index, now)
+            cause = ""
+            if not self._somebody_has_values():
+                cause = f"nobody has the values of {member.name}"
+            elif now - since >= (bound := self._handback_seconds(member)):
+                cause = f"no worker handed values to {member.name} in {bound:.0f} s"
+            if cause:
+                self.go_back(cause, now=now)
+                return
+
+    def _handback_seconds(self, member: Member) -> float:
+        """Return how long the values of a PS may be on their way.
+
+        Nobody tells how many of them have come: it goes by what the lost PS held, or
+        has in the newest checkpoint, or else by the largest of the others.
+        """
+        index, found = member.key.index, self._newest()
+        size = self._bytes.get(index, max(self._bytes.values(), default=0))
+        shards = found.manifest.shards if found else []
+        if index < len(shards):
+            size = max(size, shards[index].bytes)
+        return HANDBACK_SECONDS + size / SLOWEST_BYTES_PER_SECOND
+
+    def waits_for_values(self) -> float:
+        """Return how many seconds values may be on their way to PS; 0 if none are."""
+        waiting = (m for m in self._table.ps() if m is not None and self._wants(m))
+        return max((self._handback_seconds(member) for member in waiting), default=0.0)
+
+    def heard(self, member: Member, status: master_pb2.PsStatus, *, now: float) -> bool:
+        """Take a heartbeat; return whether the PS has just got its parameters."""
+        current = status.initialized and status.rewind >= self.rewind
+        first = current and not member.initialized
+        member.heard_ps(status, now=now)
+        index = member.key.index
+        self._bytes[index] = max(self._bytes.get(index, 0), status.bytes)
+        self.quorum.heard()
+        if first:
+            member.initialized = True
+            self._count_lost(member, began_at=status.began_at)
+            self._signals.bump()
+        if current:
+            self._versions[member.key.index] = status.version
+        if not self.begun and self.initialized:
+            self.begins(now=now)
+        if self.rewinding and self._all(self._has_rewound):
+            self.rewinding = False
+            self._ledger.note("rewound", number=self.rewind)
+            log.info("all PS are at rewind %d", self.rewind)
+            self._signals.bump()
+            self._signals.work()
+        return first
+
+    def begins(self, *, now: float) -> None:
+        """Note that the job has begun: from now on it has something to lose.
+
+        So it has when all PS have told of their values, and, whatever heartbeats told,
+        when a task counts as trained: whoever reports one has pushed to all PS.
+        """
+        if not self.begun:
+            self.begun = True
+            self._ledger.note("begun", time=now)
+
+    def lost(self, member: Member, *, now: float) -> None:
+        """A PS is gone; its replacement registers later."""
+        spec = self._table.spec
+        if not self.rewinding and (
+            self._had_first_values(member) or (self.begun and rewinds_on_loss(spec))
+        ):
+            self.go_back(f"{member.name} was lost", now=now)
+        self._signals.bump()
+
+    def _had_first_values(self, member: Member) -> bool:
+        """Whether it may have had values at the beginning that were never told of.
+
+        Workers may train already before all PS have told: what another PS would be
+        given does not fit what these have applied meanwhile.
+        """
+        if self._ledger.plan is None or not member.registered:
+            return False
+        alone = member.restore is not None and member.restore.alone
+        return not alone and not (self.begun and member.initialized)
+
+    def go_back(self, cause: str, *, now: float) -> None:
+        """Rewind queue and PS to the newest checkpoint, or the job's beginning."""
+        found = self._newest()
+        if found is None:
+            begin = self._ledger.notes("start")
+            position, applied, version = (begin[-1]["position"] if begin else {}), {}, 0
+            self._rewind_dir = self.origin.dir
+        else:
+            position = found.manifest.position.get("queue", {})
+            applied = {
+                int(k): v for k, v in found.manifest.position.get("applied", {}).items()
+            }
+            version = found.manifest.version
+            self._rewind_dir = found.dir
+        if position or self._ledger.queue is None:
+            self._ledger.rewind(position, applied=applied, cause=cause, now=now)
+        self._ledger.note(
+            "rewind", dir=self._rewind_dir, version=version, cause=cause, time=now
+        )
+        self.rewinding = bool(found and self._table.num_ps)
+        if not self.rewinding:
+            # Nothing to wait for: workers bring values with their next task.
+            self._ledger.note("rewound", number=self.rewind)
+        self._versions = dict.fromkeys(self._versions, version)
+        for name, missing in list(self._missing.items()):
+            self._lacks(name, after_rewind(missing, version=version))
+        self._asked_at.clear()
+        # Those that are yet to come, too: their loss is behind all now.
+        for member in self._table.ps():
+            if member is not None:
+                member.initialized = False
+                member.restore = self._restore_of_rewind()
+                self._table.note(member, now=now)
+        self.quorum.count()
+        log.warning("%s: training goes back to version %d", cause, version)
+        self._on_rewind(version)
+        self._signals.bump()
+        self._signals.work()
+
+    def _count_lost(self, member: Member, *, began_at: int) -> None:
+        restore = member.restore
+        if restore is None or not restore.alone:
+            return
+        # As it was when the PS came back: workers may have gone on since.
+        lost_at = restore.min_version or self._newest_version(member.key.index)
+        missing, count = after_loss(
+            self._missing.get(member.name, []), began_at=began_at, lost_at=lost_at
+        )
+        self._lacks(member.name, missing)
+        if count > 0:
+            self.lost_updates += count
+            self._ledger.note("lostUpdates", ps=member.name, count=count)
+            log.warning("%s lost %d updates", member.name, count)
+
+    def _lacks(self, name: str, missing: list[Range]) -> None:
+        if missing != self._missing.get(name, []):
+            self._missing[name] = missing
+            self._ledger.note("missing", name=name, ranges=missing)
+
+
+def _in_words(restore: Restore) -> str:
+    if restore.dir:
+        return restore.dir
+    return "values that a worker pulled" if restore.handback else "initial values"

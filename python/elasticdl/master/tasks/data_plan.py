@@ -1,0 +1,168 @@
+"""Which records a job goes through: asked of the readers, prepared if missing.
+
+Owns the way from `data` in the specification to shards. Called by
+`master.course.stages`. `DataStage` is a pure state machine; `count` opens files and
+runs in a thread.
+
+    CHECKING -> READY                       a built-in format, and the files are there
+    CHECKING -> PREPARING -> CHECKING       data.prepare makes them, once
+    CHECKING -> ASKING -> READY             the module has a reader of its own
+    CHECKING -> FAILED                      no reader, and no records
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from elasticdl.data.reader import Shard, open_reader
+from elasticdl.errors import DataError
+from elasticdl.job.spec.job import JobSpec, JobType
+from elasticdl.master.tasks.queue import Plan
+
+Shards = Mapping[str, tuple[Shard, ...]]
+
+TRAINING = "training"
+VALIDATION = "validation"
+PREDICTION = "prediction"
+
+
+class Stage(enum.Enum):
+    """How far the search for records is."""
+
+    CHECKING = enum.auto()
+    PREPARE = enum.auto()  # a task has to be made
+    PREPARING = enum.auto()
+    UNKNOWN = enum.auto()  # waits for a worker that knows the model module
+    ASK = enum.auto()  # tasks have to be made
+    ASKING = enum.auto()
+    READY = enum.auto()
+    FAILED = enum.auto()
+
+
+def kinds(spec: JobSpec) -> list[str]:
+    """Return which data a job of this type reads; no validation path, no evaluation."""
+    needed = {
+        JobType.TRAIN: [TRAINING],
+        JobType.EVALUATE: [VALIDATION],
+        JobType.PREDICT: [PREDICTION],
+    }[spec.type]
+    if spec.type is JobType.TRAIN and spec.data.validation:
+        needed.append(VALIDATION)
+    return needed
+
+
+def path_of(spec: JobSpec, kind: str) -> str:
+    """Return the path that the specification gives for a kind of data."""
+    return {
+        TRAINING: spec.data.training,
+        VALIDATION: spec.data.validation,
+        PREDICTION: spec.data.prediction,
+    }[kind]
+
+
+def count(spec: JobSpec) -> Shards:
+    """Return the shards of each kind of data. Raises DataError. Blocks: files."""
+    found = {}
+    for kind in kinds(spec):
+        reader = open_reader(
+            path_of(spec, kind),
+            data_root=Path(spec.data.root),
+            format=spec.data.format,
+            params=spec.data.reader_params,
+        )
+        found[kind] = tuple(reader.shards())
+    return found
+
+
+class DataStage:
+    """The search for records of one job."""
+
+    def __init__(self, spec: JobSpec, *, known: Shards | None, prepared: bool) -> None:
+        """`known`, `prepared`: what an earlier master found out."""
+        self._kinds = kinds(spec)
+        self._can_prepare = spec.data.prepare is not None and not prepared
+        self.shards: dict[str, tuple[Shard, ...]] = dict(known or {})
+        self.stage = Stage.READY if self._complete() else Stage.CHECKING
+        self.error = ""
+        self._counted: Shards | None = None
+        self._custom: bool | None = None
+
+    @property
+    def kinds(self) -> Sequence[str]:
+        """Which data the job reads."""
+        return self._kinds
+
+    @property
+    def may_prepare(self) -> bool:
+        """Whether a worker may soon be asked to prepare the data."""
+        return self._can_prepare and self.stage in (Stage.CHECKING, Stage.PREPARE)
+
+    def _complete(self) -> bool:
+        return all(kind in self.shards for kind in self._kinds)
+
+    def counted(self, result: Shards | DataError) -> None:
+        """Take what `count` found."""
+        if self.stage is not Stage.CHECKING:
+            return
+        if isinstance(result, DataError):
+            if self._can_prepare:
+                self.stage = Stage.PREPARE
+                return
+            self.error = str(result)
+        else:
+            self._counted = result
+        self.stage = Stage.UNKNOWN
+        self._decide()
+
+    def prepared(self) -> None:
+        """`data.prepare` has run: look again."""
+        self._can_prepare = False
+        self.stage = Stage.CHECKING
+
+    def model_known(self, *, custom_reader: bool) -> None:
+        """A worker has loaded the model module."""
+        self._custom = custom_reader
+        self._decide()
+
+    def _decide(self) -> None:
+        if self.stage is not Stage.UNKNOWN or self._custom is None:
+            return
+        if self._custom:
+            self.stage = Stage.ASK
+        elif self._counted is None:
+            self.stage = Stage.FAILED
+        else:
+            self.shards.update(self._counted)
+            self.stage = Stage.READY
+
+    def asked(self, kind: str, shards: Sequence[Shard]) -> None:
+        """The module's reader has listed its shards of one kind."""
+        if not any(shard.num_records for shard in shards):
+            self.error = (
+                f"the custom reader found no {kind} records; check data.{kind} and "
+                "the reader's create_shards"
+            )
+            self.stage = Stage.FAILED
+            return
+        self.shards[kind] = tuple(shards)
+        if self._complete():
+            self.stage = Stage.READY
+
+
+def plan_of(spec: JobSpec, shards: Shards, *, max_steps: int) -> Plan | None:
+    """Return what the ledger goes through; None where all work is one evaluation."""
+    if spec.type is JobType.EVALUATE:
+        return None
+    train = spec.type is JobType.TRAIN
+    bounds = [n for n in (spec.training.max_steps, max_steps) if n]
+    return Plan(
+        shards=shards[TRAINING if train else PREDICTION],
+        batch_size=spec.training.batch_size,
+        batches_per_task=spec.training.batches_per_task,
+        epochs=spec.training.epochs if train else 1,
+        max_steps=min(bounds, default=0) if train else 0,
+        shuffle=spec.data.shuffle and train,
+        seed=spec.training.seed,
+    )

@@ -1,0 +1,422 @@
+"""The journal: events on disk before they are answered, read back after a restart.
+
+Owns the writing of the files, whose format is `master.tasks.journal_files`'. Called by
+`master.tasks.ledger` alone. Knows nothing of what events mean.
+
+Each generation of the master, and each snapshot, begins a segment of its own. Who makes
+the next one has the journal: its writer creates it under a name that nobody else can
+create, then reads what is there, and the old writer looks for that name before each
+write and after it, before it answers. So what an old master was able to answer was read
+by the new one, and what it writes later counts for nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import gzip
+import logging
+import math
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from elasticdl.errors import JournalError, SupersededError
+from elasticdl.master.tasks import journal_files as files
+from elasticdl.master.tasks.journal_files import Event
+
+log = logging.getLogger(__name__)
+
+# A restart reads what the last segment holds, a tenth of a second for each MB or so.
+SEGMENT_BYTES = 4 << 20
+_RETRY_SECONDS = 0.25
+_LOOK_SECONDS = 10.0  # between two looks at the room that is left
+# A snapshot for which there was no room is tried again when the segment is that much
+# longer: to make one costs the loop time, and takes room that the events need.
+_LONGER = 1.25
+
+
+def ignore(_seconds: float) -> None:
+    """Tell nobody how long a commit took."""
+
+
+class Journal:
+    """Appends events, many to one write (group commit)."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        wait_seconds: float = 60.0,
+        on_commit: Callable[[float], None] = ignore,
+    ) -> None:
+        """Take the directory over from whoever wrote there before.
+
+        `wait_seconds`: how long a full disk is waited for before JournalError;
+        `on_commit`: told of each write how many seconds it took. Raises OSError.
+        """
+        self._directory = directory
+        self._wait_seconds = wait_seconds
+        self._on_commit = on_commit
+        self._buffer: list[bytes] = []
+        self._appended = 0
+        self._durable = 0
+        self._flushing: asyncio.Task[None] | None = None
+        self._disk = asyncio.Lock()  # one write or switch of segments at a time
+        self._failed: JournalError | SupersededError | None = None
+        self.blocked_since: float | None = None  # the disk is full since (monotonic)
+        self._problem = ""
+        # Free bytes and all bytes of the volume, as of the last write.
+        self.volume: tuple[float, float] | None = None
+        self._looked = -math.inf
+        self._compact_from = 0  # bytes; after a snapshot that failed
+        self.writes = 0  # so far; fewer than commits, that is the point of grouping
+        self.snapshots_failed = 0
+        self._ends: dict[int, int] = {}  # what counts of the segments before
+        directory.mkdir(parents=True, exist_ok=True)
+        while not self._begin(_next_number(directory)):
+            pass  # another master begins at the same time
+
+    def _begin(self, number: int) -> bool:
+        """Make a segment and go on in it; whether nobody else had made it."""
+        path = self._directory / files.segment_name(number)
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        except FileExistsError:
+            return False
+        self._number, self._path, self._size = number, path, 0
+        self._identity = _identity(os.fstat(self._fd))
+        return True
+
+    # -- what was there before ----------------------------------------------------
+
+    def past(self) -> Iterator[Event]:
+        """Yield the newest snapshot, {} without one, then the events after it.
+
+        Raises JournalError where something that was answered cannot be read, OSError
+        where what was read cannot be made durable.
+        """
+        number, state = files.read_snapshot(self._directory)
+        yield state or {}
+        reader = files.JournalReader(self._directory, first=number, before=self._number)
+        for _, event in reader.events():
+            yield event
+        # A master may have died between a write and its sync. What is gone on from must
+        # not be lost with the machine: later segments tell that it was read.
+        for path in reader.plain():
+            _sync_file(path)
+        self._ends = reader.ends
+
+    # -- writing ------------------------------------------------------------------
+
+    @property
+    def segment_bytes(self) -> int:
+        """Size of the segment that is being written."""
+        return self._size
+
+    @property
+    def blocked_seconds(self) -> float:
+        """How long it has not been writable; 0 when it is."""
+        if self.blocked_since is None:
+            return 0.0
+        return time.monotonic() - self.blocked_since
+
+    @property
+    def trouble(self) -> str:
+        """What to do about a journal that cannot be written now; empty if it can."""
+        if self.blocked_since is None:
+            return ""
+        return (
+            f"{self._problem}. The job has stood still for "
+            f"{self.blocked_seconds:.0f} s and goes on by itself once "
+            f"there is room; it fails after {self._wait_seconds:.0f} s "
+            "(master.journalWaitSeconds)"
+        )
+
+    def append(self, event: Event) -> None:
+        """Add an event; it is durable only after `commit`."""
+        self._buffer.append(files.encoded(event))
+        self._appended += 1
+
+    async def commit(self) -> None:
+        """Return when everything appended so far is on disk.
+
+        Callers that come while a write is under way share the next one. What was
+        appended without an await between comes back whole or not at all. Raises
+        JournalError, SupersededError.
+        """
+        target = self._appended
+        while self._failed or self._durable < target:
+            if self._failed:
+                raise self._failed
+            if self._flushing is None or self._flushing.done():
+                self._flushing = asyncio.ensure_future(self._flush())
+            await asyncio.shield(self._flushing)
+
+    async def hold(self) -> None:
+        """Return if this master has the journal still. Raises as `commit`."""
+        if self._failed:
+            raise self._failed
+        async with self._disk:
+            await self._put([])
+
+    async def _flush(self) -> None:
+        async with self._disk:
+            await self._put(self._take())
+
+    def _take(self) -> list[bytes]:
+        lines, self._buffer = self._buffer, []
+        return lines
+
+    async def _put(self, lines: list[bytes]) -> None:
+        """Write lines, waiting for room if need be; the caller holds `_disk`."""
+        loop = asyncio.get_running_loop()
+        began = time.monotonic()
+        while True:
+            try:
+                await loop.run_in_executor(None, self._write_and_look, lines)
+                break
+            except SupersededError as error:
+                self._failed = error
+                raise
+            except OSError as error:
+                problem = cannot_write(self._path, error)
+                self._problem = str(problem)
+                if self.blocked_since is None:
+                    self.blocked_since = began
+                    log.error(
+                        "%s; waiting up to %.0f s, nothing is acknowledged meanwhile",
+                        problem,
+                        self._wait_seconds,
+                    )
+                if time.monotonic() - began >= self._wait_seconds:
+                    self._failed = problem
+                    raise problem from error
+                await asyncio.sleep(_RETRY_SECONDS)
+        if self.blocked_since is not None:
+            log.warning(
+                "the journal can be written again after %.1f s",
+                time.monotonic() - self.blocked_since,
+            )
+            self.blocked_since = None
+        if lines:
+            self._on_commit(time.monotonic() - began)
+        self._durable += len(lines)
+
+    def _write_and_look(self, lines: list[bytes]) -> None:
+        try:
+            self._write(lines)
+        finally:
+            # Here, where a volume that hangs does not hold the loop.
+            if time.monotonic() - self._looked >= _LOOK_SECONDS:
+                self._looked = time.monotonic()
+                self.volume = _volume(self._fd)
+
+    def _write(self, lines: list[bytes]) -> None:
+        self._require_ours()
+        if not lines:
+            return
+        if not self._size:
+            lines = [files.encoded(files.first_event(self._ends)), *lines]
+        view = memoryview(files.batch(lines))
+        # Positioned and cut back first: a write that failed half way must not leave
+        # a torn batch in the middle. Nobody else writes into this segment.
+        os.ftruncate(self._fd, self._size)
+        offset = self._size
+        while view:
+            written = os.pwrite(self._fd, view, offset)
+            view, offset = view[written:], offset + written
+        _sync(self._fd)
+        if not self._size:
+            _sync_directory(self._directory)
+        # Again: if it was lost meanwhile, the next master may have read without this.
+        self._require_ours()
+        self._size = offset
+        self.writes += 1
+
+    def _require_ours(self) -> None:
+        """Raise SupersededError if another master has taken the journal over."""
+        following = self._directory / files.segment_name(self._number + 1)
+        # Packing makes the second name before it takes the first away.
+        lost = following.exists() or following.with_suffix(".jsonl.gz").exists()
+        if not lost:
+            try:
+                lost = _identity(self._path.stat()) != self._identity
+            except FileNotFoundError:
+                lost = True
+        if lost:
+            raise self._superseded()
+
+    def _superseded(self) -> SupersededError:
+        return SupersededError(
+            f"{self._directory}: another master of this job has taken over after "
+            f"{self._path.name}; this one ends and leaves everything to it. If the job "
+            "was started twice by hand, stop one of both"
+        )
+
+    # -- snapshots ----------------------------------------------------------------
+
+    def wants_snapshot(self, limit: int) -> bool:
+        """Whether the segment is longer than `limit` and there may be room for one."""
+        return self._size > max(limit, self._compact_from)
+
+    async def compact(self, state: Callable[[], Event]) -> None:
+        """Write what `state` returns as a snapshot and go on in a new segment.
+
+        `state` has to describe everything appended so far; it is called in the moment
+        in which the segments part. Without room for the snapshot the journal goes on
+        in the segment it has. Raises as `commit`.
+        """
+        async with self._disk:
+            # No await between these two: events of later moments go to the next
+            # segment, which is begun before the lock is given back.
+            lines, snapshot = self._take(), state()
+            await self._put(lines)
+            loop = asyncio.get_running_loop()
+            try:
+                await loop.run_in_executor(None, self._compact, snapshot)
+            except SupersededError as error:
+                self._failed = error
+                raise
+
+    def _compact(self, state: Event) -> None:
+        number = self._number + 1
+        path = self._directory / f"snapshot-{number:08d}.json"
+        # A name of its own: an old master that still tries must not meet ours.
+        aside = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
+        try:
+            _write_synced(aside, files.with_checksum({"v": files.FORMAT, **state}))
+            self._go_on_in(number)
+            # The number is ours now, and with it the snapshot's name.
+            aside.rename(path)
+            _sync_directory(self._directory)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                aside.unlink(missing_ok=True)
+            log.warning("%s; going on without", cannot_write(path, error))
+            self.snapshots_failed += 1
+            self._compact_from = int(self._size * _LONGER)
+            return
+        self._compact_from = 0
+        self._tidy(keep=path)
+
+    def _go_on_in(self, number: int) -> None:
+        """Leave the segment for the next one. Raises OSError, SupersededError."""
+        old_fd, ends = self._fd, {**self._ends, self._number: self._size}
+        if not self._begin(number):
+            raise self._superseded()
+        self._ends = ends
+        os.close(old_fd)
+
+    def _tidy(self, *, keep: Path) -> None:
+        """Pack what no restart reads any more; remove older snapshots."""
+        for number, segment in files.segments(self._directory).items():
+            if number < self._number and segment.suffix != ".gz":
+                _pack(segment, self._ends.get(number))
+        self._ends = {self._number - 1: self._ends[self._number - 1]}
+        for left in self._directory.glob("*.tmp"):  # by a master that was killed
+            with contextlib.suppress(OSError):
+                left.unlink()
+        for other in files.snapshots(self._directory).values():
+            if other != keep:
+                with contextlib.suppress(OSError):
+                    other.unlink()
+
+    def close(self) -> None:
+        """Close the file; what was not committed is lost."""
+        os.close(self._fd)
+
+
+def _next_number(directory: Path) -> int:
+    """Return the number of the segment that comes after all that are there."""
+    written = max(files.segments(directory), default=0)
+    # A crash may have left a snapshot whose segment was not begun yet.
+    return max(written + 1, *files.snapshots(directory), 1)
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _pack(path: Path, end: int | None) -> None:
+    """Replace a segment by a packed one, without what does not count."""
+    packed = path.with_name(path.name + ".gz")
+    aside = packed.with_suffix(".tmp")
+    try:
+        with path.open("rb") as source, aside.open("wb") as target:
+            with gzip.open(target, "wb", compresslevel=3) as zipped:
+                _copy(source, zipped, end)
+            target.flush()
+            os.fsync(target.fileno())
+        aside.rename(packed)
+        _sync_directory(path.parent)
+        path.unlink()
+    except OSError as error:
+        # The plain segment is as good; only room is lost.
+        log.warning("%s", cannot_write(packed, error))
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
+
+
+def _copy(source: IO[bytes], target: gzip.GzipFile, end: int | None) -> None:
+    if end is None:
+        shutil.copyfileobj(source, target, 1 << 20)
+        return
+    while end > 0 and (data := source.read(min(end, 1 << 20))):
+        target.write(data)
+        end -= len(data)
+
+
+def _sync(fd: int) -> None:
+    # macOS has no fdatasync.
+    getattr(os, "fdatasync", os.fsync)(fd)
+
+
+def _sync_file(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        _sync(fd)
+    finally:
+        os.close(fd)
+
+
+def _sync_directory(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def cannot_write(path: Path, error: OSError) -> JournalError:
+    """Return the error that says what to do about it."""
+    way_out = (
+        "free some room on that disk"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        else "make that folder writable"
+    )
+    return JournalError(
+        f"{path}: cannot write the journal: {error.strerror}; {way_out}"
+    )
+
+
+def _volume(fd: int) -> tuple[float, float] | None:
+    """Return free bytes and all bytes; None of a volume that does not tell."""
+    try:
+        told = os.fstatvfs(fd)
+    except OSError as error:
+        log.info("the volume's room is not known: %s", error.strerror)
+        return None
+    return float(told.f_bavail * told.f_frsize), float(told.f_blocks * told.f_frsize)

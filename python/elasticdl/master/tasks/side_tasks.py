@@ -1,0 +1,161 @@
+"""Tasks beside the training data: prepare, shards, evaluation, summaries, exports.
+
+Owns those that wait and those that are leased. They are not journaled: a restarted
+master makes them again. Called by `master.calls.leasing` and by the parts that need
+something done. Pure: `now` is an argument.
+
+Their ids are negative, so that none is ever taken for a task of the ledger, and carry
+the master's generation, so that none is used twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from elasticdl.master.tasks.leases import Leases
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import Task
+
+
+class SideTasks:
+    """Waiting and leased tasks of all types but training and prediction."""
+
+    def __init__(self, master_generation: int) -> None:
+        """Begin empty."""
+        self._next_id = -(master_generation << 32)
+        self._waiting: deque[Task] = deque()
+        self._lazy: Iterator[Task] = iter(())
+        self._leased: Leases[Task] = Leases()
+        self._failures: dict[int, int] = {}
+        self._deaths: dict[int, int] = {}  # workers that were lost at it, by task
+        self.leased_records = 0  # of the tasks that workers hold
+
+    def _id(self) -> int:
+        self._next_id -= 1
+        return self._next_id
+
+    def add(self, task: Task) -> None:
+        """Add a task; its ids are given here."""
+        task.task_id = self._id()
+        self._waiting.append(task)
+
+    def add_lazily(self, tasks: Iterable[Task]) -> None:
+        """Add tasks that are made when they are leased; one such run at a time."""
+        self._lazy = iter(tasks)
+
+    def lease(
+        self,
+        worker: int,
+        *,
+        types: frozenset[int] | None,
+        deadline: float,
+    ) -> Task | None:
+        """Lease the first waiting task of these types (None: of any)."""
+        task = self._take(types)
+        if task is None:
+            return None
+        task.lease_id = self._id()
+        self._leased.add(task.lease_id, task, worker=worker, deadline=deadline)
+        self.leased_records += task.end - task.start
+        return task
+
+    def _take(self, types: frozenset[int] | None) -> Task | None:
+        for place, task in enumerate(self._waiting):
+            if types is None or task.type in types:
+                del self._waiting[place]
+                return task
+        if types is not None and master_pb2.EVALUATION not in types:
+            return None
+        made = next(self._lazy, None)
+        if made is not None:
+            made.task_id = self._id()
+        return made
+
+    def finish(self, lease_id: int) -> Task | None:
+        """Take a finished task off; None if its lease has moved on."""
+        task = self._end(lease_id)
+        if task is not None:
+            self._failures.pop(task.task_id, None)
+            self._deaths.pop(task.task_id, None)
+        return task
+
+    def _end(self, lease_id: int) -> Task | None:
+        task = self._leased.pop(lease_id)
+        if task is not None:
+            self.leased_records -= task.end - task.start
+        return task
+
+    def give_back(self, lease_id: int, *, failed: bool = False) -> int | None:
+        """Put a task back; return how often it failed, None if the lease moved on."""
+        task = self._end(lease_id)
+        if task is None:
+            return None
+        failures = self._failures.get(task.task_id, 0) + failed
+        self._failures[task.task_id] = failures
+        self._waiting.appendleft(task)
+        return failures
+
+    def recover(self, worker: int, *, died: bool = False) -> int:
+        """Put back everything that a worker held; return how many.
+
+        `died`: it hung or crashed at work on one of them.
+        """
+        leases = self._leased.of(worker)
+        for lease_id in leases:
+            task_id = self._leased.all[lease_id].task_id
+            self._deaths[task_id] = self._deaths.get(task_id, 0) + died
+        return self._give_back(leases)
+
+    def most_deaths(self) -> int:
+        """Return how many workers were lost at the deadliest task."""
+        return max(self._deaths.values(), default=0)
+
+    def expire(self, now: float) -> int:
+        """Put back everything whose deadline has passed; return how many."""
+        return self._give_back(self._leased.expired(now))
+
+    def _give_back(self, lease_ids: list[int]) -> int:
+        for lease_id in lease_ids:
+            self.give_back(lease_id)
+        return len(lease_ids)
+
+    def renew(
+        self, worker: int, lease_ids: Iterable[int], *, deadline: float
+    ) -> list[int]:
+        """Move deadlines of a worker's leases; return those it does not hold."""
+        return self._leased.renew(lease_ids, worker=worker, deadline=deadline)
+
+    def drop(self, *types: int, target: str | None = None) -> None:
+        """Forget all tasks of these types (and this target), leased ones too."""
+
+        def goes(task: Task) -> bool:
+            return task.type in types and target in (None, task.target)
+
+        self._waiting = deque(t for t in self._waiting if not goes(t))
+        for lease_id, task in list(self._leased.all.items()):
+            if goes(task):
+                self._end(lease_id)
+        if master_pb2.EVALUATION in types:
+            self._lazy = iter(())
+
+    def drop_round(self, number: int) -> None:
+        """Forget all tasks of an evaluation round, leased ones too."""
+        self._waiting = deque(t for t in self._waiting if t.round != number)
+        for lease_id, task in list(self._leased.all.items()):
+            if task.round == number:
+                self._end(lease_id)
+        self._lazy = iter(())
+
+    def leases_of(self, worker: int) -> list[int]:
+        """Return the leases that a worker holds."""
+        return self._leased.of(worker)
+
+    def next_deadline(self) -> float | None:
+        """Return a time before which no lease ends."""
+        return self._leased.next_deadline()
+
+
+def is_side(lease_id: int) -> bool:
+    """Whether a lease is of a side task."""
+    return lease_id < 0

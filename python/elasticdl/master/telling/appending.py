@@ -1,0 +1,73 @@
+"""Bytes on their way to the end of a file, while the master does other things.
+
+Owns what waits to be written. Used by `master.telling.history`. Never raises: what a
+full disk does not take waits for a while, then it is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+_MOST_WAITING_BYTES = 1 << 20
+
+
+class Appending:
+    """One file that only grows; belongs to an event loop."""
+
+    def __init__(self, path: Path, *, ending: bytes = b"") -> None:
+        """`ending`: of each entry; one that an earlier writer left without gets it."""
+        self.path = path
+        self._ending = ending
+        self._waiting = b""
+        self._failed = False
+
+    def add(self, entry: bytes) -> None:
+        """Have an entry written with the next ones."""
+        if len(self._waiting) < _MOST_WAITING_BYTES:
+            self._waiting += entry + self._ending
+
+    async def write(self) -> bool:
+        """Write what waits, in a thread; whether the file has grown."""
+        taken, self._waiting = self._waiting, b""
+        if not taken:
+            return False
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(None, append, self.path, taken, self._ending)
+        except OSError as error:
+            self._waiting = taken + self._waiting
+            if not self._failed:
+                log.warning(
+                    "%s: cannot be written now (%s); training goes on without it",
+                    self.path,
+                    error.strerror,
+                )
+            self._failed = True
+            return False
+        self._failed = False
+        return True
+
+
+def append(path: Path, data: bytes, ending: bytes = b"") -> None:
+    """Append all of it or nothing; makes the folder. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab+", buffering=0) as file:
+        before = file.seek(0, os.SEEK_END)
+        if before and ending:
+            file.seek(before - len(ending))
+            if file.read(len(ending)) != ending:
+                data = ending + data
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[file.write(left) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.truncate(before)
+            raise

@@ -1,0 +1,142 @@
+"""Sets the master's Prometheus metrics from the job's status and parts.
+
+Called when somebody asks for `/metrics`, in the event loop's thread, so that a scrape
+never sees a half-changed table and a job that nobody scrapes pays nothing. Counters
+are set to what the job has counted: they go on with a restarted master.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from elasticdl.job.status import JobState, JobStatus
+from elasticdl.master.job_state import Job
+from elasticdl.master.members.changes import role_of
+from elasticdl.master.telling import status
+from elasticdl.master.telling.alarms import Alarms, see
+from elasticdl.master.telling.notices import pending_kind
+from elasticdl.metrics.registry import MasterMetrics
+
+_NOT_YET_RUNNING = ("scheduled", "launched", "pending")
+_ASKED_FOR = "Starting"
+
+
+class Gauges:
+    """Makes metrics equal to the job."""
+
+    def __init__(self, job: Job, metrics: MasterMetrics) -> None:
+        """Set these metrics from this job."""
+        self._job = job
+        self.metrics = metrics
+        self._recovered: set[int] = set()
+        self._alarms = Alarms()
+
+    def update(self, *, now: float) -> None:
+        """Set all figures."""
+        built = status.build(self._job, now=now)
+        self._progress(built)
+        self._replicas(built)
+        self._membership(built)
+        self._checkpoints(built)
+        self._alerts(now=now)
+
+    def _progress(self, built: JobStatus) -> None:
+        metrics, job, progress = self.metrics, self._job, built.progress
+        metrics.job_info.set({(built.name, built.type, built.strategy): 1})
+        for state in JobState:
+            metrics.job_state.labels(state.value).set(state is built.state)
+        metrics.version.set(progress.version)
+        metrics.epoch.set(progress.epoch)
+        metrics.steps.set(progress.steps)
+        metrics.last_step_time.set_one(job.last_step_time)
+        metrics.records.set(progress.records_done)
+        metrics.records_wanted.set(progress.records_per_epoch * progress.epochs)
+        metrics.replayed.set_one(progress.replayed_records)
+        metrics.tasks_done.set(progress.tasks_done)
+        metrics.tasks_planned.set(progress.tasks_total)
+        metrics.tasks_leased.set(progress.tasks_leased)
+        metrics.tasks_waiting.set(progress.tasks_waiting)
+        metrics.loss.set_one(built.last_loss)
+        metrics.nonfinite_losses.set_one(job.nonfinite_losses)
+        metrics.eta.set_one(progress.eta_seconds)
+        metrics.epoch_eta.set_one(progress.epoch_eta_seconds)
+        metrics.evaluations.set_one(job.parts.rounds.count)
+        last = built.last_evaluation
+        metrics.evaluation_metric.set_by(last.metrics if last else {})
+        metrics.goodput.set_by(built.goodput_seconds)
+
+    def _replicas(self, built: JobStatus) -> None:
+        metrics, spec = self.metrics, self._job.spec.worker
+        metrics.workers_wanted.set(built.workers_wanted)
+        metrics.workers_min.set(spec.min)
+        metrics.workers_max.set(spec.max)
+        living = [r for r in built.replicas if r.state != "ended"]
+        metrics.replicas.set(Counter((r.role, r.state) for r in living))
+        metrics.pending_replicas.set(
+            Counter(
+                (r.role, pending_kind(r.reason) if r.reason else _ASKED_FOR)
+                for r in living
+                if r.state in _NOT_YET_RUNNING
+            )
+        )
+        metrics.worker_last_step.set_by(
+            {
+                str(member.key.index): member.worker.step_seconds
+                for member in self._job.parts.table.workers()
+                if member.alive and member.worker and member.worker.step
+            }
+        )
+
+    def _membership(self, built: JobStatus) -> None:
+        metrics, parts = self.metrics, self._job.parts
+        records, endings = built.relaunches, built.relaunch_counts
+        metrics.relaunches.set(parts.relaunches.counts)
+        changes = parts.membership.changes.with_endings(records, endings)
+        metrics.membership_changes.set(changes.counts)
+        metrics.membership_time.set_by(changes.times)
+        metrics.membership_cost.set_by(changes.costs)
+        metrics.preemptions.set_by(
+            {
+                role: endings.get(role, {}).get("preempted", 0)
+                for role in ("ps", "worker")
+            }
+        )
+        metrics.master_restarts.set_one(status.master_restarts(self._job))
+        metrics.rewinds.set_one(built.rewinds)
+        metrics.lost_updates.set_one(built.lost_updates)
+        before = built.relaunches_before
+        self._recovered = {n for n in self._recovered if n >= before}
+        for number, record in enumerate(records, before):
+            if record.seconds is not None and number not in self._recovered:
+                self._recovered.add(number)
+                role = role_of(record.replica)
+                metrics.recovery_seconds.labels(role).observe(record.seconds)
+
+    def _checkpoints(self, built: JobStatus) -> None:
+        metrics, keeper = self.metrics, self._job.parts.keeper
+        newest = keeper.newest
+        metrics.checkpoint_version.set_one(built.checkpoint_version)
+        metrics.checkpoint_time.set_one(newest.manifest.time if newest else None)
+        metrics.checkpoint_duration.set_one(keeper.newest_seconds)
+        spec = self._job.spec
+        trains = self._job.trains
+        metrics.checkpoint_interval.set(
+            spec.checkpoint.every_seconds if trains else 0.0
+        )
+        metrics.checkpoint_failures.set_one(keeper.failures)
+        metrics.journal_bytes.set(self._job.parts.ledger.journal_bytes)
+
+    def _alerts(self, *, now: float) -> None:
+        metrics, job, alarms = self.metrics, self._job, self._alarms
+        alarms.update(see(job), now=now)
+        metrics.state_seconds.set(alarms.state_seconds)
+        metrics.stalled_seconds.set(alarms.stalled_seconds)
+        metrics.unsaved_seconds.set(alarms.unsaved_seconds)
+        metrics.alert_thresholds.set_by(
+            job.spec.alerts.model_dump(by_alias=True, exclude_none=True)
+        )
+        ledger = job.parts.ledger
+        metrics.journal_blocked.set(ledger.blocked_seconds)
+        free, size = ledger.volume or (None, None)
+        metrics.volume_free.set_one(free)
+        metrics.volume_size.set_one(size)

@@ -1,0 +1,185 @@
+"""Writes a job's history beside its journal, and what TensorBoard shows.
+
+Owns what is noted when, and what of it is shown outside. Called by
+`master.telling.publishing` with what it has found anyway; files are written in a
+thread. Nothing here disturbs a job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+import math
+import os
+from collections import deque
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from elasticdl.job import history
+from elasticdl.job.history import Decision, Sample
+from elasticdl.job.status import EvaluationResult, JobState, JobStatus
+from elasticdl.master.job_state import Job
+from elasticdl.master.telling import sampling
+from elasticdl.master.telling.appending import Appending
+from elasticdl.master.telling.sampling import Bounds
+from elasticdl.master.telling.tensorboard import Scalars
+from elasticdl.runner.publisher import Publisher
+
+log = logging.getLogger(__name__)
+
+MOST_SAMPLES = 1000
+MOST_DECISIONS = 1000
+# A ConfigMap holds 1 MiB.
+MOST_PACKED_BYTES = 768 << 10
+_TAIL_BYTES = 256 << 10
+_SAMPLE = b'{"sample"'  # how the line of one begins
+
+
+class Recorder:
+    """The history of one job; belongs to the master's event loop."""
+
+    def __init__(self, job: Job, publisher: Publisher) -> None:
+        """Go on in the file that is there; reads its end."""
+        self._job = job
+        self._publisher = publisher
+        self._file = Appending(job.job_dir.history_file, ending=b"\n")
+        now = job.clock()
+        # An earlier master has told what happened until then.
+        self.told_until = _newest_time(job.job_dir.history_file) or now
+        self._scalars = Scalars(
+            job.job_dir.tensorboard_dir,
+            now=now,
+            generation=job.parts.ledger.generation,
+        )
+        self._samples = 0
+        self._state: JobState | None = None  # of the newest sample
+        self._next_sample = 0.0
+        self._next_shown = 0.0
+        self._changed = False  # since it was shown
+        rounds = job.parts.rounds
+        self._evaluations = rounds.count - sum(
+            result.time > self.told_until for result in rounds.results
+        )
+        self._working: asyncio.Task[None] | None = None
+
+    def decided(self, decisions: Iterable[Decision]) -> None:
+        """Note what happened."""
+        for decision in decisions:
+            self._add(decision)
+        self._begin_writing()  # a master that is killed soon has told it
+
+    def observe(self, status: JobStatus, *, now: float) -> None:
+        """Take a sample if it is time for one, and the evaluations since the last."""
+        rounds = self._job.parts.rounds
+        for result in rounds.after(self._evaluations):
+            self._add(result)
+            self._scalars.evaluated(result)
+        self._evaluations = rounds.count
+        # A state is in the history however short it was, with the PS before they leave.
+        if now >= self._next_sample or status.state is not self._state:
+            age = now - self._job.started
+            self._next_sample = now + sampling.period_seconds(age)
+            self._sample(status)
+        self._begin_writing()
+
+    async def close(self, status: JobStatus) -> None:
+        """Write a last sample and all that waits, and show it."""
+        self._sample(status)
+        if self._working is not None:
+            await self._working
+        self._next_shown = 0.0
+        await self._work()
+
+    def _begin_writing(self) -> None:
+        if self._working is None or self._working.done():
+            self._working = asyncio.ensure_future(self._work())
+
+    def _sample(self, status: JobStatus) -> None:
+        worker, table = self._job.spec.worker, self._job.parts.table
+        ps = {
+            str(member.key.index): sampling.ps_sample(str(member.state), member.ps)
+            for member in table.ps()
+            if member is not None
+        }
+        bounds = Bounds(worker.min, worker.max)
+        self._add(sampling.sample(status, bounds, ps, number=self._samples))
+        self._samples += 1
+        self._state = status.state
+        self._scalars.sampled(status)
+
+    def _add(self, document: Sample | Decision | EvaluationResult) -> None:
+        self._file.add(history.line(document).encode())
+
+    async def _work(self) -> None:
+        while await self._file.write():  # more may have come meanwhile
+            self._changed = True
+        await self._scalars.file.write()
+        now, period = self._job.clock(), self._publisher.history_period_seconds
+        if self._changed and now >= self._next_shown and math.isfinite(period):
+            self._changed = False
+            self._next_shown = now + period
+            await self._show()
+
+    async def _show(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            document = await loop.run_in_executor(None, packed, self._file.path)
+        except OSError as error:
+            log.warning("%s: cannot be read: %s", self._file.path, error.strerror)
+        else:
+            self._publisher.history(document)
+
+
+def packed(path: Path) -> bytes:
+    """Return the newest of a history, thinned, gzipped, small enough for a ConfigMap.
+
+    Samples of many replicas need more room: then there are fewer. Raises OSError.
+    """
+    samples, others = _newest(path)
+    most = len(samples)
+    while True:
+        kept = history.thinned(samples, most)
+        lines = b"\n".join([*kept, *others])
+        document = gzip.compress(lines, mtime=0)
+        if len(document) <= MOST_PACKED_BYTES or most < 4:
+            return document
+        most //= 2
+
+
+def _newest(path: Path) -> tuple[list[bytes], Sequence[bytes]]:
+    """Return samples from all of a history, and the newest of its other lines.
+
+    Read line by line, twice: the file of a long job has no place in a pod's memory.
+    """
+    with path.open("rb") as file:
+        total = sum(line.startswith(_SAMPLE) for line in file)
+        chosen = set(history.thinned(range(total), MOST_SAMPLES))
+        file.seek(0)
+        samples: list[bytes] = []
+        others: deque[bytes] = deque(maxlen=MOST_DECISIONS)
+        number = 0
+        for line in file:
+            if not line.startswith(_SAMPLE):
+                others.append(line.rstrip(b"\n"))
+                continue
+            if number in chosen:
+                samples.append(line.rstrip(b"\n"))
+            number += 1
+    return samples, others
+
+
+def _newest_time(path: Path) -> float:
+    """Return the time of the newest line; 0 if there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            tail = history.parse(file.read().decode(errors="replace").splitlines())
+    except OSError:
+        return 0.0
+    documents: Sequence[Sample | Decision | EvaluationResult] = [
+        *tail.samples[-1:],
+        *tail.decisions,
+        *tail.evaluations,
+    ]
+    return max((document.time for document in documents), default=0.0)

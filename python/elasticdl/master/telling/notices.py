@@ -1,0 +1,117 @@
+"""What people should hear of a job: what happened, as notices of the platform.
+
+Owns the word of each notice and which ones are warnings. Called by
+`master.telling.publishing` and `master.pod`. What happened is found by
+`master.telling.happenings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from elasticdl.job.history import Decision
+from elasticdl.job.status import JobState
+from elasticdl.master.telling.happenings import sentence
+from elasticdl.runner.publisher import Notice
+
+_STATES = {
+    JobState.RUNNING: "JobRunning",
+    JobState.PAUSED: "JobPaused",
+    JobState.FINISHING: "JobFinishing",
+    JobState.SUCCEEDED: "JobSucceeded",
+    JobState.FAILED: "JobFailed",
+    JobState.STOPPED: "JobStopped",
+}
+# By the cause of an end; all others are `ReplicaFailed`.
+_ENDINGS = {
+    "preempted": "ReplicaPreempted",
+    "evicted": "ReplicaEvicted",
+    "nodeLost": "ReplicaNodeLost",
+    "oomKilled": "ReplicaOOMKilled",
+    "stopped from outside": "ReplicaDeleted",
+    "killed": "ReplicaKilled",
+    "completed": "ReplicaLeft",
+    "silent": "ReplicaSilent",
+    "hung": "ReplicaHung",
+}
+_HARMLESS = ("preempted", "evicted", "stopped from outside", "completed")
+# By kind, with whether it is a warning. `joined` and `checkpoint` are none: pods tell
+# that they run, and a checkpoint each minute would push out what matters.
+_WORDS = {
+    "relaunched": ("ReplicaRelaunched", False),
+    "notReplaced": ("ReplicaNotReplaced", True),
+    "left": ("ReplicaLeft", False),
+    "grown": ("Edited", False),
+    "shrunk": ("Edited", False),
+    "edited": ("Edited", False),
+    "refused": ("EditRefused", True),
+    "rewound": ("Rewound", True),
+    "checkpointFailed": ("CheckpointFailed", True),
+    "master": ("MasterStarted", False),
+    "attention": ("Attention", True),
+}
+_MOST_NAMES = 8
+
+
+def notices(decisions: Iterable[Decision]) -> list[Notice]:
+    """Return what is told of decisions; many replicas with the same fate make one."""
+    alike: dict[tuple[str, ...], list[Decision]] = {}
+    for decision in decisions:
+        alike.setdefault(_fate(decision), []).append(decision)
+    told = [(_word(same[0]), same) for same in alike.values()]
+    return [
+        Notice(word, _text(same), warning=warning)
+        for (word, warning), same in told
+        if word
+    ]
+
+
+def pending_kind(reason: str) -> str:
+    """Return the platform's word a reason begins with, as `Unschedulable`."""
+    word = reason.partition(":")[0]
+    return word if word.isalnum() and word[:1].isupper() else "ReplicaPending"
+
+
+def _fate(decision: Decision) -> tuple[str, ...]:
+    if not decision.replica:
+        return decision.kind, decision.cause, decision.text
+    # The last words of crashes differ, and are no reason for a notice each.
+    detail = "" if decision.kind == "ended" else decision.detail
+    return decision.kind, decision.cause, detail
+
+
+def _word(decision: Decision) -> tuple[str, bool]:
+    """Return the notice's word ("" for none) and whether it is a warning."""
+    if decision.kind == "ended":
+        word = _ENDINGS.get(decision.cause, "ReplicaFailed")
+        return word, decision.cause not in _HARMLESS
+    if decision.kind == "pending":
+        return pending_kind(decision.detail), True
+    if decision.kind == "state":
+        state = JobState(decision.cause)
+        return _STATES.get(state, ""), state is JobState.FAILED
+    return _WORDS.get(decision.kind, ("", False))
+
+
+def _text(same: list[Decision]) -> str:
+    first, last = same[0], same[-1]
+    text = first.text
+    if first.replica and len(same) > 1:
+        costs = [one.cost_seconds for one in same if one.cost_seconds is not None]
+        text = sentence(
+            first.kind,
+            _names([one.replica for one in same]),
+            cause=first.cause,
+            detail=first.detail,
+            new=_names([one.replacement for one in same if one.replacement]),
+            seconds=max(costs, default=None),
+        )
+    if first.kind == "ended" and last.detail:
+        text += f"\n{last.detail}"
+    return text
+
+
+def _names(replicas: list[str]) -> str:
+    shown = ", ".join(replicas[:_MOST_NAMES])
+    more = len(replicas) - _MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,190 @@
+"""Tells others that a job has ended: a command, a webhook.
+
+Owns what they are told and how often it is tried. Called by `master.serving` when all
+else is done, and by a launcher whose masters never got so far. Whatever happens here is
+logged, and changes nothing about the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import logging
+import os
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from elasticdl.errors import JournalError
+from elasticdl.job import folder, names
+from elasticdl.job.spec.ending import WEBHOOK_TRIES, OnEndSpec
+from elasticdl.job.status import JobReport, JobState
+
+if TYPE_CHECKING:
+    from elasticdl.master.job_state import Ending, Job
+
+log = logging.getLogger(__name__)
+
+_PAUSES_SECONDS = (1.0, 4.0)
+_LINES_TOLD = 5
+# The figures of a report; its lists may be long, and are in the file.
+_FIGURES = {
+    "type", "strategy", "started", "seconds", "epochs", "steps", "version", "records",
+    "records_per_second", "replayed_records", "skipped_batches", "lost_updates",
+    "rewinds", "master_restarts", "goodput", "last_loss", "metrics", "checkpoint",
+    "exports", "predictions",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class End:
+    """What there is to tell."""
+
+    name: str
+    namespace: str
+    state: JobState
+    message: str
+    report_file: Path
+    report: JobReport | None = None
+    # Of the command, which the user wrote; the token is none of its business.
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def document(self) -> dict[str, object]:
+        """Return what the webhook gets."""
+        figures: dict[str, object] = {}
+        if self.report is not None:
+            # By way of the text: it has null where a figure is not a number.
+            figures = json.loads(self.report.model_dump_json(include=_FIGURES))
+            figures["relaunches"] = self.report.relaunches_before + len(
+                self.report.relaunches
+            )
+        return {
+            "name": self.name,
+            "namespace": self.namespace,
+            "state": str(self.state),
+            "message": self.message,
+            "report": figures,
+        }
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of the command."""
+        kept = {k: v for k, v in self.environ.items() if k != names.ENV_TOKEN}
+        # The command has the master's rights; workers can write the folder it starts
+        # in. A Python among its programs imports nothing from there.
+        return (
+            {"PYTHONSAFEPATH": "1"}
+            | kept
+            | {
+                names.ENV_ENDED_JOB: self.name,
+                names.ENV_NAMESPACE: self.namespace,
+                names.ENV_ENDED_STATE: str(self.state),
+                names.ENV_ENDED_MESSAGE: self.message,
+                names.ENV_ENDED_REPORT: str(self.report_file),
+            }
+        )
+
+
+async def tell_once(
+    job: Job, ending: Ending, *, namespace: str, environ: Mapping[str, str]
+) -> None:
+    """Tell of a job's end unless an earlier master of this run has."""
+    ledger, wanted = job.parts.ledger, job.spec.on_end
+    run = ledger.count_notes("run")
+    told = any(note["run"] == run for note in ledger.notes("toldEnd"))
+    if told or not (wanted.command or wanted.webhook):
+        return
+    end = End(
+        job.spec.name,
+        namespace,
+        ending.state,
+        ending.message,
+        job.job_dir.report_file,
+        folder.read_report(job.job_dir),
+        environ,
+    )
+    await asyncio.get_running_loop().run_in_executor(None, tell, wanted, end)
+    ledger.note("toldEnd", run=run)
+    with contextlib.suppress(JournalError):  # then the next master tells it again
+        await ledger.commit()
+
+
+def tell(
+    wanted: OnEndSpec, end: End, *, pause: Callable[[float], None] = time.sleep
+) -> None:
+    """Run the command, call the webhook; waits for both."""
+    if wanted.command:
+        problem = _run(wanted.command, end.environment(), wanted.timeout_seconds)
+        _log("onEnd.command", problem)
+    if wanted.webhook:
+        body = json.dumps(end.document()).encode()
+        problem = _post(wanted.webhook, body, wanted.timeout_seconds, pause)
+        _log("onEnd.webhook", problem)
+
+
+def _log(what: str, problem: str) -> None:
+    if problem:
+        log.error("job.%s: %s; the job's outcome stays as it is", what, problem)
+    else:
+        log.info("job.%s: done", what)
+
+
+def _run(command: Sequence[str], environ: Mapping[str, str], seconds: float) -> str:
+    """Return what went wrong, "" if nothing did."""
+    try:
+        process = subprocess.Popen(
+            command,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # so that what it started ends with it
+        )
+    except OSError as error:
+        return f"{command[0]!r} cannot be run: {error.strerror}"
+    try:
+        output, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return f"{command[0]!r} took longer than {seconds:g} s and was killed"
+    if process.returncode == 0:
+        return ""
+    lines = output.decode(errors="replace").splitlines()[-_LINES_TOLD:]
+    return "\n".join([f"{command[0]!r} ended with {process.returncode}", *lines])
+
+
+def _post(url: str, body: bytes, seconds: float, pause: Callable[[float], None]) -> str:
+    """Return what went wrong the last time, "" if it worked in the end."""
+    problem = ""
+    for number in range(WEBHOOK_TRIES):
+        if number:
+            pause(_PAUSES_SECONDS[number - 1])
+        request = urllib.request.Request(
+            url, body, {"Content-Type": "application/json"}, method="POST"
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=seconds) as answer:
+                answer.read(1)
+        except urllib.error.HTTPError as error:
+            problem = f"{_host(url)} answered {error.code} {error.reason}"
+            if error.code < 500 and error.code not in (408, 429):
+                return problem  # it will not like it better the next time
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            problem = f"{_host(url)} cannot be reached: {error}"
+        else:
+            return ""
+    return f"{problem} ({WEBHOOK_TRIES} tries)"
+
+
+def _host(url: str) -> str:
+    """Return what may be logged of a URL: the rest often is a secret."""
+    return url.split("/", 3)[2].rpartition("@")[2]

@@ -1,0 +1,235 @@
+"""The job's status while it runs and its report when it ended, out of the job's parts.
+
+Called by `master.calls.servicer` and `master.main`. Reads only.
+"""
+
+from __future__ import annotations
+
+from elasticdl.errors import ExitCode
+from elasticdl.job.spec.job import JobType
+from elasticdl.job.status import (
+    JobReport,
+    JobState,
+    JobStatus,
+    Progress,
+    ReplicaStatus,
+)
+from elasticdl.master.job_state import Job
+from elasticdl.master.members import goodput
+from elasticdl.master.members.member import Member, MemberState
+from elasticdl.master.tasks.eta import Pace
+from elasticdl.master.tasks.queue import TaskQueue
+
+STOPPED = ExitCode.STOPPED
+# The launcher asks twice a second; the report names more.
+_MOST_RELAUNCHES = 100
+
+
+def build(job: Job, *, now: float) -> JobStatus:
+    """Return the job as it is now."""
+    parts = job.parts
+    table = parts.table
+    newest = parts.keeper.newest
+    return JobStatus(
+        name=job.spec.name,
+        type=str(job.spec.type),
+        strategy=str(job.spec.strategy),
+        state=job.state,
+        ending=str(job.ending.state) if job.ending else "",
+        message=_message(job),
+        started=job.started,
+        time=now,
+        master_generation=parts.ledger.generation,
+        master_metrics_port=job.metrics_port,
+        workers_wanted=job.spec.worker.replicas,
+        workers_min=job.spec.worker.min,
+        workers_max=job.spec.worker.max,
+        progress=progress(job, now=now),
+        replicas=[
+            _replica(member)
+            for member in [
+                *(m for m in table.ps() if m is not None),
+                *table.workers(),
+                *table.past,
+            ]
+        ],
+        relaunches=(shown := list(parts.relaunches.records)[-_MOST_RELAUNCHES:]),
+        relaunches_before=parts.relaunches.total - len(shown),
+        relaunch_counts=parts.relaunches.counts_by_role(),
+        last_loss=job.last_loss,
+        last_evaluation=parts.rounds.last,
+        goodput_seconds=parts.goodput.seconds(now=now),
+        checkpoint_version=newest.manifest.version if newest else None,
+        checkpoint_age_seconds=(
+            round(max(0.0, now - newest.manifest.time), 1) if newest else None
+        ),
+        checkpoint_seconds=parts.keeper.newest_seconds,
+        checkpoint_failures=parts.keeper.failures,
+        checkpoint_problem=parts.keeper.problem,
+        lost_updates=parts.ps.lost_updates,
+        rewinds=parts.ledger.rewinds,
+    )
+
+
+def master_restarts(job: Job) -> int:
+    """Return how many masters took the place of one that was lost."""
+    ledger = job.parts.ledger
+    # The first master of each launch took nobody's place.
+    return ledger.generation - ledger.count_notes("run")
+
+
+def _message(job: Job) -> str:
+    """Return what a user has to know now; the most urgent alone."""
+    if job.ending:
+        return job.ending.message
+    parts = job.parts
+    return (
+        parts.ledger.trouble
+        or job.message
+        or job.storage_trouble(now=job.clock())
+        or parts.keeper.problem
+        or _below_minimum(job)
+    )
+
+
+def _below_minimum(job: Job) -> str:
+    if job.parts.table.settling:
+        return ""
+    running = sum(m.alive for m in job.parts.table.workers())
+    least = job.spec.worker.min
+    if running >= least or job.state is JobState.PAUSED or job.state.ended:
+        return ""
+    return f"{running} workers run, fewer than worker.min ({least})"
+
+
+def progress(job: Job, *, now: float) -> Progress:
+    """Return how far the job is."""
+    ledger = job.parts.ledger
+    queue, plan = ledger.queue, ledger.plan
+    if queue is None or plan is None:
+        if job.spec.type is not JobType.EVALUATE:
+            return Progress(version=job.version)
+        done, total = job.parts.rounds.records()
+        return Progress(
+            epochs=1,
+            records_per_epoch=total,
+            records_done=done,
+            version=job.version,
+            records_per_second=round(job.speed.per_second(done, now=now), 1),
+            eta_seconds=_seconds(total - done, job.pace),
+        )
+    speed = job.speed.per_second(queue.done_records, now=now)
+    epoch_left, left = _left(queue)
+    return Progress(
+        epoch=queue.epoch,
+        epochs=plan.epochs,
+        records_per_epoch=plan.records_per_epoch,
+        records_done=queue.done_records,
+        tasks_done=queue.done_tasks,
+        tasks_total=queue.total_tasks,
+        tasks_leased=len(queue.leased),
+        tasks_waiting=len(queue.waiting),
+        replayed_records=ledger.replayed_records,
+        steps=queue.done_steps,
+        version=job.version,
+        records_per_second=round(speed, 1),
+        eta_seconds=_seconds(left, job.pace),
+        epoch_eta_seconds=_seconds(epoch_left, job.pace),
+    )
+
+
+def _left(queue: TaskQueue) -> tuple[int, int | None]:
+    """Return the records to come in this epoch, and in the job; None: endless."""
+    plan, done = queue.plan, queue.done_records
+    # Some of the next epoch may be done already.
+    epoch = max(0, plan.records_per_epoch * (queue.epoch + 1) - done)
+    ends = []
+    if plan.epochs:
+        ends.append(max(0, plan.records_per_epoch * plan.epochs - done))
+    if plan.max_steps:
+        ends.append(max(0, plan.max_steps - queue.done_steps) * plan.batch_size)
+    return min([epoch, *ends]), min(ends, default=None)
+
+
+def _seconds(records: int | None, pace: Pace) -> float | None:
+    rate = pace.per_second()
+    return None if records is None or rate is None else round(records / rate, 1)
+
+
+def _replica(member: Member) -> ReplicaStatus:
+    worker = member.worker
+    state, reason = str(member.state), member.reason
+    if member.drain and member.state is not MemberState.ENDED:
+        state, reason = "draining", member.reason or member.cause
+    return ReplicaStatus(
+        name=member.name,
+        role=str(member.key.role),
+        index=member.key.index,
+        generation=member.generation,
+        state=state,
+        reason=reason,
+        since=member.since,
+        pid=member.pid,
+        phase=member.phase,
+        step=worker.step if worker else 0,
+        steps_per_second=(
+            round(1 / worker.step_seconds, 2) if worker and worker.step_seconds else 0.0
+        ),
+        step_seconds=round(worker.step_seconds, 6) if worker else 0.0,
+        loss=worker.loss if worker and worker.step else None,
+        version=member.version(),
+        memory_bytes=member.used_bytes,
+        metrics_port=member.metrics_port,
+    )
+
+
+def report(job: Job, *, now: float) -> JobReport:
+    """Return what is left of the job when it has ended."""
+    parts = job.parts
+    queue = parts.ledger.queue
+    plan = parts.ledger.plan
+    seconds = parts.goodput.seconds(now=now)
+    last = parts.rounds.last
+    newest = parts.keeper.newest
+    records = queue.done_records if queue else (last.records if last else 0)
+    run = parts.ledger.notes("run")[-1]
+    spent = run.get("before", 0.0) + now - run["time"]
+    ending = job.ending
+    return JobReport(
+        name=job.spec.name,
+        type=str(job.spec.type),
+        strategy=str(job.spec.strategy),
+        status=job.state,
+        message=ending.message if ending else job.message,
+        started=job.started,
+        seconds=round(spent, 3),
+        epochs=queue.epoch if queue and plan else 0,
+        steps=queue.done_steps if queue else 0,
+        version=job.version,
+        records=records,
+        records_per_second=round(records / spent, 1) if spent > 0 else 0.0,
+        replayed_records=parts.ledger.replayed_records,
+        replays=list(parts.ledger.replays),
+        bad_records=parts.ledger.notes("badRecord"),
+        skipped_batches=sum(n["batches"] for n in parts.ledger.notes("skipped")),
+        lost_updates=parts.ps.lost_updates,
+        rewinds=parts.ledger.rewinds,
+        master_restarts=master_restarts(job),
+        goodput_seconds=seconds,
+        goodput=round(goodput.share(seconds), 4),
+        last_loss=job.last_loss,
+        metrics=last.metrics if last else {},
+        evaluations=parts.rounds.results,
+        relaunches=list(parts.relaunches.records),
+        relaunches_before=parts.relaunches.total - len(parts.relaunches.records),
+        checkpoint=newest.dir if newest else "",
+        best=parts.rounds.best,
+        exports=job.exports,
+        predictions=_predictions(job),
+    )
+
+
+def _predictions(job: Job) -> str:
+    if job.spec.type is not JobType.PREDICT:
+        return ""
+    return job.spec.prediction_output or str(job.job_dir.predictions_dir)

@@ -1,0 +1,1 @@
+"""Batches of tensors out of records, through the user's feed."""

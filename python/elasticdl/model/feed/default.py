@@ -1,0 +1,243 @@
+"""The feed of a model module that has none: features by the model's input names.
+
+Owns the rule that docs/models.md states. Called by `feeding`. Works on whole batches.
+
+tf.train.Example records: each model input takes the feature of its name; a model with
+one input whose name is no feature takes the only feature that is not a label. The
+label is the feature `label` (or `labels`); with several outputs, features named as
+the outputs. CSV records: the same with columns; the one input of a model that no
+column is named after takes all columns but the label, as one vector.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from elasticdl.data.reader import Metadata
+from elasticdl.errors import DataError, UserCodeError
+from elasticdl.model.feed.call import PREDICTION, functional_inputs
+from elasticdl.model.user_code import did_you_mean
+
+LABEL_NAMES = ("label", "labels")
+
+Parser = Callable[[tf.Tensor], Any]
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """One feature of the records: how it is stored, what the model takes."""
+
+    name: str
+    stored: tf.DType  # int64, float32 or string
+    count: int  # values per record
+    shape: tuple[int, ...]  # per record
+    dtype: tf.DType
+
+
+def default_parser(
+    model: keras.Model, metadata: Metadata, sample: bytes, mode: str
+) -> Parser:
+    """Return [n] records -> (features, labels), or features alone in prediction.
+
+    Raises UserCodeError when the model's inputs cannot be found in the records.
+    """
+    inputs = functional_inputs(model)
+    if inputs is None:
+        raise UserCodeError(
+            f"{type(model).__name__} has no Inputs that name its features; add "
+            "`feed(dataset, mode, metadata)` to the model module, or keras.Input to "
+            "the model"
+        )
+    flat = keras.tree.flatten(inputs)
+    if metadata.column_names and not metadata.examples:
+        return _csv_parser(flat, metadata, mode)
+    return _example_parser(model, flat, sample, mode)
+
+
+def _features_of(sample: bytes) -> dict[str, tuple[tf.DType, int]]:
+    example = tf.train.Example()
+    try:
+        example.ParseFromString(sample)
+    except Exception as error:  # protobuf's DecodeError, of whichever implementation
+        raise DataError(
+            "a record is not a tf.train.Example; add `feed(dataset, mode, metadata)` "
+            "to the model module, which parses it"
+        ) from error
+    found: dict[str, tuple[tf.DType, int]] = {}
+    for name, feature in example.features.feature.items():
+        if feature.HasField("int64_list"):
+            found[name] = tf.int64, len(feature.int64_list.value)
+        elif feature.HasField("float_list"):
+            found[name] = tf.float32, len(feature.float_list.value)
+        elif feature.HasField("bytes_list"):
+            found[name] = tf.string, len(feature.bytes_list.value)
+    if not found:
+        raise DataError(
+            "a record has no features; expected a tf.train.Example with the model's "
+            "inputs, or a `feed` in the model module"
+        )
+    return found
+
+
+def _example_parser(
+    model: keras.Model, inputs: Sequence[Any], sample: bytes, mode: str
+) -> Parser:
+    there = _features_of(sample)
+    wanted: dict[str, _Wanted] = {}
+    for tensor in inputs:
+        name = _pick(tensor.name, len(inputs), list(there), "feature")
+        stored, count = there[name]
+        shape = _shape_for(tensor, name, count, stored)
+        wanted[tensor.name] = _Wanted(
+            name, stored, count, shape, tf.as_dtype(tensor.dtype)
+        )
+    labels = {} if mode == PREDICTION else _labels(model, there)
+    spec = {
+        w.name: tf.io.FixedLenFeature([w.count], w.stored)
+        for w in [*wanted.values(), *labels.values()]
+    }
+
+    def parse(records: tf.Tensor) -> Any:
+        values = tf.io.parse_example(records, spec)
+        features = {key: _convert(values[w.name], w) for key, w in wanted.items()}
+        if mode == PREDICTION:
+            return features
+        found = {key: _convert(values[w.name], w) for key, w in labels.items()}
+        return features, found if len(found) > 1 else next(iter(found.values()))
+
+    return parse
+
+
+def _pick(name: str, num_inputs: int, there: Sequence[str], word: str) -> str:
+    if name in there:
+        return name
+    rest = [other for other in there if other not in LABEL_NAMES]
+    if num_inputs == 1 and len(rest) == 1:
+        return rest[0]
+    raise UserCodeError(
+        f"the model's input `{name}` is no {word} of the records; name the Input after "
+        f"one, or add a `feed` to the model module" + did_you_mean(name, rest)
+    )
+
+
+def _shape_for(tensor: Any, name: str, count: int, stored: tf.DType) -> tuple[int, ...]:
+    shape = tuple(tensor.shape[1:])
+    known = math.prod(e for e in shape if e is not None)
+    bytes_of_image = stored == tf.string and tensor.dtype != "string"
+    unknown = sum(e is None for e in shape)
+    if bytes_of_image and unknown == 0:
+        return shape
+    if unknown == 0 and known == count:
+        return shape
+    if unknown == 1 and known and count % known == 0:
+        return tuple(count // known if e is None else e for e in shape)
+    raise UserCodeError(
+        f"feature `{name}` has {count} values per record, the model's input "
+        f"`{tensor.name}` takes shape {shape}; change the Input's shape or add a `feed`"
+    )
+
+
+def _labels(
+    model: keras.Model, there: dict[str, tuple[tf.DType, int]]
+) -> dict[str, _Wanted]:
+    outputs = list(getattr(model, "output_names", []))
+    if len(outputs) > 1 and all(name in there for name in outputs):
+        names = {name: name for name in outputs}
+    else:
+        found = next((name for name in LABEL_NAMES if name in there), None)
+        if found is None:
+            raise UserCodeError(
+                f"the records have no feature `label`, only {sorted(there)}; add a "
+                "`feed` to the model module that makes the labels"
+            )
+        names = {found: found}
+    result = {}
+    for key, name in names.items():
+        stored, count = there[name]
+        shape = () if count == 1 else (count,)
+        result[key] = _Wanted(name, stored, count, shape, stored)
+    return result
+
+
+def _convert(values: tf.Tensor, wanted: _Wanted) -> tf.Tensor:
+    if wanted.stored == tf.string and wanted.dtype != tf.string:
+        values = tf.io.decode_raw(values[:, 0], tf.uint8)
+    return tf.cast(tf.reshape(values, [-1, *wanted.shape]), wanted.dtype)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Which columns of a CSV go where."""
+
+    names: list[str]
+    label: str | None  # None: not there, or not wanted
+    together: list[str]  # make one vector; empty: inputs take a column each
+
+
+def _columns(inputs: Sequence[Any], metadata: Metadata, mode: str) -> _Columns:
+    names = list(metadata.column_names)
+    label = next((name for name in LABEL_NAMES if name in names), None)
+    if label is None and mode != PREDICTION:
+        raise UserCodeError(
+            f"the CSV has no column `label`, only {names}; add a `feed` to the model "
+            "module that makes the labels"
+        )
+    rest = [name for name in names if name != label]
+    wanted = None if mode == PREDICTION else label
+    if len(inputs) == 1 and inputs[0].name not in names:
+        return _Columns(names, wanted, rest)
+    for tensor in inputs:
+        _pick(tensor.name, len(inputs), names, "column")
+    return _Columns(names, wanted, [])
+
+
+def _csv_parser(inputs: Sequence[Any], metadata: Metadata, mode: str) -> Parser:
+    columns = _columns(inputs, metadata, mode)
+    types = {tensor.name: tf.as_dtype(tensor.dtype) for tensor in inputs}
+    defaults = [_default_of(name, columns, types) for name in columns.names]
+    delimiter = str(metadata.extra.get("delimiter", ","))
+    quote = str(metadata.extra.get("quote", '"'))
+    if quote not in ('"', ""):
+        raise UserCodeError(
+            f"the CSV is quoted with {quote}, which only a `feed` in the model module "
+            "can take apart; add one, or write the file with double quotes"
+        )
+
+    def parse(records: tf.Tensor) -> Any:
+        found = tf.io.decode_csv(
+            records, defaults, field_delim=delimiter, use_quote_delim=bool(quote)
+        )
+        values = dict(zip(columns.names, found, strict=True))
+        features: dict[str, tf.Tensor] = {}
+        if columns.together:
+            vector = tf.stack([values[name] for name in columns.together], axis=1)
+            features[inputs[0].name] = tf.cast(vector, types[inputs[0].name])
+        else:
+            for tensor in inputs:
+                column = values[tensor.name]
+                if column.dtype != types[tensor.name]:
+                    column = tf.cast(column, types[tensor.name])
+                shape = [-1, *(extent or 1 for extent in tensor.shape[1:])]
+                features[tensor.name] = tf.reshape(column, shape)
+        if columns.label is None:
+            return features
+        return features, values[columns.label]
+
+    return parse
+
+
+def _default_of(name: str, columns: _Columns, types: dict[str, tf.DType]) -> Any:
+    """Return decode_csv's entry for a column: its type; empty fields are errors."""
+    if name in columns.together or name == columns.label:
+        return tf.constant([], tf.float32)
+    dtype = types.get(name)
+    if dtype is None or dtype == tf.string:
+        return [""]  # a column nobody reads may hold anything
+    # Ids beyond 2^24 would not survive a float.
+    return tf.constant([], tf.int64 if dtype.is_integer else tf.float32)

@@ -1,0 +1,1 @@
+"""What tells how good a model is: losses, metrics, their targets and masks."""

@@ -1,0 +1,1 @@
+"""Keras's optimizers on flat buffers, without Keras."""

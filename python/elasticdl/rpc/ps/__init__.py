@@ -1,0 +1,1 @@
+"""The PS service: client, wire format, memory shared on one machine."""

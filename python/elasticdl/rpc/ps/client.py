@@ -1,0 +1,499 @@
+"""The parameter servers as a worker sees them: all of them, as one.
+
+Owns the fan-out, deadlines, and in sync mode the order of calls (ticket from PS 0,
+then the others; gradients to the others, then PS 0). Called by the worker's trainer.
+Must not know what an optimizer is or how a model is built.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+
+from elasticdl.errors import FencedError, RpcError
+from elasticdl.proto import master_pb2, ps_pb2
+from elasticdl.rpc.fan_out import call_all
+from elasticdl.rpc.ps.tensors import (
+    STATE,
+    SYNC_WAIT_SECONDS,
+    UNTRAINED,
+    VALUES,
+    WAITING,
+    Brought,
+    Floats,
+    Gradients,
+    Pulled,
+    Pushed,
+    PushId,
+    PushIds,
+    PushOrder,
+    gradient_tensors,
+    new_source,
+    pulled_from_replies,
+    untrained_of,
+    untrained_tensors,
+)
+from elasticdl.rpc.ps.view import PsCallView
+from elasticdl.rpc.ps.wire import PsStub, Tensors
+from elasticdl.rpc.retry import backoff, is_transient
+from elasticdl.rpc.tls.identity import Identity
+from elasticdl.tensor.codec import Array
+from elasticdl.tensor.placement import Layout
+from elasticdl.tensor.shared_state import SharedState
+
+CALL_SECONDS = 10.0
+_SLOWEST_BYTES_PER_SECOND = 10e6
+_PUSH_TRIES = 4
+_PULL_TRIES = 100
+
+T = TypeVar("T")
+_PushAnswer = tuple[ps_pb2.PushReply, Tensors]
+_OnApplied = Callable[[int, int], None] | None
+
+
+class PsClient:
+    """All PS of a job. Thread-safe; pull and push may run at the same time.
+
+    Every call raises RpcError when a PS is away or late (try again, with a newer
+    view if one comes), FencedError when the PS were rewound (give tasks up, pull
+    again under the new view), NotInitializedError when one has no parameters
+    (`initialize`), RefusedError when the call is wrong.
+    """
+
+    def __init__(  # noqa: PLR0913 - who calls, how the PS work, and two for tests
+        self,
+        *,
+        worker: int,
+        generation: int,
+        sync: bool,
+        token: str,
+        identity: Identity | None = None,
+        first_admits: bool = False,
+        delay_seconds: float = 0.0,
+        source: str = "",
+    ) -> None:
+        """Take who calls, the job's token and how the PS work.
+
+        `identity`: calls are encrypted with it; None where they are not.
+
+        `first_admits`: in async mode with a bound on staleness, ask PS 0 first, so
+        that a refused gradient is refused by all. `delay_seconds` is added to each
+        call, to measure what a slow network costs. `source` names this worker's life
+        in the ids of its pushes; "" makes a name that nobody else has.
+        """
+        self._push_ids = PushIds(source or new_source(worker, generation))
+        self._worker = worker
+        self._generation = generation
+        self._sync = sync
+        self._token = token
+        self._identity = identity
+        self._first_admits = first_admits
+        self._delay_seconds = delay_seconds
+        self._lock = threading.Lock()
+        self._view = PsCallView()
+        # Bytes of the values of each PS: picks one message or a stream.
+        self._pull_bytes: dict[int, int] = {}
+        # (generation, rewind) of the PS that the last live pull came from: versions
+        # of another life of that PS mean nothing.
+        self._pulled_from: dict[int, tuple[int, int]] = {}
+        self._pool: ThreadPoolExecutor | None = None
+
+    # The view
+
+    def set_view(self, view: master_pb2.PsView) -> None:
+        """Take where the PS are now; an older revision than the present is ignored.
+
+        Calls in flight to a PS that has moved end with RpcError.
+        """
+        with self._lock:
+            old = self._view
+            if view.revision < old.revision or not view.addresses:
+                return
+            self._view, gone = old.moved_to(view, self._token, self._identity)
+            stubs = self._view.stubs
+            if self._pool is None and len(stubs) > 1:
+                # One thread per PS for a pull and one for a push beside it; the
+                # first PS is called by the caller's own thread.
+                self._pool = ThreadPoolExecutor(
+                    2 * len(stubs), thread_name_prefix="ps-client"
+                )
+        for channel in gone:
+            channel.close()
+
+    @property
+    def num_ps(self) -> int:
+        """Number of PS in the view; 0 before the first one."""
+        return len(self._view.stubs)
+
+    @property
+    def rewind(self) -> int:
+        """The rewind that calls carry now."""
+        return self._view.rewind
+
+    # Start
+
+    def is_initialized(self) -> list[bool]:
+        """Return, by PS, whether it has parameters."""
+        view = self._require_view()
+        request = ps_pb2.InitRequest(header=self._header(view))
+        return self._each(
+            range(len(view.stubs)),
+            lambda ps: (
+                self._stub(view, ps).probe(request, timeout=CALL_SECONDS).accepted
+            ),
+        )
+
+    def initialize(  # noqa: PLR0913 - all that PS begin with
+        self,
+        layout: Layout,
+        optimizer_json: str,
+        values: Sequence[Floats],
+        *,
+        versions: Sequence[int] = (),
+        rewind: int | None = None,
+        state: SharedState | None = None,
+        untrained: Callable[[], Mapping[str, Array]] = dict,
+        first_step: int = 0,
+    ) -> str:
+        """Give each PS that has none its layout, optimizer and values; PS 0 the state.
+
+        PS 0 also gets the weights that no step moves: what `untrained` returns.
+        `first_step` is the `Pulled.first_step` of pulled values.
+
+        `values[i]` is the flat buffer of PS i, pulled at `versions[i]`; without
+        versions they are initial values, which no PS of a job that has begun takes.
+        The first worker wins; a PS that has a checkpoint to load takes its values from
+        there. Returns the optimizer that all PS train with, which is that of a worker
+        that came earlier: a PS that comes back gets what the others have.
+
+        Raises RefusedError when a PS already has another layout, FencedError
+        when the PS are not at `rewind` (None: any), to which the values belong.
+        """
+        view = self._require_view()
+        if rewind is not None and view.rewind != rewind:
+            raise FencedError(f"values of rewind {rewind}, the PS are at {view.rewind}")
+        state = state or SharedState()
+
+        def one(ps: int, optimizer_json: str) -> str:
+            more = state.values.nbytes if ps == 0 else 0
+            self._pull_bytes.setdefault(ps, values[ps].nbytes + more)
+            stub = self._stub(view, ps)
+            request = ps_pb2.InitRequest(
+                header=self._header(view),
+                layout_json=layout.to_json(),
+                optimizer_json=optimizer_json,
+                version=versions[ps] if versions else 0,
+                pulled=bool(versions),
+                state_json=state.layout.to_json(),
+                first_step=first_step if versions else 0,
+            )
+            reply = stub.probe(request, timeout=CALL_SECONDS)
+            if reply.accepted:
+                return reply.optimizer_json or optimizer_json
+            flat = np.ascontiguousarray(values[ps], np.float32)
+            tensors = {VALUES: flat}
+            if ps == 0 and state.values.size:
+                tensors[STATE] = state.values
+            more_of = untrained_tensors(untrained()) if ps == 0 else {}
+            reply = stub.init(request, {**tensors, **more_of})
+            return reply.optimizer_json or optimizer_json
+
+        # PS do not talk to each other, and workers may differ (the module was edited
+        # while the job runs): what one PS has is taken by all, and PS 0 is asked first.
+        others = range(1, len(view.stubs))
+        in_force = one(0, self._in_force(view) or optimizer_json)
+        self._each(others, lambda ps: one(ps, in_force))
+        return in_force
+
+    def _in_force(self, view: PsCallView) -> str:
+        """Return the optimizer that some PS trains with already, "" if none does.
+
+        Raises RpcError if one that is away may be the one that does.
+        """
+        request = ps_pb2.InitRequest(header=self._header(view))
+
+        def ask(ps: int) -> str | RpcError:
+            try:
+                stub = self._stub(view, ps)
+                return stub.probe(request, timeout=CALL_SECONDS).optimizer_json
+            except RpcError as error:
+                return error
+
+        answers = self._each(range(len(view.stubs)), ask)
+        found = [answer for answer in answers if isinstance(answer, str) and answer]
+        if found:
+            return found[0]
+        for answer in answers:
+            if isinstance(answer, RpcError):
+                raise answer
+        return ""
+
+    # Values
+
+    def pull_untrained(self) -> dict[str, Array]:
+        """Return the weights that no step moves, by variable: PS 0 has them."""
+        view = self._require_view()
+        request = ps_pb2.PullRequest(
+            header=self._header(view), have_version=-1, snapshot=UNTRAINED
+        )
+        # Of no size that is known: a stream, which may take as long as it moves.
+        _, tensors = self._stub(view, 0).pull(request, size=0, timeout=CALL_SECONDS)
+        return untrained_of(tensors)
+
+    def pull(
+        self,
+        *,
+        have: Sequence[int] | None = None,
+        snapshot: str = "",
+        ticket: ps_pb2.Ticket | None = None,
+    ) -> Pulled:
+        """Return the values: live ones newer than `have`, or those of a snapshot.
+
+        `have` is `Pulled.versions` of before. In sync mode the values of all PS are
+        of one version; `ticket` is needed with a snapshot alone (Task.ticket).
+        """
+        for attempt in range(_PULL_TRIES):
+            view = self._require_view()
+            if snapshot:
+                return self._pull_all(view, None, snapshot, ticket)
+            if not self._sync or len(view.stubs) == 1:
+                return self._pull_all(view, have, "", None)
+            pulled = self._pull_sync(view, have)
+            if pulled is not None:
+                return pulled
+            time.sleep(backoff(attempt, first=0.001, most=0.05, share=0.0))
+        raise RpcError(
+            f"pull: the PS moved on {_PULL_TRIES} times while this worker pulled; the "
+            "network to one of them is too slow for sync mode"
+        )
+
+    def _pull_all(
+        self,
+        view: PsCallView,
+        have: Sequence[int] | None,
+        snapshot: str,
+        ticket: ps_pb2.Ticket | None,
+    ) -> Pulled:
+        answers = self._each(
+            range(len(view.stubs)),
+            lambda ps: self._pull_one(view, ps, have, snapshot, ticket),
+        )
+        return pulled_from_replies(answers)
+
+    def _pull_sync(self, view: PsCallView, have: Sequence[int] | None) -> Pulled | None:
+        """Pull PS 0, then the others at its version; None if they are beyond it."""
+        first = self._pull_one(view, 0, have, "", None)
+        ticket = first[0].ticket
+        others = self._each(
+            range(1, len(view.stubs)),
+            lambda ps: self._pull_one(view, ps, have, "", ticket),
+        )
+        if any(reply.version != first[0].version for reply, _ in others):
+            return None
+        return pulled_from_replies([first, *others])
+
+    def _pull_one(
+        self,
+        view: PsCallView,
+        ps: int,
+        have: Sequence[int] | None,
+        snapshot: str,
+        ticket: ps_pb2.Ticket | None,
+    ) -> tuple[ps_pb2.PullReply, Brought]:
+        life = (view.generations[ps], view.rewind)
+        known = (
+            have is not None
+            and ps < len(have)
+            and not snapshot
+            and self._pulled_from.get(ps) == life
+        )
+        request = ps_pb2.PullRequest(
+            header=self._header(view),
+            have_version=have[ps] if known and have is not None else -1,
+            snapshot=snapshot,
+            ticket=ticket,
+        )
+        size = self._pull_size(ps)
+        reply, tensors = self._stub(view, ps).pull(
+            request, size=size, timeout=self._seconds(size)
+        )
+        if not snapshot:
+            self._pulled_from[ps] = life
+        return reply, self._brought_by(ps, tensors)
+
+    def _brought_by(self, ps: int, tensors: Tensors) -> Brought:
+        brought = Brought.of(tensors)
+        if brought.values.size:
+            self._pull_bytes[ps] = brought.nbytes
+        return brought
+
+    def _pull_size(self, ps: int) -> int:
+        return self._pull_bytes.get(ps, 0)
+
+    # Gradients
+
+    def next_push_id(self) -> PushId:
+        """Return the id of the next push; a push is repeated under its id."""
+        return self._push_ids.next()
+
+    def push(
+        self, gradients: Gradients, order: PushOrder, on_applied: _OnApplied = None
+    ) -> Pushed:
+        """Push the gradients of a batch; in sync mode return when a version is made.
+
+        After an RpcError the same call may be made again: it is applied once. With
+        `order.pull` the answer brings the values after it: one way instead of two.
+        `on_applied` hears of a PS and its version when that one has answered.
+        """
+        view = self._require_view()
+
+        def one(ps: int) -> _PushAnswer:
+            request = ps_pb2.PushRequest(
+                header=self._header(view),
+                source=order.push_id.source,
+                number=order.push_id.number,
+                version=order.versions[ps],
+                task_id=order.task_id,
+                records_done=order.records_done,
+                learning_rate=order.learning_rate or 0.0,
+                has_learning_rate=order.learning_rate is not None,
+                batch_records=order.batch_records,
+                pull=order.pull and not (self._sync and ps),
+            )
+            tensors = gradient_tensors(gradients.dense[ps], gradients.rows[ps])
+            if ps == 0 and order.state is not None:
+                request.still.extend(order.state.still)
+                tensors[STATE] = order.state.values
+            size = sum(tensor.nbytes for tensor in tensors.values())
+            back = self._pull_size(ps) if request.pull else 0
+            stub = self._stub(view, ps)
+            seconds = self._seconds(size + back)
+            answer = self._until_made(
+                lambda: stub.push(request, tensors, size=back, timeout=seconds), view
+            )
+            if answer[0].accepted and on_applied is not None:
+                on_applied(ps, answer[0].version)
+            return answer
+
+        every = range(len(view.stubs))
+        if self._sync:
+            # The others hold the gradient before PS 0 may name it in a ticket.
+            others = self._each(every[1:], one)
+            answers = [one(0), *others]
+        elif self._first_admits and len(every) > 1:
+            first = one(0)
+            others = self._each(every[1:], one) if first[0].accepted else []
+            answers = [first, *others]
+        else:
+            answers = self._each(every, one)
+        replies = [reply for reply, _ in answers]
+        refused = [reply for reply in replies if not reply.accepted]
+        return Pushed(
+            accepted=not refused,
+            version=replies[0].version,
+            reason=refused[0].reason if refused else "",
+            versions=[reply.version for reply in replies],
+            pulled=self._brought(view, answers) if order.pull else None,
+        )
+
+    def _brought(self, view: PsCallView, answers: list[_PushAnswer]) -> Pulled | None:
+        """Return the values that came with a push; None if some PS gave none."""
+        first, tensors = answers[0]
+        if VALUES not in tensors:
+            return None
+        got = [(_as_pull(first), self._brought_by(0, tensors))]
+        if self._sync:
+            got += self._each(
+                range(1, len(view.stubs)),
+                lambda ps: self._pull_one(view, ps, None, "", first.ticket),
+            )
+            if any(reply.version != first.version for reply, _ in got):
+                return None
+        elif len(answers) < len(view.stubs):
+            return None  # PS 0 alone was asked, and refused
+        else:
+            got += [
+                (_as_pull(reply), self._brought_by(ps, tensors))
+                for ps, (reply, tensors) in enumerate(answers[1:], 1)
+            ]
+        for ps in range(len(view.stubs)):
+            self._pulled_from[ps] = (view.generations[ps], view.rewind)
+        return pulled_from_replies(got)
+
+    def _until_made(
+        self, push: Callable[[], _PushAnswer], view: PsCallView
+    ) -> _PushAnswer:
+        """Push again, under the same id, while the answer is lost or `waiting`."""
+        failures = 0
+        while True:
+            try:
+                answer = push()
+            except RpcError as error:
+                failures += 1
+                if (
+                    not self._sync
+                    or not is_transient(error)
+                    or failures == _PUSH_TRIES
+                    or self._view is not view
+                ):
+                    raise
+                time.sleep(backoff(failures, first=0.05, most=1.0, share=0.0))
+            else:
+                if answer[0].accepted or answer[0].reason != WAITING:
+                    return answer
+
+    def close(self) -> None:
+        """Close all connections; calls in flight end with RpcError."""
+        with self._lock:
+            view, self._view = self._view, PsCallView(revision=self._view.revision)
+            pool, self._pool = self._pool, None
+        for channel in view.channels:
+            if channel is not None:
+                channel.close()
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    # Parts
+
+    def _header(self, view: PsCallView) -> ps_pb2.RequestHeader:
+        return ps_pb2.RequestHeader(
+            worker=self._worker, generation=self._generation, rewind=view.rewind
+        )
+
+    def _require_view(self) -> PsCallView:
+        view = self._view
+        if not view.stubs:
+            raise RpcError("no PS is known yet; wait for the master's view")
+        return view
+
+    def _stub(self, view: PsCallView, ps: int) -> PsStub:
+        stub = view.stubs[ps]
+        if stub is None:
+            raise RpcError(f"ps-{ps} is away; wait for the master's next view")
+        if self._delay_seconds:
+            time.sleep(self._delay_seconds)
+        return stub
+
+    def _seconds(self, size: int) -> float:
+        waiting = SYNC_WAIT_SECONDS if self._sync else 0.0
+        return CALL_SECONDS + waiting + size / _SLOWEST_BYTES_PER_SECOND
+
+    def _each(self, numbers: Sequence[int], call: Callable[[int], T]) -> list[T]:
+        """Call all PS at once; wait for all, then raise the first error."""
+        if not numbers:
+            return []
+        pool = self._pool
+        if pool is None or len(numbers) == 1:
+            return [call(number) for number in numbers]
+        return call_all(pool, numbers, call)
+
+
+def _as_pull(reply: ps_pb2.PushReply) -> ps_pb2.PullReply:
+    """Return what a pull at that moment would have answered."""
+    ticket = reply.ticket if reply.HasField("ticket") else None
+    return ps_pb2.PullReply(version=reply.version, ticket=ticket)

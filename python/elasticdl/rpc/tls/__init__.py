@@ -1,0 +1,1 @@
+"""Encrypted calls: certificates, identities, who may call what."""

@@ -1,0 +1,165 @@
+"""What a process shows to its peers where calls are encrypted, and whom it believes.
+
+Owns the credentials in force, their renewal while the process runs, and what gRPC makes
+of them. Made once by `master.pod` (from its authority) or `rpc.enrolment` (of a PS
+or worker); used by `rpc.channel` and `rpc.server`. Must not know how credentials are
+got.
+
+Connections that stand are not closed when a certificate ends: a new one is asked for
+when half of the old one's life is over, and is shown from then on.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import grpc
+
+from elasticdl.errors import ElasticDLError
+from elasticdl.rpc.retry import backoff
+
+if TYPE_CHECKING:
+    from elasticdl.job.context import RoleContext
+    from elasticdl.rpc.tls.certificates import Credentials
+    from elasticdl.rpc.tls.peer_name import PeerName
+
+logger = logging.getLogger(__name__)
+
+# The wall clock is asked so often: it may be set, and a machine may sleep.
+_LOOK_SECONDS = 30.0
+_FIRST_PAUSE_SECONDS = 1.0
+_PARTS_OF_LIFE = 10  # at most so many renewals in the life of one certificate
+_LONGEST_PAUSE_SECONDS = 60.0
+
+
+class Identity:
+    """The credentials of this process, kept young by a thread. Thread-safe."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        renew: Callable[[], Credentials],
+        *,
+        now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(
+            datetime.UTC
+        ),
+    ) -> None:
+        """Take the first ones and how to get the next; `keep_young` begins the thread.
+
+        `renew` may raise ElasticDLError; it is tried again.
+        """
+        self._credentials = credentials
+        self._renew = renew
+        self._now = now
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def name(self) -> PeerName:
+        """Who this process is."""
+        return self._credentials.name
+
+    @property
+    def credentials(self) -> Credentials:
+        """Those in force now."""
+        return self._credentials
+
+    def keep_young(self) -> None:
+        """Begin to renew, until `close`."""
+        self._thread = threading.Thread(
+            target=self._keep, name="certificates", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Renew no more."""
+        self._stop.set()
+
+    def renew_if_due(self) -> bool:
+        """Whether nothing was due, or new ones are in force. Logs what went wrong."""
+        if self._now() < self._credentials.renew_at():
+            return True
+        try:
+            self._credentials = self._renew()
+        except ElasticDLError as error:
+            logger.warning(
+                "This process's certificate ends at %s and cannot be renewed yet: %s",
+                self._credentials.not_after,
+                error,
+            )
+            return False
+        logger.info("New certificate until %s", self._credentials.not_after)
+        return True
+
+    def _until_due(self) -> float:
+        """Return for how long to wait; a wrong clock must not make that nothing."""
+        left = (self._credentials.renew_at() - self._now()).total_seconds()
+        least = self._credentials.life_seconds() / _PARTS_OF_LIFE
+        least = min(max(least, _FIRST_PAUSE_SECONDS), _LOOK_SECONDS)
+        return min(max(left, least), _LOOK_SECONDS)
+
+    def _keep(self) -> None:
+        failed = 0
+        pause = self._until_due()
+        while not self._stop.wait(pause):
+            if self.renew_if_due():
+                failed, pause = 0, self._until_due()
+            else:
+                pause = backoff(
+                    failed,
+                    first=_FIRST_PAUSE_SECONDS,
+                    most=_LONGEST_PAUSE_SECONDS,
+                    share=0.0,
+                )
+                failed += 1
+
+
+def identity_of(context: RoleContext, leaving: threading.Event) -> Identity | None:
+    """Return what a PS or worker is, once the master has said it.
+
+    None where calls are not encrypted. Raises as `rpc.enrolment.enrolled` does.
+    """
+    if context.enrolment is None:
+        return None
+    # Imported late: on one machine nobody needs its libraries.
+    from elasticdl.rpc.enrolment import enrolled
+
+    return enrolled(context, context.enrolment, leaving)
+
+
+def channel_credentials(of: Credentials) -> grpc.ChannelCredentials:
+    """Return what a client shows, and whom it believes."""
+    return grpc.ssl_channel_credentials(of.authority, of.key, of.certificate)
+
+
+def server_credentials(identity: Identity) -> grpc.ServerCredentials:
+    """Return what a server shows at each handshake, and whom it lets in."""
+    shown = identity.credentials
+    changing = threading.Lock()
+
+    def newer() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal shown
+        with changing:
+            newest = identity.credentials
+            if newest is shown:
+                # Never the same once more: gRPC takes each answer for a change, and
+                # replaces what handshakes of other threads are using just then.
+                return None
+            shown = newest
+        return _configuration(newest)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(shown),
+        newer,  # type: ignore[arg-type]  # None is "unchanged", the stubs do not say so
+        require_client_authentication=True,
+    )
+
+
+def _configuration(of: Credentials) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(of.key, of.certificate)], of.authority
+    )

@@ -1,0 +1,207 @@
+"""One child process: started, signalled, waited for, its end explained.
+
+Owns process groups, the thread that waits for a child, and the words for how it ended.
+Called by `runner.local.platform` alone. Must not know roles' duties, capacity or gRPC.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from elasticdl.runner.base import ExitReason, Phase
+from elasticdl.runner.local.temporary import remove_folder
+
+_TAIL_BYTES = 64 * 1024
+_TAIL_LINES = 30
+_MOST_LINES = 60
+_TRACEBACK = "Traceback (most recent call last):"
+# As `job.context` writes them: time, level, who, module.
+_ERROR_LINE = re.compile(r"[-\d]+ [:.\d]+ (?:ERROR|CRITICAL) \S+ \S+: ")
+
+# Signals a process brings upon itself: a crash of its code, not a kill by somebody.
+_CRASHES = frozenset(
+    {
+        signal.SIGSEGV,
+        signal.SIGABRT,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGTRAP,
+        signal.SIGSYS,
+    }
+)
+# These concern the whole group: helpers that a role started must not outlive it, nor
+# go on computing while it is stopped. A role ends its helpers itself on SIGTERM.
+_GROUP_SIGNALS = frozenset({signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT})
+
+
+class Intent(enum.Enum):
+    """Why the platform ended a process, if it did."""
+
+    NONE = ""
+    PREEMPTED = "preempted"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a process ended."""
+
+    phase: Phase
+    reason: ExitReason
+    exit_code: int  # of a signal: 128 + its number, as a shell and a kubelet say it
+    signal_name: str = ""
+
+
+def explain(returncode: int, intent: Intent) -> Ending:
+    """Tell what an exit means; `returncode` as `subprocess` has it (-9 is SIGKILL)."""
+    exit_code = 128 - returncode if returncode < 0 else returncode
+    name = signal_name(-returncode) if returncode < 0 else ""
+    if intent is Intent.PREEMPTED:
+        return Ending(Phase.FAILED, ExitReason.PREEMPTED, exit_code, name)
+    if intent is Intent.DELETED:
+        phase = Phase.FAILED if returncode else Phase.SUCCEEDED
+        return Ending(phase, ExitReason.DELETED, exit_code, name)
+    if returncode == 0:
+        return Ending(Phase.SUCCEEDED, ExitReason.COMPLETED, 0)
+    if returncode < 0 and -returncode not in _CRASHES:
+        return Ending(Phase.FAILED, ExitReason.KILLED, exit_code, name)
+    return Ending(Phase.FAILED, ExitReason.ERROR, exit_code, name)
+
+
+def by_nobody_known(ending: Ending) -> bool:
+    """Whether it was killed as the kernel kills, and nobody here did it."""
+    killed = ending.exit_code == 128 + signal.SIGKILL
+    return killed and ending.reason is ExitReason.KILLED
+
+
+def out_of_memory(ending: Ending) -> Ending:
+    """Return the end of a process that the kernel killed for its memory."""
+    words = f"{ending.signal_name}: the machine had no memory left"
+    return replace(ending, reason=ExitReason.OOM_KILLED, signal_name=words)
+
+
+def signal_name(number: int) -> str:
+    """Return `SIGKILL` for 9, and `signal 77` for what has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+class ChildProcess:
+    """A running child in its own session; `on_exit` is called once, from a thread."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        log_file: Path,
+        pass_fds: Sequence[int],
+        temporary: Path | None,
+        on_exit: Callable[[int], None],
+    ) -> None:
+        """Start the process. Raises OSError when the system refuses.
+
+        The folder `temporary` is removed when it has ended.
+        """
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        self._log_file = log_file
+        with log_file.open("ab") as log:
+            self._log_start = log.tell()
+            # A session of its own: Ctrl-C in the terminal reaches the launcher alone,
+            # which decides what it means.
+            self._popen = subprocess.Popen(
+                list(argv),
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=tuple(pass_fds),
+                start_new_session=True,
+            )
+        self._temporary = temporary
+        self._ended = threading.Event()
+        self._on_exit = on_exit
+        threading.Thread(
+            target=self._wait, name=f"wait-{self._popen.pid}", daemon=True
+        ).start()
+
+    @property
+    def pid(self) -> int:
+        """The process's number, also that of its group."""
+        return self._popen.pid
+
+    def send(self, number: int) -> bool:
+        """Send a signal; whether the process was still there."""
+        if self._ended.is_set():
+            return False
+        return self._send(number, group=number in _GROUP_SIGNALS)
+
+    def wait_ended(self, timeout_seconds: float) -> bool:
+        """Wait for the end and for `on_exit`; whether it came in time."""
+        return self._ended.wait(timeout_seconds)
+
+    def last_words(self) -> str:
+        """Return the last error or traceback of its log, or else the last lines."""
+        return last_words(self._log_file, self._log_start)
+
+    def _send(self, number: int, *, group: bool) -> bool:
+        try:
+            if group:
+                os.killpg(self.pid, number)
+            else:
+                os.kill(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            # macOS answers EPERM for a group of zombies.
+            return False
+        return True
+
+    def _wait(self) -> None:
+        returncode = self._popen.wait()
+        self._send(signal.SIGKILL, group=True)  # helpers it left behind
+        try:
+            self._on_exit(returncode)
+            if self._temporary is not None:
+                remove_folder(self._temporary)
+        finally:
+            self._ended.set()
+
+
+def last_words(log_file: Path, start: int = 0) -> str:
+    """Return what a crashed process said last, from byte `start` of its log on."""
+    try:
+        with log_file.open("rb") as log:
+            end = log.seek(0, os.SEEK_END)
+            log.seek(max(start, end - _TAIL_BYTES))
+            text = log.read().decode("utf-8", errors="replace")
+    except OSError:
+        return ""
+    lines = text.rstrip().splitlines()
+    begin = max(
+        (i for i, line in enumerate(lines) if _is_error(line)),
+        default=len(lines) - _TAIL_LINES,
+    )
+    lines = lines[max(0, begin) :]
+    if lines:
+        lines[0] = _ERROR_LINE.sub("", lines[0])
+    if len(lines) > _MOST_LINES:  # the end says what happened
+        lines = [lines[0], "  ...", *lines[2 - _MOST_LINES :]]
+    return "\n".join(lines)
+
+
+def _is_error(line: str) -> bool:
+    # An indented trace belongs to the message above it.
+    caught = line.startswith("    ")
+    return (line.rstrip().endswith(_TRACEBACK) and not caught) or _ERROR_LINE.match(
+        line
+    ) is not None

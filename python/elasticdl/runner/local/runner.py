@@ -1,0 +1,139 @@
+"""Runs replicas as processes of this machine, through the launcher's platform.
+
+Owns the master's connection to `runner.local.platform_server`. Used by the master's
+loop as its `runner.base.Runner`. Must not know what a replica does or why it is
+relaunched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import grpc
+import grpc.aio
+
+from elasticdl.errors import PlatformError
+from elasticdl.job.names import Role, replica_name
+from elasticdl.proto import platform_pb2, platform_pb2_grpc
+from elasticdl.rpc.channel import connect_aio
+from elasticdl.runner.base import (
+    ExitReason,
+    Launch,
+    Observation,
+    Phase,
+    ReplicaKey,
+    ReplicaState,
+)
+
+_Reply = TypeVar("_Reply")
+
+_CALL_SECONDS = 5.0
+_TRIES = 4
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 1.0
+_AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+
+
+class LocalRunner:
+    """The Runner of local processes; `close` when the master ends.
+
+    The platform is the parent of the master too: it outlives every call here, unless
+    the launcher was killed, and then the lifeline ends this process.
+    """
+
+    def __init__(self, platform_address: str, *, token: str) -> None:
+        """Connect lazily; made inside the running event loop."""
+        self._channel = connect_aio(platform_address, token)
+        self._stub: platform_pb2_grpc.LocalPlatformAsyncStub = (
+            platform_pb2_grpc.LocalPlatformStub(self._channel)
+        )
+
+    async def check(self, launches: Sequence[Launch]) -> None:
+        """Nothing to try: a process that cannot start says so when it is started."""
+
+    async def start(self, launch: Launch) -> None:
+        """Ask for a replica; it may stay PENDING. Idempotent for a generation."""
+        request = platform_pb2.StartRequest(
+            role=launch.key.role,
+            index=launch.key.index,
+            generation=launch.generation,
+            cpu=launch.cpu,
+            priority=launch.priority,
+            env=launch.env,
+            grace_seconds=launch.grace_seconds,
+        )
+        name = replica_name(launch.key.role, launch.key.index)
+        await _retrying(
+            lambda: self._stub.Start(request, timeout=_CALL_SECONDS), f"start {name}"
+        )
+
+    async def stop(self, key: ReplicaKey, *, grace_seconds: float, reason: str) -> None:
+        """SIGTERM, then SIGKILL after `grace_seconds`; not an error if it is gone."""
+        request = platform_pb2.StopProcessRequest(
+            role=key.role, index=key.index, grace_seconds=grace_seconds, reason=reason
+        )
+        name = replica_name(key.role, key.index)
+        await _retrying(
+            lambda: self._stub.Stop(request, timeout=_CALL_SECONDS), f"stop {name}"
+        )
+
+    async def watch(self) -> AsyncIterator[Observation]:
+        """Yield the whole list first, then changes; lists again after a break.
+
+        The master itself is not in it. Ends only with the caller's own end.
+        """
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                async for event in self._stub.Watch(platform_pb2.WatchRequest()):
+                    pause = _FIRST_PAUSE_SECONDS
+                    yield Observation(_states(event), resync=event.resync)
+            except grpc.aio.AioRpcError as error:
+                if error.code() not in (*_AWAY, grpc.StatusCode.CANCELLED):
+                    raise PlatformError(
+                        f"cannot watch the local platform: {error.details()}"
+                    ) from error
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self._channel.close()
+
+
+async def _retrying(call: Callable[[], Awaitable[_Reply]], what: str) -> _Reply:
+    """Call until it is answered; all calls of a platform may be repeated."""
+    pause = _FIRST_PAUSE_SECONDS
+    for left in reversed(range(_TRIES)):
+        try:
+            return await call()
+        except grpc.aio.AioRpcError as error:
+            if error.code() not in _AWAY or left == 0:
+                raise PlatformError(
+                    f"the local platform did not {what}: {error.details()}"
+                ) from error
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+    raise AssertionError("the last try returns or raises")
+
+
+def _states(event: platform_pb2.WatchEvent) -> tuple[ReplicaState, ...]:
+    return tuple(_state(state) for state in event.states if state.role != Role.MASTER)
+
+
+def _state(state: platform_pb2.ProcessState) -> ReplicaState:
+    phase = Phase(state.phase)
+    pending = phase is Phase.PENDING
+    return ReplicaState(
+        key=ReplicaKey(Role(state.role), state.index),
+        generation=state.generation,
+        phase=phase,
+        reason=ExitReason.NONE if pending else ExitReason(state.reason),
+        exit_code=state.exit_code,
+        pending_reason=state.reason if pending else "",
+        since=state.since,
+        message=state.message,
+        pid=state.pid,
+    )

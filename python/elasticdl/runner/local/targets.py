@@ -1,0 +1,95 @@
+"""Where Prometheus finds the roles of a job on this machine: `targets.json`.
+
+Owns the file's form (Prometheus's file_sd); it is the publisher of the local platform.
+Made by `master.main`, called by `master.telling.publishing`. In a cluster pods are
+found by their labels instead. Must not know what is measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+from pathlib import Path
+
+from elasticdl.job.context import LOOPBACK, join_address
+from elasticdl.job.names import NAMESPACE_LOCAL, Role
+from elasticdl.job.status import JobStatus
+from elasticdl.runner.publisher import Notice
+
+log = logging.getLogger(__name__)
+
+Target = tuple[str, int, int]  # role, index, port
+
+
+class TargetsFile:
+    """Keeps one job's file equal to its status; implements `runner.Publisher`."""
+
+    period_seconds = 1.0
+    history_period_seconds = math.inf
+
+    def __init__(self, path: Path, *, job: str) -> None:
+        """Write nothing yet: the first status does."""
+        self._path = path
+        self._job = job
+        self._written: list[Target] | None = None
+
+    def status(self, document: str) -> None:
+        """Write the file if a replica came or went, or serves on another port."""
+        self._write(targets_of(JobStatus.model_validate_json(document)))
+
+    def headline(self, state: str, message: str) -> None:
+        """Forget it; `elasticdl status` says it."""
+
+    def history(self, document: bytes) -> None:
+        """Forget it; the job's folder has it."""
+
+    def notice(self, notice: Notice) -> None:
+        """Forget it; it is in the log."""
+
+    async def close(self, *, status: str, report: str) -> None:
+        """Leave an empty list: there is nothing to scrape any more."""
+        del status, report
+        self._write([])
+
+    def _write(self, targets: list[Target]) -> None:
+        if targets == self._written:
+            return
+        self._written = targets
+        aside = self._path.with_suffix(".tmp")  # Prometheus may read at any time
+        try:
+            aside.write_text(document_of(self._job, targets), encoding="utf-8")
+            aside.replace(self._path)
+        except OSError as error:  # nothing but a scrape depends on it
+            log.warning("%s: cannot be written: %s", self._path, error.strerror)
+            with contextlib.suppress(OSError):
+                aside.unlink(missing_ok=True)
+
+
+def targets_of(status: JobStatus) -> list[Target]:
+    """Return who serves metrics now, sorted."""
+    found: list[Target] = [(str(Role.MASTER), 0, status.master_metrics_port)]
+    found += [
+        (replica.role, replica.index, replica.metrics_port)
+        for replica in status.replicas
+        if replica.state in ("running", "draining")
+    ]
+    return sorted(target for target in found if target[2])
+
+
+def document_of(job: str, targets: list[Target]) -> str:
+    """Return the file's text: a group for each target, with the labels of all jobs."""
+    groups = [
+        {
+            "targets": [join_address(LOOPBACK, port)],
+            "labels": {
+                "namespace": NAMESPACE_LOCAL,
+                "training_job": job,
+                "role": role,
+                "index": str(index),
+            },
+        }
+        for role, index, port in targets
+    ]
+    return json.dumps(groups, indent=1) + "\n"

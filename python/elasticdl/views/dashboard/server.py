@@ -1,0 +1,275 @@
+"""The dashboard page's server: files, dashboards, panels; nothing else is let through.
+
+Owns the HTTP side. Called by the verb `dashboard`. A browser names a panel and what it
+chose; the queries are those of the committed dashboards, so that no other question
+gets to Prometheus through here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import ipaddress
+import json
+import logging
+import urllib.parse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, timedelta, timezone
+from functools import cached_property
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from elasticdl.errors import ElasticDLError, NotFoundError, PlatformError, RpcError
+from elasticdl.views import pages
+from elasticdl.views.dashboard.boards import Boards, Dashboard, Variable
+from elasticdl.views.dashboard.drawing import Sight, drawn
+from elasticdl.views.dashboard.prometheus import Prometheus
+from elasticdl.views.dashboard.variables import ALL, Window
+
+log = logging.getLogger(__name__)
+
+_FILES = {
+    "page.css": "text/css",
+    "dashboard.css": "text/css",
+    "charts.js": "text/javascript",
+    "dashboard.js": "text/javascript",
+}
+_MOST_VALUES = 50  # of one variable in one request
+Query = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What goes back to the browser."""
+
+    body: bytes
+    kind: str = "application/json"
+    status: HTTPStatus = HTTPStatus.OK
+    kept: bool = False  # the browser may keep it
+    packed: bool = False  # it is compressed already
+
+
+class Viewer:
+    """Answers requests; `clock` gives Unix seconds."""
+
+    def __init__(
+        self, prometheus: Prometheus, boards: Boards, clock: Callable[[], float]
+    ) -> None:
+        """Hold what is drawn from; nothing is asked yet."""
+        self.prometheus = prometheus
+        self._boards = boards
+        self._clock = clock
+
+    @cached_property
+    def _plotly(self) -> bytes:
+        return gzip.compress(pages.plotly_script(), 6)
+
+    def answer(self, path: str, query: Query) -> Answer:
+        """Return the answer to a GET; what is wrong is told as JSON."""
+        try:
+            return self._answer(path, query)
+        except NotFoundError as error:
+            return _error(error, HTTPStatus.NOT_FOUND)
+        except (PlatformError, RpcError) as error:
+            return _error(error, HTTPStatus.BAD_GATEWAY)
+        except ElasticDLError as error:
+            return _error(error, HTTPStatus.BAD_REQUEST)
+
+    def _answer(self, path: str, query: Query) -> Answer:
+        match path.strip("/").split("/"):
+            case [""]:
+                return self._page(self._boards.all()[0])
+            case ["d", uid, *_]:  # Grafana's links end with the title
+                return self._page(self._boards.one(uid))
+            case ["static", "plotly.min.js"]:
+                return Answer(self._plotly, "text/javascript", kept=True, packed=True)
+            case ["static", name] if name in _FILES:
+                return Answer(pages.read(name).encode(), _FILES[name])
+            case ["api", "boards", uid]:
+                return _json(self._board(self._boards.one(uid), query))
+            case ["api", "panels", uid, number] if number.isdecimal():
+                board = self._boards.one(uid)
+                panel = board.panel(int(number))
+                return _json(drawn(board, panel, self._sight(board, query)))
+        raise NotFoundError(f"there is no page {path!r}; the dashboards begin at /")
+
+    def _page(self, board: Dashboard) -> Answer:
+        start = {
+            "uid": board.uid,
+            "prometheus": self.prometheus.url,
+            "boards": [
+                {"uid": one.uid, "title": one.title} for one in self._boards.all()
+            ],
+            "panels": [
+                {
+                    "id": panel.id,
+                    "type": panel.type,
+                    "title": panel.title,
+                    "description": panel.description,
+                    "place": panel.grid_pos.model_dump(),
+                }
+                for panel in board.panels
+            ],
+            "time": board.time.model_dump(by_alias=True),
+            "refresh": board.refresh,
+        }
+        text = pages.filled(
+            "dashboard.html",
+            title=pages.escaped(board.title),
+            description=pages.escaped(board.description),
+            prometheus=pages.escaped(self.prometheus.url),
+            start=pages.data(start),
+        )
+        return Answer(text.encode(), "text/html")
+
+    def _window(self, board: Dashboard, query: Query) -> Window:
+        return Window.of(
+            _one(query, "from", board.time.from_),
+            _one(query, "to", board.time.to),
+            now=self._clock(),
+            scrape_seconds=self.prometheus.scrape_seconds(),
+        )
+
+    def _sight(self, board: Dashboard, query: Query) -> Sight:
+        chosen = {
+            one.name: values[:_MOST_VALUES]
+            for one in board.variables
+            if (values := query.get(f"var-{one.name}"))
+        }
+        window = self._window(board, query)
+        return Sight(self.prometheus, chosen, window, _zone(_one(query, "zone", "0")))
+
+    def _board(self, board: Dashboard, query: Query) -> dict[str, Any]:
+        """Return the variables with what they may be and what they are."""
+        sight = self._sight(board, query)
+        chosen = dict(sight.chosen)
+        variables = []
+        for variable in board.variables:
+            # One variable's values hang on those before it.
+            options = Sight(sight.prometheus, chosen, sight.window, sight.zone).values(
+                variable.expression
+            )
+            chosen[variable.name] = _choice(variable, options, chosen)
+            variables.append(
+                {
+                    "name": variable.name,
+                    "label": variable.label or variable.name,
+                    "multi": variable.multi,
+                    "options": [ALL, *options] if variable.include_all else options,
+                    "chosen": chosen[variable.name],
+                }
+            )
+        return {"variables": variables}
+
+
+def _choice(
+    variable: Variable, options: Sequence[str], chosen: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """Return what a variable is: as chosen, as far as that is there, or the first."""
+    allowed = [ALL, *options] if variable.include_all else list(options)
+    wanted = [one for one in chosen.get(variable.name, ()) if one in allowed]
+    if ALL in wanted:
+        return [ALL]
+    return (wanted if variable.multi else wanted[:1]) or allowed[:1]
+
+
+def _one(query: Query, name: str, otherwise: str) -> str:
+    return (query.get(name) or [otherwise])[0]
+
+
+def _zone(minutes: str) -> timezone:
+    """Return the browser's zone, of its minutes east of UTC."""
+    try:
+        return timezone(timedelta(minutes=int(minutes)))
+    except ValueError:
+        return UTC
+
+
+def _json(document: object) -> Answer:
+    return Answer(json.dumps(document, allow_nan=False).encode())
+
+
+def _error(error: ElasticDLError, status: HTTPStatus) -> Answer:
+    return Answer(json.dumps({"error": str(error)}).encode(), status=status)
+
+
+def make_server(viewer: Viewer, *, bind: str, port: int) -> ThreadingHTTPServer:
+    """Return a server that listens; `serve_forever` answers.
+
+    Raises PlatformError when the port cannot be had.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        server_version = "elasticdl"
+
+        def do_GET(self) -> None:
+            host = self.headers.get("Host", "")
+            if not _is_ours(host, bind):
+                error = NotFoundError(f"this is not {host!r}; use {bind}:{port}")
+                return self._send(_error(error, HTTPStatus.MISDIRECTED_REQUEST))
+            parts = urllib.parse.urlsplit(self.path)
+            query = urllib.parse.parse_qs(parts.query)
+            return self._send(viewer.answer(urllib.parse.unquote(parts.path), query))
+
+        def _send(self, answer: Answer) -> None:
+            self.send_response(answer.status)
+            self.send_header("Content-Type", f"{answer.kind}; charset=utf-8")
+            self.send_header("Content-Length", str(len(answer.body)))
+            if answer.packed:
+                self.send_header("Content-Encoding", "gzip")
+            kept = "max-age=86400" if answer.kept else "no-store"
+            self.send_header("Cache-Control", kept)
+            self.send_header("X-Content-Type-Options", "nosniff")
+            # Plotly sets styles itself; scripts come from here alone.
+            self.send_header(
+                "Content-Security-Policy",
+                "default-src 'self'; style-src 'self' 'unsafe-inline'; "
+                "img-src 'self' data:; frame-ancestors 'none'",
+            )
+            self.end_headers()
+            # A browser that goes on to another page does not wait for this one.
+            with contextlib.suppress(ConnectionError):
+                self.wfile.write(answer.body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            log.debug(format, *args)
+
+    try:
+        server = ThreadingHTTPServer((bind, port), Handler)
+    except (OSError, OverflowError) as error:
+        raise PlatformError(
+            f"--port: {bind}:{port} cannot be had ({error}); give another "
+            "one, as --port 8091"
+        ) from None
+    server.daemon_threads = True
+    return server
+
+
+def _is_ours(host: str, bind: str) -> bool:
+    """Whether a request means this server.
+
+    A page of the web could make a browser ask here under a name of its own that leads
+    to this machine (DNS rebinding); an address, or this machine's name, is no such.
+    """
+    name = urllib.parse.urlsplit(f"//{host}").hostname or ""
+    if name in ("localhost", bind):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        # Whoever opens it to others may have given it any name.
+        return (
+            not ipaddress.ip_address(bind).is_loopback if _is_address(bind) else False
+        )
+    return True
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Lines, tables and bars in the terminal."""

@@ -1,0 +1,270 @@
+"""What `elasticdl top` shows of one job: a status and a history, made into answers.
+
+Owns the rules behind the figures, as who is a straggler; those of PS are in `top_ps`,
+of changes in `top_change`. Called by `cli.top`. Pure: `now` is an argument; must not
+know how any of it is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median_low
+
+from elasticdl.job.history import Decision, History, Sample
+from elasticdl.job.status import (
+    EvaluationResult,
+    JobStatus,
+    Progress,
+    ReplicaStatus,
+)
+from elasticdl.views import formatting as text
+from elasticdl.views.top.change import Change, last_change
+from elasticdl.views.top.ps import Ps, ps_rows
+
+# A worker is a straggler whose steps take longer than so many times the median.
+STRAGGLER = 1.5
+# From here on a loss is drawn by its logarithm.
+_STEEP = 10.0
+
+_ENDED = "ended"
+_WAITING = ("scheduled", "launched", "pending")
+_MANY = ("checkpoint", "joined")  # told elsewhere
+_PREEMPTED = "preempted"
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One worker that is not over."""
+
+    name: str
+    state: str
+    doing: str  # or why it waits
+    step_seconds: float  # 0: not known
+    straggler: bool
+    loss: float | None
+    memory_bytes: int
+    seconds: float  # in this state
+
+
+@dataclass(frozen=True)
+class Workers:
+    """How many there are; `most` 0 is no maximum."""
+
+    wanted: int
+    least: int
+    most: int
+    running: int
+    pending: int
+    why_pending: str  # the most frequent reason
+    straggling: int
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Seconds of all workers that went to one cause, in people's words."""
+
+    name: str
+    good: bool
+    share: float
+
+
+@dataclass(frozen=True)
+class Preemptions:
+    """Replicas whose machine was taken away."""
+
+    count: int
+    ago_seconds: float | None  # of the last
+    lost_seconds: float  # of workers that could not run for it
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The newest complete one."""
+
+    version: int
+    age_seconds: float | None
+    took_seconds: float | None
+
+
+@dataclass(frozen=True)
+class Top:
+    """All that is shown of one running job."""
+
+    name: str
+    type: str
+    strategy: str
+    state: str
+    seconds: float  # since it began
+    message: str
+    place: str
+    progress: Progress
+    workers: Workers
+    goodput: Sequence[Cause]
+    change: Change | None
+    preemptions: Preemptions
+    checkpoint: Checkpoint | None
+    checkpoint_problem: str  # why the last one was not written
+    loss: float | None
+    losses: Sequence[float]
+    evaluation: EvaluationResult | None
+    trend: Sequence[float]  # of the evaluation's first metric
+    lost: Sequence[str]  # rewinds, lost updates
+    events: Sequence[Decision]  # the newest first
+    worker_rows: Sequence[Worker] = field(default_factory=tuple)
+    ps_rows: Sequence[Ps] = field(default_factory=tuple)
+
+
+def top(status: JobStatus, history: History, *, now: float, place: str = "") -> Top:
+    """Return what is shown; the history may be empty or end earlier than the status."""
+    live = [r for r in status.replicas if r.state != _ENDED]
+    workers = [r for r in live if r.role == "worker"]
+    slow = stragglers(workers)
+    newest = history.samples[-1] if history.samples else None
+    return Top(
+        name=status.name,
+        type=status.type,
+        strategy=status.strategy,
+        state=str(status.state),
+        seconds=now - status.started,
+        message=text.first_line(status.message),
+        place=place,
+        progress=status.progress,
+        workers=_counts(status, workers, len(slow)),
+        goodput=goodput(status.goodput_seconds),
+        change=last_change(status, history.decisions, now=now),
+        preemptions=_preemptions(status, newest, now=now),
+        checkpoint=_checkpoint(status),
+        checkpoint_problem=text.first_line(status.checkpoint_problem),
+        loss=status.last_loss,
+        losses=_losses(status, history.samples),
+        evaluation=status.last_evaluation,
+        trend=_trend(status.last_evaluation, history.evaluations),
+        lost=_lost(status),
+        events=[d for d in reversed(history.decisions) if d.kind not in _MANY],
+        worker_rows=[_worker(r, slow, now=now) for r in _in_order(workers)],
+        ps_rows=ps_rows(
+            _in_order([r for r in live if r.role == "ps"]), history.samples
+        ),
+    )
+
+
+def stragglers(workers: Sequence[ReplicaStatus]) -> frozenset[str]:
+    """Return the names of workers whose steps take over 1.5 times the median.
+
+    Of an even number the lower of both medians counts, so that of two workers one can
+    be the slow one.
+    """
+    at_it = {
+        r.name: r.step_seconds
+        for r in workers
+        if r.state == "running" and r.phase == "train" and r.step_seconds > 0
+    }
+    if len(at_it) < 2:
+        return frozenset()
+    bound = STRAGGLER * median_low(at_it.values())
+    return frozenset(name for name, seconds in at_it.items() if seconds > bound)
+
+
+def goodput(seconds: Mapping[str, float]) -> list[Cause]:
+    """Return the causes, training first, then what took most; shares sum to 1."""
+    total = sum(seconds.values())
+    spent = [(cause, value) for cause, value in seconds.items() if value > 0]
+    spent.sort(key=lambda item: (item[0] != "train", -item[1]))
+    return [
+        Cause(text.doing(cause), cause == "train", value / total)
+        for cause, value in spent
+    ]
+
+
+def _counts(
+    status: JobStatus, workers: Sequence[ReplicaStatus], straggling: int
+) -> Workers:
+    waiting = [r for r in workers if r.state in _WAITING]
+    reasons = Counter(r.reason for r in waiting if r.reason).most_common(1)
+    return Workers(
+        wanted=status.workers_wanted,
+        least=status.workers_min,
+        most=status.workers_max,
+        running=sum(r.state == "running" for r in workers),
+        pending=len(waiting),
+        why_pending=reasons[0][0] if reasons else "",
+        straggling=straggling,
+    )
+
+
+def _preemptions(
+    status: JobStatus, newest: Sample | None, *, now: float
+) -> Preemptions:
+    times = [one.time for one in status.relaunches if one.reason == _PREEMPTED]
+    # In a cluster a status carries the newest relaunches alone.
+    known = newest.preemptions if newest else 0
+    return Preemptions(
+        count=max(known, len(times)),
+        ago_seconds=max(0.0, now - times[-1]) if times else None,
+        lost_seconds=status.goodput_seconds.get(_PREEMPTED, 0.0),
+    )
+
+
+def _checkpoint(status: JobStatus) -> Checkpoint | None:
+    if status.checkpoint_version is None:
+        return None
+    return Checkpoint(
+        version=status.checkpoint_version,
+        age_seconds=status.checkpoint_age_seconds,
+        took_seconds=status.checkpoint_seconds,
+    )
+
+
+def _losses(status: JobStatus, samples: Sequence[Sample]) -> list[float]:
+    """Return the losses, or their logarithms where these tell more.
+
+    A loss that falls to a hundredth would be a line along the bottom.
+    """
+    all_of_them = [*(sample.loss for sample in samples), status.last_loss]
+    values = [v for v in all_of_them if v is not None and math.isfinite(v)]
+    if values and min(values) > 0 and max(values) > _STEEP * min(values):
+        return [math.log(value) for value in values]
+    return values
+
+
+def _trend(
+    last: EvaluationResult | None, evaluations: Sequence[EvaluationResult]
+) -> list[float]:
+    if last is None or not last.metrics:
+        return []
+    first = min(last.metrics, key=lambda name: name == "loss")
+    rounds = [*(e for e in evaluations if e.time < last.time), last]
+    values = [one.metrics.get(first, math.nan) for one in rounds]
+    return [value for value in values if math.isfinite(value)]
+
+
+def _lost(status: JobStatus) -> list[str]:
+    return [
+        text.plural(number, what)
+        for number, what in (
+            (status.rewinds, "rewind"),
+            (status.lost_updates, "lost update"),
+        )
+        if number
+    ]
+
+
+def _in_order(replicas: Sequence[ReplicaStatus]) -> list[ReplicaStatus]:
+    return sorted(replicas, key=lambda r: r.index)
+
+
+def _worker(replica: ReplicaStatus, slow: frozenset[str], *, now: float) -> Worker:
+    doing = text.doing(replica.phase) if replica.state == "running" else replica.reason
+    return Worker(
+        name=replica.name,
+        state=replica.state,
+        doing=doing,
+        step_seconds=replica.step_seconds,
+        straggler=replica.name in slow,
+        loss=replica.loss,
+        memory_bytes=replica.memory_bytes,
+        seconds=max(0.0, now - replica.since) if replica.since else 0.0,
+    )

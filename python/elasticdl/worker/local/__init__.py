@@ -1,0 +1,1 @@
+"""Strategy local: the whole model in one process."""

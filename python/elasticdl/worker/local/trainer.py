@@ -1,0 +1,144 @@
+"""Training in one process: the plain Keras loop, no parameter servers.
+
+Owns the version (its own step count) and the checkpoint that the master asks for.
+Called by the loop through `Trainer`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from elasticdl.checkpoint.layout import AVERAGE
+from elasticdl.model.optimizers import base_learning_rate
+from elasticdl.proto import ps_pb2
+from elasticdl.worker.local.own_step import OwnStep
+from elasticdl.worker.steps.variable_step import VariableStep
+from elasticdl.worker.trainer import (
+    BatchDone,
+    BatchPosition,
+    NanLossError,
+    Values,
+)
+
+logger = logging.getLogger(__name__)
+
+# Tasks whose trained records a checkpoint names; the master knows of older ones.
+_REMEMBERED_TASKS = 64
+
+
+class LocalTrainer:
+    """Trains in place, with the user's own optimizer."""
+
+    def __init__(
+        self,
+        step: VariableStep | OwnStep,
+        optimizer: keras.optimizers.Optimizer,
+        *,
+        version: int,
+        skip_nan: bool,
+        learning_rate_of: Callable[[int, int], float | None],
+        learning_rate_scale: Callable[[], float],
+        between_steps: Callable[[int, dict[int, int]], None],
+    ) -> None:
+        """Take a step that applies what it computes.
+
+        Args:
+            step: With the optimizer in it.
+            optimizer: The same; its learning rate is set here.
+            version: Of the values that the model has now.
+            skip_nan: Go on after a loss that is not a number.
+            learning_rate_of: (version, epoch) -> rate, None for the optimizer's own.
+            learning_rate_scale: What callbacks in the master make of it.
+            between_steps: Called between steps with the version and, by task, the
+                leading records trained; writes checkpoints when asked for.
+        """
+        self._step = step
+        self._optimizer = optimizer
+        self._rate = _Rate(optimizer, learning_rate_of, learning_rate_scale)
+        self._version = version
+        self._skip_nan = skip_nan
+        self._between_steps = between_steps
+        self._trained = 0
+        self._applied: OrderedDict[int, int] = OrderedDict()
+
+    @property
+    def trained(self) -> int:
+        """See Trainer."""
+        return self._trained
+
+    @property
+    def acknowledged(self) -> int:
+        """See Trainer."""
+        return self._trained
+
+    def train_batch(self, features: Any, labels: Any, at: BatchPosition) -> BatchDone:
+        """See Trainer."""
+        self._rate.set_for(self._version, at.epoch)
+        loss = self._step.apply(features, labels)
+        skipped = not abs(loss) < float("inf")
+        if skipped and not self._skip_nan:
+            raise NanLossError(f"loss is {loss}")
+        self._version += 0 if skipped else 1
+        self._trained += 1
+        if at.records_done:
+            self._applied[at.task_id] = at.records_done
+            self._applied.move_to_end(at.task_id)
+            if len(self._applied) > _REMEMBERED_TASKS:
+                self._applied.popitem(last=False)
+        self.between_steps()
+        return BatchDone(loss, self._version, skipped)
+
+    def flush(self) -> None:
+        """See Trainer."""
+
+    def recover(self) -> None:
+        """See Trainer."""
+        raise RuntimeError("strategy local has no PS that could be rewound")
+
+    def values(self, snapshot: str, ticket: ps_pb2.Ticket | None) -> Values | None:
+        """See Trainer."""
+        del ticket
+        if snapshot == AVERAGE:  # as Keras's fit does when it ends
+            self._optimizer.finalize_variable_values(self._step.variables)
+        return None
+
+    def between_steps(self) -> None:
+        """See Trainer."""
+        self._between_steps(self._version, dict(self._applied))
+
+    def variables_changed(self) -> None:
+        """See Trainer."""
+
+    def close(self) -> None:
+        """See Trainer."""
+
+
+class _Rate:
+    """The optimizer's learning rate, set only when it changes."""
+
+    def __init__(
+        self,
+        optimizer: keras.optimizers.Optimizer,
+        rate_of: Callable[[int, int], float | None],
+        scale: Callable[[], float],
+    ) -> None:
+        self._optimizer = optimizer
+        self._rate_of = rate_of
+        self._scale = scale
+        self._base = base_learning_rate(optimizer)
+        self._set = self._base
+
+    def set_for(self, version: int, epoch: int) -> None:
+        base = self._rate_of(version, epoch)
+        base = self._base if base is None else base
+        if base is None:
+            return  # a schedule inside the optimizer; Keras lets nobody override it
+        wanted = base * self._scale()
+        if wanted != self._set:
+            self._optimizer.learning_rate = wanted
+            self._set = wanted

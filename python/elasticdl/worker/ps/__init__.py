@@ -1,0 +1,1 @@
+"""Strategy parameterServer: pull, step, push."""

@@ -1,0 +1,1 @@
+"""One training step as a TensorFlow function."""

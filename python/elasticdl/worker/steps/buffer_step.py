@@ -1,0 +1,91 @@
+"""The fast step: parameters are tensors that share an arena's memory.
+
+Owns the way without copies: TensorFlow reads the pulled values where they lie, and the
+gradients are read where TensorFlow left them. Chosen by worker.step_choice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from elasticdl.tensor.placement import Kind
+from elasticdl.worker.steps.loss_scale import LossScale
+from elasticdl.worker.steps.packing import Arena
+from elasticdl.worker.steps.step import (
+    Definition,
+    RecordingScope,
+    StepResult,
+    Tensors,
+    Traced,
+    agreed,
+    as_gradients,
+    kind_of,
+    refuse_assigned,
+)
+
+
+class BufferStep:
+    """Parameters are tensors that share the arena's memory; nothing is copied."""
+
+    def __init__(self, definition: Definition, scale: LossScale | None = None) -> None:
+        """Take a module whose model is built, and how its loss is scaled."""
+        self._definition = definition
+        self._scale = scale
+        self._variables = list(definition.model.trainable_variables)
+        # Metrics of layers are for evaluations, which count by themselves.
+        self._metrics = {id(v) for v in definition.model.metrics_variables}
+        self._traced = Traced(self._compute, jit=definition.jit_compile)
+        self._kinds: list[Kind] = []
+        # Views are made once per arena: arenas take turns.
+        self._views: dict[int, tuple[Arena, list[Any]]] = {}
+        self._parameters: list[Any] = []
+
+    def kinds(self, features: Tensors, labels: Tensors) -> list[Kind]:
+        """See GradientStep."""
+        specs = [tf.TensorSpec(v.shape, tf.float32) for v in self._variables]
+        self._traced.trace([specs], [features, labels])
+        return self._kinds
+
+    def load(self, arena: Arena) -> None:
+        """See GradientStep."""
+        held = self._views.get(id(arena))
+        if held is None:
+            views = [
+                tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+                for array in arena.arrays
+            ]
+            held = self._views[id(arena)] = (arena, views)
+        self._parameters = held[1]
+
+    def run(self, features: Tensors, labels: Tensors) -> StepResult:
+        """See GradientStep."""
+        loss, gradients, fine = self._traced(self._parameters, features, labels)
+        gradients = as_gradients(gradients, self._kinds)
+        return StepResult(float(loss), gradients, overflow=not fine)
+
+    def _compute(
+        self, parameters: list[Any], features: Tensors, labels: Tensors
+    ) -> Any:
+        mapping = list(zip(self._variables, parameters, strict=True))
+        with tf.GradientTape() as tape:
+            tape.watch(parameters)
+            with RecordingScope(mapping) as scope:
+                out = self._definition.call(features, training=True)
+                loss = self._definition.training_loss(features, labels, out)
+                scaled = loss if self._scale is None else self._scale.scaled(loss)
+        gradients, fine = tape.gradient(scaled, parameters), True
+        if self._scale is not None:
+            gradients, fine = self._scale.unscaled(gradients)
+        kinds = [kind_of(g) for g in gradients]
+        self._kinds = agreed(self._kinds, kinds, self._variables)
+        finite = tf.math.is_finite(loss)
+        refuse_assigned([v for v in self._variables if id(v) in scope.assigned])
+        for key, variable in scope.assigned.items():
+            if key not in self._metrics:
+                # A batch whose loss is not a number must not spoil the statistics.
+                old = variable.value
+                new = tf.cast(scope.get_current_value(variable), old.dtype)
+                variable.assign(tf.where(finite, new, old))
+        return loss, [g for g in gradients if g is not None], fine

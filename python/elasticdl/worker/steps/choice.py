@@ -1,0 +1,56 @@
+"""Which form of step a model gets.
+
+Owns the look at a model that decides. Called once, when a worker is put together.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import keras
+
+from elasticdl.errors import UserCodeError
+from elasticdl.tensor.placement import Kind
+from elasticdl.worker.steps.buffer_step import BufferStep
+from elasticdl.worker.steps.loss_scale import LossScale
+from elasticdl.worker.steps.step import Definition, GradientStep, Tensors
+from elasticdl.worker.steps.variable_step import VariableStep
+
+logger = logging.getLogger(__name__)
+
+
+def choose_step(
+    definition: Definition,
+    batch: tuple[Tensors, Tensors],
+    *,
+    optimizer: keras.optimizers.Optimizer | None,
+    scale: LossScale | None = None,
+) -> tuple[GradientStep, list[Kind]]:
+    """Return the fastest step that is right for this model, and the gradients' kinds.
+
+    Some layers (a wrapped SavedModel, rematerialization) read their variables behind
+    Keras's back: with parameters as tensors they would get no gradient. A variable
+    without gradient is therefore looked at a second time.
+
+    Args:
+        definition: The module, its model built.
+        batch: Features and labels of any batch.
+        optimizer: Given if gradients are also applied here, between pulls; one without
+            a loss scale of its own.
+        scale: How the loss is scaled.
+    """
+    variables = VariableStep(
+        definition, optimizer=optimizer, guard=True, on_ps=True, scale=scale
+    )
+    if optimizer is None:
+        buffers = BufferStep(definition, scale)
+        try:
+            kinds = buffers.kinds(*batch)
+        except UserCodeError:
+            raise
+        except Exception as error:  # noqa: BLE001 - border: the user's model is traced
+            logger.info("the model's own variables are used: %s", error)
+        else:
+            if Kind.FROZEN not in kinds or variables.kinds(*batch) == kinds:
+                return buffers, kinds
+    return variables, variables.kinds(*batch)

@@ -1,0 +1,212 @@
+"""One training step as a TensorFlow function: what it needs, what it gives.
+
+Owns the protocol of both forms (worker.buffer_step, worker.variable_step) and what they
+share: tracing for any number of records, gradients as NumPy views. Trainers know only
+GradientStep. Must not know PS or tasks.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from elasticdl.errors import UserCodeError
+from elasticdl.model.specs import Shape, forms_of, relaxed
+from elasticdl.tensor.placement import Kind
+from elasticdl.worker.steps.packing import Arena, Gradient, RowGradient
+
+logger = logging.getLogger(__name__)
+
+Tensors = Any  # a tensor, or a nest of them as the user's feed gives it
+
+
+class Definition(Protocol):
+    """What a step needs of the user's module (model.definition)."""
+
+    @property
+    def model(self) -> keras.Model:
+        """The built model."""
+
+    @property
+    def jit_compile(self) -> bool:
+        """Whether to compile with XLA."""
+
+    def call(self, features: Tensors, *, training: bool) -> Tensors:
+        """Return the model's outputs."""
+
+    def training_loss(
+        self, features: Tensors, labels: Tensors, predictions: Tensors
+    ) -> tf.Tensor:
+        """Return the scalar to minimise, the model's own losses in it."""
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a step gives: its loss and a gradient per trainable variable."""
+
+    loss: float
+    gradients: list[Gradient]
+    overflow: bool = False  # float16 could not hold them: to be left out
+
+    @property
+    def finite(self) -> bool:
+        """Whether the loss is a number that can be learnt from."""
+        return math.isfinite(self.loss)
+
+
+class GradientStep(Protocol):
+    """Computes the gradients of one batch at given parameters."""
+
+    def kinds(self, features: Tensors, labels: Tensors) -> list[Kind]:
+        """Trace for batches like this one; say how each gradient comes."""
+
+    def load(self, arena: Arena) -> None:
+        """Take new parameter values; the arena must stay as it is until the next."""
+
+    def run(self, features: Tensors, labels: Tensors) -> StepResult:
+        """Compute one batch. The model's non-trainable state moves on with it."""
+
+
+def kind_of(gradient: Any) -> Kind:
+    """Return how a traced gradient comes."""
+    if gradient is None:
+        return Kind.FROZEN
+    return Kind.ROWWISE if isinstance(gradient, tf.IndexedSlices) else Kind.DENSE
+
+
+def agreed(
+    before: Sequence[Kind], now: list[Kind], variables: Sequence[Any]
+) -> list[Kind]:
+    """Return how the gradients of a trace come, which is as in the traces before it.
+
+    The PS were told once which variables have gradients of which kind; a batch of
+    another form is traced anew. Raises UserCodeError where its gradients are others.
+    """
+    for was, is_now, variable in zip(before, now, variables, strict=bool(before)):
+        if was is not is_now:
+            raise UserCodeError(
+                f"the gradient of `{variable.path}` is {is_now} for a batch of this "
+                f"form, and was {was} for the first one; expected that what the model "
+                "does with a variable does not depend on the form of its inputs. Let "
+                "feed give all batches alike, or set strategy: local"
+            )
+    return now
+
+
+def as_gradient(gradient: Any) -> Gradient:
+    """Return a computed gradient as NumPy views of TensorFlow's memory."""
+    if gradient is None:
+        return None
+    if isinstance(gradient, tf.IndexedSlices):
+        rows = np.asarray(gradient.indices).astype(np.int64, copy=False)
+        values = np.asarray(gradient.values)
+        # Not -1: a batch without a single id has no rows to divide by.
+        row_size = math.prod(values.shape[1:])
+        return RowGradient(rows, values.reshape(len(rows), row_size))
+    return np.asarray(gradient)
+
+
+def as_gradients(computed: Sequence[Any], kinds: Sequence[Kind]) -> list[Gradient]:
+    """Return what a traced step gave, which leaves out variables without gradient."""
+    found = iter(computed)
+    return [None if kind is Kind.FROZEN else as_gradient(next(found)) for kind in kinds]
+
+
+class RecordingScope(keras.StatelessScope):
+    """Keeps what a call assigns to variables, and which variables they are.
+
+    Also those that the model does not list: Keras's generator of unseeded random
+    numbers, and variables that user code keeps elsewhere.
+    """
+
+    def __init__(self, mapping: Sequence[tuple[Any, Any]]) -> None:
+        """Take the variables that have other values inside, and these values."""
+        super().__init__(mapping, collect_losses=True)
+        self.assigned: dict[int, Any] = {}
+
+    def add_update(self, update: tuple[Any, Any]) -> None:
+        """See keras.StatelessScope."""
+        variable = update[0]
+        if variable._initializer is not None:  # noqa: SLF001
+            # Its value here would be a constant of the trace.
+            raise RuntimeError(f"`{variable.path}` is made while the step is traced")
+        self.assigned[id(variable)] = variable
+        super().add_update(update)
+
+
+def refuse_assigned(variables: Sequence[Any]) -> None:
+    """Raise UserCodeError: the model's call assigns trainable variables."""
+    if variables:
+        raise UserCodeError(
+            f"a layer assigns its trainable variable `{variables[0].path}` while it is "
+            "called (as SpectralNormalization does), which would not reach the "
+            "parameter servers; set strategy: local, or leave the layer out"
+        )
+
+
+def assigned_in_graph(variables: Sequence[Any]) -> list[Any]:
+    """Return those of the variables that the graph being traced assigns so far."""
+    graph = tf.compat.v1.get_default_graph()
+    handles = {
+        op.inputs[0].name
+        for op in graph.get_operations()
+        if op.type.startswith("Assign") and op.inputs
+    }
+    return [v for v in variables if graph.capture(v.value.handle).name in handles]
+
+
+def changing_variables(model: keras.Model) -> list[Any]:
+    """Return the variables that a step moves besides the trainable ones."""
+    others = {id(v) for v in (*model.trainable_variables, *model.metrics_variables)}
+    return [v for v in model.variables if id(v) not in others]
+
+
+class Traced:
+    """A traced function of (fixed arguments, a batch of any number of records)."""
+
+    def __init__(self, function: Callable[..., Any], *, jit: bool) -> None:
+        self._function = tf.function(function, reduce_retracing=True, jit_compile=jit)
+        # XLA compiles for fixed shapes anyway.
+        self._relax = not jit
+        self._concrete: Any = None  # for batches of any number of records
+        self._form: tuple[Shape, ...] = ()  # of which they are
+        self._fixed = 0  # arguments before the batch
+
+    def trace(self, fixed: Sequence[Tensors], batch: Sequence[Tensors]) -> None:
+        self._fixed = len(fixed)
+        if self._relax:
+            try:
+                self._concrete = self._function.get_concrete_function(
+                    *fixed, *relaxed(tuple(batch))
+                )
+            except (ValueError, TypeError, tf.errors.OpError) as error:
+                # Models with a fixed batch size. If it is another mistake, the exact
+                # trace meets it again and tells it.
+                logger.debug("traced with the exact batch size: %s", error)
+            else:
+                self._form = forms_of(*batch)
+                return
+        exact = tf.nest.map_structure(tf.type_spec_from_value, tuple(batch))
+        self._function.get_concrete_function(*fixed, *exact)
+
+    def __call__(self, *arguments: Tensors) -> Any:
+        # Which trace fits need not be found out again at each step: with ten
+        # parameters that is a third of what calling a function costs. But TensorFlow
+        # does not look at shapes then: a batch padded to another length would be
+        # computed with the first one's, where that stands in the graph.
+        if self._concrete is not None and self._fits(arguments[self._fixed :]):
+            try:
+                return self._concrete(*arguments)
+            except TypeError:  # raised before anything is computed
+                logger.debug("a batch of another form than the first: traced again")
+        return self._function(*arguments)
+
+    def _fits(self, batch: Sequence[Tensors]) -> bool:
+        return forms_of(*batch) == self._form

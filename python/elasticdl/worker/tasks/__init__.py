@@ -1,0 +1,1 @@
+"""A worker's tasks: leased, read ahead, reported."""

@@ -1,0 +1,89 @@
+"""Tasks before the model: whatever has to be done so that there is data.
+
+Owns the leases of a worker that has not built its model. Called by main before
+TensorFlow is imported, and again while the data is being made by another worker. Must
+not import TensorFlow.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from collections.abc import Callable
+
+from elasticdl.errors import ElasticDLError
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import TaskType
+from elasticdl.rpc.retry import retry
+from elasticdl.worker.progress import Phase, Progress
+from elasticdl.worker.tasks.errands import Errands
+from elasticdl.worker.tasks.stream import failure
+
+logger = logging.getLogger(__name__)
+
+Lease = Callable[[master_pb2.LeaseRequest], master_pb2.LeaseReply]
+
+
+class EarlyTasks:
+    """Runs PREPARE and SHARDS tasks one by one."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        replica: master_pb2.Replica,
+        errands: Errands,
+        *,
+        leaving: threading.Event,
+        progress: Progress,
+    ) -> None:
+        """Take who leases and what does the work."""
+        self._lease = lease
+        self._replica = replica
+        self._errands = errands
+        self._leaving = leaving
+        self._progress = progress
+        self._held: list[int] = []
+
+    @property
+    def held(self) -> list[int]:
+        """Leases this worker answers for."""
+        return list(self._held)
+
+    def run(self, wait_seconds: float) -> bool:
+        """Do what there is; return whether the job goes on.
+
+        Args:
+            wait_seconds: How long the first call may wait for something to do.
+        """
+        reports: list[master_pb2.TaskReport] = []
+        while not self._leaving.is_set():
+            request = master_pb2.LeaseRequest(
+                replica=self._replica,
+                reports=reports,
+                want=1,
+                wait_seconds=0.0 if reports else wait_seconds,
+            )
+            reply = retry(functools.partial(self._lease, request), stop=self._leaving)
+            self._held = [task.lease_id for task in reply.tasks]
+            reports = [self._do(task) for task in reply.tasks]
+            if reply.finished:
+                return False
+            if not reports:
+                return True
+        return False
+
+    def _do(self, task: master_pb2.Task) -> master_pb2.TaskReport:
+        phase = self._progress.phase
+        self._progress.enter(Phase.PREPARE)
+        try:
+            if task.type == TaskType.PREPARE:
+                return self._errands.prepare(task)
+            if task.type == TaskType.SHARDS:
+                return self._errands.shards(task)
+            return failure(task, f"type {task.type} before the model was built")
+        except ElasticDLError as error:
+            logger.error("%s", error)
+            return failure(task, str(error), fatal=True, exit_code=error.exit_code)
+        finally:
+            self._progress.enter(phase)

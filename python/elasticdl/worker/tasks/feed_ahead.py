@@ -1,0 +1,146 @@
+"""Batches made by a thread of their own: of this task, and already of the next ones.
+
+Short tasks that are there already are fed together. Owns that thread and what it has
+made. Called by `training`, from the worker's main thread. Knows nothing of leases but
+their numbers. The feeder is in the thread's hands alone, task after task.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from elasticdl.model.feeding import BadInput, Batch, Feeder
+from elasticdl.worker.tasks.records import LoadedTask
+
+# Batches of a task in memory before they are trained; a whole task of usual size.
+_MOST_BATCHES = 8
+# Records of the tasks that are fed ahead, where they are more than one.
+_MOST_RECORDS = 1024
+# How often a thread that waits for room looks whether its task is still wanted.
+_LOOK_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class _End:
+    """No more batches: the records that the feed could not parse, or what it raised."""
+
+    bad: list[BadInput]
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True)
+class _Feeding:
+    """A task that is being fed."""
+
+    lease_id: int
+    made: queue.Queue[Batch | _End] = field(
+        default_factory=lambda: queue.Queue(_MOST_BATCHES)
+    )
+    unwanted: threading.Event = field(default_factory=threading.Event)
+
+    def put(self, item: Batch | _End) -> bool:
+        """Hand over; wait for room. Whether the task is still wanted."""
+        while not self.unwanted.is_set():
+            try:
+                self.made.put(item, timeout=_LOOK_SECONDS)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+
+class FeedAhead:
+    """The feeder, ahead of the steps."""
+
+    def __init__(self, feeder: Feeder) -> None:
+        """Feed through `feeder`, which nobody else uses from now on."""
+        self._feeder = feeder
+        self._wanted: queue.SimpleQueue[list[tuple[_Feeding, list[bytes]]]]
+        self._wanted = queue.SimpleQueue()
+        # A daemon: a worker that leaves does not wait for what the feed is at.
+        threading.Thread(target=self._run, name="feed", daemon=True).start()
+        self._ahead: deque[_Feeding] = deque()  # in the order of the tasks
+        self._current: _Feeding | None = None  # whose batches are being taken
+        self.bad: list[BadInput] = []  # of the task whose batches came last
+
+    @property
+    def idle(self) -> bool:
+        """Whether no task is fed ahead."""
+        return not self._ahead
+
+    def begin(self, tasks: Sequence[LoadedTask]) -> None:
+        """Feed the next tasks as soon as those before are fed: as many as fit.
+
+        Does nothing as long as one of those begun before was not taken.
+        """
+        if self._ahead or not tasks:
+            return
+        some, records = [tasks[0]], len(tasks[0].records)
+        for task in tasks[1:]:
+            records += len(task.records)
+            if records > _MOST_RECORDS:
+                break
+            some.append(task)
+        self._ahead.extend(self._start(some))
+
+    def batches(self, loaded: LoadedTask) -> Iterator[Batch]:
+        """Yield a task's batches; `bad` is set at the end. Raises as Feeder.batches."""
+        feeding = None
+        while self._ahead and feeding is None:
+            first = self._ahead.popleft()
+            if first.lease_id == loaded.task.lease_id:
+                feeding = first
+            else:
+                first.unwanted.set()  # it was handed back
+        if self._current is not None:
+            # One task at a time, also where somebody still holds the iterator of the
+            # one before: the thread would wait for room in it for ever.
+            self._current.unwanted.set()
+        feeding = self._current = feeding or self._start([loaded])[0]
+        try:
+            while not isinstance(item := feeding.made.get(), _End):
+                yield item
+            self.bad = item.bad
+            if item.error is not None:
+                raise item.error
+        finally:
+            feeding.unwanted.set()
+
+    def _start(self, tasks: Sequence[LoadedTask]) -> list[_Feeding]:
+        group = [(_Feeding(one.task.lease_id), one.records) for one in tasks]
+        self._wanted.put(group)
+        return [feeding for feeding, _ in group]
+
+    def _run(self) -> None:
+        while True:
+            group = self._wanted.get()
+            if len(group) == 1 or not self._feed_together(group):
+                for feeding, records in group:
+                    self._feed(feeding, records)
+
+    def _feed_together(self, group: list[tuple[_Feeding, list[bytes]]]) -> bool:
+        """Feed tasks in one call; whether that could be done."""
+        try:
+            made = self._feeder.together([records for _, records in group])
+        except Exception:  # noqa: BLE001 - each alone raises it again, where it belongs
+            return False
+        if made is None:
+            return False
+        for (feeding, _), batches in zip(group, made, strict=True):
+            if all(feeding.put(batch) for batch in batches):
+                feeding.put(_End([]))
+        return True
+
+    def _feed(self, feeding: _Feeding, records: list[bytes]) -> None:
+        try:
+            for batch in self._feeder.batches(records):
+                if not feeding.put(batch):
+                    return
+        except BaseException as error:  # noqa: BLE001 - raised again where it is trained
+            feeding.put(_End([], error))
+        else:
+            feeding.put(_End(self._feeder.bad))

@@ -1,0 +1,102 @@
+"""Readers of a job's data, opened when first needed.
+
+Owns which path and which reader belong to a kind of task. Called by the record loader,
+errands and main. Must not import TensorFlow; a custom reader comes from the user's
+module through a function that is handed in.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from elasticdl.data.reader import Metadata, Reader, open_reader
+from elasticdl.errors import DataError
+from elasticdl.job.spec.job import DataSpec, JobType
+from elasticdl.proto.master_pb2 import TaskType
+
+TRAINING = "training"
+VALIDATION = "validation"
+PREDICTION = "prediction"
+KIND_OF_TASK = {
+    TaskType.TRAINING: TRAINING,
+    TaskType.EVALUATION: VALIDATION,
+    TaskType.PREDICTION: PREDICTION,
+}
+KIND_OF_JOB = {
+    JobType.TRAIN: TRAINING,
+    JobType.EVALUATE: VALIDATION,
+    JobType.PREDICT: PREDICTION,
+}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some records of the data, to learn shapes from."""
+
+    metadata: Metadata
+    records: list[bytes]
+
+
+class Readers:
+    """One reader per kind of data. Thread-safe."""
+
+    def __init__(
+        self, spec: DataSpec, custom_reader: Callable[[str], Reader | None]
+    ) -> None:
+        """Take the data's description and what makes a custom reader of a path."""
+        self._spec = spec
+        self._custom_reader = custom_reader
+        self._lock = threading.Lock()
+        self._open: dict[str, Reader] = {}
+
+    def path_of(self, kind: str) -> str:
+        """Return the path that the specification gives for a kind of data."""
+        spec = self._spec
+        return {
+            TRAINING: spec.training,
+            VALIDATION: spec.validation,
+            PREDICTION: spec.prediction,
+        }[kind]
+
+    def of(self, kind: str) -> Reader:
+        """Return the reader. Raises DataError if there is nothing to read."""
+        with self._lock:
+            if kind not in self._open:
+                self._open[kind] = self._make(kind)
+            return self._open[kind]
+
+    def of_task(self, task_type: TaskType.ValueType) -> Reader:
+        """Return the reader for a type of task."""
+        return self.of(KIND_OF_TASK[task_type])
+
+    def sample(self, kind: str, num_records: int) -> Sample | None:
+        """Return the first good records, None if there is no data (yet)."""
+        try:
+            reader = self.of(kind)
+            for shard in reader.shards():
+                end = min(shard.end, shard.start + num_records)
+                found = reader.read(shard.source, shard.start, end, skip_bad=True)
+                if found.values:
+                    return Sample(reader.metadata, found.values)
+        except DataError:
+            return None
+        return None
+
+    def _make(self, kind: str) -> Reader:
+        path = self.path_of(kind)
+        root = Path(self._spec.root)
+        # Classic readers get the path as the user wrote it where that is enough.
+        custom = self._custom_reader(
+            path if self._spec.root == "." else f"{root / path}"
+        )
+        if custom is not None:
+            return custom
+        return open_reader(
+            path,
+            data_root=root,
+            format=self._spec.format,
+            params=self._spec.reader_params,
+        )

@@ -1,0 +1,431 @@
+"""The worker's tasks: leased, read ahead, reported.
+
+Owns the talk with the master about tasks: the next tasks, whose records are read while
+the one before is trained, and reports that are sent until acknowledged, in the call
+that leases the next tasks where there is one. How many at a time is said by `ahead`,
+which takes from the answers how often the master has time for a call. An
+unreachable master is waited for; it never means that there is no more work. Called by
+the loop. Must not import TensorFlow.
+"""
+
+from __future__ import annotations
+
+import logging
+import textwrap
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+
+from elasticdl.errors import (
+    BadRecordError,
+    ElasticDLError,
+    ExitCode,
+    FencedError,
+    RpcError,
+    is_storage_away,
+)
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import Outcome
+from elasticdl.worker.tasks.ahead import Ahead
+from elasticdl.worker.tasks.outbox import Outbox
+from elasticdl.worker.tasks.records import LoadedTask
+
+logger = logging.getLogger(__name__)
+
+_BAD_RECORD_HELP = (
+    "make the file again, or set data.onBadRecord: skip to leave such records out and "
+    "list them in the report"
+)
+
+Lease = Callable[[master_pb2.LeaseRequest], master_pb2.LeaseReply]
+# A lease call is held by the master for so long; short, because a worker that leaves
+# waits for the end of the call so that no task is leased to nobody.
+POLL_SECONDS = 1.0
+# While the master is away a call fails in the channel, which connects at its own pace
+# (rpc.channel): tried often, because a worker may have nothing left to train.
+FIRST_RETRY_SECONDS = 0.05
+MOST_RETRY_SECONDS = 0.25
+# Tasks of the job's records; all others are beside them.
+_OF_RECORDS = {master_pb2.TRAINING, master_pb2.PREDICTION}
+# A task that storage did not give is handed back after so long.
+STORAGE_SECONDS = 2.0
+
+
+class TaskStream:
+    """Tasks one after another, and their reports on the way back. Thread-safe."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        replica: master_pb2.Replica,
+        *,
+        load: Callable[[master_pb2.Task], LoadedTask],
+        describe: Callable[[str, BaseException], str],
+        on_fenced: Callable[[str], None],
+        far_ahead: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepare; `start` begins to lease.
+
+        Args:
+            lease: Master.Lease; raises RpcError or FencedError.
+            replica: Who this is.
+            load: Reads a task's records; DataError and OSError become reports.
+            describe: (what ran, what it raised) -> one line with the user's file:line.
+            on_fenced: Called with the reason when the master has given this worker up.
+            far_ahead: Short tasks may be leased and reported several at a time. Else
+                none is leased during one beside training, such as an evaluation: a
+                worker does not count for a sync version meanwhile, and would begin a
+                training task that it has already without being counted again.
+            clock: Seconds, steady.
+        """
+        self._lease = lease
+        self._replica = replica
+        self._load = load
+        self._describe = describe
+        self._on_fenced = on_fenced
+        self._changed = threading.Condition()
+        self._ready: deque[LoadedTask] = deque()
+        self._outbox = Outbox()
+        self._far_ahead = far_ahead
+        self._ahead = Ahead(far=far_ahead)
+        self._beside = 0  # lease of the task beside training that was taken last
+        self._clock = clock
+        self._waited_seconds = 0.0  # since the last task was taken
+        self._report_since = 0.0  # when the oldest waiting report came
+        self._urgent = False  # a report waits that may not wait for others
+        self._held: set[int] = set()
+        self._leasing = False  # the lease thread is in a call
+        self._loading = 0  # leased, not read yet
+        self._reading = 0  # the lease whose records are being read
+        self._finished = False
+        self._away = False
+        self._draining = False
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=self._run_leases, name="lease", daemon=True),
+            threading.Thread(target=self._run_reports, name="report", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Begin to lease."""
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def held(self) -> list[int]:
+        """Leases this worker answers for; heartbeats renew them."""
+        with self._changed:
+            return sorted({*self._held, *self._outbox.lease_ids})
+
+    @property
+    def has_next(self) -> bool:
+        """Whether `next` would return a task at once."""
+        return bool(self._ready)
+
+    def ready(self) -> list[LoadedTask]:
+        """Return what `next` would return at once, one after another; they stay."""
+        with self._changed:
+            return list(self._ready)
+
+    @property
+    def reading(self) -> int:
+        """The lease of the task whose records are being read; 0 if there is none."""
+        return self._reading
+
+    def next(self, seconds: float, *, reading: int = 0) -> LoadedTask | None:
+        """Wait for a task; None when none came in time or none will come.
+
+        None too as soon as something else is `reading` than the caller knows of.
+        """
+        with self._changed:
+            asked = self._clock()
+            self._changed.wait_for(
+                lambda: bool(self._ready) or self.ended or self._reading != reading,
+                seconds,
+            )
+            if not self._ready:
+                self._waited_seconds += self._clock() - asked
+                return None
+            task = self._ready.popleft()
+            if task.task.type not in _OF_RECORDS:
+                self._beside = task.task.lease_id
+            now = self._clock()
+            self._waited_seconds += now - asked
+            self._ahead.took(waited_seconds=self._waited_seconds, now=now)
+            self._waited_seconds = 0.0
+            self._changed.notify_all()
+            return task
+
+    @property
+    def ended(self) -> bool:
+        """Whether no task will come any more."""
+        return (self._finished or self._draining) and not (self._ready or self._loading)
+
+    def report(self, report: master_pb2.TaskReport, *, can_wait: bool = False) -> None:
+        """Hand a task's report over; it is sent until it is acknowledged.
+
+        One that `can_wait` does so for a moment, for others to go with it.
+        """
+        with self._changed:
+            self._held.discard(report.lease_id)
+            self._post(report, urgent=not can_wait)
+            self._changed.notify_all()
+
+    def forget(self, lease_id: int) -> None:
+        """Drop a task whose lease was lost, without a report."""
+        with self._changed:
+            self._held.discard(lease_id)
+
+    def wake(self) -> None:
+        """Make `next` look again (drain was asked for)."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def drain(self) -> None:
+        """Lease no more and hand back what is read but not begun."""
+        with self._changed:
+            self._draining = True
+            self._changed.notify_all()
+        self.hand_back()
+
+    def hand_back(self) -> None:
+        """Return what is read but not begun."""
+        with self._changed:
+            while self._ready:
+                self._return(self._ready.popleft().task)
+            self._changed.notify_all()
+
+    def close(self, seconds: float) -> bool:
+        """Send the last reports; return whether all were acknowledged in time."""
+        with self._changed:
+            self._draining = True
+            self._changed.notify_all()
+            done = self._changed.wait_for(
+                lambda: not (len(self._outbox) or self._leasing or self._loading),
+                seconds,
+            )
+            self._closed = True
+            self._changed.notify_all()
+        return done
+
+    # -- lease thread -------------------------------------------------------------
+
+    def _wanted(self) -> int:
+        if self._finished or self._draining or self._loading:
+            return 0
+        if self._beside in self._held and not self._far_ahead:
+            return 0
+        return self._ahead.wanted(len(self._ready))
+
+    def _post(self, report: master_pb2.TaskReport, *, urgent: bool) -> None:
+        if not self._outbox.waiting:
+            self._report_since = self._clock()
+            self._urgent = False
+        self._urgent = self._urgent or urgent
+        self._outbox.add(report)
+
+    def _report_wait(self) -> float | None:
+        """Return for how long reports may wait; None: there are none."""
+        if not self._outbox.waiting:
+            return None
+        # With nothing to train there is no reason to wait, and others may wait for it.
+        if self._urgent or self._draining or self._finished or not self._ready:
+            return 0.0
+        return self._ahead.report_due(oldest=self._report_since, now=self._clock())
+
+    def _wait_for(self, needed: Callable[[], bool]) -> None:
+        """Wait until `needed` or closed; looks again when a report must go."""
+        while not (self._closed or needed()):
+            seconds = self._report_wait()
+            self._changed.wait(seconds if seconds is None or seconds > 0 else None)
+
+    def _must_report(self) -> bool:
+        seconds = self._report_wait()
+        return seconds is not None and seconds <= 0
+
+    def _run_leases(self) -> None:
+        wait = FIRST_RETRY_SECONDS
+        while True:
+            with self._changed:
+                self._wait_for(lambda: bool(self._wanted()) or self._must_report())
+                if self._closed:
+                    return
+                want = self._wanted()
+                reports = self._outbox.take()
+                self._leasing = True
+            reply = self._call(reports, want)
+            with self._changed:
+                self._leasing = False
+                if reply is None:
+                    self._changed.notify_all()
+                    self._changed.wait_for(lambda: self._closed, wait)
+                    wait = min(wait * 2, MOST_RETRY_SECONDS)
+                    continue
+                wait = FIRST_RETRY_SECONDS
+                self._finished = self._finished or reply.finished
+                self._ahead.calls_every(reply.call_seconds)
+                self._held.update(task.lease_id for task in reply.tasks)
+                self._loading = len(reply.tasks)
+                self._changed.notify_all()
+            for task in reply.tasks:
+                self._make_ready(task)
+
+    def _make_ready(self, task: master_pb2.Task) -> None:
+        with self._changed:
+            self._reading = task.lease_id
+            self._changed.notify_all()
+        loaded = None if self._draining else self._load_or_report(task)
+        with self._changed:
+            self._reading = 0
+            self._loading -= 1
+            if loaded is not None and not self._draining:
+                self._ready.append(loaded)
+            elif task.lease_id in self._held:
+                self._return(task)
+            self._changed.notify_all()
+
+    def _load_or_report(self, task: master_pb2.Task) -> LoadedTask | None:
+        try:
+            return self._load(task)
+        except (ElasticDLError, OSError) as error:
+            self._not_read(task, error)
+        except Exception as error:  # noqa: BLE001 - border: a custom reader's code
+            text = self._describe(f"reading {task.source}", error)
+            text = with_trace(text, error)
+            logger.error("%s", text)
+            self.report(failure(task, text, exit_code=ExitCode.USER_CODE))
+        return None
+
+    def _not_read(self, task: master_pb2.Task, error: Exception) -> None:
+        if isinstance(error, BadRecordError):
+            text = f"{error}; {_BAD_RECORD_HELP}"
+            self.report(failure(task, text, fatal=True, exit_code=error.exit_code))
+            return
+        text = str(error)
+        if task.source not in text:
+            text = f"{task.source}: {text}"
+        if is_storage_away(error):
+            logger.warning("Handing a task back, storage does not answer: %s", text)
+            # Nobody else may have more luck: so not at once.
+            with self._changed:
+                self._changed.wait_for(lambda: self._draining, STORAGE_SECONDS)
+            self.report(storage_away(task, text))
+            return
+        code = error.exit_code if isinstance(error, ElasticDLError) else ExitCode.DATA
+        self.report(failure(task, text, exit_code=code))
+
+    def _return(self, task: master_pb2.Task) -> None:
+        self._held.discard(task.lease_id)
+        self._post(returned(task), urgent=True)
+
+    # -- report thread: carries reports while the lease thread waits for work --------
+
+    def _run_reports(self) -> None:
+        wait = FIRST_RETRY_SECONDS
+        while True:
+            with self._changed:
+                self._wait_for(
+                    lambda: bool(
+                        (self._leasing or self._loading) and self._must_report()
+                    )
+                )
+                if self._closed:
+                    return
+                reports = self._outbox.take()
+            if self._call(reports, 0) is not None:
+                wait = FIRST_RETRY_SECONDS
+                continue
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, wait)
+            wait = min(wait * 2, MOST_RETRY_SECONDS)
+
+    def _call(
+        self, reports: list[master_pb2.TaskReport], want: int
+    ) -> master_pb2.LeaseReply | None:
+        """Call the master; None when it has to be tried again."""
+        request = master_pb2.LeaseRequest(
+            replica=self._replica,
+            reports=reports,
+            want=want,
+            wait_seconds=POLL_SECONDS if want else 0.0,
+        )
+        try:
+            reply = self._lease(request)
+        except FencedError as error:
+            with self._changed:
+                self._outbox.put_back(reports)
+                self._closed = True
+                self._changed.notify_all()
+            self._on_fenced(str(error))
+            return None
+        except RpcError as error:
+            if not self._away:
+                self._away = True
+                logger.warning("Master not reached, trying until it is: %s", error)
+            with self._changed:
+                self._outbox.put_back(reports)
+            return None
+        if self._away:
+            self._away = False
+            logger.info("Master reached again")
+        with self._changed:
+            self._outbox.acknowledge(reports)
+            self._changed.notify_all()
+        for result in reply.results:
+            if not result.accepted:
+                logger.info("lease %d had moved on: %s", result.lease_id, result.reason)
+        return reply
+
+
+def with_trace(message: str, error: BaseException) -> str:
+    """Return a message of one line with the stack trace below it, indented.
+
+    Indented, since a trace at the margin of a log is one that nobody has caught.
+    """
+    trace = "".join(traceback.format_exception(error))
+    return f"{message}\n{textwrap.indent(trace.rstrip(), '    ')}"
+
+
+def returned(task: master_pb2.Task, records_done: int = 0) -> master_pb2.TaskReport:
+    """Return the report that hands a task back undone."""
+    return master_pb2.TaskReport(
+        task_id=task.task_id,
+        lease_id=task.lease_id,
+        outcome=Outcome.RETURNED,
+        records=records_done,
+    )
+
+
+def storage_away(task: master_pb2.Task, why: str) -> master_pb2.TaskReport:
+    """Return the report that hands a task back until storage answers again."""
+    report = returned(task)
+    report.error = why
+    return report
+
+
+def failure(
+    task: master_pb2.Task,
+    error: str,
+    *,
+    fatal: bool = False,
+    exit_code: ExitCode = ExitCode.JOB_FAILED,
+) -> master_pb2.TaskReport:
+    """Return the report of a task that failed.
+
+    Args:
+        task: The task.
+        error: One line; a trace may follow it.
+        fatal: More tries are useless.
+        exit_code: What the job ends with, should it end by this failure.
+    """
+    return master_pb2.TaskReport(
+        task_id=task.task_id,
+        lease_id=task.lease_id,
+        outcome=Outcome.FAILED,
+        error=error,
+        fatal=fatal,
+        exit_code=exit_code,
+    )

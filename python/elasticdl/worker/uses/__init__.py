@@ -1,0 +1,1 @@
+"""What a worker does with a model beside training it."""

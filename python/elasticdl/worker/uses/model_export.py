@@ -1,0 +1,68 @@
+"""EXPORT tasks: the final or the best model, written for serving.
+
+Owns which values go where. Called by the loop. Knows nothing of formats.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+from elasticdl.checkpoint.layout import AVERAGE
+from elasticdl.job.spec.job import ExportSpec
+from elasticdl.model.definition import ModelDefinition
+from elasticdl.model.export import export_model
+from elasticdl.model.optimizers import inner_optimizer
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import Outcome
+from elasticdl.worker.trainer import Trainer
+from elasticdl.worker.uses.model_values import ModelValues
+
+logger = logging.getLogger(__name__)
+
+BEST = "best"
+
+
+class Exporter:
+    """Writes the model out."""
+
+    def __init__(
+        self,
+        definition: ModelDefinition,
+        spec: ExportSpec,
+        *,
+        trainer: Trainer,
+        borrowed: ModelValues,
+    ) -> None:
+        """Take a module with its model built and where to write."""
+        self._definition = definition
+        self._spec = spec
+        self._trainer = trainer
+        self._borrowed = borrowed
+
+    def export(self, task: master_pb2.Task) -> master_pb2.TaskReport:
+        """Write the model; return the report with its paths."""
+        ticket = task.ticket if task.HasField("ticket") else None
+        snapshot = task.snapshot
+        if task.target != BEST and inner_optimizer(self._definition.optimizer).use_ema:
+            snapshot = AVERAGE
+        values = self._trainer.values(snapshot, ticket)
+        directory = Path(self._spec.dir)
+        if task.target == BEST:
+            directory /= BEST
+        with self._borrowed.set_to(values):
+            paths = export_model(
+                self._definition.model,
+                directory,
+                self._spec.formats,
+                input_signature=self._definition.input_signature,
+            )
+        logger.info("Exported %s", ", ".join(str(path) for path in paths))
+        return master_pb2.TaskReport(
+            task_id=task.task_id,
+            lease_id=task.lease_id,
+            outcome=Outcome.DONE,
+            model_version=values.version if values else 0,
+            results_json=json.dumps({"paths": [str(path) for path in paths]}),
+        )

@@ -1,0 +1,133 @@
+"""Prediction tasks: outputs of a loaded model, to the user's processor or to files.
+
+Owns the pass over a task's records. Called by the loop. Knows nothing of formats.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+from elasticdl.errors import DataError
+from elasticdl.model.definition import ModelDefinition
+from elasticdl.model.feeding import Feeder, kind_of
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import Outcome
+from elasticdl.worker.progress import Progress
+from elasticdl.worker.tasks.records import LoadedTask
+from elasticdl.worker.trainer import Trainer
+from elasticdl.worker.uses.model_values import ModelValues
+from elasticdl.worker.uses.prediction_files import PredictionFiles, merged
+
+
+class Sink(Protocol):
+    """Where a task's predictions go."""
+
+    def batch(self, outputs: Any) -> None:
+        """Take the outputs of a batch, as arrays."""
+
+    def task_done(self, loaded: LoadedTask, in_order: bool) -> None:
+        """Make what was taken permanent. A task may come a second time."""
+
+    def task_begins(self) -> None:
+        """Forget what a broken-off task left."""
+
+
+class FileSink:
+    """The default: one file per task."""
+
+    def __init__(self, files: PredictionFiles) -> None:
+        """Write through `files`."""
+        self._files = files
+        self._batches: list[Any] = []
+
+    def task_begins(self) -> None:
+        """See Sink."""
+        self._batches = []
+
+    def batch(self, outputs: Any) -> None:
+        """See Sink."""
+        self._batches.append(outputs)
+
+    def task_done(self, loaded: LoadedTask, in_order: bool) -> None:
+        """See Sink."""
+        columns = merged(self._batches)
+        self._batches = []
+        task = loaded.task
+        records = len(next(iter(columns.values()), []))
+        if in_order and loaded.is_as_planned and records == task.end - task.start:
+            columns = {
+                "source": [task.source] * records,
+                "record": list(range(task.start, task.end)),
+                **columns,
+            }
+        self._files.write(task.task_id, columns)
+
+
+class ProcessorSink:
+    """The user's PredictionOutputsProcessor."""
+
+    def __init__(
+        self, processor: Any, definition: ModelDefinition, worker_index: int
+    ) -> None:
+        """Call `processor.process(predictions, worker_id)` per batch."""
+        self._processor = processor
+        self._code = definition.code
+        self._worker_index = worker_index
+
+    def task_begins(self) -> None:
+        """See Sink."""
+
+    def batch(self, outputs: Any) -> None:
+        """See Sink."""
+        with self._code.running("PredictionOutputsProcessor.process"):
+            self._processor.process(outputs, self._worker_index)
+
+    def task_done(self, loaded: LoadedTask, in_order: bool) -> None:
+        """See Sink."""
+
+
+class Predictor:
+    """Predicts tasks with the trainer's values."""
+
+    def __init__(
+        self,
+        definition: ModelDefinition,
+        feeder: Feeder,
+        sink: Sink,
+        *,
+        trainer: Trainer,
+        borrowed: ModelValues,
+        progress: Progress,
+    ) -> None:
+        """Take a module with its model built and a feeder in prediction mode."""
+        self._feeder = feeder
+        self._sink = sink
+        self._trainer = trainer
+        self._borrowed = borrowed
+        self._progress = progress
+        self._outputs = tf.function(definition.predict, reduce_retracing=True)
+
+    def predict(self, loaded: LoadedTask) -> master_pb2.TaskReport:
+        """Return the report of a prediction task."""
+        task = loaded.task
+        records = 0
+        self._sink.task_begins()
+        with self._borrowed.set_to(self._trainer.values("", None)):
+            for batch in self._feeder.batches(loaded.records):
+                self._progress.begins(kind_of(batch))
+                outputs = self._outputs(batch.features)
+                self._sink.batch(tf.nest.map_structure(lambda t: t.numpy(), outputs))
+                records += batch.num_records
+                self._progress.ended()
+        if not records and loaded.records:
+            raise DataError(f"{task.source}: feed made no batch of its records")
+        self._sink.task_done(loaded, self._feeder.order_preserved)
+        return master_pb2.TaskReport(
+            task_id=task.task_id,
+            lease_id=task.lease_id,
+            outcome=Outcome.DONE,
+            records=records,
+            bad_records=loaded.bad,
+        )

@@ -1,0 +1,149 @@
+"""No process of a pod, or of a laptop, imports from the folder that it starts in.
+
+Workers of all jobs can write the claim, where pods of master and PS start: a file there
+that is named as a module of Python, or a folder as this package, must stay unread.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+from elasticdl.client.cluster.errand import errand_pod
+from elasticdl.data.making import builtin
+from elasticdl.errors import DataError
+from elasticdl.job.names import Role
+from elasticdl.runner.local.table import role_command
+
+from tests.chart.rendering import container, job, objects, of_kind, pods
+
+POISON = "import os\nos.write(1, b'HIJACKED')\nos._exit(42)\n"
+# Modules that each of them imports: of Python, of this package, of TensorBoard.
+PLANTED = ("hmac.py", "argparse.py", "elasticdl/__init__.py", "tensorboard/__init__.py")
+MONITORED = {"tensorboard": {"enabled": True}}
+
+
+@pytest.fixture
+def claim(tmp_path):
+    for name in PLANTED:
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(POISON)
+    return tmp_path
+
+
+def started(command, folder):
+    """Start what a pod starts there, with this Python; what it says."""
+    done = subprocess.run(
+        [sys.executable if word == "python" else word for word in command],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(folder / "home")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode != 42
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("role", ["master", "ps", "worker"])
+def test_a_role_in_a_pod_ignores_what_lies_on_the_claim(role, claim):
+    command = container(pods(objects(job()))[role])["command"]
+    assert "is not set; roles are started by" in started(command, claim)
+
+
+@pytest.mark.parametrize("role", Role)
+def test_a_role_on_a_laptop_ignores_what_lies_in_the_current_folder(role, claim):
+    assert "is not set; roles are started by" in started(role_command(role), claim)
+
+
+def test_the_exporter_ignores_it(claim):
+    found = objects({"monitoring": {"exporter": {"enabled": True}}})
+    main = container(of_kind(found, "Deployment")["spec"]["template"])
+    said = started([*main["command"], "--help"], claim)
+    assert "Shows what a cluster has for pods" in said
+
+
+def test_tensorboard_ignores_it(claim):
+    found = objects(job(monitoring=MONITORED))
+    main = container(of_kind(found, "Deployment")["spec"]["template"])
+    said = started([*main["command"], "--version"], claim)
+    assert "HIJACKED" not in said
+    assert said[0].isdigit()
+
+
+def test_an_audit_ignores_it(claim):
+    found = of_kind(objects(job()), "ConfigMap")
+    found["metadata"]["uid"] = "u1"
+    words = ["audit", "digits", "--jobs-dir", str(claim)]
+    pod = errand_pod(found, "digits", "audit", lambda folder: words)
+    (main,) = pod["spec"]["containers"]
+    said = started([*main["command"], *main["args"]], claim)
+    assert "digits" in said
+    assert "HIJACKED" not in said
+
+
+def test_what_fetches_a_data_set_ignores_it(claim, monkeypatch):
+    monkeypatch.chdir(claim)
+    # It ends at the import of Keras, whichever this Python has.
+    (claim / "keras.py").write_text("raise Exception('HIJACKED')")
+    monkeypatch.setenv("PYTHONPATH", str(claim / "first"))
+    (claim / "first").mkdir()
+    (claim / "first" / "keras.py").write_text("raise Exception('no keras here')")
+    with pytest.raises(DataError, match="no keras here"):
+        builtin.load_arrays("mnist")
+
+
+# What workers see of the claim.
+
+
+def seen(role, **state):
+    """Return the volume's part that is mounted, by path."""
+    pod = pods(objects(job(state=state)))[role]
+    return {
+        mount["mountPath"]: (mount["name"], mount.get("subPath", ""))
+        for mount in container(pod)["volumeMounts"]
+        if mount["mountPath"].startswith("/data")
+    }
+
+
+OWN = ".elasticdl/jobs/ml/digits"
+
+
+def test_a_worker_sees_its_own_jobs_folder_and_no_other_where_that_is_wanted():
+    claim = ("elasticdl-state", "")
+    assert seen("worker") == {"/data": claim}
+    assert seen("worker", hideOtherJobs=True) == {
+        "/data": claim,
+        "/data/.elasticdl/jobs": ("elasticdl-hidden", ""),
+        f"/data/{OWN}": ("elasticdl-state", OWN),
+    }
+    for role in ("master", "ps"):
+        assert seen(role, hideOtherJobs=True) == {"/data": claim}
+
+
+@pytest.mark.parametrize("role", ["master", "ps", "worker"])
+def test_a_folder_of_the_claim_takes_its_place_for_all_roles(role):
+    assert seen(role, subPath="team/a")["/data"] == ("elasticdl-state", "team/a")
+
+
+def test_both_together_name_the_folder_below_the_other_one():
+    found = seen("worker", subPath="team", hideOtherJobs=True)
+    assert found[f"/data/{OWN}"] == ("elasticdl-state", f"team/{OWN}")
+
+
+def test_a_volume_in_the_claims_place_is_hidden_in_the_same_way():
+    values = job(state={"hideOtherJobs": True})
+    values["job"]["volumes"] = [{"claimName": "mine", "mountPath": "/data"}]
+    made = pods(objects(values))["worker"]
+    (last,) = (
+        mount
+        for mount in container(made)["volumeMounts"]
+        if mount["mountPath"] == f"/data/{OWN}"
+    )
+    (volume,) = (v for v in made["spec"]["volumes"] if v["name"] == last["name"])
+    assert volume["persistentVolumeClaim"] == {"claimName": "mine"}
+    assert last["subPath"] == OWN
+    assert yaml.safe_dump(made).count("elasticdl-hidden") == 2

@@ -1,0 +1,109 @@
+"""What is remembered of endings: which crashes count, and for how long."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from elasticdl.job.names import Role
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.master.members.member import Member
+from elasticdl.master.members.relaunch_rules import PS_CRASHES, Ending, GiveUp, Relaunch
+from elasticdl.master.members.relaunches import Relaunches
+from elasticdl.master.tasks.ledger import Ledger
+from elasticdl.runner.base import ExitReason, ReplicaKey
+
+HOUR = 3600.0
+
+
+def spec(**checkpoint: float) -> JobSpec:
+    return JobSpec.model_validate(
+        {
+            "name": "x",
+            "model": {"definition": "m.f"},
+            "data": {"training": "t.csv"},
+            "worker": {"max_restarts": 3},
+            "checkpoint": checkpoint,
+        }
+    )
+
+
+class Past:
+    """The endings of one job."""
+
+    def __init__(self, ledger: Ledger, job: JobSpec) -> None:
+        self.relaunches = Relaunches(ledger)
+        self.job = job
+
+    def ends(
+        self,
+        role: Role,
+        *,
+        at: float,
+        reason: ExitReason = ExitReason.ERROR,
+        lived: float = 100.0,
+        cause: str = "",
+        ready: bool = True,
+    ) -> Relaunch | GiveUp:
+        member = Member(ReplicaKey(role, 0), 1, "", 1, 0.0)
+        code = 1 if reason is ExitReason.ERROR else 0
+        ending = Ending(role, reason, code, "", cause, lived, ready=ready)
+        return self.relaunches.decide(member, ending, spec=self.job, now=at)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    opened = Ledger.open(tmp_path, now=0.0)
+    yield opened
+    opened.close()
+
+
+def test_crashes_of_long_ago_are_forgiven(ledger) -> None:
+    past = Past(ledger, spec())
+    for day in range(10):
+        assert isinstance(past.ends(Role.WORKER, at=day * 24 * HOUR), Relaunch)
+    rest = [past.ends(Role.WORKER, at=9 * 24 * HOUR + n) for n in (1, 2, 3)]
+    assert [isinstance(one, GiveUp) for one in rest] == [False, False, True]
+
+
+def test_workers_that_hang_while_they_build_the_model_fail_the_job(ledger) -> None:
+    past = Past(ledger, spec())
+    ended = [
+        past.ends(
+            Role.WORKER,
+            at=300.0 * n,
+            reason=ExitReason.KILLED,
+            cause="hung",
+            ready=False,
+        )
+        for n in range(4)
+    ]
+    assert [isinstance(one, GiveUp) for one in ended] == [False, False, False, True]
+    assert "hung, and worker.maxRestarts (3)" in ended[-1].message
+
+
+@pytest.mark.parametrize("cause", ["", "silent"])
+def test_a_ps_that_is_lost_before_each_checkpoint_fails_the_job(ledger, cause) -> None:
+    """It lives long each time: an OOM kill at the copy for a checkpoint, say."""
+    past = Past(ledger, spec(everySeconds=60.0))
+    reason = ExitReason.KILLED if cause else ExitReason.OOM_KILLED
+    ended = [
+        past.ends(Role.PS, at=100.0 * n, reason=reason, cause=cause)
+        for n in range(PS_CRASHES)
+    ]
+    assert [isinstance(one, GiveUp) for one in ended] == [False] * 4 + [True]
+    assert "no checkpoint was completed between" in ended[-1].message
+
+
+def test_a_ps_that_got_to_a_checkpoint_between_is_forgiven(ledger) -> None:
+    past = Past(ledger, spec(everySeconds=60.0))
+    for n in range(4 * PS_CRASHES):
+        ledger.note("checkpoint", name="newest", version=n + 1, dir="")
+        ended = past.ends(Role.PS, at=100.0 * n, reason=ExitReason.OOM_KILLED)
+        assert isinstance(ended, Relaunch)
+
+
+def test_a_ps_that_was_taken_away_never_counts(ledger) -> None:
+    past = Past(ledger, spec(everySeconds=60.0))
+    for n in range(4 * PS_CRASHES):
+        ended = past.ends(Role.PS, at=100.0 * n, reason=ExitReason.PREEMPTED)
+        assert isinstance(ended, Relaunch)

@@ -1,0 +1,196 @@
+"""A job's checkpoints on a real disk: asked for, completed, given up, gone back to."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from elasticdl.checkpoint import shelf, store
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.master.model.checkpoint_identity import Course
+from elasticdl.master.model.checkpoint_requests import COPY_SECONDS, STILL_SECONDS
+from elasticdl.master.model.checkpointing import Keeper
+from elasticdl.master.signals import Signals
+from elasticdl.master.tasks.ledger import Ledger
+from elasticdl.proto import master_pb2
+
+Story = Callable[[Keeper, Ledger], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., None]:
+    """Runs a story on the keeper of a job with one PS."""
+
+    def play(story: Story, *, course: Course | None = None) -> None:
+        spec = JobSpec.model_validate(
+            {"name": "job", "model": {"definition": "m.f"}, "data": {"training": "t"}}
+        )
+
+        async def main() -> None:
+            ledger = Ledger.open(tmp_path / "journal", now=0.0)
+            keeper = Keeper(
+                spec,
+                tmp_path / "checkpoints",
+                ledger,
+                Signals(1),
+                num_shards=1,
+                course=course or Course("mine", "job"),
+            )
+            await story(keeper, ledger)
+            ledger.close()
+
+        asyncio.run(main())
+
+    return play
+
+
+async def until(test: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10.0):
+        while not test():
+            await asyncio.sleep(0)
+
+
+async def asked(keeper: Keeper, *, now: float = 0.0) -> master_pb2.SnapshotRequest:
+    """Ask for one; return what the PS is told."""
+    keeper.ask("a test", now=now)
+    await until(lambda: bool(keeper.ps_request(0, sync=False)))
+    return keeper.ps_request(0, sync=False)[0]
+
+
+def written(
+    wanted: master_pb2.SnapshotRequest, version: int
+) -> master_pb2.SnapshotDone:
+    """Write what the PS is asked for, and return its word of it."""
+    part = store.write_shard(
+        Path(wanted.dir),
+        0,
+        1,
+        {"value|w|0|1": np.ones(1, np.float32)},
+        {"version": version},
+    )
+    return master_pb2.SnapshotDone(
+        id=wanted.id,
+        version=version,
+        file=part.file,
+        file_bytes=part.bytes,
+        crc32=part.crc32,
+    )
+
+
+async def completed(keeper: Keeper, version: int, *, now: float = 0.0) -> str:
+    """Make a whole checkpoint; its folder."""
+    keeper.take(0, written(await asked(keeper, now=now), version), now=now)
+    await until(lambda: not keeper.busy)
+    assert keeper.newest is not None
+    return keeper.newest.dir
+
+
+def test_a_checkpoint_of_a_course_that_was_left_while_it_got_its_name_is_not_kept(
+    run, tmp_path
+):
+    async def story(keeper: Keeper, ledger: Ledger) -> None:
+        first = await completed(keeper, 3)
+        keeper.take(0, written(await asked(keeper), 5), now=0.0)
+        assert keeper.naming
+        ledger.rewind({}, applied={}, cause="a test", now=0.0)
+        keeper.rewound(version=3)
+        await until(lambda: not keeper.naming)
+        assert keeper.newest.dir == first
+        again = await completed(keeper, 5)
+        assert store.read_manifest(Path(again)).rewind == 1
+        assert str(shelf.resolve(tmp_path / "checkpoints")[0]) == again
+
+    run(story)
+
+
+def test_the_good_checkpoint_of_a_version_wins_over_a_damaged_one_of_it(run):
+    async def story(keeper: Keeper, ledger: Ledger) -> None:
+        await completed(keeper, 3)
+        damaged = await completed(keeper, 5)
+        assert keeper.give_up(damaged)
+        ledger.rewind({}, applied={}, cause="a test", now=0.0)
+        keeper.rewound(version=3)
+        good = await completed(keeper, 5)
+        assert keeper.newest.dir == good
+        assert not keeper.gave_up(good)
+        assert keeper.newest.manifest == store.read_manifest(Path(good))
+
+    run(story)
+
+
+def test_a_part_may_take_for_ever_as_long_as_bytes_are_written(run):
+    async def story(keeper: Keeper, ledger: Ledger) -> None:
+        wanted = await asked(keeper)
+        done = master_pb2.SnapshotDone(id=wanted.id, version=1, pinned_only=True)
+        now = 0.0
+        for _ in range(1000):
+            now += STILL_SECONDS - 1.0
+            done.written_bytes += 1
+            keeper.take(0, done, now=now)
+            keeper.watch(now=now)
+        assert keeper.busy
+        keeper.take(0, done, now=now + STILL_SECONDS)  # no byte more
+        keeper.watch(now=now + STILL_SECONDS + 1.0)
+        assert not keeper.busy
+        assert "nothing more was written of shard 0" in keeper.problem
+
+    run(story)
+
+
+def test_a_ps_may_copy_for_minutes_before_it_says_anything(run):
+    async def story(keeper: Keeper, ledger: Ledger) -> None:
+        await asked(keeper)
+        keeper.watch(now=COPY_SECONDS)
+        assert keeper.busy
+        keeper.watch(now=COPY_SECONDS + 1.0)
+        assert not keeper.busy
+
+    run(story)
+
+
+def test_what_another_job_writes_in_the_same_folder_stays(run, tmp_path):
+    async def first(keeper: Keeper, ledger: Ledger) -> None:
+        wanted = await asked(keeper)
+        written(wanted, 4)
+        run_of_other.append(wanted.dir)
+
+    async def second(keeper: Keeper, ledger: Ledger) -> None:
+        await asked(keeper)
+        assert Path(run_of_other[0]).is_dir()
+
+    run_of_other: list[str] = []
+    run(first, course=Course("theirs", "other"))
+    run(second)
+
+
+def test_the_folder_is_made_beside_the_loop_and_its_failure_is_told(run, tmp_path):
+    async def story(keeper: Keeper, ledger: Ledger) -> None:
+        keeper.ask("a test", now=0.0)
+        assert keeper.busy  # nothing was waited for
+        await until(lambda: not keeper.busy)
+        assert "checkpoint not written" in keeper.problem
+        assert keeper.schedule.due(version=0, now=4.0) is None
+        assert keeper.schedule.due(version=0, now=6.0) == "first"
+
+    (tmp_path / "checkpoints").touch()
+    run(story)
+
+
+def test_a_newest_checkpoint_that_is_gone_is_noticed_when_a_master_starts(
+    run, tmp_path, caplog
+):
+    async def begin(keeper: Keeper, ledger: Ledger) -> None:
+        await completed(keeper, 3)
+        await completed(keeper, 5)
+        await ledger.commit()
+
+    async def later(keeper: Keeper, ledger: Ledger) -> None:
+        assert keeper.newest.manifest.version == 3
+        assert keeper.had_one
+
+    run(begin)
+    (tmp_path / "checkpoints" / "version-5" / "manifest.json").unlink()
+    run(later)
+    assert "the newest checkpoint in the journal" in caplog.text

@@ -1,0 +1,191 @@
+"""Evaluation rounds that are given up, undone by a rewind, or final too early."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from elasticdl.data.reader import Shard
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.master.model import callbacks, evaluation
+from elasticdl.master.model.callbacks import Action, ScaleLearningRate
+from elasticdl.master.model.evaluation_rounds import BEST, Rounds
+from elasticdl.master.signals import Signals
+from elasticdl.master.tasks import notes
+from elasticdl.master.tasks.ledger import Ledger
+from elasticdl.master.tasks.queue import Plan
+from elasticdl.master.tasks.side_tasks import SideTasks
+from elasticdl.proto import master_pb2
+
+EXPORT = master_pb2.EXPORT
+BEST_MODEL = [{"class": "BestModel", "monitor": "accuracy"}]
+PLATEAU = [
+    {"class": "ReduceLROnPlateau", "monitor": "accuracy", "factor": 0.5, "patience": 1}
+]
+
+
+class Course:
+    """The rounds of one job without PS, and what a worker does for them."""
+
+    def __init__(self, ledger: Ledger, described: list[dict[str, object]]) -> None:
+        spec = JobSpec.model_validate(
+            {
+                "name": "x",
+                "model": {"definition": "m.f"},
+                "data": {"training": "t.csv", "validation": "v.csv"},
+                "export": {"dir": "out"},
+            }
+        )
+        self.side = SideTasks(ledger.generation)
+        self.actions: list[Action] = []
+        self.rounds = Rounds(
+            spec,
+            ledger,
+            Signals(ledger.generation),
+            self.side,
+            num_ps=0,
+            on_action=self.actions.append,
+            now=0.0,
+        )
+        made = callbacks.from_json(json.dumps(described))
+        self.rounds.begin([Shard("v.csv", 0, 8)], made)
+
+    def lease(self) -> master_pb2.Task | None:
+        return self.side.lease(0, types=None, deadline=9.0)
+
+    def report(self, task: master_pb2.Task, **report: object) -> None:
+        self.side.finish(task.lease_id)
+        self.rounds.done(task, master_pb2.TaskReport(**report), now=1.0)
+
+    def measure(self, accuracy: float, *, version: int) -> master_pb2.Task | None:
+        """Evaluate the round that is open; the task that writes the best model."""
+        while (task := self.lease()) is not None:
+            if task.type == EXPORT:
+                return task
+            results = json.dumps({"accuracy": accuracy})
+            self.report(task, model_version=version, results_json=results)
+        return None
+
+    def evaluate(self, accuracy: float, *, version: int, epochs: int = 0) -> None:
+        """Open a round and see it through."""
+        self.rounds.open("test", version=version, epochs_done=epochs, now=0.0)
+        if (export := self.measure(accuracy, version=version)) is not None:
+            self.report(export)
+
+    @property
+    def measured(self) -> list[float]:
+        return [result.metrics["accuracy"] for result in self.rounds.results]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    opened = Ledger.open(tmp_path, now=0.0)
+    yield opened
+    opened.close()
+
+
+def test_a_best_model_that_was_not_written_is_not_the_best(ledger) -> None:
+    course = Course(ledger, BEST_MODEL)
+    course.rounds.open("test", version=4, epochs_done=0, now=0.0)
+    assert course.measure(0.9, version=4).target == BEST
+    course.rounds.abort()  # a PS was lost, and the snapshot with it
+    assert course.measured == []
+    course.rounds.tick(version=6, epochs_done=0, now=0.0)
+    export = course.measure(0.8, version=6)
+    assert export.target == BEST
+    course.report(export)
+    assert course.measured == [0.8]
+    course.evaluate(0.7, version=8)
+    assert course.measured == [0.8, 0.7]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_the_best_model_of_an_undone_round_stays_the_one_to_beat_and_is_told(
+    ledger, tmp_path, restarted
+) -> None:
+    course = Course(ledger, BEST_MODEL)
+    course.evaluate(0.7, version=4)
+    course.evaluate(0.9, version=8)
+    course.rounds.rewound(version=5, epochs_done=0)
+    if restarted:
+        asyncio.run(ledger.commit())
+        ledger = Ledger.open(tmp_path, now=0.0)
+        course = Course(ledger, BEST_MODEL)
+    assert course.measured == [0.7]
+    assert (course.rounds.best.version, course.rounds.best.metrics) == (
+        8,
+        {"accuracy": 0.9},
+    )
+    # `best` has the model of 0.9: one of 0.8 must not be written over it.
+    course.evaluate(0.8, version=7)
+    assert course.rounds.best.version == 8
+    course.evaluate(0.95, version=9)
+    assert course.rounds.best.version == 9
+    assert course.measured == [0.7, 0.8, 0.95]
+
+
+def test_a_round_that_is_given_up_leaves_the_last_export_alone(ledger) -> None:
+    course = Course(ledger, BEST_MODEL)
+    course.rounds.open("test", version=4, epochs_done=0, now=0.0)
+    assert course.measure(0.9, version=4) is not None
+    course.side.add(master_pb2.Task(type=EXPORT, target="final"))
+    course.rounds.abort()
+    assert course.lease().target == "final"
+
+
+def test_results_of_an_undone_course_count_no_more(ledger, tmp_path) -> None:
+    course = Course(ledger, PLATEAU)
+    course.evaluate(0.9, version=10, epochs=1)
+    course.evaluate(0.8, version=20, epochs=2)
+    assert course.actions[-1].scale == 0.5
+    course.rounds.rewound(version=10, epochs_done=1)
+    assert course.measured == [0.9]
+    assert isinstance(course.actions[-1], ScaleLearningRate)
+    assert course.actions[-1].scale == 1.0
+    asyncio.run(ledger.commit())
+    again = Ledger.open(tmp_path, now=1.0)
+    restarted = Course(again, PLATEAU)
+    again.close()
+    for one in (course, restarted):
+        assert one.measured == [0.9]
+        # Epoch 2 comes again, and is evaluated again.
+        due = one.rounds.schedule.due(version=20, epochs_done=2, now=1.0)
+        assert due == evaluation.EPOCH_END
+    assert restarted.actions == []
+
+
+def test_the_last_evaluation_is_of_all_that_was_trained(ledger) -> None:
+    ledger.open_plan(Plan((Shard("t.csv", 0, 16),), batch_size=8, batches_per_task=1))
+    course = Course(ledger, [])
+
+    def train_a_task() -> None:
+        leased = ledger.lease(0, now=0.0, lease_seconds=9.0)
+        ledger.finish(leased.lease_id, records=8, steps=1, now=0.0)
+
+    train_a_task()
+    course.rounds.open(evaluation.FINAL, version=1, epochs_done=0, now=0.0)
+    course.measure(0.9, version=1)
+    assert course.rounds.is_up_to_date
+    train_a_task()  # the job goes on, with more epochs
+    assert not course.rounds.is_up_to_date
+
+
+def test_no_more_results_are_kept_than_a_restarted_master_reads_back(
+    ledger, monkeypatch
+) -> None:
+    monkeypatch.setattr(notes, "MOST", 5)
+    course = Course(ledger, [])
+    seen = 0
+    for number in range(8):
+        course.evaluate(float(number), version=number)
+        assert len(course.rounds.after(seen)) == 1
+        seen = course.rounds.count
+    assert course.measured == [3.0, 4.0, 5.0, 6.0, 7.0]
+    again = Course(ledger, [])
+    assert again.measured == course.measured
+    assert again.rounds.count == course.rounds.count == 8
+    assert again.rounds.after(7) == course.rounds.results[-1:]
+    again.rounds.rewound(version=5, epochs_done=0)
+    assert again.measured == [3.0, 4.0, 5.0]
+    assert again.rounds.after(8) == []

@@ -1,0 +1,242 @@
+"""A job's history: what a real master writes beside its journal, and shows of it."""
+
+import gzip
+import json
+import math
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from elasticdl.data.formats.files import FilePool
+from elasticdl.data.formats.tfrecord import TFRecordReader
+from elasticdl.data.records import BadRecords
+from elasticdl.job import history
+from elasticdl.job.history import Decision, PsSample, Sample
+from elasticdl.job.names import Role
+from elasticdl.job.status import EvaluationResult, JobState
+from elasticdl.job.values.file import edit_values
+from elasticdl.master.telling import sampling
+from elasticdl.master.telling.appending import append
+from elasticdl.master.telling.history import MOST_PACKED_BYTES, packed
+from elasticdl.proto import master_pb2, tensorboard_pb2
+
+MONTH_SECONDS = 30 * 86_400.0
+
+
+def sample(number: int, **more: object) -> Sample:
+    fields = {
+        "state": "running",
+        "workers_wanted": 1,
+        "workers_min": 0,
+        "workers_max": 0,
+        "workers_running": 1,
+        "workers_pending": 0,
+    }
+    return Sample(time=float(number), **fields, **more)
+
+
+def events(folder: Path) -> list[tensorboard_pb2.Event]:
+    (file,) = folder.glob("*tfevents*")
+    reader = TFRecordReader(file, FilePool())
+    records = reader.read(0, reader.num_records, BadRecords(file.name, skip=False))
+    return [tensorboard_pb2.Event.FromString(record) for record in records]
+
+
+def leases(rig) -> bool:
+    return any(replica.held for replica in rig.replicas.values())
+
+
+def test_a_job_leaves_its_history(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving():
+            await rig.until(lambda: leases(rig))
+            rig.kill("worker-0")
+            await rig.until(lambda: rig.runner.running(Role.WORKER) == [1, 2])
+            edit_values(rig.job_dir.spec_file, {"job.worker.replicas": 3})
+            await rig.until(lambda: rig.runner.running(Role.WORKER) == [1, 2, 3])
+            edit_values(rig.job_dir.spec_file, {"job.training.batchSize": 9})
+            await rig.until(
+                lambda: any(n.reason == "EditRefused" for n in rig.publisher.notices)
+            )
+            rig.world.go.set()
+            report = await rig.ended()
+        told = history.read(rig.job_dir.history_file)
+        by_kind = {one.kind: one for one in told.decisions}
+        assert by_kind["ended"].replica == "worker-0"
+        assert by_kind["ended"].replacement == "worker-2"
+        assert by_kind["relaunched"].cost_seconds == report.relaunches[0].seconds
+        assert by_kind["grown"].cause == "worker.replicas: 2 -> 3"
+        assert "batchSize" in by_kind["refused"].cause
+        assert by_kind["checkpoint"].cost_seconds >= 0.0
+        assert by_kind["state"].text == "job rig succeeded"
+        last = told.samples[-1]
+        assert (last.records_done, last.state) == (report.records, "succeeded")
+        assert last.goodput_seconds == pytest.approx(report.goodput_seconds, abs=1.0)
+        assert list(told.evaluations) == report.evaluations
+        times = [one.time for one in told.samples]
+        assert times == sorted(times)
+        # What the platform's notices say is the same, in the same words.
+        said = {notice.message for notice in rig.publisher.notices}
+        assert by_kind["grown"].text in said
+        shown = gzip.decompress(rig.publisher.packed_history).decode().splitlines()
+        assert history.parse(shown).decisions[-1] == told.decisions[-1]
+
+    rig.run(story, data__validation="test.csv")
+
+
+def test_a_restarted_master_goes_on_in_the_same_file(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving():
+            await rig.until(lambda: leases(rig))
+            rig.kill("worker-0")
+            await rig.until(
+                lambda: any(
+                    one.kind == "ended"
+                    for one in history.read(rig.job_dir.history_file).decisions
+                )
+            )
+        with rig.job_dir.history_file.open("a") as file:
+            file.write('{"sample":{"time":1')  # killed while it wrote
+        before = history.read(rig.job_dir.history_file)
+        async with rig.serving():
+            rig.world.go.set()
+            await rig.ended()
+        told = history.read(rig.job_dir.history_file)
+        assert list(told.samples[: len(before.samples)]) == list(before.samples)
+        ends = [one.replica for one in told.decisions if one.kind == "ended"]
+        assert ends.count("worker-0") == 1
+        assert [one.text for one in told.decisions if one.kind == "master"] == [
+            "master generation 2 goes on"
+        ]
+        files = list(rig.job_dir.tensorboard_dir.glob("*tfevents*"))
+        assert len(files) == 2
+
+    rig.run(story)
+
+
+def test_a_disk_that_takes_no_history_does_not_disturb_the_job(rig) -> None:
+    async def story(rig) -> None:
+        rig.job_dir.history_file.mkdir()  # nothing can be appended to a folder
+        rig.job_dir.tensorboard_dir.write_text("in the way")
+        async with rig.serving():
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+
+    rig.run(story)
+
+
+def test_scalars_are_in_an_event_file_of_tensorboards_form(rig) -> None:
+    async def story(rig) -> None:
+        async with rig.serving():
+            report = await rig.ended()
+        first, *rest = events(rig.job_dir.tensorboard_dir)
+        assert first.file_version == "brain.Event:2"
+        tags = {}
+        for event in rest:
+            for value in event.summary.value:
+                assert value.WhichOneof("value") == "simple_value"  # 0 as well
+                tags[value.tag] = (event.step, value.simple_value)
+        assert set(tags) == {
+            "loss",
+            "evaluation/accuracy",
+            "workers/running",
+            "workers/wanted",
+            "goodput/share",
+            "records_per_second",
+        }
+        assert tags["loss"] == (report.version, 0.5)
+        assert tags["workers/wanted"][1] == 2.0
+        step, accuracy = tags["evaluation/accuracy"]
+        assert step == report.evaluations[-1].version
+        assert accuracy == pytest.approx(0.9)
+
+    rig.run(story, data__validation="test.csv")
+
+
+def test_half_a_line_of_a_full_disk_is_taken_back(tmp_path: Path) -> None:
+    path = tmp_path / "sub" / "history.jsonl"
+    append(path, b"one\n", b"\n")
+    with path.open("ab") as file:
+        file.write(b"two, torn")
+    append(path, b"three\n", b"\n")
+    assert path.read_bytes() == b"one\ntwo, torn\nthree\n"
+    with pytest.raises(OSError, match="No space left"):
+        append(Path("/dev/full"), b"x")
+
+
+def test_a_month_is_some_thousand_samples() -> None:
+    age, count = 0.0, 0
+    while age < MONTH_SECONDS:
+        age += sampling.period_seconds(age)
+        count += 1
+    assert 1000 < count < 5000
+
+
+def test_what_is_shown_in_a_cluster_is_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    lines = [history.line(sample(number)) for number in range(3000)]
+    lines += [
+        history.line(Decision(time=float(n), kind="attention", text=f"{n}"))
+        for n in range(1500)
+    ]
+    path.write_text("\n".join(lines))
+    shown = history.parse(gzip.decompress(packed(path)).decode().splitlines())
+    assert len(shown.samples) == 1000
+    assert (shown.samples[0].time, shown.samples[-1].time) == (0.0, 2999.0)
+    assert [one.time for one in shown.decisions] == [float(n) for n in range(500, 1500)]
+
+
+def test_a_long_history_is_shown_without_being_held_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    text = "x" * 200
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(40_000):
+            decision = Decision(time=float(number), kind="ended", text=text)
+            file.write(history.line(decision) + "\n")
+    tracemalloc.start()
+    packed(path)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < path.stat().st_size / 5
+
+
+def test_samples_of_many_workers_still_fit_into_a_config_map(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    ps = {
+        str(n): PsSample(state="running", received_bytes=hash((n, 7)) % 2**40)
+        for n in range(200)
+    }
+    lines = [
+        history.line(
+            sample(
+                number,
+                ps={k: v.model_copy(update={"sent_bytes": hash((k, number)) % 2**40})
+                    for k, v in ps.items()},
+            )
+        )
+        for number in range(600)
+    ]  # fmt: skip
+    path.write_text("\n".join(lines))
+    document = packed(path)
+    assert len(document) <= MOST_PACKED_BYTES
+    shown = history.parse(gzip.decompress(document).decode().splitlines())
+    assert shown.samples[-1].time == 599.0
+
+
+def test_a_line_is_json_for_everybody() -> None:
+    result = EvaluationResult(
+        version=1, metrics={"f1": math.nan}, records=1, seconds=1.0, time=1.0
+    )
+    text = history.line(result)
+    assert json.loads(text, parse_constant=pytest.fail)
+    (read,) = history.parse([text]).evaluations
+    assert math.isnan(read.metrics["f1"])
+
+
+def test_a_ps_that_never_told_anything_has_no_figures() -> None:
+    assert sampling.ps_sample("pending", None) == PsSample(state="pending")
+    told = master_pb2.PsStatus(bytes=8, calls=3, memory_limit_bytes=5)
+    made = sampling.ps_sample("running", told)
+    assert (made.parameter_bytes, made.calls, made.memory_limit_bytes) == (8, 3, 5)

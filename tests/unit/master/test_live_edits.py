@@ -1,0 +1,62 @@
+"""Which edits of a running job's file are taken."""
+
+import pytest
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.master.live_edits import compare
+
+
+def spec(**fields: object) -> JobSpec:
+    return JobSpec.model_validate(
+        {
+            "name": "j",
+            "model": {"definition": "m.f"},
+            "data": {"training": "t"},
+            **fields,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"paused": True}, "paused"),
+        ({"worker": {"replicas": 5}}, "worker.replicas"),
+        ({"worker": {"max": 9}}, "worker.max"),
+        ({"worker": {"min": 1}}, "worker.min"),
+        ({"log": {"level": "debug"}}, "log.level"),
+        ({"evaluation": {"everySteps": 7}}, "evaluation.everySteps"),
+        ({"evaluation": {"atEpochEnd": False}}, "evaluation.atEpochEnd"),
+    ],
+)
+def test_what_may_change_while_a_job_runs(fields: dict[str, object], path: str) -> None:
+    edit = compare(spec(), spec(**fields))
+    assert [change.path for change in edit.accepted] == [path]
+    assert not edit.refused
+    assert edit.spec == spec(**fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"training": {"batchSize": 7}}, "training.batchSize"),
+        ({"worker": {"priority": "high"}}, "worker.priority"),
+        ({"ps": {"replicas": 2}}, "ps.replicas"),
+        ({"env": {"A": "1"}}, "env.A"),
+        ({"log": {"file": "x"}}, "log.file"),
+    ],
+)
+def test_everything_else_is_refused_and_stays(
+    fields: dict[str, object], path: str
+) -> None:
+    edit = compare(spec(), spec(**fields))
+    assert [change.path for change in edit.refused] == [path]
+    assert not edit.accepted
+    assert edit.spec == spec()
+
+
+def test_an_edit_of_both_kinds_takes_what_may_change() -> None:
+    new = spec(worker={"replicas": 3}, training={"batchSize": 7})
+    edit = compare(spec(), new)
+    assert edit.spec == spec(worker={"replicas": 3})
+    assert str(edit.accepted[0]) == "worker.replicas: 1 -> 3"
+    assert str(edit.refused[0]) == "training.batchSize: 64 -> 7"

@@ -1,0 +1,325 @@
+"""The task stream: look-ahead, reports until acknowledged, a master that goes away."""
+
+import errno
+import threading
+
+import pytest
+from elasticdl.errors import BadRecordError, DataError, FencedError, RpcError
+from elasticdl.proto import master_pb2
+from elasticdl.proto.master_pb2 import Outcome, TaskType
+from elasticdl.worker.tasks import stream as task_stream
+from elasticdl.worker.tasks.records import LoadedTask
+from elasticdl.worker.tasks.stream import TaskStream, failure
+
+SECONDS = 20.0
+
+
+class Master:
+    """Answers leases from a list, as the RPC would; a test may cut the line."""
+
+    def __init__(self, tasks, *, away=0, fence=False, call_seconds=0.0):
+        self.call_seconds = call_seconds
+        self.tasks = list(tasks)
+        self.away = away
+        self.fence = fence
+        self.changed = threading.Condition()
+        self.reports = []
+        self.calls = []
+        self.leased = 0
+
+    def lease(self, request):
+        with self.changed:
+            self.calls.append(request)
+            if self.fence:
+                raise FencedError("old generation")
+            if self.away:
+                self.away -= 1
+                raise RpcError("connection refused")
+            self.reports.extend(request.reports)
+            self.changed.notify_all()
+            results = [
+                master_pb2.ReportResult(lease_id=r.lease_id, accepted=True)
+                for r in request.reports
+            ]
+            if request.want and not self.tasks:
+                done = len(self.reports) >= self.leased
+                if not done:
+                    self.changed.wait(min(request.wait_seconds, 0.02))
+                return master_pb2.LeaseReply(results=results, finished=done)
+            taken = [
+                self.tasks.pop(0) for _ in range(min(request.want, len(self.tasks)))
+            ]
+            self.leased += len(taken)
+            return master_pb2.LeaseReply(
+                tasks=taken, results=results, call_seconds=self.call_seconds
+            )
+
+    def wait_for_reports(self, count):
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.reports) >= count, SECONDS)
+            return self.reports
+
+
+def task(number, **fields):
+    return master_pb2.Task(
+        task_id=number,
+        lease_id=100 + number,
+        type=TaskType.TRAINING,
+        source="a",
+        **fields,
+    )
+
+
+def take(stream):
+    """Return the next task, None when none will come.
+
+    `next` returns as well when a task begins to be read, for its caller to say so.
+    """
+    while (loaded := stream.next(SECONDS, reading=stream.reading)) is None:
+        if stream.ended:
+            return None
+    return loaded
+
+
+def done(loaded):
+    return master_pb2.TaskReport(
+        task_id=loaded.task.task_id, lease_id=loaded.task.lease_id, outcome=Outcome.DONE
+    )
+
+
+@pytest.fixture
+def stream():
+    made = []
+
+    def make(
+        master,
+        load=lambda t: LoadedTask(t, [b"x"]),
+        on_fenced=lambda _: None,
+        **settings,
+    ):
+        made.append(
+            TaskStream(
+                master.lease,
+                master_pb2.Replica(),
+                **settings,
+                load=load,
+                describe=lambda what, error: f"{what} raised {error}",
+                on_fenced=on_fenced,
+            )
+        )
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close(0.1)
+
+
+def test_tasks_come_in_order_and_each_report_arrives_once(stream):
+    master = Master([task(i) for i in range(5)])
+    one = stream(master)
+    seen = []
+    while (loaded := take(one)) is not None:
+        seen.append(loaded.task.task_id)
+        one.report(done(loaded))
+    assert one.ended
+    assert seen == [0, 1, 2, 3, 4]
+    assert one.close(SECONDS)
+    assert sorted(r.task_id for r in master.reports) == seen
+    assert one.held == []
+
+
+def test_the_next_task_is_read_while_the_first_is_trained(stream):
+    read = threading.Semaphore(0)
+    master = Master([task(0), task(1), task(2)])
+    one = stream(master, load=lambda t: (read.release(), LoadedTask(t, []))[1])
+    assert take(one).task.task_id == 0
+    assert read.acquire(timeout=SECONDS)
+    assert read.acquire(timeout=SECONDS)
+    assert not read.acquire(timeout=0.05), "two ahead would be hoarding"
+    assert one.held == [100, 101]
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_short_tasks_are_leased_and_reported_several_in_a_call(stream):
+    master, clock = Master([task(i) for i in range(200)]), Clock()
+    one = stream(master, far_ahead=True, clock=clock)
+    while (loaded := take(one)) is not None:
+        clock.now += 0.01
+        one.report(done(loaded), can_wait=True)
+    assert one.close(SECONDS)
+    assert sorted(r.task_id for r in master.reports) == list(range(200))
+    assert len([call for call in master.calls if call.reports]) < 100
+    assert max(call.want for call in master.calls) > 4
+
+
+def test_tasks_of_a_second_go_several_to_a_call_when_the_master_has_many_workers(
+    stream,
+):
+    master, clock = Master([task(i) for i in range(60)], call_seconds=4.0), Clock()
+    one = stream(master, far_ahead=True, clock=clock)
+    while (loaded := take(one)) is not None:
+        clock.now += 1.0
+        one.report(done(loaded), can_wait=True)
+    assert one.close(SECONDS)
+    assert sorted(r.task_id for r in master.reports) == list(range(60))
+    assert max(call.want for call in master.calls) == 4
+    assert len([call for call in master.calls if call.reports]) <= 30
+
+
+def test_a_report_does_not_wait_when_there_is_nothing_left_to_train(stream):
+    master, clock = Master([task(0), task(1)]), Clock()
+    one = stream(master, far_ahead=True, clock=clock)
+    first, second = take(one), take(one)
+    # The clock stands still: by time alone these would wait for ever.
+    one.report(done(first), can_wait=True)
+    one.report(done(second), can_wait=True)
+    assert len(master.wait_for_reports(2)) == 2
+
+
+def test_a_failure_takes_the_reports_that_wait_with_it_at_once(stream):
+    master, clock = Master([task(i) for i in range(50)]), Clock()
+    one = stream(master, far_ahead=True, clock=clock)
+    for _ in range(20):
+        loaded = take(one)
+        clock.now += 0.01
+        one.report(done(loaded), can_wait=True)
+    held, broken = take(one), take(one)
+    one.report(done(held), can_wait=True)
+    one.report(failure(broken.task, "it raised"))
+    assert any(r.outcome == Outcome.FAILED for r in master.wait_for_reports(22))
+
+
+def test_an_unreachable_master_never_means_that_there_is_no_more_work(stream):
+    # The earlier system turned any error of the call into "no more tasks" (D4).
+    master = Master([task(0)], away=3)
+    one = stream(master)
+    loaded = take(one)
+    assert loaded is not None
+    assert not one.ended
+    with master.changed:
+        master.away = 2
+    one.report(done(loaded))
+    assert master.wait_for_reports(1)[0].task_id == 0
+
+
+def test_a_report_goes_out_while_the_stream_waits_for_work(stream):
+    master = Master([task(0), task(1)])
+    one = stream(master)
+    first, second = take(one), take(one)
+    one.report(done(first))
+    master.wait_for_reports(1)
+    one.report(done(second))
+    assert [r.task_id for r in master.wait_for_reports(2)] == [0, 1]
+
+
+def test_a_bad_record_fails_the_job_naming_file_and_record(stream):
+    def load(_):
+        raise BadRecordError("digits.rec", 17, "CRC does not fit")
+
+    master = Master([task(0)])
+    stream(master, load=load)
+    report = master.wait_for_reports(1)[0]
+    assert report.outcome == Outcome.FAILED
+    assert report.fatal
+    assert "digits.rec: record 17" in report.error
+
+
+def test_an_exception_of_a_custom_reader_is_reported_with_its_trace(stream):
+    def load(_):
+        raise KeyError("column")
+
+    master = Master([task(0)])
+    stream(master, load=load)
+    report = master.wait_for_reports(1)[0]
+    assert "KeyError: 'column'" in report.error
+    assert not report.fatal
+
+
+def test_draining_hands_back_what_was_not_begun(stream):
+    ready = threading.Semaphore(0)
+    master = Master([task(0), task(1)])
+    one = stream(master, load=lambda t: (ready.release(), LoadedTask(t, []))[1])
+    running = take(one)
+    assert ready.acquire(timeout=SECONDS)
+    assert ready.acquire(timeout=SECONDS)
+    one.drain()
+    one.report(failure(running.task, "broken"))
+    assert one.next(SECONDS) is None
+    assert one.close(SECONDS)
+    outcomes = {r.task_id: r.outcome for r in master.reports}
+    assert outcomes == {0: Outcome.FAILED, 1: Outcome.RETURNED}
+
+
+def test_a_lost_lease_is_dropped_without_a_report(stream):
+    master = Master([task(0)])
+    one = stream(master)
+    loaded = take(one)
+    one.forget(loaded.task.lease_id)
+    assert one.held == []
+
+
+def test_a_fenced_worker_stops_at_once(stream):
+    told = threading.Event()
+    stream(Master([], fence=True), on_fenced=lambda _: told.set())
+    assert told.wait(SECONDS)
+
+
+def refusing(number):
+    """Return a load that storage refuses with an errno, as readers tell it."""
+
+    def load(task):
+        try:
+            raise OSError(number, "storage")
+        except OSError as error:
+            raise DataError(f"{task.source}: cannot be read") from error
+
+    return load
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO, errno.ETIMEDOUT])
+def test_a_task_that_storage_does_not_give_is_handed_back_and_is_no_failure(
+    stream, monkeypatch, number
+):
+    monkeypatch.setattr(task_stream, "STORAGE_SECONDS", 0.01)
+    master = Master([task(1)])
+    stream(master, load=refusing(number))
+    (report,) = master.wait_for_reports(1)
+    assert report.outcome == Outcome.RETURNED
+    assert report.error == "a: cannot be read"
+
+
+def test_a_file_that_is_missing_is_a_failure_at_once(stream):
+    master = Master([task(1)])
+    stream(master, load=refusing(errno.ENOENT))
+    (report,) = master.wait_for_reports(1)
+    assert report.outcome == Outcome.FAILED
+
+
+def test_a_sync_worker_leases_no_training_task_while_it_evaluates(stream):
+    """It would begin that task without being counted again for a version."""
+    evaluation = task(1)
+    evaluation.type = TaskType.EVALUATION
+    one = stream(Master([evaluation, task(2)]))
+    evaluates = take(one)
+    assert evaluates.task.type == TaskType.EVALUATION
+    assert one.next(0.2) is None
+    one.report(done(evaluates))
+    assert take(one).task.task_id == 2
+
+
+def test_an_async_worker_reads_training_tasks_ahead_while_it_evaluates(stream):
+    evaluation = task(1)
+    evaluation.type = TaskType.EVALUATION
+    one = stream(Master([evaluation, task(2)]), far_ahead=True)
+    assert take(one).task.type == TaskType.EVALUATION
+    assert take(one).task.task_id == 2
