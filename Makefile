@@ -56,8 +56,7 @@ fmt: setup  ## format the code
 	@ruff check --config python/pyproject.toml --fix -q python tests bench release model_zoo
 
 proto: setup  ## regenerate the protobuf modules
-	@cd python && python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. \
-	    --mypy_out=quiet:. --mypy_grpc_out=quiet:. elasticdl/proto/*.proto
+	@python/protoc
 
 docs: setup  ## regenerate docs/spec.md, docs/cli.md and files of the chart
 	@python -m elasticdl.cli.generate
