@@ -14,14 +14,8 @@ from typing import TYPE_CHECKING, Any
 from elasticdl.errors import FINAL_EXITS, ExitCode
 from elasticdl.job.folder import read_report
 from elasticdl.job.names import Role, replica_name
-from elasticdl.runner.base import (
-    ExitReason,
-    Launch,
-    Observation,
-    Phase,
-    ReplicaKey,
-    ReplicaState,
-)
+from elasticdl.job.words import ExitReason
+from elasticdl.runner.base import Launch, Observation, Observed, Phase, ReplicaKey
 
 from tests.simulation.kernel import Process
 
@@ -37,7 +31,7 @@ class Platform:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.states: dict[ReplicaKey, ReplicaState] = {}
+        self.states: dict[ReplicaKey, Observed] = {}
         self.processes: dict[ReplicaKey, Process] = {}
         self.all: list[Process] = []
         self.watchers: dict[asyncio.Queue[Observation], Any] = {}
@@ -109,7 +103,7 @@ class Platform:
         process.generation = launch.generation
         process.on_exit = lambda ended: self._replica_ended(key, ended)
         self.processes[key] = process
-        self._show(ReplicaState(key, launch.generation, Phase.RUNNING, pid=process.pid))
+        self._show(Observed(key, launch.generation, Phase.RUNNING, pid=process.pid))
         main = self.world.run_ps if key.role is Role.PS else self.world.run_worker
 
         def begin() -> None:
@@ -148,7 +142,7 @@ class Platform:
         phase = Phase.SUCCEEDED if done else Phase.FAILED
         self._show(replace(state, phase=phase, reason=reason, exit_code=max(0, code)))
 
-    def _show(self, state: ReplicaState) -> None:
+    def _show(self, state: Observed) -> None:
         self.states[state.key] = state
         self._tell(Observation((state,)))
 
@@ -197,6 +191,6 @@ class SimulatedRunner:
                 yield found
 
 
-def is_living(state: ReplicaState) -> bool:
+def is_living(state: Observed) -> bool:
     """Whether a replica's process is there as far as the platform shows."""
     return state.phase in _LIVING

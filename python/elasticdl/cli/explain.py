@@ -16,15 +16,16 @@ from elasticdl.cli.options.arguments import Verbs, add_verb
 from elasticdl.cli.options.where import add_any_job, find_job
 from elasticdl.errors import ExitCode, NotFoundError
 from elasticdl.job.names import Role
+from elasticdl.job.words import Happening
 
 if TYPE_CHECKING:
     from elasticdl.client import JobView
     from elasticdl.job.history import Decision
 
 _MASTER = str(Role.MASTER)
-_OF_MASTER = ("master", "state", "attention")
+_OF_MASTER = (Happening.MASTER, Happening.STATE, Happening.ATTENTION)
 # What nobody asks about a whole job; `--all` shows it too.
-_ROUTINE = ("joined", "checkpoint")
+_ROUTINE = (Happening.JOINED, Happening.CHECKPOINT)
 _MOST_NAMES = 12
 
 

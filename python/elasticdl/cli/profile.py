@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 from elasticdl.cli.options.arguments import Verbs, add_jobs_dir, add_overrides, add_verb
 from elasticdl.errors import ExitCode
+from elasticdl.job.names import Role
+from elasticdl.job.words import ReplicaState
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -142,9 +144,9 @@ class Looks:
     def take(self, status: JobStatus) -> None:
         """Look at every process that shows figures now."""
         for replica in status.replicas:
-            if replica.state != "running" or not replica.metrics_port:
+            if replica.state != ReplicaState.RUNNING or not replica.metrics_port:
                 continue
-            if replica.role == "worker" and replica.step < _WARM_STEPS:
+            if replica.role == Role.WORKER and replica.step < _WARM_STEPS:
                 continue
             figures = _scrape(replica.metrics_port)
             if figures:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from elasticdl.cli.options import flags
 from elasticdl.cli.options.where import add_cluster_options
 from elasticdl.errors import ExitCode, SpecError
+from elasticdl.job.status import JobState
 from elasticdl.views import formatting as text
 
 if TYPE_CHECKING:
@@ -203,7 +204,10 @@ def _follow(submission: Submission, console: Console) -> int:
 
 
 def _begins(view: JobView) -> bool:
-    return view.status is not None and view.status.state in ("starting", "preparing")
+    return view.status is not None and view.status.state in (
+        JobState.STARTING,
+        JobState.PREPARING,
+    )
 
 
 def _state_of(view: JobView) -> str:

@@ -20,6 +20,8 @@ from elasticdl.cli import submit
 from elasticdl.cli.options import flags
 from elasticdl.cli.options.arguments import Verbs, add_jobs_dir, add_overrides, add_verb
 from elasticdl.errors import ExitCode, SpecError
+from elasticdl.job.spec.kinds import JobType
+from elasticdl.job.status import JobState
 from elasticdl.views import formatting as text
 
 if TYPE_CHECKING:
@@ -138,7 +140,7 @@ def read_values(args: argparse.Namespace) -> ValuesFile:
     values = load_values(args.file, overrides=overrides)
     if values.job.type == args.verb:
         return values
-    if args.verb == "train":
+    if args.verb == JobType.TRAIN:
         raise SpecError(
             f"{args.file}: job.type is {values.job.type}; run it with "
             f"`elasticdl {values.job.type} -f {args.file}`"
@@ -190,7 +192,7 @@ def show_outcome(
     console.print(report_view(report), crop=False)
     console.print()
     ending = f"job {name} {last_words(report)}"
-    if report.status == "failed":
+    if report.status == JobState.FAILED:
         if debug:
             print(report.message, file=sys.stderr)
         print(f"logs: {text.path(launcher.job_dir.logs_dir)}", file=sys.stderr)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from elasticdl.cli.options.arguments import Verbs, add_verb
 from elasticdl.cli.options.where import add_cluster_options, is_cluster_asked, where
 from elasticdl.errors import ExitCode
+from elasticdl.job.spec.kinds import Strategy
 
 if TYPE_CHECKING:
     from elasticdl.job.spec.job import JobSpec
@@ -107,5 +108,9 @@ def summary(job: JobSpec) -> str:
     workers = (
         "1 worker" if job.worker.replicas == 1 else f"{job.worker.replicas} workers"
     )
-    ps = f"{job.ps.replicas} PS" if job.strategy == "parameterServer" else "no PS"
+    ps = (
+        f"{job.ps.replicas} PS"
+        if job.strategy == Strategy.PARAMETER_SERVER
+        else "no PS"
+    )
     return f"job {job.name}: {job.type}, {ps}, {workers}"

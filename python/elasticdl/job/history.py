@@ -16,6 +16,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from elasticdl.job.status import EvaluationResult, Figures
+from elasticdl.job.words import EndCause, end_cause_of
 
 T = TypeVar("T")
 
@@ -86,16 +87,19 @@ class Decision(_Document):
     """Something that happened to the job or a replica, and what was done about it."""
 
     time: float
-    # pending, joined, left (it was told to), ended (it was lost), relaunched (its
-    # replacement works), notReplaced, grown, shrunk, refused, edited, rewound,
-    # checkpoint, checkpointFailed, master, state, attention
-    kind: str
+    kind: str  # a `Happening`
     replica: str = ""  # worker-3; empty is the whole job
-    cause: str = ""  # preempted, oomKilled, Unschedulable, worker.replicas 2 -> 4 ...
+    cause: str = ""  # in words: exit code 1, Unschedulable, worker.replicas 2 -> 4 ...
+    end: str = ""  # of a replica that ended: an `EndCause`
     text: str = ""  # one sentence for people
     detail: str = ""  # the platform's own words, or the last lines of its log
     replacement: str = ""  # who came for it
     cost_seconds: float | None = None  # until it, or its replacement, worked
+
+    @property
+    def end_cause(self) -> EndCause:
+        """Why the replica ended; `OTHER` of what is no end."""
+        return EndCause(self.end) if self.end else end_cause_of(self.cause)
 
 
 @dataclass(frozen=True)

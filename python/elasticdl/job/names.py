@@ -120,6 +120,11 @@ def replica_name(role: Role | str, index: int) -> str:
     return f"{role}-{index}"
 
 
+def role_of(replica: str) -> str:
+    """Return the role of `worker-3`."""
+    return replica.partition("-")[0]
+
+
 def pod_name(job: str, role: Role, index: int) -> str:
     """Return the pod's name: `elasticdl-<job>-worker-3`, `elasticdl-<job>-master`."""
     if role is Role.MASTER:

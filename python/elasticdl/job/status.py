@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from elasticdl.job.words import EndCause, end_cause_of
+
 
 class JobState(enum.StrEnum):
     """Where a job is in its life."""
@@ -68,7 +70,8 @@ class Relaunch(_Document):
     """A replica that ended and what was done about it."""
 
     replica: str
-    reason: str
+    reason: str  # in words
+    cause: str = ""  # an `EndCause`; "" in documents of earlier versions
     replacement: str  # name, or "" when given up
     time: float
     detail: str = ""
@@ -76,6 +79,11 @@ class Relaunch(_Document):
     seconds: float | None = (
         None  # until the replacement worked (first lease, first apply)
     )
+
+    @property
+    def end_cause(self) -> EndCause:
+        """Why the replica ended."""
+        return EndCause(self.cause) if self.cause else end_cause_of(self.reason)
 
 
 class EvaluationResult(_Document):
@@ -140,6 +148,7 @@ class JobStatus(_Document):
     relaunches: list[Relaunch] = Field(default_factory=list)  # the newest
     relaunches_before: int = 0  # older ones, which are not listed
     # Role -> reason -> replicas that ended, of the whole job.
+    relaunch_causes: dict[str, dict[str, int]] = Field(default_factory=dict)
     relaunch_counts: dict[str, dict[str, int]] = Field(default_factory=dict)
     last_loss: float | None = None
     last_evaluation: EvaluationResult | None = None

@@ -10,13 +10,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# Causes of a worker's seconds. Those of `train` are the good ones.
-CAUSES = (
-    "start", "train", "waitData", "waitPs", "evaluate", "restore", "replay", "idle",
-    "predict", "export",
-)  # fmt: skip
-# What the master adds for workers that could not run.
-MASTER_CAUSES = ("pending", "preempted")
+from elasticdl.job.words import WORKER_CAUSES, GoodputCause
+
+CAUSES = WORKER_CAUSES
 
 
 class GoodputLedger:
@@ -29,7 +25,7 @@ class GoodputLedger:
         self,
         clock: Callable[[], float],
         *,
-        cause: str = "start",
+        cause: str = GoodputCause.START,
         age_seconds: float = 0.0,
     ) -> None:
         """Begin now with `cause`; `clock` is monotonic seconds.
@@ -38,7 +34,7 @@ class GoodputLedger:
         """
         self._clock = clock
         self._lock = threading.Lock()
-        self._seconds = dict.fromkeys(CAUSES, 0.0)
+        self._seconds: dict[str, float] = dict.fromkeys(CAUSES, 0.0)
         self._require(cause)
         self._cause = cause
         self._since = clock() - age_seconds

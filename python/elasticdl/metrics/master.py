@@ -6,17 +6,13 @@ of the master that observe durations. Knows nothing of where figures come from.
 
 from __future__ import annotations
 
+from elasticdl.job.words import MASTER_CAUSES, WORKER_CAUSES, ChangeCause, EndCause
 from elasticdl.metrics.catalogue import ONE_OR_ZERO, Catalogue
-from elasticdl.metrics.ledger import CAUSES, MASTER_CAUSES
 
 JOURNAL_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 OUTCOMES = ("done", "failed", "returned", "expired", "late")
 # Why a replica came or went; what else a platform may say is `other`.
-MEMBERSHIP_CAUSES = (
-    "joined", "started", "grown", "shrunk", "paused", "resumed", "preempted", "evicted",
-    "nodeLost", "oomKilled", "killed", "deleted", "crashed", "completed", "silent",
-    "hung", "fenced", "cannotStart", "other",
-)  # fmt: skip
+MEMBERSHIP_CAUSES = (*ChangeCause, *EndCause)
 
 # Of whom a figure is; `role` is the label of who shows it.
 _ROLE = {"replica_role": "ps, worker"}
@@ -128,7 +124,7 @@ class MasterMetrics(Catalogue):
             "elasticdl_goodput_seconds_total",
             "Seconds of all workers together, by cause; pending and preempted are "
             "those of workers that could not run.",
-            labels={"cause": ", ".join((*CAUSES, *MASTER_CAUSES))},
+            labels={"cause": ", ".join((*WORKER_CAUSES, *MASTER_CAUSES))},
         )
 
     def _tasks(self) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from elasticdl.job.names import Role
+from elasticdl.job.words import ExitReason
 
 
 class Phase(enum.StrEnum):
@@ -22,21 +23,6 @@ class Phase(enum.StrEnum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-
-
-class ExitReason(enum.StrEnum):
-    """Why a replica ended, as the platform saw it."""
-
-    NONE = ""
-    COMPLETED = "completed"
-    ERROR = "error"  # its own exit code, not 0
-    PREEMPTED = "preempted"
-    EVICTED = "evicted"
-    NODE_LOST = "nodeLost"
-    OOM_KILLED = "oomKilled"
-    DELETED = "deleted"  # stopped by the master or by hand
-    KILLED = "killed"  # a signal nobody here sent
-    CANNOT_START = "cannotStart"  # its container can never be made as it is described
 
 
 @dataclass(frozen=True)
@@ -61,7 +47,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class ReplicaState:
+class Observed:
     """What the platform last saw of a replica.
 
     `reason` is why it ended, or, of one that runs, why it is being taken away.
@@ -83,7 +69,7 @@ class ReplicaState:
 class Observation:
     """A change, or with `resync` the whole list: what is not in it is gone."""
 
-    states: tuple[ReplicaState, ...]
+    states: tuple[Observed, ...]
     resync: bool = False
 
 

@@ -17,14 +17,8 @@ from dataclasses import dataclass, replace
 
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import Role
-from elasticdl.runner.base import (
-    ExitReason,
-    Launch,
-    Observation,
-    Phase,
-    ReplicaKey,
-    ReplicaState,
-)
+from elasticdl.job.words import ExitReason
+from elasticdl.runner.base import Launch, Observation, Observed, Phase, ReplicaKey
 from elasticdl.runner.publisher import Notice
 
 
@@ -49,7 +43,7 @@ class InMemoryRunner:
         """`on_start` and `on_stop` let a test run a scripted replica."""
         self._on_start = on_start
         self._on_stop = on_stop
-        self.states: dict[ReplicaKey, ReplicaState] = {}
+        self.states: dict[ReplicaKey, Observed] = {}
         self.launches: list[Launch] = []
         self.checked: list[Launch] = []
         self.stops: list[Stopped] = []
@@ -74,7 +68,7 @@ class InMemoryRunner:
         self.launches.append(launch)
         phase = Phase.PENDING if self.hold else Phase.RUNNING
         self._show(
-            ReplicaState(
+            Observed(
                 launch.key,
                 launch.generation,
                 phase,
@@ -160,7 +154,7 @@ class InMemoryRunner:
             if key.role is role and state.phase is Phase.RUNNING
         )
 
-    def _show(self, state: ReplicaState) -> None:
+    def _show(self, state: Observed) -> None:
         self.states[state.key] = state
         self._tell(Observation((state,)))
 

@@ -34,6 +34,7 @@ from elasticdl.job.names import JobDir, Role
 from elasticdl.job.status import JobReport, JobStatus, ReplicaStatus
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import edit_values, write_values
+from elasticdl.job.words import ReplicaState, WorkerPhase
 from elasticdl.master.tasks.audit import AuditReport, audit
 
 _LOOK_SECONDS = 0.05
@@ -176,9 +177,9 @@ class JobUnderTest:
                 r
                 for r in status.replicas
                 if r.role == role
-                and r.state == "running"
+                and r.state == ReplicaState.RUNNING
                 and r.pid not in self._hit
-                and (role != Role.WORKER or r.phase == "train")
+                and (role != Role.WORKER or r.phase == WorkerPhase.TRAIN)
             ]
 
         status = self.wait_until(lambda s: len(ready(s)) > skip, f"a running {role}")

@@ -17,7 +17,7 @@ import psutil
 
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import JobDir, Role
-from elasticdl.runner.base import Launch, Phase, ReplicaKey, ReplicaState
+from elasticdl.runner.base import Launch, Observed, Phase, ReplicaKey
 from elasticdl.runner.local.platform import LocalPlatform
 from elasticdl.runner.local.table import Place
 
@@ -66,7 +66,7 @@ class Stage:
     job_dir: JobDir
     scripts: dict[Role, str]
 
-    def state(self, index: int = 0, *, role: Role = Role.WORKER) -> ReplicaState:
+    def state(self, index: int = 0, *, role: Role = Role.WORKER) -> Observed:
         """The newest generation of a replica."""
         found = [
             s for s in self.platform.states().states if s.key == ReplicaKey(role, index)
@@ -75,11 +75,11 @@ class Stage:
 
     def until(
         self,
-        condition: Callable[[ReplicaState], bool],
+        condition: Callable[[Observed], bool],
         index: int = 0,
         *,
         role: Role = Role.WORKER,
-    ) -> ReplicaState:
+    ) -> Observed:
         """Wait for a state, woken by changes."""
         end = time.monotonic() + BOUND_SECONDS
         while True:
@@ -91,7 +91,7 @@ class Stage:
                 raise PlatformError(f"{state.key} never came so far, last: {state}")
             self.platform.next_change(seen, timeout_seconds=BOUND_SECONDS)
 
-    def until_ended(self, index: int = 0, *, role: Role = Role.WORKER) -> ReplicaState:
+    def until_ended(self, index: int = 0, *, role: Role = Role.WORKER) -> Observed:
         return self.until(
             lambda s: s.phase in (Phase.SUCCEEDED, Phase.FAILED), index, role=role
         )

@@ -24,10 +24,11 @@ from elasticdl.errors import (
     UserCodeError,
     is_storage_away,
 )
+from elasticdl.job.words import GoodputCause, WorkerPhase
 from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import TaskType
-from elasticdl.worker.progress import Phase, Progress
+from elasticdl.worker.progress import Progress
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.tasks.stream import (
     STORAGE_SECONDS,
@@ -78,14 +79,14 @@ class LoopParts:
     progress: Progress
 
 
-_PHASES = {
-    TaskType.TRAINING: (Phase.TRAIN, "train"),
-    TaskType.EVALUATION: (Phase.EVALUATE, "evaluate"),
-    TaskType.SUMMARIZE: (Phase.EVALUATE, "evaluate"),
-    TaskType.PREDICTION: (Phase.PREDICT, "predict"),
-    TaskType.EXPORT: (Phase.EXPORT, "export"),
-    TaskType.PREPARE: (Phase.PREPARE, "start"),
-    TaskType.SHARDS: (Phase.PREPARE, "start"),
+_PHASES: dict[int, tuple[WorkerPhase, str]] = {
+    TaskType.TRAINING: (WorkerPhase.TRAIN, GoodputCause.TRAIN),
+    TaskType.EVALUATION: (WorkerPhase.EVALUATE, GoodputCause.EVALUATE),
+    TaskType.SUMMARIZE: (WorkerPhase.EVALUATE, GoodputCause.EVALUATE),
+    TaskType.PREDICTION: (WorkerPhase.PREDICT, GoodputCause.PREDICT),
+    TaskType.EXPORT: (WorkerPhase.EXPORT, GoodputCause.EXPORT),
+    TaskType.PREPARE: (WorkerPhase.PREPARE, GoodputCause.START),
+    TaskType.SHARDS: (WorkerPhase.PREPARE, GoodputCause.START),
 }
 
 # What the user's code was run for, in the message when it raised.
@@ -126,18 +127,18 @@ class Loop:
             reading = parts.stream.reading
             if reading:
                 parts.progress.waits_to_read(reading)
-                parts.ledger.switch("waitData")
+                parts.ledger.switch(GoodputCause.WAIT_DATA)
             else:
-                parts.progress.enter(Phase.IDLE)
-                parts.ledger.switch("idle")
+                parts.progress.enter(WorkerPhase.IDLE)
+                parts.ledger.switch(GoodputCause.IDLE)
         return parts.stream.next(LOOK_SECONDS, reading=reading)
 
     def _take(self, loaded: LoadedTask) -> None:
         parts = self._parts
         task = loaded.task
-        phase, cause = _PHASES.get(task.type, (Phase.IDLE, "idle"))
+        phase, cause = _PHASES.get(task.type, (WorkerPhase.IDLE, GoodputCause.IDLE))
         if task.type == TaskType.TRAINING and task.replay:
-            cause = "replay"
+            cause = GoodputCause.REPLAY
         parts.progress.enter(phase)
         parts.ledger.switch(cause)
         if task.type == TaskType.TRAINING:

@@ -31,14 +31,14 @@ from elasticdl.errors import (
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
 from elasticdl.job.folder import in_force
 from elasticdl.job.names import Role
-from elasticdl.job.spec.job import JobSpec, JobType, Strategy
+from elasticdl.job.spec.job import DATA_OF_JOB, JobSpec, JobType, Strategy
 from elasticdl.rpc.tls.identity import identity_of
 from elasticdl.worker.cpus import bound_threads
 from elasticdl.worker.life import Life
 from elasticdl.worker.quiet import quiet_import
 from elasticdl.worker.tasks.early import EarlyTasks
 from elasticdl.worker.tasks.errands import Errands
-from elasticdl.worker.tasks.readers import KIND_OF_JOB, Readers, Sample
+from elasticdl.worker.tasks.readers import Readers, Sample
 from elasticdl.worker.tasks.stream import with_trace
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _sample(
 ) -> Sample | None:
     """Return some records; None if there are none, or the job is over."""
     while not life.leaving.is_set():
-        sample = readers.sample(KIND_OF_JOB[spec.type], spec.training.batch_size)
+        sample = readers.sample(DATA_OF_JOB[spec.type], spec.training.batch_size)
         if sample is not None or not patient or not early.run(_DATA_WAIT_SECONDS):
             return sample
         # A wait that the master cut short must not become a busy loop.

@@ -11,26 +11,11 @@ knows it, and it has as long as a worker has to start.
 
 from __future__ import annotations
 
-import enum
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
+from elasticdl.job.words import WorkerPhase
 from elasticdl.proto import master_pb2
-
-
-class Phase(enum.StrEnum):
-    """What the worker is at; `WAIT` is waiting for others and never a hang."""
-
-    START = "start"
-    PREPARE = "prepare"
-    READ = "read"  # has a task whose records are being read
-    TRAIN = "train"
-    EVALUATE = "evaluate"
-    PREDICT = "predict"
-    EXPORT = "export"
-    WAIT = "wait"
-    IDLE = "idle"
-
 
 # Weight of the newest step in the mean step time that heartbeats carry.
 _NEWEST = 0.1
@@ -48,7 +33,7 @@ class Progress:
         """Begin in phase `start`; `clock` gives seconds that only grow."""
         self._clock = clock
         self._lock = threading.Lock()
-        self._phase = Phase.START
+        self._phase = WorkerPhase.START
         self._since = clock()
         self._step = 0
         self._batches = 0
@@ -68,11 +53,11 @@ class Progress:
         return self._step
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> WorkerPhase:
         """What the worker is at."""
         return self._phase
 
-    def enter(self, phase: Phase) -> None:
+    def enter(self, phase: WorkerPhase) -> None:
         """Change the phase; the same one again counts as a sign of life."""
         with self._lock:
             self._phase = phase
@@ -81,9 +66,9 @@ class Progress:
 
     def waits_to_read(self, lease_id: int) -> None:
         """Say that a task's records are being read; again is no sign of life."""
-        if self._phase is not Phase.READ or self._reading != lease_id:
+        if self._phase is not WorkerPhase.READ or self._reading != lease_id:
             self._reading = lease_id
-            self.enter(Phase.READ)
+            self.enter(WorkerPhase.READ)
 
     def touch(self) -> None:
         """Say that something happened in the present phase."""

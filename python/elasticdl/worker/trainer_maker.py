@@ -11,6 +11,7 @@ from pathlib import Path
 import keras
 
 from elasticdl.job.spec.job import JobSpec, JobType, OnNanLoss, Strategy, UpdateMode
+from elasticdl.job.words import GoodputCause
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Batch
 from elasticdl.model.optimizers import own_rate, without_loss_scale
@@ -60,7 +61,7 @@ class TrainerMaker:
         spec = self._spec
         if spec.type is not JobType.TRAIN:
             path = Path(restore_dir or spec.checkpoint.init_from)
-            with self._life.ledger.cause("restore"):
+            with self._life.ledger.cause(GoodputCause.RESTORE):
                 return FixedTrainer(self._definition.model, path)
         if spec.strategy is Strategy.LOCAL:
             return self._local_trainer(batch, restore_dir)
@@ -85,7 +86,7 @@ class TrainerMaker:
         version = 0
         path = restore_dir or self._spec.checkpoint.init_from
         if path:
-            with life.ledger.cause("restore"):
+            with life.ledger.cause(GoodputCause.RESTORE):
                 version = state.restore(Path(path))
         checkpoints = LocalCheckpoints(
             state,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from elasticdl.job.words import GoodputCause
 from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.model.feeding import Batch, Feeder, kind_of
@@ -181,7 +182,7 @@ class Training:
     def _batches(self, loaded: LoadedTask) -> Iterator[Batch]:
         batches = self._ahead.batches(loaded)
         while True:
-            with self._shows.ledger.cause("waitData"):
+            with self._shows.ledger.cause(GoodputCause.WAIT_DATA):
                 batch = next(batches, None)
             if batch is None:
                 return

@@ -6,7 +6,8 @@ import json
 import pytest
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import ANNOTATION_STATE, ANNOTATION_STOP, Role
-from elasticdl.runner.base import ExitReason, Phase, ReplicaKey
+from elasticdl.job.words import ExitReason
+from elasticdl.runner.base import Phase, ReplicaKey
 from elasticdl.runner.kubernetes.api import MERGE_PATCH, ApiServer
 from elasticdl.runner.kubernetes.api_error import ApiError
 from elasticdl.runner.kubernetes.reflecting import _follow

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import Role
-from elasticdl.runner.base import ExitReason, Observation, Phase, ReplicaKey
+from elasticdl.job.words import ExitReason
+from elasticdl.runner.base import Observation, Phase, ReplicaKey
 from elasticdl.runner.local.platform_server import PlatformServer
 from elasticdl.runner.local.runner import LocalRunner
 from elasticdl.testing.scripted import BOUND_SECONDS, TOKEN, Stage, launch

@@ -13,7 +13,8 @@ import psutil
 import pytest
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import JobDir, Role
-from elasticdl.runner.base import ExitReason, Phase, ReplicaKey
+from elasticdl.job.words import ExitReason
+from elasticdl.runner.base import Phase, ReplicaKey
 from elasticdl.runner.local.platform import LocalPlatform
 from elasticdl.runner.local.table import Place, role_command
 from elasticdl.runner.oom import OomKills

@@ -21,6 +21,7 @@ from elasticdl.job.names import JobDir, Role
 from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import write_values
+from elasticdl.job.words import ExitReason
 from elasticdl.master.assembly import assemble, steady_clock
 from elasticdl.master.live_edits import Stamp
 from elasticdl.master.master import Master
@@ -29,7 +30,7 @@ from elasticdl.master.telling import status
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.server import aio_server, bind
-from elasticdl.runner.base import ExitReason, Launch, ReplicaKey
+from elasticdl.runner.base import Launch, ReplicaKey
 from elasticdl.runner.publisher import Platform
 from elasticdl.tensor import codec
 from elasticdl.testing.fakes import InMemoryPublisher, InMemoryRunner

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from elasticdl.job.spec.job import WorkerSpec
 from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.words import ReplicaState
 from elasticdl.master.attention import Attention
-from elasticdl.master.members.member import Member, MemberState
+from elasticdl.master.members.member import Member
 from elasticdl.master.members.table import MemberTable
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.proto import master_pb2
@@ -57,7 +58,7 @@ def table(tmp_path: Path) -> Iterator[MemberTable]:
 
 def heard_at(table: MemberTable, now: float) -> Member:
     (member,) = table.workers()
-    member.state = MemberState.RUNNING
+    member.state = ReplicaState.RUNNING
     member.heard_worker(master_pb2.Worker(phase="train"), now=now)
     return member
 

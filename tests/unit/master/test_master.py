@@ -14,13 +14,14 @@ from elasticdl.job.folder import in_force
 from elasticdl.job.names import Role
 from elasticdl.job.status import JobReport, JobState, JobStatus
 from elasticdl.job.values.file import edit_values
+from elasticdl.job.words import ExitReason
 from elasticdl.master.calls import leasing
 from elasticdl.master.members import goodput
 from elasticdl.master.tasks.audit import audit
 from elasticdl.master.tasks.eta import Pace
 from elasticdl.master.telling import status
 from elasticdl.proto import master_pb2
-from elasticdl.runner.base import ExitReason, ReplicaKey
+from elasticdl.runner.base import ReplicaKey
 
 
 def leases_known(rig) -> int:

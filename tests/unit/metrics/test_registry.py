@@ -5,10 +5,9 @@ import re
 import pytest
 from elasticdl.job.spec.job import JobType, Strategy
 from elasticdl.job.status import JobState
-from elasticdl.master.members.changes import cause_of
+from elasticdl.job.words import ExitReason, end_cause_of
 from elasticdl.metrics.catalogue import Catalogue
 from elasticdl.metrics.registry import ROLES, MasterMetrics, WorkerMetrics
-from elasticdl.runner.base import ExitReason
 from prometheus_client.exposition import generate_latest
 
 ALL = sorted(ROLES.items())
@@ -73,10 +72,10 @@ def test_documented_values_of_labels_are_those_of_the_code():
     assert set(info["strategy"].split(", ")) == {one.value for one in Strategy}
     causes = labels_of("elasticdl_membership_changes_total")["cause"].split(", ")
     for reason in ExitReason:
-        known = cause_of(reason.value) in causes
+        known = end_cause_of(reason.value) in causes
         assert known
-    assert cause_of("exit code 137") == "crashed"
-    assert cause_of("stopped from outside") == "deleted"
+    assert end_cause_of("exit code 137") == "crashed"
+    assert end_cause_of("stopped from outside") == "deleted"
 
 
 def test_goodput_shows_the_ledgers_seconds():

@@ -18,6 +18,7 @@ from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import write_values
+from elasticdl.job.words import ExitReason
 from elasticdl.proto import master_pb2, master_pb2_grpc, ps_pb2
 from elasticdl.ps import main
 from elasticdl.ps.control import ControlLoop, Life, status_to_wire
@@ -28,7 +29,6 @@ from elasticdl.ps.updater import Control
 from elasticdl.rpc.errors import status_of
 from elasticdl.rpc.ps.client import PsClient
 from elasticdl.rpc.server import bind
-from elasticdl.runner.base import ExitReason
 from elasticdl.runner.local.processes import Intent, explain
 from elasticdl.testing.scripted import TOKEN
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from elasticdl.data.reader import BadRecord, Records, Shard
 from elasticdl.errors import DataError, RpcError
+from elasticdl.job.words import WorkerPhase
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome, TaskType
-from elasticdl.worker.progress import Phase, Progress
+from elasticdl.worker.progress import Progress
 from elasticdl.worker.tasks.early import EarlyTasks
 from elasticdl.worker.tasks.errands import Errands
 from elasticdl.worker.tasks.outbox import Outbox
@@ -36,7 +37,7 @@ class Reader:
 def test_phase_seconds_start_anew_with_each_step():
     now = [10.0]
     progress = Progress(lambda: now[0])
-    progress.enter(Phase.TRAIN)
+    progress.enter(WorkerPhase.TRAIN)
     now[0] = 13.0
     message = progress.message(seconds={}, memory_bytes=1, lease_ids=[5], snapshots=[])
     assert (message.phase, message.phase_seconds) == ("train", 3.0)
@@ -65,19 +66,19 @@ def test_how_long_a_batch_takes_is_known_of_batches_of_its_kind_alone():
         progress.ended()
         return usual
 
-    progress.enter(Phase.EVALUATE)
+    progress.enter(WorkerPhase.EVALUATE)
     assert batch(32, 14.0) == 0.0  # traced: it may take as long as it likes
     assert batch(32, 2.0) == 14.0  # the next one: at most that long, many times over
     assert batch(32, 2.0) == 2.0
     assert batch(7, 9.0) == 0.0  # the last of a task has another size
     assert batch(32, 2.0) == 2.0
-    progress.enter(Phase.TRAIN)
+    progress.enter(WorkerPhase.TRAIN)
     assert batch(32, 30.0) == 0.0  # another graph
 
 
 def test_while_the_next_batch_is_waited_for_no_length_is_expected():
     progress = Progress(lambda: 0.0)
-    progress.enter(Phase.TRAIN)
+    progress.enter(WorkerPhase.TRAIN)
     for _ in range(3):
         progress.begins(32)
         progress.stepped(version=1, loss=0.5, seconds=0.1)
@@ -87,13 +88,13 @@ def test_while_the_next_batch_is_waited_for_no_length_is_expected():
 def test_bytes_are_a_sign_of_life_of_all_but_a_batch():
     now = [0.0]
     progress = Progress(lambda: now[0])
-    progress.enter(Phase.EXPORT)
+    progress.enter(WorkerPhase.EXPORT)
     now[0] = 100.0
     progress.moved(1000)  # a line in the log
     assert told(progress).phase_seconds == 100.0
     progress.moved(2 << 20)
     assert told(progress).phase_seconds == 0.0
-    progress.enter(Phase.TRAIN)
+    progress.enter(WorkerPhase.TRAIN)
     progress.begins(32)
     now[0] = 200.0
     progress.moved(9 << 20)  # the next task's records

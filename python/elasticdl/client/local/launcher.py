@@ -30,7 +30,7 @@ from elasticdl.job.names import NAMESPACE_LOCAL, JobDir, Role
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.status import JobReport, JobState, JobStatus
 from elasticdl.job.values.document import ValuesFile
-from elasticdl.runner.base import Launch, Phase, ReplicaKey, ReplicaState
+from elasticdl.runner.base import Launch, Observed, Phase, ReplicaKey
 from elasticdl.runner.local.platform import LocalPlatform
 from elasticdl.runner.local.platform_server import PlatformServer
 from elasticdl.runner.local.table import CommandOf, Place, role_command
@@ -344,7 +344,7 @@ class _Probe:
         self.next_time = next_time
 
 
-def _end_of(state: ReplicaState, *, answered: bool) -> MasterEnd:
+def _end_of(state: Observed, *, answered: bool) -> MasterEnd:
     return MasterEnd(
         time=time.monotonic(),  # not `since`: crashes are counted within a time
         exit_code=state.exit_code,

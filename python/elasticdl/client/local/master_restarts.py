@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from elasticdl.errors import FINAL_EXITS, ExitCode
 from elasticdl.job.status import JobState, JobStatus
-from elasticdl.runner.base import ExitReason
+from elasticdl.job.words import ExitReason
 
 STARTS_WITHOUT_ANSWER = 3
 MOST_CRASHES = 10

@@ -45,6 +45,7 @@ from elasticdl.job.spec.replicas import (
     names_of_variables,
 )
 from elasticdl.job.spec.training import TrainingSpec
+from elasticdl.job.words import DataKind
 
 __all__ = [
     "MAX_NAME_LENGTH",
@@ -184,6 +185,22 @@ class DataSpec(SpecModel):
         description="`fail` ends the job naming file and record; `skip` lists it in "
         "the report.",
     )
+
+    def path_of(self, kind: DataKind) -> str:
+        """Return the path of one kind of data; "" where there is none."""
+        return {
+            DataKind.TRAINING: self.training,
+            DataKind.VALIDATION: self.validation,
+            DataKind.PREDICTION: self.prediction,
+        }[kind]
+
+
+# What a job of each type goes through.
+DATA_OF_JOB = {
+    JobType.TRAIN: DataKind.TRAINING,
+    JobType.EVALUATE: DataKind.VALIDATION,
+    JobType.PREDICT: DataKind.PREDICTION,
+}
 
 
 class TasksSpec(SpecModel):

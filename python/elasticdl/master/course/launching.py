@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from elasticdl.errors import PlatformError
 from elasticdl.job.spec.quantity import format_bytes
 from elasticdl.job.status import JobState
+from elasticdl.job.words import ReplicaState
 from elasticdl.master.job_state import Job
-from elasticdl.master.members.member import Member, MemberState
+from elasticdl.master.members.member import Member
 from elasticdl.master.members.membership import Stop
 from elasticdl.runner.base import Launch, Runner
 
@@ -68,7 +69,7 @@ class Launching:
         due = [
             member
             for member in asked.starts
-            if member.state is MemberState.SCHEDULED and member.key not in later
+            if member.state is ReplicaState.SCHEDULED and member.key not in later
         ]
         if self._tried:
             await asyncio.gather(*(self._start(member) for member in due))
@@ -123,8 +124,8 @@ class Launching:
             await self._runner.start(self._launch(member))
         except PlatformError as error:
             log.warning("%s not started: %s; trying again", member.name, error)
-            if member.state is MemberState.LAUNCHED:
-                member.state = MemberState.SCHEDULED
+            if member.state is ReplicaState.LAUNCHED:
+                member.state = ReplicaState.SCHEDULED
                 member.launch_at = self._job.clock() + _START_RETRY_SECONDS
 
     def _launch(self, member: Member) -> Launch:

@@ -25,6 +25,7 @@ from elasticdl.job import folder
 from elasticdl.job.context import set_log_level
 from elasticdl.job.spec.job import JobSpec, JobType
 from elasticdl.job.status import JobState
+from elasticdl.job.words import EndCause, ReplicaState
 from elasticdl.master import live_edits as spec_watch
 from elasticdl.master.attention import PAUSE_SECONDS, Attention
 from elasticdl.master.calls.leasing import Leasing
@@ -35,7 +36,7 @@ from elasticdl.master.course.watchdog import Verdict, Watchdog
 from elasticdl.master.course.wind_down import WindDown
 from elasticdl.master.job_state import Ending, Job
 from elasticdl.master.live_edits import Stamp
-from elasticdl.master.members.member import Member, MemberState
+from elasticdl.master.members.member import Member
 from elasticdl.master.members.membership import Departure, Stop
 from elasticdl.master.tasks import data_plan
 from elasticdl.master.telling import happenings as decisions
@@ -210,7 +211,7 @@ class Loop:
             parts.table.orders = False
             parts.signals.bump()
         for member in parts.table.never_seen(now=now):
-            member.state = MemberState.SCHEDULED
+            member.state = ReplicaState.SCHEDULED
         self._leasing.expire(now=now)
         parts.ps.tick(now=now)
         if parts.ledger.queue is not None or spec.type is JobType.EVALUATE:
@@ -241,13 +242,13 @@ class Loop:
         parts, spec = self._parts, self._job.spec
         if not self._attention.behind(now=now):
             for member in parts.table.dead(now=now):
-                self._dismiss(member, "silent", now=now)
+                self._dismiss(member, EndCause.SILENT, now=now)
         for member in parts.table.take_suspects():
             patience = self._leasing.patience(member)
             if member.is_hung(spec.worker, patience=patience):
-                self._dismiss(member, "hung", now=now)
+                self._dismiss(member, EndCause.HUNG, now=now)
 
-    def _dismiss(self, member: Member, cause: str, *, now: float) -> None:
+    def _dismiss(self, member: Member, cause: EndCause, *, now: float) -> None:
         self._launching.stops.append(Stop(member.key, 0.0, cause))
         departure = self._parts.membership.give_up_on(member, cause, now=now)
         self._departed([departure], now=now)

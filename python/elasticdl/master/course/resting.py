@@ -11,8 +11,9 @@ from collections.abc import Iterable
 
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.status import JobState
+from elasticdl.job.words import ReplicaState, WorkerPhase
 from elasticdl.master.job_state import Job
-from elasticdl.master.members.member import Member, MemberState
+from elasticdl.master.members.member import Member
 from elasticdl.master.tasks.ledger import Ledger
 
 _NOTE = "rest"
@@ -69,4 +70,6 @@ def _is_busy(job: Job) -> bool:
 
 def _any_works(workers: Iterable[Member]) -> bool:
     """Whether one is at something; a pending one is at nothing."""
-    return any(w.state is MemberState.RUNNING and w.phase != "idle" for w in workers)
+    return any(
+        w.state is ReplicaState.RUNNING and w.phase != WorkerPhase.IDLE for w in workers
+    )

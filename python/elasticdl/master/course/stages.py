@@ -16,6 +16,7 @@ import logging
 from elasticdl.errors import DataError, ElasticDLError, ExitCode
 from elasticdl.job.spec.job import JobType
 from elasticdl.job.status import JobState
+from elasticdl.job.words import DataKind
 from elasticdl.master.job_state import Job
 from elasticdl.master.model import evaluation
 from elasticdl.master.model.checkpoint_identity import point
@@ -86,7 +87,7 @@ class Stages:
         elif data.stage is Stage.ASK:
             data.stage = Stage.ASKING
             for kind in data.kinds:
-                path = data_plan.path_of(self._job.spec, kind)
+                path = self._job.spec.data.path_of(kind)
                 side.add(Task(type=master_pb2.SHARDS, target=kind, source=path))
             self._parts.signals.work()
         elif data.stage is Stage.FAILED:
@@ -120,7 +121,7 @@ class Stages:
             for kind, of_kind in data.shards.items():
                 records = sum(shard.num_records for shard in of_kind)
                 log.info("%s data: %d records, %d files", kind, records, len(of_kind))
-        self._parts.rounds.begin(data.shards.get(data_plan.VALIDATION, ()), callbacks)
+        self._parts.rounds.begin(data.shards.get(DataKind.VALIDATION, ()), callbacks)
         job.state = JobState.RUNNING
         ledger.note("state", name="job", state=str(job.state), time=now)
         self._parts.signals.work()

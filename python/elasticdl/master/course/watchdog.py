@@ -21,8 +21,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from elasticdl.job.status import JobState
+from elasticdl.job.words import ReplicaState
 from elasticdl.master.job_state import Job
-from elasticdl.master.members.member import HANG_STEPS, Member, MemberState
+from elasticdl.master.members.member import HANG_STEPS, Member
 from elasticdl.master.model.checkpointing import THE_END
 from elasticdl.master.model.ps_group import SLOWEST_BYTES_PER_SECOND
 from elasticdl.master.tasks.data_plan import Stage
@@ -170,7 +171,7 @@ def _held(job: Job) -> str:
         return "the job is paused"
     if parts.data.stage in _PREPARES:
         return "data are being looked for or prepared"
-    if any(m is None or m.state is not MemberState.RUNNING for m in parts.table.ps()):
+    if any(m is None or m.state is not ReplicaState.RUNNING for m in parts.table.ps()):
         return "a PS waits for room"
     if not any(m.alive for m in workers):
         return "all workers wait for room"

@@ -14,11 +14,12 @@ from dataclasses import replace
 
 from elasticdl.errors import JournalError, PlatformError
 from elasticdl.job.status import JobState
+from elasticdl.job.words import ExitReason, ReplicaState
 from elasticdl.master.job_state import Ending, Job
-from elasticdl.master.members.member import Member, MemberState
+from elasticdl.master.members.member import Member
 from elasticdl.master.members.membership import Stop
 from elasticdl.master.model.checkpointing import THE_END
-from elasticdl.runner.base import ExitReason, Runner
+from elasticdl.runner.base import Runner
 
 log = logging.getLogger(__name__)
 
@@ -90,8 +91,8 @@ class WindDown:
             return [member for member in self._parts.table.ps() if member is not None]
 
         for member in present():
-            member.drain, member.cause = True, _OVER
-            if member.state is MemberState.SCHEDULED:  # there is nothing to end
+            member.drain, member.told_why = True, _OVER
+            if member.state is ReplicaState.SCHEDULED:  # there is nothing to end
                 now = self._job.clock()
                 self._parts.membership.ended(member, ExitReason.DELETED, now=now)
         self._parts.signals.bump()
@@ -99,7 +100,7 @@ class WindDown:
         await self._kill(present())
 
     async def _kill(self, members: list[Member]) -> None:
-        await self._stop([Stop(m.key, 0.0, m.cause or _OVER) for m in members])
+        await self._stop([Stop(m.key, 0.0, m.why_it_goes or _OVER) for m in members])
         if members:
             await self._until(
                 lambda: all(m.key not in self._parts.table.members for m in members),

@@ -12,18 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from elasticdl.job.status import Relaunch
-from elasticdl.metrics.master import MEMBERSHIP_CAUSES
-
-JOINED = "joined"
-STARTED = "started"
-GROWN = "grown"
-SHRUNK = "shrunk"
-PAUSED = "paused"
-RESUMED = "resumed"
-OTHER = "other"
-
-_CAUSES = {"stopped from outside": "deleted"}
-_CRASH = "exit code "
+from elasticdl.job.words import ChangeCause
 
 
 @dataclass
@@ -40,12 +29,12 @@ class Changes:
         """Take how many workers are wanted; return why more come, should they."""
         before, self._planned = self._planned, workers
         if before is None and not any_there:
-            return STARTED
-        return RESUMED if before == 0 else GROWN
+            return ChangeCause.STARTED
+        return ChangeCause.RESUMED if before == 0 else ChangeCause.GROWN
 
     def joined(self, role: str) -> None:
         """Count a replica that runs now; why it was asked for is told already."""
-        self.counts[role, JOINED] += 1
+        self.counts[role, ChangeCause.JOINED] += 1
 
     def left(self, role: str, cause: str, *, now: float) -> None:
         """Count a replica that was told to go: nobody has to come for it."""
@@ -74,31 +63,18 @@ class Changes:
     ) -> Changes:
         """Return these changes and the endings of replicas that were needed.
 
-        `records`: the newest; `endings`: all, counted by role and reason.
+        `records`: the newest; `endings`: all, counted by role and `EndCause`.
         """
         counts = Counter(self.counts)
         times, costs = dict(self.times), dict(self.costs)
-        for role, by_reason in endings.items():
-            for reason, count in by_reason.items():
-                counts[role, cause_of(reason)] += count
+        for role, by_cause in endings.items():
+            for cause, count in by_cause.items():
+                counts[role, cause] += count
         for record in records:
-            cause = cause_of(record.reason)
+            cause = record.end_cause
             times[cause] = record.time
             # Until the newest one's replacement works, its cost is not known.
             costs.pop(cause, None)
             if record.seconds is not None:
                 costs[cause] = record.seconds
         return Changes(counts, times, costs)
-
-
-def cause_of(reason: str) -> str:
-    """Return the cause that metrics show for the reason of an ending."""
-    if reason.startswith(_CRASH):
-        return "crashed"
-    cause = _CAUSES.get(reason, reason)
-    return cause if cause in MEMBERSHIP_CAUSES else OTHER
-
-
-def role_of(replica: str) -> str:
-    """Return the role of `worker-3`."""
-    return replica.partition("-")[0]

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-PENDING = "pending"
-PREEMPTED = "preempted"
-TRAIN = "train"
+from elasticdl.job.words import GoodputCause
+
 # The journal keeps each note: of many workers they are long, and so fewer.
 _NOTE_SECONDS = 30.0
 _NOTE_SECONDS_PER_WORKER = 0.5
@@ -40,7 +39,10 @@ class Goodput:
 
     def absent(self, generation: int, *, preempted: bool, now: float) -> None:
         """A worker is wanted from now on, but has no machine yet."""
-        self._absent.setdefault(generation, (PREEMPTED if preempted else PENDING, now))
+        self._absent.setdefault(
+            generation,
+            (GoodputCause.PREEMPTED if preempted else GoodputCause.PENDING, now),
+        )
 
     def present(self, generation: int, *, now: float) -> None:
         """It runs, or is not wanted any more."""
@@ -85,5 +87,9 @@ def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
 
 def share(seconds: Mapping[str, float]) -> float:
     """Return the share of the workers' own seconds that trained, 0 to 1."""
-    alive = sum(v for cause, v in seconds.items() if cause not in (PENDING, PREEMPTED))
-    return seconds.get(TRAIN, 0.0) / alive if alive > 0 else 0.0
+    alive = sum(
+        v
+        for cause, v in seconds.items()
+        if cause not in (GoodputCause.PENDING, GoodputCause.PREEMPTED)
+    )
+    return seconds.get(GoodputCause.TRAIN, 0.0) / alive if alive > 0 else 0.0

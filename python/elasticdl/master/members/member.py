@@ -6,33 +6,29 @@ Owns what is known of it, and the judgement whether it is silent or hung. Held b
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from elasticdl.job.names import Role, replica_name
 from elasticdl.job.spec.job import WorkerSpec
+from elasticdl.job.words import (
+    EndCause,
+    ExitReason,
+    GoodputCause,
+    ReplicaState,
+    WorkerPhase,
+)
 from elasticdl.proto import master_pb2
-from elasticdl.runner.base import ExitReason, ReplicaKey
+from elasticdl.runner.base import ReplicaKey
 
 HANG_STEPS = 20
-_WAITING_PHASES = ("", "idle", "wait")
-_OTHERS_FAULT = "waitPs"
+_WAITING_PHASES = ("", WorkerPhase.IDLE, WorkerPhase.WAIT)
+_OTHERS_FAULT = GoodputCause.WAIT_PS
 # A worker in any other phase brings the job on, or is kept from it for a moment.
-_NOT_AT_WORK = ("", "start", "prepare")
+_NOT_AT_WORK = ("", WorkerPhase.START, WorkerPhase.PREPARE)
 # By these a member is found in its table, which is told when one of them changes.
-_FOUND_BY = frozenset({"state", "cause", "ready", "drain", "worker"})
-
-
-class MemberState(enum.StrEnum):
-    """Where a member is in its life."""
-
-    SCHEDULED = "scheduled"  # starts at launch_at
-    LAUNCHED = "launched"  # the platform was asked
-    PENDING = "pending"
-    RUNNING = "running"
-    ENDED = "ended"
+_FOUND_BY = frozenset({"state", "lost_by", "ready", "drain", "worker"})
 
 
 @dataclass
@@ -56,7 +52,7 @@ class Member:
     priority: str
     memory_bytes: int
     launch_at: float
-    state: MemberState = MemberState.SCHEDULED
+    state: ReplicaState = ReplicaState.SCHEDULED
     reason: str = ""  # why it is pending, or how it ended
     ended: ExitReason = ExitReason.NONE
     since: float = 0.0  # of `state`
@@ -76,7 +72,8 @@ class Member:
     # What the master wants of it.
     drain: bool = False
     stop_at: float = 0.0  # when draining: killed then
-    cause: str = ""  # why the master ends it: silent, hung, scaled down ...
+    told_why: str = ""  # why it was told to leave: scaled down, paused ...
+    lost_by: EndCause | None = None  # the master ends it: it is silent, or hung
     _step: tuple[str, int] = ("", -1)
     _waited_at_step: float = 0.0
     unnamed: dict[int, float] = field(default_factory=dict)  # see leasing.py
@@ -103,7 +100,14 @@ class Member:
     @property
     def alive(self) -> bool:
         """Whether it runs as far as is known, and is meant to."""
-        return self.state is MemberState.RUNNING and not self.cause
+        return self.state is ReplicaState.RUNNING and not (
+            self.told_why or self.lost_by
+        )
+
+    @property
+    def why_it_goes(self) -> str:
+        """Why the master ends it, or told it to leave; "" if it did neither."""
+        return self.lost_by or self.told_why
 
     @property
     def came_through(self) -> bool:
@@ -114,12 +118,12 @@ class Member:
     def fell_at_work(self) -> bool:
         """Whether it hung or crashed, so that what it held may be the cause."""
         crashed = self.ended in (ExitReason.ERROR, ExitReason.OOM_KILLED)
-        return crashed or self.cause == "hung"
+        return crashed or self.lost_by == EndCause.HUNG
 
     @property
     def unsettled(self) -> bool:
         """Whether an earlier master had it, and nobody said yet that it still runs."""
-        return self.seen and self.state is MemberState.LAUNCHED
+        return self.seen and self.state is ReplicaState.LAUNCHED
 
     @property
     def at_work(self) -> bool:
@@ -167,7 +171,7 @@ class Member:
         # no earlier process did: on a busy machine no heartbeat comes through then.
         empty = self.ps is not None and not self.initialized
         starting = not begun or (empty and self.restore == Restore())
-        starting = starting or self.phase == "start"
+        starting = starting or self.phase == WorkerPhase.START
         bound = spec.start_seconds if starting else spec.dead_seconds
         return max(self.last_heard, self.since) + bound
 

@@ -16,28 +16,29 @@ from dataclasses import dataclass
 
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.master.members import changes, scale
+from elasticdl.job.words import ChangeCause, EndCause, ExitReason, ReplicaState
+from elasticdl.master.members import scale
 from elasticdl.master.members.changes import Changes
 from elasticdl.master.members.goodput import Goodput
-from elasticdl.master.members.member import Member, MemberState
-from elasticdl.master.members.relaunch_rules import Ending, GiveUp, Relaunch, in_words
+from elasticdl.master.members.member import Member
+from elasticdl.master.members.relaunch_rules import (
+    Ending,
+    GiveUp,
+    Relaunch,
+    cause_of,
+    in_words,
+)
 from elasticdl.master.members.relaunches import Relaunches
 from elasticdl.master.members.scale import Seat
 from elasticdl.master.members.table import MemberTable
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.runner.base import (
-    ExitReason,
-    Observation,
-    Phase,
-    ReplicaKey,
-    ReplicaState,
-)
+from elasticdl.runner.base import Observation, Observed, Phase, ReplicaKey
 
 log = logging.getLogger(__name__)
 
 _PHASES = {
-    Phase.PENDING: MemberState.PENDING,
-    Phase.RUNNING: MemberState.RUNNING,
+    Phase.PENDING: ReplicaState.PENDING,
+    Phase.RUNNING: ReplicaState.RUNNING,
 }
 
 
@@ -102,9 +103,7 @@ class Membership:
             departures += self._missing(shown, now=now)
         return departures, stops
 
-    def _take(
-        self, member: Member, state: ReplicaState, *, now: float
-    ) -> Departure | None:
+    def _take(self, member: Member, state: Observed, *, now: float) -> Departure | None:
         member.seen = True
         member.pid = state.pid or member.pid
         member.reason = state.pending_reason
@@ -118,7 +117,7 @@ class Membership:
                 now=now,
             )
         # It may have registered before the platform told that it runs.
-        if member.state not in (_PHASES[state.phase], MemberState.RUNNING):
+        if member.state not in (_PHASES[state.phase], ReplicaState.RUNNING):
             self._enter(member, _PHASES[state.phase], now=now)
         going = state.phase is Phase.RUNNING and state.reason
         if going and member.is_worker and not (member.drain or self.leaving):
@@ -142,19 +141,19 @@ class Membership:
     def runs(self, member: Member, *, now: float) -> None:
         """It says itself that it runs; the platform's word is on its way."""
         member.seen = True
-        if member.state is not MemberState.RUNNING:
-            self._enter(member, MemberState.RUNNING, now=now)
+        if member.state is not ReplicaState.RUNNING:
+            self._enter(member, ReplicaState.RUNNING, now=now)
 
-    def _enter(self, member: Member, state: MemberState, *, now: float) -> None:
+    def _enter(self, member: Member, state: ReplicaState, *, now: float) -> None:
         member.state, member.since = state, now
         # One that a restarted master takes over joined before.
-        if state is MemberState.RUNNING and not member.registered:
+        if state is ReplicaState.RUNNING and not member.registered:
             self.changes.joined(str(member.key.role))
         if member.is_worker:
             self._mark_presence(member, now=now)
 
     def _mark_presence(self, member: Member, *, now: float) -> None:
-        if member.state is MemberState.RUNNING:
+        if member.state is ReplicaState.RUNNING:
             self._goodput.present(member.generation, now=now)
         else:
             self._goodput.absent(
@@ -179,10 +178,10 @@ class Membership:
 
     # -- ending -------------------------------------------------------------------
 
-    def give_up_on(self, member: Member, cause: str, *, now: float) -> Departure:
+    def give_up_on(self, member: Member, cause: EndCause, *, now: float) -> Departure:
         """Count a silent or hung member as dead and replace it; the loop kills it."""
-        member.cause = cause
-        self.hangs += cause == "hung"
+        member.lost_by = cause
+        self.hangs += cause is EndCause.HUNG
         departure = self.ended(member, ExitReason.KILLED, now=now)
         return departure or Departure(member, cause)
 
@@ -197,29 +196,29 @@ class Membership:
         memory_limit: int = 0,
     ) -> Departure | None:
         """Book the end of a member and schedule its replacement, if it needs one."""
-        if member.state is MemberState.ENDED:
+        if member.state is ReplicaState.ENDED:
             return None
-        lived = now - member.since if member.state is MemberState.RUNNING else 0.0
+        lived = now - member.since if member.state is ReplicaState.RUNNING else 0.0
         ending = Ending(
             role=member.key.role,
             reason=reason,
             exit_code=exit_code,
             message=message,
-            cause=member.cause,
+            cause=member.lost_by,
             lived_seconds=lived,
             memory_bytes=member.memory_bytes,
             memory_limit=memory_limit,
             used_bytes=member.used_bytes,
             ready=member.came_through,
         )
-        member.state, member.since, member.ended = MemberState.ENDED, now, reason
+        member.state, member.since, member.ended = ReplicaState.ENDED, now, reason
         self.table.remove(member)
         if member.is_worker:
             self._goodput.ended(member.generation, now=now)
             self._ledger.note("state", name="goodput", seconds=self._goodput.closed())
         self.table.note(member, now=now)
         if self.leaving or member.drain:
-            member.reason = member.cause or in_words(reason)
+            member.reason = member.why_it_goes or in_words(reason)
             log.info("%s left: %s", member.name, member.reason)
             return Departure(member, member.reason)
         decision = self._decide(member, ending, now=now)
@@ -237,7 +236,12 @@ class Membership:
         if isinstance(decision, Relaunch):
             replacement = self._replace(member, ending, decision, now=now)
         self._relaunches.book(
-            member, decision, replacement=replacement, detail=ending.message, now=now
+            member,
+            decision,
+            cause=cause_of(ending),
+            replacement=replacement,
+            detail=ending.message,
+            now=now,
         )
         return decision
 
@@ -257,7 +261,7 @@ class Membership:
                     now=now,
                 )
         seats = [
-            Seat(m.key.index, m.priority, m.state is MemberState.RUNNING)
+            Seat(m.key.index, m.priority, m.state is ReplicaState.RUNNING)
             for m in self.table.workers()
             if not m.drain
         ]
@@ -271,7 +275,7 @@ class Membership:
         for index in change.drain:
             member = self.table.members[ReplicaKey(Role.WORKER, index)]
             cause = "scaled down" if workers else "the job is paused"
-            left = changes.SHRUNK if workers else changes.PAUSED
+            left = ChangeCause.SHRUNK if workers else ChangeCause.PAUSED
             self.changes.left(str(Role.WORKER), left, now=now)
             stops += self.drain(member, cause, now=now)
         return stops
@@ -284,8 +288,8 @@ class Membership:
     def drain(self, member: Member, cause: str, *, now: float) -> list[Stop]:
         """Let a worker hand back its tasks and leave; stop it if it cannot be told."""
         grace = self.table.spec.worker.grace_seconds
-        member.drain, member.cause = True, cause
-        if member.state is MemberState.SCHEDULED:
+        member.drain, member.told_why = True, cause
+        if member.state is ReplicaState.SCHEDULED:
             self.ended(member, ExitReason.DELETED, now=now)
             return []
         if not member.registered:
@@ -295,7 +299,7 @@ class Membership:
 
     def launched(self, member: Member, *, now: float) -> None:
         """Note that the platform was asked for a member, before it is asked."""
-        self._enter(member, MemberState.LAUNCHED, now=now)
+        self._enter(member, ReplicaState.LAUNCHED, now=now)
 
     def _replace(
         self, member: Member, ending: Ending, decision: Relaunch, *, now: float
@@ -322,4 +326,4 @@ class Membership:
         late = self.table.overdue(now=now)
         for member in late:
             member.stop_at = 0.0
-        return [Stop(m.key, 1.0, m.cause) for m in late]
+        return [Stop(m.key, 1.0, m.why_it_goes) for m in late]

@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import Role
-from elasticdl.runner.base import ExitReason
+from elasticdl.job.words import EndCause, ExitReason, end_cause
 
 QUICK_SECONDS = 10.0
 PS_CRASHES = 5
@@ -72,7 +72,7 @@ class Ending:
     reason: ExitReason
     exit_code: int = 0
     message: str = ""  # last lines of its log
-    cause: str = ""  # silent, hung; "" if the master did not end it
+    cause: EndCause | None = None  # silent or hung; None: the master did not end it
     lived_seconds: float = 0.0
     memory_bytes: int = 0  # it was launched with
     memory_limit: int = 0  # at which the platform kills it; 0: it does not
@@ -131,7 +131,7 @@ def decide(
     if ending.cause or ending.reason in _NEVER_COUNTED:
         return Relaunch(reason, delay_seconds=pause)
     if ending.exit_code == ExitCode.FENCED:
-        return Relaunch("fenced", delay_seconds=pause)
+        return Relaunch(EndCause.FENCED, delay_seconds=pause)
     if ending.reason is ExitReason.OOM_KILLED:
         had = max(ending.memory_bytes, ending.memory_limit)
         more = min(int(had * _MEMORY_FACTOR), limits.max_memory_bytes)
@@ -141,6 +141,17 @@ def decide(
         code = ExitCode(ending.exit_code)
         return GiveUp(reason, _last_words(name, what, ending.message), code)
     return _counted(ending, history, limits, name=name)
+
+
+def cause_of(ending: Ending) -> EndCause:
+    """Return why a replica ended; its exit code and its last words are apart."""
+    if ending.cause is not None:
+        return ending.cause
+    ending = _with_oom_kill(ending)
+    crashed = ending.reason is ExitReason.ERROR
+    if crashed and ending.exit_code == ExitCode.FENCED:
+        return EndCause.FENCED
+    return end_cause(ending.reason)
 
 
 def _with_oom_kill(ending: Ending) -> Ending:
@@ -188,8 +199,8 @@ def is_counted_kill(ending: Ending) -> bool:
     builds the model held no task, of which that could be counted.
     """
     if ending.role is Role.PS:
-        return ending.cause == "silent"
-    return ending.cause == "hung" and not ending.ready
+        return ending.cause == EndCause.SILENT
+    return ending.cause == EndCause.HUNG and not ending.ready
 
 
 def is_quick(ending: Ending) -> bool:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from elasticdl.job import status
-from elasticdl.job.names import Role
+from elasticdl.job.names import Role, role_of
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.spec.quantity import parse_bytes
+from elasticdl.job.words import EndCause, end_cause_of
 from elasticdl.master.members import relaunch_rules as replica_state
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.relaunch_rules import (
@@ -43,7 +44,8 @@ class Relaunches:
         self._kept: deque[status.Relaunch] = deque(maxlen=KEPT)
         self.total = 0
         self.recovered = 0  # replacements that worked, since this master began
-        # All of the job: role and reason -> endings.
+        # All of the job: role and cause -> endings; the same by the reason in words.
+        self.causes: Counter[tuple[str, str]] = Counter()
         self.counts: Counter[tuple[str, str]] = Counter()
         self._counted: list[float] = []  # when
         self._nowhere: dict[str, tuple[int, int]] = {}  # PS -> crashes, at checkpoint
@@ -66,12 +68,16 @@ class Relaunches:
         if counts is None:  # a journal of format 1, which kept all
             run = (ledger.newest_note("run") or {"time": 0.0})["time"]
             self.counts.update(_count_of(record) for record in self._kept)
+            self.causes = _by_cause(self.counts)
             times = (n["time"] for n in notes if n["counted"])
             self._counted = [time for time in times if time >= run]
             return
         for role, by_reason in counts["counts"].items():
             for reason, count in by_reason.items():
                 self.counts[role, reason] = count
+        # Written since causes and reasons are apart.
+        known = counts.get("causes")
+        self.causes = _by_cause(self.counts) if known is None else _flat(known)
         if counts["run"] == ledger.count_notes("run"):
             self._counted = list(counts["counted"])
 
@@ -82,10 +88,11 @@ class Relaunches:
 
     def counts_by_role(self) -> dict[str, dict[str, int]]:
         """Return how many replicas of each role ended for which reason."""
-        found: dict[str, dict[str, int]] = {}
-        for (role, reason), count in sorted(self.counts.items()):
-            found.setdefault(role, {})[reason] = count
-        return found
+        return _nested(self.counts)
+
+    def causes_by_role(self) -> dict[str, dict[str, int]]:
+        """Return how many replicas of each role ended by which `EndCause`."""
+        return _nested(self.causes)
 
     def decide(
         self, member: Member, ending: Ending, *, spec: JobSpec, now: float
@@ -138,6 +145,7 @@ class Relaunches:
         member: Member,
         decision: Relaunch | GiveUp,
         *,
+        cause: EndCause,
         replacement: Member | None,
         detail: str,
         now: float,
@@ -153,6 +161,7 @@ class Relaunches:
         record = status.Relaunch(
             replica=member.name,
             reason=decision.reason,
+            cause=cause,
             replacement=name,
             time=now,
             detail=detail[:2000],
@@ -161,6 +170,7 @@ class Relaunches:
         self._kept.append(record)
         self.total += 1
         self.counts[_count_of(record)] += 1
+        self.causes[role_of(record.replica), cause] += 1
         counted = isinstance(decision, GiveUp) or decision.counted
         self._ledger.note(
             "relaunch", **record.model_dump(), counted=counted and member.is_worker
@@ -171,6 +181,7 @@ class Relaunches:
             run=self._ledger.count_notes("run"),
             counted=[*self._counted],
             counts=self.counts_by_role(),
+            causes=self.causes_by_role(),
         )
         log.warning(
             "%s ended: %s; %s",
@@ -201,7 +212,28 @@ class Relaunches:
 
 
 def _count_of(record: status.Relaunch) -> tuple[str, str]:
-    return record.replica.partition("-")[0], record.reason
+    return role_of(record.replica), record.reason
+
+
+def _nested(counts: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for (role, name), count in sorted(counts.items()):
+        found.setdefault(role, {})[name] = count
+    return found
+
+
+def _flat(counts: Mapping[str, Mapping[str, int]]) -> Counter[tuple[str, str]]:
+    return Counter(
+        {(role, name): n for role, named in counts.items() for name, n in named.items()}
+    )
+
+
+def _by_cause(reasons: Mapping[tuple[str, str], int]) -> Counter[tuple[str, str]]:
+    """Return the counts of a journal that has reasons in words alone."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for (role, reason), count in reasons.items():
+        counts[role, end_cause_of(reason)] += count
+    return counts
 
 
 def _why_not(decision: Relaunch | GiveUp) -> str:

@@ -18,7 +18,8 @@ from elasticdl.errors import FencedError
 from elasticdl.job.names import Role, replica_name
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.spec.quantity import parse_bytes
-from elasticdl.master.members.member import Member, MemberState, Restore
+from elasticdl.job.words import ReplicaState
+from elasticdl.master.members.member import Member, Restore
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.proto import master_pb2
 from elasticdl.runner.base import ReplicaKey
@@ -40,8 +41,8 @@ class MemberTable:
         self.version = 0  # grows when somebody comes, goes or changes state
         self.orders = False  # somebody is to leave and was not told yet
         self._workers: dict[int, Member] = {}  # oldest first
-        self._by_state: dict[MemberState, dict[int, Member]] = {
-            state: {} for state in MemberState
+        self._by_state: dict[ReplicaState, dict[int, Member]] = {
+            state: {} for state in ReplicaState
         }
         self._draining: dict[int, Member] = {}
         self._active: set[int] = set()
@@ -101,7 +102,7 @@ class MemberTable:
                 priority=note["priority"],
                 memory_bytes=note["memory"],
                 launch_at=now,
-                state=MemberState.LAUNCHED,
+                state=ReplicaState.LAUNCHED,
                 since=now,
                 address=note["address"],
                 metrics_port=note["metrics_port"],
@@ -118,7 +119,7 @@ class MemberTable:
     @property
     def settling(self) -> bool:
         """Whether this master does not know yet who of the earlier one's is there."""
-        launched = self._by_state[MemberState.LAUNCHED]
+        launched = self._by_state[ReplicaState.LAUNCHED]
         return any(member.unsettled for member in launched.values())
 
     def note(self, member: Member, *, now: float) -> None:
@@ -138,7 +139,7 @@ class MemberTable:
             ready=member.ready,
             initialized=member.initialized,
             restore=asdict(member.restore) if member.restore else None,
-            ended=member.state is MemberState.ENDED,
+            ended=member.state is ReplicaState.ENDED,
             time=now,
         )
 
@@ -223,12 +224,12 @@ class MemberTable:
 
     def due(self, *, now: float) -> list[Member]:
         """Return the scheduled members whose time has come."""
-        scheduled = self._by_state[MemberState.SCHEDULED].values()
+        scheduled = self._by_state[ReplicaState.SCHEDULED].values()
         return [m for m in scheduled if m.launch_at <= now]
 
     def never_seen(self, *, now: float) -> list[Member]:
         """Return members that were asked for and never shown: ask again."""
-        launched = self._by_state[MemberState.LAUNCHED].values()
+        launched = self._by_state[ReplicaState.LAUNCHED].values()
         return [m for m in launched if now - m.since >= NOT_SEEN_SECONDS]
 
     def overdue(self, *, now: float) -> list[Member]:
@@ -269,7 +270,7 @@ class MemberTable:
     def next_time(self) -> float | None:
         """Return when something may be due without a new event."""
         times = [self._silence_from]
-        scheduled, launched = MemberState.SCHEDULED, MemberState.LAUNCHED
+        scheduled, launched = ReplicaState.SCHEDULED, ReplicaState.LAUNCHED
         times += [m.launch_at for m in self._by_state[scheduled].values()]
         times += [m.stop_at for m in self._draining.values() if m.stop_at]
         times += [m.since + NOT_SEEN_SECONDS for m in self._by_state[launched].values()]

@@ -18,14 +18,11 @@ from pathlib import Path
 
 from elasticdl.data.reader import Shard, open_reader
 from elasticdl.errors import DataError
-from elasticdl.job.spec.job import JobSpec, JobType
+from elasticdl.job.spec.job import DATA_OF_JOB, JobSpec, JobType
+from elasticdl.job.words import DataKind
 from elasticdl.master.tasks.queue import Plan
 
 Shards = Mapping[str, tuple[Shard, ...]]
-
-TRAINING = "training"
-VALIDATION = "validation"
-PREDICTION = "prediction"
 
 
 class Stage(enum.Enum):
@@ -41,33 +38,20 @@ class Stage(enum.Enum):
     FAILED = enum.auto()
 
 
-def kinds(spec: JobSpec) -> list[str]:
+def kinds(spec: JobSpec) -> list[DataKind]:
     """Return which data a job of this type reads; no validation path, no evaluation."""
-    needed = {
-        JobType.TRAIN: [TRAINING],
-        JobType.EVALUATE: [VALIDATION],
-        JobType.PREDICT: [PREDICTION],
-    }[spec.type]
+    needed = [DATA_OF_JOB[spec.type]]
     if spec.type is JobType.TRAIN and spec.data.validation:
-        needed.append(VALIDATION)
+        needed.append(DataKind.VALIDATION)
     return needed
-
-
-def path_of(spec: JobSpec, kind: str) -> str:
-    """Return the path that the specification gives for a kind of data."""
-    return {
-        TRAINING: spec.data.training,
-        VALIDATION: spec.data.validation,
-        PREDICTION: spec.data.prediction,
-    }[kind]
 
 
 def count(spec: JobSpec) -> Shards:
     """Return the shards of each kind of data. Raises DataError. Blocks: files."""
-    found = {}
+    found: dict[str, tuple[Shard, ...]] = {}
     for kind in kinds(spec):
         reader = open_reader(
-            path_of(spec, kind),
+            spec.data.path_of(kind),
             data_root=Path(spec.data.root),
             format=spec.data.format,
             params=spec.data.reader_params,
@@ -90,7 +74,7 @@ class DataStage:
         self._custom: bool | None = None
 
     @property
-    def kinds(self) -> Sequence[str]:
+    def kinds(self) -> Sequence[DataKind]:
         """Which data the job reads."""
         return self._kinds
 
@@ -158,7 +142,7 @@ def plan_of(spec: JobSpec, shards: Shards, *, max_steps: int) -> Plan | None:
     train = spec.type is JobType.TRAIN
     bounds = [n for n in (spec.training.max_steps, max_steps) if n]
     return Plan(
-        shards=shards[TRAINING if train else PREDICTION],
+        shards=shards[DataKind.TRAINING if train else DataKind.PREDICTION],
         batch_size=spec.training.batch_size,
         batches_per_task=spec.training.batches_per_task,
         epochs=spec.training.epochs if train else 1,

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 
+from elasticdl.job.names import Role, role_of
 from elasticdl.job.status import JobState, JobStatus
+from elasticdl.job.words import NOT_YET_RUNNING, EndCause, ReplicaState
 from elasticdl.master.job_state import Job
-from elasticdl.master.members.changes import role_of
 from elasticdl.master.telling import status
 from elasticdl.master.telling.alarms import Alarms, see
 from elasticdl.master.telling.notices import pending_kind
 from elasticdl.metrics.registry import MasterMetrics
 
-_NOT_YET_RUNNING = ("scheduled", "launched", "pending")
 _ASKED_FOR = "Starting"
 
 
@@ -70,13 +70,13 @@ class Gauges:
         metrics.workers_wanted.set(built.workers_wanted)
         metrics.workers_min.set(spec.min)
         metrics.workers_max.set(spec.max)
-        living = [r for r in built.replicas if r.state != "ended"]
+        living = [r for r in built.replicas if r.state != ReplicaState.ENDED]
         metrics.replicas.set(Counter((r.role, r.state) for r in living))
         metrics.pending_replicas.set(
             Counter(
                 (r.role, pending_kind(r.reason) if r.reason else _ASKED_FOR)
                 for r in living
-                if r.state in _NOT_YET_RUNNING
+                if r.state in NOT_YET_RUNNING
             )
         )
         metrics.worker_last_step.set_by(
@@ -89,7 +89,7 @@ class Gauges:
 
     def _membership(self, built: JobStatus) -> None:
         metrics, parts = self.metrics, self._job.parts
-        records, endings = built.relaunches, built.relaunch_counts
+        records, endings = built.relaunches, built.relaunch_causes
         metrics.relaunches.set(parts.relaunches.counts)
         changes = parts.membership.changes.with_endings(records, endings)
         metrics.membership_changes.set(changes.counts)
@@ -97,8 +97,8 @@ class Gauges:
         metrics.membership_cost.set_by(changes.costs)
         metrics.preemptions.set_by(
             {
-                role: endings.get(role, {}).get("preempted", 0)
-                for role in ("ps", "worker")
+                str(role): endings.get(role, {}).get(EndCause.PREEMPTED, 0)
+                for role in (Role.PS, Role.WORKER)
             }
         )
         metrics.master_restarts.set_one(status.master_restarts(self._job))

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 
 from elasticdl.job.history import Decision
 from elasticdl.job.status import JobStatus, Relaunch, ReplicaStatus
+from elasticdl.job.words import NOT_YET_RUNNING, Happening, ReplicaState
 from elasticdl.master.live_edits import Change
 
-_WAITING = ("scheduled", "launched", "pending")
 # What every pod goes through.
 _ON_ITS_WAY = ("ContainerCreating", "PodInitializing")
 
@@ -23,7 +23,7 @@ _Life = tuple[str, int]  # name and generation of a replica
 
 
 def sentence(
-    kind: str,
+    kind: Happening | str,
     who: str,
     *,
     cause: str,
@@ -32,17 +32,17 @@ def sentence(
     seconds: float | None = None,
 ) -> str:
     """Return what happened to one replica, or to several with the same fate."""
-    if kind == "ended":
+    if kind == Happening.ENDED:
         return (
             f"{who} ended: {cause}; {f'replaced by {new}' if new else 'not replaced'}"
         )
-    if kind == "relaunched":
+    if kind == Happening.RELAUNCHED:
         return f"{new} works {seconds or 0:.1f} s after the end of {who} ({cause})"
-    if kind == "notReplaced":
+    if kind == Happening.NOT_REPLACED:
         return f"{who} is not replaced: {detail}"
-    if kind == "pending":
+    if kind == Happening.PENDING:
         return f"{who} waits: {detail or cause}"
-    if kind == "left":
+    if kind == Happening.LEFT:
         return f"{who} left: {cause}"
     waited = f" after {seconds:.1f} s of waiting" if seconds else ""
     return f"{who} runs{waited}"
@@ -73,7 +73,7 @@ class Decisions:
         found: list[Decision] = []
         if last is None and status.master_generation > 1:
             text = f"master generation {status.master_generation} goes on"
-            found.append(Decision(time=status.time, kind="master", text=text))
+            found.append(Decision(time=status.time, kind=Happening.MASTER, text=text))
         found += self._relaunches(status, first=last is None)
         found += self._pending(status)
         adopted = last is None and status.master_generation > 1
@@ -84,7 +84,9 @@ class Decisions:
         news = status.message not in ("", said, status.checkpoint_problem)
         if news and not status.ending:
             found.append(
-                Decision(time=status.time, kind="attention", text=status.message)
+                Decision(
+                    time=status.time, kind=Happening.ATTENTION, text=status.message
+                )
             )
         if last is None or status.state is not last.state:
             found.append(_state(status))
@@ -122,7 +124,7 @@ class Decisions:
         waiting = {
             (r.name, pending_cause(r.reason)): r.reason
             for r in status.replicas
-            if r.state == "pending"
+            if r.state == ReplicaState.PENDING
             and r.reason
             and pending_cause(r.reason) not in _ON_ITS_WAY
         }
@@ -130,10 +132,10 @@ class Decisions:
             if (name, cause) not in self._waiting:
                 yield Decision(
                     time=status.time,
-                    kind="pending",
+                    kind=Happening.PENDING,
                     replica=name,
                     cause=cause,
-                    text=sentence("pending", name, cause=cause, detail=reason),
+                    text=sentence(Happening.PENDING, name, cause=cause, detail=reason),
                     detail=reason,
                 )
         # A reason that comes back while it still waits is no news.
@@ -147,16 +149,16 @@ class Decisions:
         ended: dict[_Life, str] = {}
         for replica in status.replicas:
             life = (replica.name, replica.generation)
-            if replica.state == "ended":
+            if replica.state == ReplicaState.ENDED:
                 ended[life] = replica.reason
                 continue
             shown.add(life)
-            if replica.state in _WAITING:
+            if replica.state in NOT_YET_RUNNING:
                 self._waits.setdefault(life, replica.since or status.time)
                 continue
             if life not in self._here and not adopted:
                 yield self._joined(replica, life)
-            draining = replica.state == "draining"
+            draining = replica.state == ReplicaState.DRAINING
             self._here[life] = replica.reason if draining else ""
         for life in [life for life in self._here if life not in shown]:
             reason = ended.get(life) or self._here[life] or "it is not wanted any more"
@@ -166,10 +168,10 @@ class Decisions:
                 continue
             yield Decision(
                 time=status.time,
-                kind="left",
+                kind=Happening.LEFT,
                 replica=life[0],
                 cause=reason,
-                text=sentence("left", life[0], cause=reason),
+                text=sentence(Happening.LEFT, life[0], cause=reason),
             )
         for life in [life for life in self._waits if life not in shown]:
             del self._waits[life]
@@ -180,9 +182,9 @@ class Decisions:
         waited = None if since is None else max(0.0, round(replica.since - since, 1))
         return Decision(
             time=replica.since,
-            kind="joined",
+            kind=Happening.JOINED,
             replica=replica.name,
-            text=sentence("joined", replica.name, cause="", seconds=waited),
+            text=sentence(Happening.JOINED, replica.name, cause="", seconds=waited),
             cost_seconds=waited,
         )
 
@@ -194,7 +196,7 @@ class Decisions:
             why = f"{lost[-1].replica} {lost[-1].reason}" if lost else ""
             yield Decision(
                 time=status.time,
-                kind="rewound",
+                kind=Happening.REWOUND,
                 cause=why,
                 text="all PS and the data went back to the checkpoint of version "
                 f"{status.checkpoint_version}",
@@ -203,14 +205,14 @@ class Decisions:
         if version is not None and version != last.checkpoint_version:
             yield Decision(
                 time=status.time,
-                kind="checkpoint",
+                kind=Happening.CHECKPOINT,
                 text=f"checkpoint of version {version} is complete",
                 cost_seconds=status.checkpoint_seconds,
             )
         if status.checkpoint_failures > last.checkpoint_failures:
             yield Decision(
                 time=status.time,
-                kind="checkpointFailed",
+                kind=Happening.CHECKPOINT_FAILED,
                 text=status.checkpoint_problem or "a checkpoint was not written",
             )
 
@@ -222,11 +224,12 @@ def _worked_at(record: Relaunch) -> float:
 def _ended(record: Relaunch) -> Iterator[Decision]:
     yield Decision(
         time=record.time,
-        kind="ended",
+        kind=Happening.ENDED,
         replica=record.replica,
         cause=record.reason,
+        end=record.end_cause,
         text=sentence(
-            "ended", record.replica, cause=record.reason, new=record.replacement
+            Happening.ENDED, record.replica, cause=record.reason, new=record.replacement
         ),
         replacement=record.replacement,
         detail=record.detail.strip(),
@@ -234,11 +237,12 @@ def _ended(record: Relaunch) -> Iterator[Decision]:
     if record.why_not:
         yield Decision(
             time=record.time,
-            kind="notReplaced",
+            kind=Happening.NOT_REPLACED,
             replica=record.replica,
             cause=record.reason,
+            end=record.end_cause,
             text=sentence(
-                "notReplaced", record.replica, cause="", detail=record.why_not
+                Happening.NOT_REPLACED, record.replica, cause="", detail=record.why_not
             ),
             detail=record.why_not,
         )
@@ -247,11 +251,12 @@ def _ended(record: Relaunch) -> Iterator[Decision]:
 def _relaunched(record: Relaunch) -> Decision:
     return Decision(
         time=record.time + (record.seconds or 0.0),
-        kind="relaunched",
+        kind=Happening.RELAUNCHED,
         replica=record.replica,
         cause=record.reason,
+        end=record.end_cause,
         text=sentence(
-            "relaunched",
+            Happening.RELAUNCHED,
             record.replica,
             cause=record.reason,
             new=record.replacement,
@@ -267,7 +272,9 @@ def _state(status: JobStatus) -> Decision:
     text = f"job {status.name} {'' if over else 'is '}{status.state}"
     if status.message:
         text += f": {status.message}"
-    return Decision(time=status.time, kind="state", cause=str(status.state), text=text)
+    return Decision(
+        time=status.time, kind=Happening.STATE, cause=str(status.state), text=text
+    )
 
 
 # -- edits of the values file -----------------------------------------------------
@@ -279,9 +286,10 @@ def edited(accepted: Sequence[Change], *, now: float) -> list[Decision]:
 
 
 def _edit(change: Change, now: float) -> Decision:
-    kind = "edited"
+    kind = Happening.EDITED
     if change.path == "worker.replicas":
-        kind = "grown" if change.new > change.old else "shrunk"
+        grown = change.new > change.old
+        kind = Happening.GROWN if grown else Happening.SHRUNK
     return Decision(
         time=now,
         kind=kind,
@@ -292,4 +300,4 @@ def _edit(change: Change, now: float) -> Decision:
 
 def refused(text: str, *, cause: str, now: float) -> Decision:
     """Return that an edit is not taken; `cause` is the change, "" of a whole file."""
-    return Decision(time=now, kind="refused", cause=cause, text=text)
+    return Decision(time=now, kind=Happening.REFUSED, cause=cause, text=text)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from elasticdl.job.history import Decision
 from elasticdl.job.status import JobState
+from elasticdl.job.words import EndCause, Happening
 from elasticdl.master.telling.happenings import sentence
 from elasticdl.runner.publisher import Notice
 
@@ -24,31 +25,31 @@ _STATES = {
 }
 # By the cause of an end; all others are `ReplicaFailed`.
 _ENDINGS = {
-    "preempted": "ReplicaPreempted",
-    "evicted": "ReplicaEvicted",
-    "nodeLost": "ReplicaNodeLost",
-    "oomKilled": "ReplicaOOMKilled",
-    "stopped from outside": "ReplicaDeleted",
-    "killed": "ReplicaKilled",
-    "completed": "ReplicaLeft",
-    "silent": "ReplicaSilent",
-    "hung": "ReplicaHung",
+    EndCause.PREEMPTED: "ReplicaPreempted",
+    EndCause.EVICTED: "ReplicaEvicted",
+    EndCause.NODE_LOST: "ReplicaNodeLost",
+    EndCause.OOM_KILLED: "ReplicaOOMKilled",
+    EndCause.DELETED: "ReplicaDeleted",
+    EndCause.KILLED: "ReplicaKilled",
+    EndCause.COMPLETED: "ReplicaLeft",
+    EndCause.SILENT: "ReplicaSilent",
+    EndCause.HUNG: "ReplicaHung",
 }
-_HARMLESS = ("preempted", "evicted", "stopped from outside", "completed")
+_HARMLESS = (EndCause.PREEMPTED, EndCause.EVICTED, EndCause.DELETED, EndCause.COMPLETED)
 # By kind, with whether it is a warning. `joined` and `checkpoint` are none: pods tell
 # that they run, and a checkpoint each minute would push out what matters.
-_WORDS = {
-    "relaunched": ("ReplicaRelaunched", False),
-    "notReplaced": ("ReplicaNotReplaced", True),
-    "left": ("ReplicaLeft", False),
-    "grown": ("Edited", False),
-    "shrunk": ("Edited", False),
-    "edited": ("Edited", False),
-    "refused": ("EditRefused", True),
-    "rewound": ("Rewound", True),
-    "checkpointFailed": ("CheckpointFailed", True),
-    "master": ("MasterStarted", False),
-    "attention": ("Attention", True),
+_WORDS: dict[str, tuple[str, bool]] = {
+    Happening.RELAUNCHED: ("ReplicaRelaunched", False),
+    Happening.NOT_REPLACED: ("ReplicaNotReplaced", True),
+    Happening.LEFT: ("ReplicaLeft", False),
+    Happening.GROWN: ("Edited", False),
+    Happening.SHRUNK: ("Edited", False),
+    Happening.EDITED: ("Edited", False),
+    Happening.REFUSED: ("EditRefused", True),
+    Happening.REWOUND: ("Rewound", True),
+    Happening.CHECKPOINT_FAILED: ("CheckpointFailed", True),
+    Happening.MASTER: ("MasterStarted", False),
+    Happening.ATTENTION: ("Attention", True),
 }
 _MOST_NAMES = 8
 
@@ -76,18 +77,18 @@ def _fate(decision: Decision) -> tuple[str, ...]:
     if not decision.replica:
         return decision.kind, decision.cause, decision.text
     # The last words of crashes differ, and are no reason for a notice each.
-    detail = "" if decision.kind == "ended" else decision.detail
+    detail = "" if decision.kind == Happening.ENDED else decision.detail
     return decision.kind, decision.cause, detail
 
 
 def _word(decision: Decision) -> tuple[str, bool]:
     """Return the notice's word ("" for none) and whether it is a warning."""
-    if decision.kind == "ended":
-        word = _ENDINGS.get(decision.cause, "ReplicaFailed")
-        return word, decision.cause not in _HARMLESS
-    if decision.kind == "pending":
+    if decision.kind == Happening.ENDED:
+        word = _ENDINGS.get(decision.end_cause, "ReplicaFailed")
+        return word, decision.end_cause not in _HARMLESS
+    if decision.kind == Happening.PENDING:
         return pending_kind(decision.detail), True
-    if decision.kind == "state":
+    if decision.kind == Happening.STATE:
         state = JobState(decision.cause)
         return _STATES.get(state, ""), state is JobState.FAILED
     return _WORDS.get(decision.kind, ("", False))
@@ -106,7 +107,7 @@ def _text(same: list[Decision]) -> str:
             new=_names([one.replacement for one in same if one.replacement]),
             seconds=max(costs, default=None),
         )
-    if first.kind == "ended" and last.detail:
+    if first.kind == Happening.ENDED and last.detail:
         text += f"\n{last.detail}"
     return text
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from elasticdl.job.history import Decision
 from elasticdl.job.status import JobReport, JobStatus
+from elasticdl.job.words import Happening
 from elasticdl.master.job_state import Job
 from elasticdl.master.telling import status
 from elasticdl.master.telling.happenings import Decisions
@@ -94,7 +95,7 @@ class Publishing:
         self._looked = self._mark()
         built = status.build(self._job, now=now)
         found = self._decisions.of(built)
-        for waits in notices(one for one in found if one.kind == "pending"):
+        for waits in notices(one for one in found if one.kind == Happening.PENDING):
             log.warning("%s", waits.message)  # nobody else says that
         self.decided(found)
         self._recorder.observe(built, now=now)

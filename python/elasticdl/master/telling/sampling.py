@@ -10,7 +10,9 @@ import math
 from dataclasses import dataclass
 
 from elasticdl.job.history import PsSample, Sample, WorkerSample
+from elasticdl.job.names import Role
 from elasticdl.job.status import JobStatus, ReplicaStatus
+from elasticdl.job.words import NOT_YET_RUNNING, EndCause, ReplicaState
 from elasticdl.proto import master_pb2
 
 LEAST_SECONDS = 2.0
@@ -39,9 +41,13 @@ def sample(
 ) -> Sample:
     """Return the `number`th sample of a job."""
     progress = status.progress
-    workers = [r for r in status.replicas if r.role == "worker" and r.state != "ended"]
-    running = sum(r.state == "running" for r in workers)
-    pending = sum(r.state in ("pending", "launched", "scheduled") for r in workers)
+    workers = [
+        r
+        for r in status.replicas
+        if r.role == Role.WORKER and r.state != ReplicaState.ENDED
+    ]
+    running = sum(r.state == ReplicaState.RUNNING for r in workers)
+    pending = sum(r.state in NOT_YET_RUNNING for r in workers)
     every = -(-len(workers) // _MOST_WORKERS)
     loss = status.last_loss
     return Sample(
@@ -68,8 +74,8 @@ def sample(
         checkpoint_age_seconds=status.checkpoint_age_seconds,
         checkpoint_seconds=status.checkpoint_seconds,
         preemptions=sum(
-            by_reason.get("preempted", 0)
-            for by_reason in status.relaunch_counts.values()
+            by_cause.get(EndCause.PREEMPTED, 0)
+            for by_cause in status.relaunch_causes.values()
         ),
         goodput_seconds=status.goodput_seconds,
         workers=(

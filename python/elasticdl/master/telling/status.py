@@ -14,9 +14,10 @@ from elasticdl.job.status import (
     Progress,
     ReplicaStatus,
 )
+from elasticdl.job.words import ReplicaState
 from elasticdl.master.job_state import Job
 from elasticdl.master.members import goodput
-from elasticdl.master.members.member import Member, MemberState
+from elasticdl.master.members.member import Member
 from elasticdl.master.tasks.eta import Pace
 from elasticdl.master.tasks.queue import TaskQueue
 
@@ -55,6 +56,7 @@ def build(job: Job, *, now: float) -> JobStatus:
         ],
         relaunches=(shown := list(parts.relaunches.records)[-_MOST_RELAUNCHES:]),
         relaunches_before=parts.relaunches.total - len(shown),
+        relaunch_causes=parts.relaunches.causes_by_role(),
         relaunch_counts=parts.relaunches.counts_by_role(),
         last_loss=job.last_loss,
         last_evaluation=parts.rounds.last,
@@ -158,15 +160,16 @@ def _seconds(records: int | None, pace: Pace) -> float | None:
 
 def _replica(member: Member) -> ReplicaStatus:
     worker = member.worker
-    state, reason = str(member.state), member.reason
-    if member.drain and member.state is not MemberState.ENDED:
-        state, reason = "draining", member.reason or member.cause
+    state, reason = member.state, member.reason
+    if member.drain and member.state is not ReplicaState.ENDED:
+        state = ReplicaState.DRAINING
+        reason = member.reason or member.why_it_goes
     return ReplicaStatus(
         name=member.name,
         role=str(member.key.role),
         index=member.key.index,
         generation=member.generation,
-        state=state,
+        state=str(state),
         reason=reason,
         since=member.since,
         pid=member.pid,

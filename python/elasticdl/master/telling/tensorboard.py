@@ -16,7 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from elasticdl.data.formats.tfrecord import framed
+from elasticdl.job.names import Role
 from elasticdl.job.status import EvaluationResult, JobStatus
+from elasticdl.job.words import ReplicaState
 from elasticdl.master.members import goodput
 from elasticdl.master.telling.appending import Appending
 from elasticdl.proto import tensorboard_pb2
@@ -49,9 +51,11 @@ class Scalars:
                 tensorboard_pb2.Event(wall_time=status.time, step=at, session_log=start)
             )
         self._resumes, self._rewinds = False, status.rewinds
-        workers = [r for r in status.replicas if r.role == "worker"]
+        workers = [r for r in status.replicas if r.role == Role.WORKER]
         values = {
-            "workers/running": float(sum(r.state == "running" for r in workers)),
+            "workers/running": float(
+                sum(r.state == ReplicaState.RUNNING for r in workers)
+            ),
             "workers/wanted": float(status.workers_wanted),
             "goodput/share": goodput.share(status.goodput_seconds),
             "records_per_second": status.progress.records_per_second,

@@ -1,6 +1,6 @@
 """What a pod's JSON says of a replica: its phase, why it waits, how it ended.
 
-Owns the one function from a pod to a ReplicaState. Called by `kubernetes.runner`. Pure:
+Owns the one function from a pod to a Observed. Called by `kubernetes.runner`. Pure:
 must not decide what follows from it.
 
 Two things look alike from here. An OOM kill shows as reason `OOMKilled`, or (cgroup v1)
@@ -16,7 +16,8 @@ from typing import Any
 from elasticdl.job import names
 from elasticdl.job.names import Role
 from elasticdl.job.spec.quantity import bytes_or_zero
-from elasticdl.runner.base import ExitReason, Phase, ReplicaKey, ReplicaState
+from elasticdl.job.words import ExitReason
+from elasticdl.runner.base import Observed, Phase, ReplicaKey
 
 Json = dict[str, Any]
 
@@ -53,7 +54,7 @@ _NEVER_STARTS_ENDED = ("StartError", "ContainerCannotRun")
 _CRASHES = frozenset({132, 133, 134, 135, 136, 139, 159})
 
 
-def state_of(pod: Json, *, deleted: bool = False) -> ReplicaState | None:
+def state_of(pod: Json, *, deleted: bool = False) -> Observed | None:
     """Return what a pod says; `deleted`: it is gone, and this is the last of it.
 
     None for a pod that is no PS or worker of a job.
@@ -73,7 +74,7 @@ def state_of(pod: Json, *, deleted: bool = False) -> ReplicaState | None:
         return _ended(pod, key, generation, memory_limit=limit)
     waiting = _waiting(status)
     if waiting.get("reason") in _NEVER_STARTS_WAITING:
-        return ReplicaState(
+        return Observed(
             key,
             generation,
             Phase.FAILED,
@@ -82,7 +83,7 @@ def state_of(pod: Json, *, deleted: bool = False) -> ReplicaState | None:
         )
     if running := main.get("running"):
         going = pod["metadata"].get("deletionTimestamp")
-        return ReplicaState(
+        return Observed(
             key,
             generation,
             Phase.RUNNING,
@@ -90,7 +91,7 @@ def state_of(pod: Json, *, deleted: bool = False) -> ReplicaState | None:
             since=_seconds(running.get("startedAt")),
             memory_limit=limit,
         )
-    return ReplicaState(
+    return Observed(
         key,
         generation,
         Phase.PENDING,
@@ -165,7 +166,7 @@ def _words(why: Json) -> str:
 
 def _ended(
     pod: Json, key: ReplicaKey, generation: int, *, memory_limit: int
-) -> ReplicaState:
+) -> Observed:
     status = pod.get("status") or {}
     name, ending = _ending(status)
     exit_code = int(ending.get("exitCode", 0))
@@ -174,7 +175,7 @@ def _ended(
     if name and exit_code:
         message = f"init container {name}: {message or ending.get('reason', '')}"
     done = bool(ending) and exit_code == 0
-    return ReplicaState(
+    return Observed(
         key,
         generation,
         Phase.SUCCEEDED if done else Phase.FAILED,

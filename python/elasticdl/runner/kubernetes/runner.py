@@ -20,14 +20,8 @@ from dataclasses import dataclass
 from elasticdl.errors import PlatformError
 from elasticdl.job import names
 from elasticdl.job.names import Role
-from elasticdl.runner.base import (
-    ExitReason,
-    Launch,
-    Observation,
-    Phase,
-    ReplicaKey,
-    ReplicaState,
-)
+from elasticdl.job.words import ExitReason
+from elasticdl.runner.base import Launch, Observation, Observed, Phase, ReplicaKey
 from elasticdl.runner.kubernetes import pods
 from elasticdl.runner.kubernetes.api import ApiServer
 from elasticdl.runner.kubernetes.api_error import ApiError, Backoff
@@ -169,9 +163,7 @@ class KubernetesRunner:
         if not found and wish.generation:
             # It never came to be, or went unseen: nothing else will tell.
             self._tell(
-                ReplicaState(
-                    key, wish.generation, Phase.FAILED, reason=ExitReason.DELETED
-                )
+                Observed(key, wish.generation, Phase.FAILED, reason=ExitReason.DELETED)
             )
         return True
 
@@ -216,7 +208,7 @@ class KubernetesRunner:
             waiting.append(_waiting(key, wish))
         return Observation((*states, *waiting), resync=True)
 
-    def _take(self, change: Change) -> ReplicaState | None:
+    def _take(self, change: Change) -> Observed | None:
         """Return what a pod shows; None if it is not one of the job's replicas."""
         pod = change.item
         state = (
@@ -239,7 +231,7 @@ class KubernetesRunner:
             self._keep_few(state, gone=change.deleted or going)
         return state
 
-    def _keep_few(self, state: ReplicaState, *, gone: bool) -> None:
+    def _keep_few(self, state: Observed, *, gone: bool) -> None:
         """Delete the oldest of many pods that ended: a job may run for months."""
         if gone:
             self._ended.pop(state.key, None)
@@ -263,7 +255,7 @@ class KubernetesRunner:
     def _name(self, key: ReplicaKey) -> str:
         return pods.name_of(self._job, key)
 
-    def _tell(self, state: ReplicaState) -> None:
+    def _tell(self, state: Observed) -> None:
         self._observations.put_nowait(Observation((state,)))
 
     # -- the end ------------------------------------------------------------------
@@ -301,12 +293,10 @@ class KubernetesRunner:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _is_among(states: Sequence[ReplicaState], key: ReplicaKey, generation: int) -> bool:
+def _is_among(states: Sequence[Observed], key: ReplicaKey, generation: int) -> bool:
     """Whether this pod is listed; an older one of its name may still be going."""
     return any(s.key == key and s.generation >= generation for s in states)
 
 
-def _waiting(key: ReplicaKey, wish: _Wish) -> ReplicaState:
-    return ReplicaState(
-        key, wish.generation, Phase.PENDING, pending_reason=wish.trouble
-    )
+def _waiting(key: ReplicaKey, wish: _Wish) -> Observed:
+    return Observed(key, wish.generation, Phase.PENDING, pending_reason=wish.trouble)

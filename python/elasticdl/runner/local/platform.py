@@ -26,13 +26,8 @@ from pathlib import Path
 from elasticdl.errors import PlatformError
 from elasticdl.job import names
 from elasticdl.job.names import Role
-from elasticdl.runner.base import (
-    ExitReason,
-    Launch,
-    Phase,
-    ReplicaKey,
-    ReplicaState,
-)
+from elasticdl.job.words import ExitReason
+from elasticdl.runner.base import Launch, Observed, Phase, ReplicaKey
 from elasticdl.runner.local import capacity as scheduling
 from elasticdl.runner.local.capacity import Holding
 from elasticdl.runner.local.processes import (
@@ -114,7 +109,7 @@ class LocalPlatform:
                     )
                 self._supersede(old)
             number = next(self._numbers)
-            state = ReplicaState(
+            state = Observed(
                 launch.key, launch.generation, Phase.PENDING, since=self._clock()
             )
             self._replicas[number] = Replica(launch, number, state)
@@ -225,7 +220,7 @@ class LocalPlatform:
         changed.sort(key=lambda r: r.revision)
         return Change(tuple(r.state for r in changed), self._revision, self._capacity)
 
-    def _changed(self, number: int, state: ReplicaState) -> None:
+    def _changed(self, number: int, state: Observed) -> None:
         self._revision += 1
         replica = self._replicas[number]
         replica.state = state

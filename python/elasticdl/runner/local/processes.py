@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from elasticdl.runner.base import ExitReason, Phase
+from elasticdl.job.words import ExitReason
+from elasticdl.runner.base import Phase
 from elasticdl.runner.local.temporary import remove_folder
 
 _TAIL_BYTES = 64 * 1024

@@ -16,16 +16,10 @@ import grpc.aio
 
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import Role, replica_name
+from elasticdl.job.words import ExitReason
 from elasticdl.proto import platform_pb2, platform_pb2_grpc
 from elasticdl.rpc.channel import connect_aio
-from elasticdl.runner.base import (
-    ExitReason,
-    Launch,
-    Observation,
-    Phase,
-    ReplicaKey,
-    ReplicaState,
-)
+from elasticdl.runner.base import Launch, Observation, Observed, Phase, ReplicaKey
 
 _Reply = TypeVar("_Reply")
 
@@ -119,14 +113,14 @@ async def _retrying(call: Callable[[], Awaitable[_Reply]], what: str) -> _Reply:
     raise AssertionError("the last try returns or raises")
 
 
-def _states(event: platform_pb2.WatchEvent) -> tuple[ReplicaState, ...]:
+def _states(event: platform_pb2.WatchEvent) -> tuple[Observed, ...]:
     return tuple(_state(state) for state in event.states if state.role != Role.MASTER)
 
 
-def _state(state: platform_pb2.ProcessState) -> ReplicaState:
+def _state(state: platform_pb2.ProcessState) -> Observed:
     phase = Phase(state.phase)
     pending = phase is Phase.PENDING
-    return ReplicaState(
+    return Observed(
         key=ReplicaKey(Role(state.role), state.index),
         generation=state.generation,
         phase=phase,

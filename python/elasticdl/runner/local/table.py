@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from elasticdl.job import names
 from elasticdl.job.names import JobDir, Role
-from elasticdl.runner.base import Launch, Phase, ReplicaKey, ReplicaState
+from elasticdl.runner.base import Launch, Observed, Phase, ReplicaKey
 from elasticdl.runner.local.capacity import Claim, Holding, rank_of
 from elasticdl.runner.local.processes import ChildProcess, Intent
 
@@ -47,7 +47,7 @@ class Replica:
 
     launch: Launch
     number: int  # order of arrival
-    state: ReplicaState
+    state: Observed
     revision: int = 0
     child: ChildProcess | None = None
     intent: Intent = Intent.NONE
@@ -69,7 +69,7 @@ class Replica:
 class Change:
     """What a watcher gets: the states that changed since `revision` was last seen."""
 
-    states: tuple[ReplicaState, ...]
+    states: tuple[Observed, ...]
     revision: int
     capacity: float | None
 

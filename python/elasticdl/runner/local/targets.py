@@ -16,6 +16,7 @@ from pathlib import Path
 from elasticdl.job.context import LOOPBACK, join_address
 from elasticdl.job.names import NAMESPACE_LOCAL, Role
 from elasticdl.job.status import JobStatus
+from elasticdl.job.words import ReplicaState
 from elasticdl.runner.publisher import Notice
 
 log = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ def targets_of(status: JobStatus) -> list[Target]:
     found += [
         (replica.role, replica.index, replica.metrics_port)
         for replica in status.replicas
-        if replica.state in ("running", "draining")
+        if replica.state in (ReplicaState.RUNNING, ReplicaState.DRAINING)
     ]
     return sorted(target for target in found if target[2])
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import tzinfo
 
 from elasticdl.job.history import History, PsSample, Sample
+from elasticdl.job.words import ReplicaState
 from elasticdl.views import formatting as text
 from elasticdl.views.figures import look, series
 from elasticdl.views.figures.look import Chart
@@ -36,7 +37,7 @@ def _of(index: str, reading: Reading) -> series.Reading:
 
     def read(sample: Sample) -> float | None:
         ps = sample.ps.get(index)
-        return None if ps is None or ps.state != "running" else reading(ps)
+        return None if ps is None or ps.state != ReplicaState.RUNNING else reading(ps)
 
     return read
 

@@ -9,12 +9,16 @@ from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 
 from elasticdl.job.history import History, Sample
-from elasticdl.metrics.ledger import CAUSES, MASTER_CAUSES
+from elasticdl.job.words import MASTER_CAUSES, WORKER_CAUSES, GoodputCause
 from elasticdl.views import formatting as text
 from elasticdl.views.figures import look, series
 from elasticdl.views.figures.look import Chart
 
-_CAUSES = ("train", *(c for c in CAUSES if c != "train"), *MASTER_CAUSES)
+_CAUSES = (
+    GoodputCause.TRAIN,
+    *(c for c in WORKER_CAUSES if c is not GoodputCause.TRAIN),
+    *MASTER_CAUSES,
+)
 
 
 def goodput_sum(seconds: Mapping[str, float]) -> Chart:

@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 
 from elasticdl.job.history import Decision, History, Sample
 from elasticdl.job.status import JobState
+from elasticdl.job.words import EndCause, Happening, ReplicaState
 from elasticdl.views import formatting as text
 from elasticdl.views.figures import look, series
 from elasticdl.views.figures.look import Chart
@@ -27,15 +28,15 @@ _MARKS = {
     "left": ("left as it was told", "triangle-down-open", look.GRAY),
     "job": ("master, rewind, edit", "diamond", look.PURPLE),
 }
-_MARK_OF_KIND = {
-    "ended": "lost",
-    "joined": "new",
-    "left": "left",
-    "grown": "job",
-    "shrunk": "job",
-    "rewound": "job",
-    "master": "job",
-    "edited": "job",
+_MARK_OF_KIND: dict[str, str] = {
+    Happening.ENDED: "lost",
+    Happening.JOINED: "new",
+    Happening.LEFT: "left",
+    Happening.GROWN: "job",
+    Happening.SHRUNK: "job",
+    Happening.REWOUND: "job",
+    Happening.MASTER: "job",
+    Happening.EDITED: "job",
 }
 _ENDED = frozenset(state for state in JobState if state.ended)
 _MOST_LINES = 10
@@ -97,7 +98,7 @@ def mark_of(decision: Decision) -> str:
     """Return which mark a decision gets, "" for none: PS are in the table alone."""
     if decision.replica and not decision.replica.startswith("worker-"):
         return ""
-    if decision.kind == "ended" and decision.cause == "preempted":
+    if decision.kind == Happening.ENDED and decision.end_cause is EndCause.PREEMPTED:
         return "preempted"
     return _MARK_OF_KIND.get(decision.kind, "")
 
@@ -268,7 +269,7 @@ def _step_seconds(samples: Sequence[Sample]) -> dict[str, list[float | None]]:
     found: dict[str, list[float | None]] = {}
     for number, sample in enumerate(samples):
         for index, worker in sample.workers.items():
-            if worker.state == "running" and worker.step_seconds > 0:
+            if worker.state == ReplicaState.RUNNING and worker.step_seconds > 0:
                 if index not in found:
                     found[index] = [None] * len(samples)
                 found[index][number] = worker.step_seconds

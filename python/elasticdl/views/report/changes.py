@@ -10,26 +10,27 @@ from datetime import datetime, tzinfo
 
 from elasticdl.client import JobView
 from elasticdl.job.history import Decision, History
+from elasticdl.job.words import Happening
 from elasticdl.views import formatting as text
 from elasticdl.views import pages
 
 _MOST_ROWS = 500
-_KINDS = {
-    "pending": "pending",
-    "joined": "joined",
-    "left": "left",
-    "ended": "ended",
-    "relaunched": "replaced",
-    "notReplaced": "not replaced",
-    "grown": "grown",
-    "shrunk": "shrunk",
-    "refused": "refused",
-    "edited": "edited",
-    "rewound": "rewound",
-    "checkpointFailed": "checkpoint failed",
-    "master": "new master",
-    "state": "state",
-    "attention": "attention",
+_KINDS: dict[str, str] = {
+    Happening.PENDING: "pending",
+    Happening.JOINED: "joined",
+    Happening.LEFT: "left",
+    Happening.ENDED: "ended",
+    Happening.RELAUNCHED: "replaced",
+    Happening.NOT_REPLACED: "not replaced",
+    Happening.GROWN: "grown",
+    Happening.SHRUNK: "shrunk",
+    Happening.REFUSED: "refused",
+    Happening.EDITED: "edited",
+    Happening.REWOUND: "rewound",
+    Happening.CHECKPOINT_FAILED: "checkpoint failed",
+    Happening.MASTER: "new master",
+    Happening.STATE: "state",
+    Happening.ATTENTION: "attention",
 }
 
 
@@ -46,7 +47,7 @@ def changes(view: JobView, history: History) -> list[Decision]:
     return [
         Decision(
             time=one.time,
-            kind="relaunched" if one.replacement else "notReplaced",
+            kind=Happening.RELAUNCHED if one.replacement else Happening.NOT_REPLACED,
             replica=one.replica,
             cause=one.reason,
             text=text.first_line(one.detail),

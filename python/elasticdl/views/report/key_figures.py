@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from elasticdl.client import JobView
 from elasticdl.job.history import History
+from elasticdl.job.names import Role
 from elasticdl.job.status import JobReport, JobStatus
+from elasticdl.job.words import Happening, ReplicaState
 from elasticdl.master.members.goodput import share
 from elasticdl.views import formatting as text
 
@@ -38,7 +40,7 @@ def key_figures(view: JobView, history: History, *, now: float) -> Iterator[KeyF
     costs = [
         one.cost_seconds
         for one in history.decisions
-        if one.kind == "relaunched" and one.cost_seconds is not None
+        if one.kind == Happening.RELAUNCHED and one.cost_seconds is not None
     ]
     if costs:
         yield KeyFigure(
@@ -88,7 +90,8 @@ def _of_status(status: JobStatus, *, now: float) -> Iterator[KeyFigure]:
     )
     yield KeyFigure("records per second", text.rate(progress.records_per_second))
     running = sum(
-        one.role == "worker" and one.state == "running" for one in status.replicas
+        one.role == Role.WORKER and one.state == ReplicaState.RUNNING
+        for one in status.replicas
     )
     yield KeyFigure(
         "workers", text.count(running), f"of {status.workers_wanted} wanted"

@@ -14,7 +14,7 @@ from datetime import datetime, tzinfo
 from elasticdl import __version__
 from elasticdl.client import JobView
 from elasticdl.job.history import History
-from elasticdl.job.status import EvaluationResult
+from elasticdl.job.status import EvaluationResult, JobState
 from elasticdl.views import formatting as text
 from elasticdl.views import pages
 from elasticdl.views.figures import job as charts
@@ -113,7 +113,7 @@ def _messages(subject: Subject) -> Iterator[str]:
     view = subject.view
     document = view.status or view.report
     if document is not None and document.message:
-        tone = " bad" if _state(view) == "failed" else ""
+        tone = " bad" if _state(view) == JobState.FAILED else ""
         message = pages.escaped(text.without_trace(document.message))
         yield f'<p class="card notice{tone}">{message}</p>'
     if view.note:

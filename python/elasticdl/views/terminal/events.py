@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from elasticdl.job.spec.kinds import JobType
 from elasticdl.job.status import EvaluationResult, JobState, JobStatus, Relaunch
 from elasticdl.views import formatting as text
 
@@ -98,6 +99,6 @@ def _relaunch_line(relaunch: Relaunch) -> str:
 def _state_line(status: JobStatus) -> str:
     if status.message:
         return f"{status.state}: {text.first_line(status.message)}"
-    if status.state is JobState.FINISHING and status.type == "train":
+    if status.state is JobState.FINISHING and status.type == JobType.TRAIN:
         return "finishing: all records are trained; last evaluation and checkpoint"
     return _STATES.get(status.state, str(status.state))

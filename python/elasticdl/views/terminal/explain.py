@@ -13,27 +13,28 @@ from rich.text import Text
 
 from elasticdl.client import JobView
 from elasticdl.job.history import Decision
+from elasticdl.job.words import NOT_YET_RUNNING, Happening
 from elasticdl.views import formatting as text
 from elasticdl.views.terminal.tables import make_table
 
 # What a kind is called, and its colour.
-_KINDS = {
-    "pending": ("waits", "yellow"),
-    "joined": ("runs", ""),
-    "left": ("left", ""),
-    "ended": ("lost", "red"),
-    "relaunched": ("replaced", "green"),
-    "notReplaced": ("not replaced", "red"),
-    "grown": ("grown", "cyan"),
-    "shrunk": ("shrunk", "cyan"),
-    "edited": ("edited", "cyan"),
-    "refused": ("refused", "yellow"),
-    "rewound": ("rewound", "yellow"),
-    "checkpoint": ("checkpoint", ""),
-    "checkpointFailed": ("no checkpoint", "red"),
-    "master": ("master", "yellow"),
-    "state": ("state", "bold"),
-    "attention": ("attention", "yellow"),
+_KINDS: dict[str, tuple[str, str]] = {
+    Happening.PENDING: ("waits", "yellow"),
+    Happening.JOINED: ("runs", ""),
+    Happening.LEFT: ("left", ""),
+    Happening.ENDED: ("lost", "red"),
+    Happening.RELAUNCHED: ("replaced", "green"),
+    Happening.NOT_REPLACED: ("not replaced", "red"),
+    Happening.GROWN: ("grown", "cyan"),
+    Happening.SHRUNK: ("shrunk", "cyan"),
+    Happening.EDITED: ("edited", "cyan"),
+    Happening.REFUSED: ("refused", "yellow"),
+    Happening.REWOUND: ("rewound", "yellow"),
+    Happening.CHECKPOINT: ("checkpoint", ""),
+    Happening.CHECKPOINT_FAILED: ("no checkpoint", "red"),
+    Happening.MASTER: ("master", "yellow"),
+    Happening.STATE: ("state", "bold"),
+    Happening.ATTENTION: ("attention", "yellow"),
 }
 _TOGETHER_SECONDS = 5.0  # the same fate within so long is one row
 _MOST_NAMES = 6
@@ -90,17 +91,17 @@ def _why(same: Sequence[Decision]) -> str:
     """Return the words behind what the other columns say already."""
     last = same[-1]
     new = _names([one.replacement for one in same if one.replacement])
-    if last.kind == "ended":
+    if last.kind == Happening.ENDED:
         words = f"{last.cause}; replaced by {new}" if new else last.cause
         detail = text.without_trace(last.detail).splitlines()[:_MOST_DETAIL_LINES]
         return "\n".join([words, *detail])
-    if last.kind == "relaunched":
+    if last.kind == Happening.RELAUNCHED:
         return f"{new} works in its place ({last.cause})"
-    if last.kind in ("pending", "notReplaced"):
+    if last.kind in (Happening.PENDING, Happening.NOT_REPLACED):
         return last.detail or last.cause
-    if last.kind == "left":
+    if last.kind == Happening.LEFT:
         return last.cause
-    if last.kind == "joined":
+    if last.kind == Happening.JOINED:
         return ""
     return text.without_trace(last.text)
 
@@ -117,7 +118,7 @@ def _present(view: JobView, replica: str) -> Iterator[str]:
     if status is None:
         return
     for one in status.replicas:
-        waits = one.state in ("pending", "launched", "scheduled")
+        waits = one.state in NOT_YET_RUNNING
         if one.name == replica or (waits and not replica):
             doing = one.reason or (text.doing(one.phase) if one.phase else "")
             since = text.duration(max(0.0, status.time - one.since))

@@ -18,7 +18,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from elasticdl.job.status import JobStatus, Progress, ReplicaStatus
+from elasticdl.job.names import Role
+from elasticdl.job.spec.kinds import JobType, Strategy
+from elasticdl.job.status import JobState, JobStatus, Progress, ReplicaStatus
+from elasticdl.job.words import ReplicaState
 from elasticdl.views import formatting as text
 from elasticdl.views.terminal.events import Seen, events
 
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
 
 _LINE_EVERY_SECONDS = 5.0
 _BAR_WIDTH = 30
-ENDED = "ended"  # as the master says it of a replica
 
 
 class View(Protocol):
@@ -213,18 +215,18 @@ def figures(status: JobStatus) -> list[str]:
 def roles(status: JobStatus) -> list[str]:
     """Return who is there and what they do: `workers 2 of 3: 2 training, 1 pending`."""
     parts = []
-    live = [r for r in status.replicas if r.state != ENDED]
-    workers = [r for r in live if r.role == "worker"]
-    running = sum(r.state == "running" for r in workers)
+    live = [r for r in status.replicas if r.state != ReplicaState.ENDED]
+    workers = [r for r in live if r.role == Role.WORKER]
+    running = sum(r.state == ReplicaState.RUNNING for r in workers)
     doing = collections.Counter(_doing(r) for r in workers)
     what = ", ".join(f"{number} {word}" for word, number in doing.most_common())
     parts.append(
         f"workers {running} of {status.workers_wanted}{f': {what}' if what else ''}"
     )
-    ps = [r for r in status.replicas if r.role == "ps"]
+    ps = [r for r in status.replicas if r.role == Role.PS]
     if ps:
         indices = {r.index for r in ps}
-        alive = sum(r.state == "running" for r in ps if r in live)
+        alive = sum(r.state == ReplicaState.RUNNING for r in ps if r in live)
         parts.append(f"PS {alive} of {len(indices)}")
     if status.relaunches:
         number = status.relaunches_before + len(status.relaunches)
@@ -235,19 +237,19 @@ def roles(status: JobStatus) -> list[str]:
 
 
 def _doing(replica: ReplicaStatus) -> str:
-    word = replica.phase if replica.state == "running" else replica.state
+    word = replica.phase if replica.state == ReplicaState.RUNNING else replica.state
     return text.doing(word)
 
 
 def _where(status: JobStatus) -> str:
-    if status.state != "running":
+    if status.state != JobState.RUNNING:
         return str(status.state)
     return where_words(status.type, status.progress)
 
 
 def where_words(job_type: str, progress: Progress) -> str:
     """`epoch 2/3`; of a job that does not train, what it does."""
-    if job_type != "train":
+    if job_type != JobType.TRAIN:
         return text.doing(job_type)
     if not progress.epochs:
         return f"epoch {progress.epoch + 1}"
@@ -256,7 +258,7 @@ def where_words(job_type: str, progress: Progress) -> str:
 
 def eta(status: JobStatus) -> str:
     """`12 min left (epoch 41 s)`; empty while nobody can know."""
-    return eta_words(status.progress) if status.state == "running" else ""
+    return eta_words(status.progress) if status.state == JobState.RUNNING else ""
 
 
 def eta_words(progress: Progress) -> str:
@@ -272,7 +274,7 @@ def eta_words(progress: Progress) -> str:
 
 def greeting(spec: JobSpec) -> str:
     """`job digits: train, 3 workers, 2 PS`; only training on PS has any."""
-    has_ps = spec.type == "train" and spec.strategy == "parameterServer"
+    has_ps = spec.type == JobType.TRAIN and spec.strategy == Strategy.PARAMETER_SERVER
     ps = f", {spec.ps.replicas} PS" if has_ps else ""
     workers = text.plural(spec.worker.replicas, "worker")
     return f"job {spec.name}: {spec.type}, {workers}{ps}"

@@ -14,11 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from elasticdl.client import JobView
-from elasticdl.job.status import JobReport, JobStatus, Relaunch, ReplicaStatus
+from elasticdl.job.names import Role
+from elasticdl.job.spec.kinds import JobType
+from elasticdl.job.status import JobReport, JobState, JobStatus, Relaunch, ReplicaStatus
+from elasticdl.job.words import ReplicaState
 from elasticdl.views import formatting as text
 from elasticdl.views.terminal.events import evaluation_line
 from elasticdl.views.terminal.live import (
-    ENDED,
     brief_line,
     figures,
     progress_line,
@@ -123,7 +125,11 @@ def _known(status: JobStatus) -> Iterator[str]:
 
 def _metrics_ports(status: JobStatus) -> list[tuple[str, int]]:
     ports = [("master", status.master_metrics_port)]
-    ports += [(r.name, r.metrics_port) for r in status.replicas if r.state == "running"]
+    ports += [
+        (r.name, r.metrics_port)
+        for r in status.replicas
+        if r.state == ReplicaState.RUNNING
+    ]
     return [(name, port) for name, port in ports if port]
 
 
@@ -139,7 +145,9 @@ def replicas_table(status: JobStatus, *, now: float) -> Table:
     table = make_table(
         "ROLE", "STATE", "SINCE", "DOING", "STEP", "STEPS/S", "LOSS", "MEMORY"
     )
-    rows = sorted(status.replicas, key=lambda r: (r.state == ENDED, r.role, r.index))
+    rows = sorted(
+        status.replicas, key=lambda r: (r.state == ReplicaState.ENDED, r.role, r.index)
+    )
     for row in rows:
         table.add_row(
             row.name,
@@ -156,8 +164,8 @@ def replicas_table(status: JobStatus, *, now: float) -> Table:
 
 def _reached(row: ReplicaStatus) -> str:
     """Return a worker's step, a PS's version, nothing for one that has not begun."""
-    if row.role == "ps":
-        return f"v{row.version}" if row.state == "running" else ""
+    if row.role == Role.PS:
+        return f"v{row.version}" if row.state == ReplicaState.RUNNING else ""
     return str(row.step) if row.step else ""
 
 
@@ -216,7 +224,7 @@ def report_view(report: JobReport) -> RenderableType:
         Rows([row for row in _report_rows(report) if row[1]])
     ]
     # Whoever was given up is the reason that is told at the end.
-    failed = report.status == "failed"
+    failed = report.status == JobState.FAILED
     told = [one for one in report.relaunches if one.replacement or not failed]
     if told:
         parts += [Text(""), relaunches_table(told)]
@@ -224,7 +232,7 @@ def report_view(report: JobReport) -> RenderableType:
 
 
 def _report_rows(report: JobReport) -> list[tuple[str, str]]:
-    trains = report.type == "train" and bool(report.records)
+    trains = report.type == JobType.TRAIN and bool(report.records)
     best = report.best
     figures = "" if best is None else text.metrics(best.metrics)
     records = (
@@ -283,7 +291,7 @@ def _spent(goodput_seconds: Mapping[str, float]) -> str:
 def last_words(report: JobReport) -> str:
     """Return the one line that says how a job ended."""
     head = f"{report.status}"
-    if report.status == "failed":
+    if report.status == JobState.FAILED:
         return f"{head}: {text.first_line(report.message)}"
     figures = text.metrics(report.metrics) or f"{text.count(report.records)} records"
     return f"{head} in {text.duration(report.seconds)}: {figures}"

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from elasticdl.job.history import Decision
 from elasticdl.job.status import JobStatus
+from elasticdl.job.words import Happening, ReplicaState
 from elasticdl.views import formatting as text
-from elasticdl.views.terminal.live import ENDED
 
-_RESIZED = ("grown", "shrunk")
-_CAME, _LEFT = "joined", "left"
-_OTHERWISE = (*_RESIZED, "ended", "state", "master")
+_RESIZED = (Happening.GROWN, Happening.SHRUNK)
+_CAME, _LEFT = Happening.JOINED, Happening.LEFT
+_OTHERWISE = (*_RESIZED, Happening.ENDED, Happening.STATE, Happening.MASTER)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ def last_change(
     )
     ago = max(0.0, now - lost.time)
     living = any(
-        r.name == lost.replacement and r.state != ENDED for r in status.replicas
+        r.name == lost.replacement and r.state != ReplicaState.ENDED
+        for r in status.replicas
     )
     going = living and lost.seconds is None
     cost = ""
@@ -60,7 +61,7 @@ def last_change(
 
 def _resized(change: Decision, decisions: Sequence[Decision], *, now: float) -> Change:
     """Of a new size it is told when the last one had come, or left, for it."""
-    came = _LEFT if change.kind == "shrunk" else _CAME
+    came = _LEFT if change.kind == Happening.SHRUNK else _CAME
     last = None
     for decision in decisions[decisions.index(change) + 1 :]:
         if decision.kind == came:

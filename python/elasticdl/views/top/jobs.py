@@ -12,7 +12,9 @@ from rich.text import Text
 
 from elasticdl.client import Condition, JobView
 from elasticdl.client.usage import Usage
-from elasticdl.job.status import JobStatus
+from elasticdl.job.names import Role
+from elasticdl.job.status import JobState, JobStatus
+from elasticdl.job.words import NOT_YET_RUNNING, ReplicaState
 from elasticdl.views import formatting as text
 from elasticdl.views.terminal.bars import bar
 from elasticdl.views.terminal.columns import Column, columns_table
@@ -37,7 +39,6 @@ _COLUMNS = (
     Column("PROGRESS", 2, least=18),
 )
 _GOING = (Condition.RUNNING, Condition.PENDING)
-_WAITING = ("scheduled", "launched", "pending")
 
 
 def jobs_view(
@@ -94,8 +95,10 @@ def _totals(views: Sequence[JobView]) -> Text:
 
 def _workers(status: JobStatus) -> tuple[int, int]:
     """Return how many run and how many wait."""
-    states = [r.state for r in status.replicas if r.role == "worker"]
-    return states.count("running"), sum(state in _WAITING for state in states)
+    states = [r.state for r in status.replicas if r.role == Role.WORKER]
+    return states.count(ReplicaState.RUNNING), sum(
+        state in NOT_YET_RUNNING for state in states
+    )
 
 
 def _table(
@@ -122,7 +125,7 @@ def _cells(view: JobView, *, now: float) -> list[str | Text]:
     speed = status.progress.records_per_second
     return [
         *head,
-        state if status.state == "running" else state_text(status.state),
+        state if status.state == JobState.RUNNING else state_text(status.state),
         _counts(status),
         Text(eta(status).partition(" (")[0], "cyan"),
         text.rate(speed) if speed else "",

@@ -14,11 +14,20 @@ from dataclasses import dataclass, field
 from statistics import median_low
 
 from elasticdl.job.history import Decision, History, Sample
+from elasticdl.job.names import Role
 from elasticdl.job.status import (
     EvaluationResult,
     JobStatus,
     Progress,
     ReplicaStatus,
+)
+from elasticdl.job.words import (
+    NOT_YET_RUNNING,
+    EndCause,
+    GoodputCause,
+    Happening,
+    ReplicaState,
+    WorkerPhase,
 )
 from elasticdl.views import formatting as text
 from elasticdl.views.top.change import Change, last_change
@@ -29,10 +38,7 @@ STRAGGLER = 1.5
 # From here on a loss is drawn by its logarithm.
 _STEEP = 10.0
 
-_ENDED = "ended"
-_WAITING = ("scheduled", "launched", "pending")
-_MANY = ("checkpoint", "joined")  # told elsewhere
-_PREEMPTED = "preempted"
+_MANY = (Happening.CHECKPOINT, Happening.JOINED)  # told elsewhere
 
 
 @dataclass(frozen=True)
@@ -119,8 +125,8 @@ class Top:
 
 def top(status: JobStatus, history: History, *, now: float, place: str = "") -> Top:
     """Return what is shown; the history may be empty or end earlier than the status."""
-    live = [r for r in status.replicas if r.state != _ENDED]
-    workers = [r for r in live if r.role == "worker"]
+    live = [r for r in status.replicas if r.state != ReplicaState.ENDED]
+    workers = [r for r in live if r.role == Role.WORKER]
     slow = stragglers(workers)
     newest = history.samples[-1] if history.samples else None
     return Top(
@@ -146,7 +152,7 @@ def top(status: JobStatus, history: History, *, now: float, place: str = "") -> 
         events=[d for d in reversed(history.decisions) if d.kind not in _MANY],
         worker_rows=[_worker(r, slow, now=now) for r in _in_order(workers)],
         ps_rows=ps_rows(
-            _in_order([r for r in live if r.role == "ps"]), history.samples
+            _in_order([r for r in live if r.role == Role.PS]), history.samples
         ),
     )
 
@@ -160,7 +166,9 @@ def stragglers(workers: Sequence[ReplicaStatus]) -> frozenset[str]:
     at_it = {
         r.name: r.step_seconds
         for r in workers
-        if r.state == "running" and r.phase == "train" and r.step_seconds > 0
+        if r.state == ReplicaState.RUNNING
+        and r.phase == WorkerPhase.TRAIN
+        and r.step_seconds > 0
     }
     if len(at_it) < 2:
         return frozenset()
@@ -172,9 +180,9 @@ def goodput(seconds: Mapping[str, float]) -> list[Cause]:
     """Return the causes, training first, then what took most; shares sum to 1."""
     total = sum(seconds.values())
     spent = [(cause, value) for cause, value in seconds.items() if value > 0]
-    spent.sort(key=lambda item: (item[0] != "train", -item[1]))
+    spent.sort(key=lambda item: (item[0] != GoodputCause.TRAIN, -item[1]))
     return [
-        Cause(text.doing(cause), cause == "train", value / total)
+        Cause(text.doing(cause), cause == GoodputCause.TRAIN, value / total)
         for cause, value in spent
     ]
 
@@ -182,13 +190,13 @@ def goodput(seconds: Mapping[str, float]) -> list[Cause]:
 def _counts(
     status: JobStatus, workers: Sequence[ReplicaStatus], straggling: int
 ) -> Workers:
-    waiting = [r for r in workers if r.state in _WAITING]
+    waiting = [r for r in workers if r.state in NOT_YET_RUNNING]
     reasons = Counter(r.reason for r in waiting if r.reason).most_common(1)
     return Workers(
         wanted=status.workers_wanted,
         least=status.workers_min,
         most=status.workers_max,
-        running=sum(r.state == "running" for r in workers),
+        running=sum(r.state == ReplicaState.RUNNING for r in workers),
         pending=len(waiting),
         why_pending=reasons[0][0] if reasons else "",
         straggling=straggling,
@@ -198,13 +206,13 @@ def _counts(
 def _preemptions(
     status: JobStatus, newest: Sample | None, *, now: float
 ) -> Preemptions:
-    times = [one.time for one in status.relaunches if one.reason == _PREEMPTED]
+    times = [one.time for one in status.relaunches if one.reason == EndCause.PREEMPTED]
     # In a cluster a status carries the newest relaunches alone.
     known = newest.preemptions if newest else 0
     return Preemptions(
         count=max(known, len(times)),
         ago_seconds=max(0.0, now - times[-1]) if times else None,
-        lost_seconds=status.goodput_seconds.get(_PREEMPTED, 0.0),
+        lost_seconds=status.goodput_seconds.get(EndCause.PREEMPTED, 0.0),
     )
 
 
@@ -257,7 +265,11 @@ def _in_order(replicas: Sequence[ReplicaStatus]) -> list[ReplicaStatus]:
 
 
 def _worker(replica: ReplicaStatus, slow: frozenset[str], *, now: float) -> Worker:
-    doing = text.doing(replica.phase) if replica.state == "running" else replica.reason
+    doing = (
+        text.doing(replica.phase)
+        if replica.state == ReplicaState.RUNNING
+        else replica.reason
+    )
     return Worker(
         name=replica.name,
         state=replica.state,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from elasticdl.job.history import PsSample, Sample
 from elasticdl.job.status import ReplicaStatus
+from elasticdl.job.words import ReplicaState
 
 # A PS is hot, as for the alert, that moves more than so many times the mean of all PS,
 HOT = 1.5
@@ -60,7 +61,7 @@ def ps_rows(replicas: Sequence[ReplicaStatus], samples: Sequence[Sample]) -> lis
             Ps(
                 name=replica.name,
                 state=replica.state,
-                doing=replica.reason if replica.state != "running" else "",
+                doing=replica.reason if replica.state != ReplicaState.RUNNING else "",
                 version=replica.version,
                 memory_bytes=replica.memory_bytes,
                 memory_limit_bytes=one.memory_limit_bytes,

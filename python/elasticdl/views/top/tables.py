@@ -12,6 +12,7 @@ from typing import TypeVar
 from rich.console import RenderableType
 from rich.text import Text
 
+from elasticdl.job.words import ReplicaState
 from elasticdl.views import formatting as text
 from elasticdl.views.terminal.bars import bar
 from elasticdl.views.terminal.columns import Column, columns_table
@@ -48,7 +49,9 @@ _PS = (
 def workers_table(workers: Sequence[Worker], rows: int, width: int) -> RenderableType:
     """Return the head and `rows` lines; who needs a look is never left out."""
     slowest = max((worker.step_seconds for worker in workers), default=0.0)
-    shown = _shown(workers, rows, lambda one: one.straggler or one.state != "running")
+    shown = _shown(
+        workers, rows, lambda one: one.straggler or one.state != ReplicaState.RUNNING
+    )
     lines = [
         (
             one.name,
@@ -75,7 +78,7 @@ def _step(worker: Worker, slowest: float) -> Text:
 
 def ps_table(ps: Sequence[Ps], rows: int, width: int) -> RenderableType:
     """Return the head and `rows` lines; a hot one is never left out."""
-    shown = _shown(ps, rows, lambda one: one.hot or one.state != "running")
+    shown = _shown(ps, rows, lambda one: one.hot or one.state != ReplicaState.RUNNING)
     lines = []
     for one in shown:
         load = one.load

@@ -15,6 +15,8 @@ from rich.text import Text
 
 from elasticdl.client.usage import Usage
 from elasticdl.job.history import Decision
+from elasticdl.job.spec.kinds import JobType
+from elasticdl.job.status import JobState
 from elasticdl.views import formatting as text
 from elasticdl.views.terminal.bars import bar, spark
 from elasticdl.views.terminal.fitting import Section, fit, line
@@ -130,7 +132,7 @@ def _head(shown: Top) -> Text:
         f"  {shown.type}, {shown.strategy}{place}  ",
         state_text(shown.state),
         f" for {text.duration(shown.seconds)}"
-        if shown.state == "running"
+        if shown.state == JobState.RUNNING
         else f", begun {text.duration(shown.seconds)} ago",
     )
 
@@ -142,7 +144,7 @@ def _progress(shown: Top, screen: Screen) -> Text:
     if not progress.records_per_epoch:
         return Text()
     where = where_words(shown.type, progress)
-    left = eta_words(progress) if shown.state == "running" else ""
+    left = eta_words(progress) if shown.state == JobState.RUNNING else ""
     if not total:
         return Text.assemble(where, (f"  {left}", "cyan"))
     percent = text.percent(done, total)
@@ -155,7 +157,7 @@ def _progress(shown: Top, screen: Screen) -> Text:
 def _speed(shown: Top, screen: Screen) -> Text:
     progress = shown.progress
     parts = []
-    if progress.records_per_second and shown.state == "running":
+    if progress.records_per_second and shown.state == JobState.RUNNING:
         parts.append(f"{text.rate(progress.records_per_second)} records/s")
     if progress.steps:
         parts.append(f"step {text.count(progress.steps)}")
@@ -265,7 +267,7 @@ def _preemptions(shown: Top) -> Text:
 def _checkpoint(shown: Top) -> Text:
     newest = shown.checkpoint
     if newest is None:
-        return Text("none yet", "dim") if shown.type == "train" else Text()
+        return Text("none yet", "dim") if shown.type == JobType.TRAIN else Text()
     content = Text(f"version {text.count(newest.version)}")
     if newest.age_seconds is not None:
         content.append(f", {text.duration(newest.age_seconds)} ago")

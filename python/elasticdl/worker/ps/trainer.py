@@ -16,6 +16,7 @@ from typing import Any
 
 from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.errors import ElasticDLError, FencedError
+from elasticdl.job.words import GoodputCause
 from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.model.variables import from_buffers
@@ -144,7 +145,7 @@ class PsTrainer:
 
     def values(self, snapshot: str, ticket: ps_pb2.Ticket | None) -> Values:
         """See Trainer."""
-        with self._ledger.cause("waitPs"):
+        with self._ledger.cause(GoodputCause.WAIT_PS):
             client = self._link.client
             if snapshot == AVERAGE:
                 self._link.pull()  # brings all PS to one version (sync mode)
@@ -181,7 +182,7 @@ class PsTrainer:
 
     def _begin(self) -> None:
         # Not "restore": it is the PS that restore, this worker waits for them.
-        with self._ledger.cause("waitPs"):
+        with self._ledger.cause(GoodputCause.WAIT_PS):
             while True:
                 try:
                     self._link.join()
@@ -268,7 +269,7 @@ class PsTrainer:
             # Whatever is raised below, nothing is under way then; what was sent counts
             # as never acknowledged, and its task is given back or fails.
             self._sent = None
-            with self._ledger.cause("waitPs"):
+            with self._ledger.cause(GoodputCause.WAIT_PS):
                 came = self._transfer.finish()
             if came.pushed.accepted:
                 if came.arena is not None:

@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable
 
 from elasticdl.errors import ElasticDLError
+from elasticdl.job.words import WorkerPhase
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import TaskType
 from elasticdl.rpc.retry import retry
-from elasticdl.worker.progress import Phase, Progress
+from elasticdl.worker.progress import Progress
 from elasticdl.worker.tasks.errands import Errands
 from elasticdl.worker.tasks.stream import failure
 
@@ -75,7 +76,7 @@ class EarlyTasks:
 
     def _do(self, task: master_pb2.Task) -> master_pb2.TaskReport:
         phase = self._progress.phase
-        self._progress.enter(Phase.PREPARE)
+        self._progress.enter(WorkerPhase.PREPARE)
         try:
             if task.type == TaskType.PREPARE:
                 return self._errands.prepare(task)

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 
 from elasticdl.data.reader import Reader
+from elasticdl.job.words import DataKind
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome
 
@@ -22,13 +23,13 @@ class Errands:
     def __init__(
         self,
         prepare: Callable[[], None],
-        reader_of: Callable[[str], Reader],
+        reader_of: Callable[[DataKind], Reader],
     ) -> None:
         """Take what does them.
 
         Args:
             prepare: Makes the data if it is not there. Raises DataError.
-            reader_of: The reader of "training", "validation" or "prediction".
+            reader_of: The reader of a kind of data.
         """
         self._prepare = prepare
         self._reader_of = reader_of
@@ -41,7 +42,9 @@ class Errands:
     def shards(self, task: master_pb2.Task) -> master_pb2.TaskReport:
         """List the shards of the custom reader; return the report."""
         report = _done(task)
-        for shard in self._reader_of(task.target or "training").shards():
+        for shard in self._reader_of(
+            DataKind(task.target or DataKind.TRAINING)
+        ).shards():
             report.shards.add(source=shard.source, start=shard.start, end=shard.end)
         return report
 

@@ -14,21 +14,14 @@ from pathlib import Path
 
 from elasticdl.data.reader import Metadata, Reader, open_reader
 from elasticdl.errors import DataError
-from elasticdl.job.spec.job import DataSpec, JobType
+from elasticdl.job.spec.job import DataSpec
+from elasticdl.job.words import DataKind
 from elasticdl.proto.master_pb2 import TaskType
 
-TRAINING = "training"
-VALIDATION = "validation"
-PREDICTION = "prediction"
 KIND_OF_TASK = {
-    TaskType.TRAINING: TRAINING,
-    TaskType.EVALUATION: VALIDATION,
-    TaskType.PREDICTION: PREDICTION,
-}
-KIND_OF_JOB = {
-    JobType.TRAIN: TRAINING,
-    JobType.EVALUATE: VALIDATION,
-    JobType.PREDICT: PREDICTION,
+    TaskType.TRAINING: DataKind.TRAINING,
+    TaskType.EVALUATION: DataKind.VALIDATION,
+    TaskType.PREDICTION: DataKind.PREDICTION,
 }
 
 
@@ -50,18 +43,9 @@ class Readers:
         self._spec = spec
         self._custom_reader = custom_reader
         self._lock = threading.Lock()
-        self._open: dict[str, Reader] = {}
+        self._open: dict[DataKind, Reader] = {}
 
-    def path_of(self, kind: str) -> str:
-        """Return the path that the specification gives for a kind of data."""
-        spec = self._spec
-        return {
-            TRAINING: spec.training,
-            VALIDATION: spec.validation,
-            PREDICTION: spec.prediction,
-        }[kind]
-
-    def of(self, kind: str) -> Reader:
+    def of(self, kind: DataKind) -> Reader:
         """Return the reader. Raises DataError if there is nothing to read."""
         with self._lock:
             if kind not in self._open:
@@ -72,7 +56,7 @@ class Readers:
         """Return the reader for a type of task."""
         return self.of(KIND_OF_TASK[task_type])
 
-    def sample(self, kind: str, num_records: int) -> Sample | None:
+    def sample(self, kind: DataKind, num_records: int) -> Sample | None:
         """Return the first good records, None if there is no data (yet)."""
         try:
             reader = self.of(kind)
@@ -85,8 +69,8 @@ class Readers:
             return None
         return None
 
-    def _make(self, kind: str) -> Reader:
-        path = self.path_of(kind)
+    def _make(self, kind: DataKind) -> Reader:
+        path = self._spec.path_of(kind)
         root = Path(self._spec.root)
         # Classic readers get the path as the user wrote it where that is enough.
         custom = self._custom_reader(

@@ -18,7 +18,7 @@ from elasticdl.client.local.master_restarts import (
 )
 from elasticdl.errors import ExitCode
 from elasticdl.job.status import JobState, JobStatus
-from elasticdl.runner.base import ExitReason
+from elasticdl.job.words import ExitReason
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,8 +4,9 @@ import pytest
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import WorkerSpec
 from elasticdl.job.spec.quantity import format_bytes, parse_bytes
+from elasticdl.job.words import ReplicaState
 from elasticdl.master.members.goodput import Goodput, share
-from elasticdl.master.members.member import Member, MemberState, Restore
+from elasticdl.master.members.member import Member, Restore
 from elasticdl.master.tasks.speed import Speed
 from elasticdl.proto import master_pb2
 from elasticdl.runner.base import ReplicaKey
@@ -15,7 +16,7 @@ SPEC = WorkerSpec(dead_seconds=6.0, hang_seconds=8.0, start_seconds=300.0)
 
 def member(role: Role = Role.WORKER) -> Member:
     return Member(
-        ReplicaKey(role, 0), 1, "low", 1, 0.0, state=MemberState.RUNNING, since=100.0
+        ReplicaKey(role, 0), 1, "low", 1, 0.0, state=ReplicaState.RUNNING, since=100.0
     )
 
 
@@ -64,7 +65,7 @@ def test_one_that_an_earlier_master_knew_at_work_gets_no_time_to_start() -> None
 
 def test_who_does_not_run_is_not_silent() -> None:
     one = member()
-    one.state = MemberState.PENDING
+    one.state = ReplicaState.PENDING
     assert one.silent_at(SPEC) is None
     assert not one.is_hung(SPEC)
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import Role
+from elasticdl.job.words import ExitReason
 from elasticdl.master.members.relaunch_rules import (
     PS_CRASHES,
     Ending,
@@ -14,7 +15,6 @@ from elasticdl.master.members.relaunch_rules import (
     Relaunch,
     decide,
 )
-from elasticdl.runner.base import ExitReason
 
 STRICT = Limits(max_restarts=0)
 GI = 1 << 30

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.words import ExitReason
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.relaunch_rules import PS_CRASHES, Ending, GiveUp, Relaunch
 from elasticdl.master.members.relaunches import Relaunches
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.runner.base import ExitReason, ReplicaKey
+from elasticdl.runner.base import ReplicaKey
 
 HOUR = 3600.0
 

@@ -6,8 +6,8 @@ import sys
 import pytest
 from elasticdl.job.spec.job import JobSpec, UpdateMode
 from elasticdl.job.status import JobState
+from elasticdl.job.words import ReplicaState
 from elasticdl.master.course.watchdog import look_at
-from elasticdl.master.members.member import MemberState
 from elasticdl.master.tasks.audit import audit
 from elasticdl.proto import master_pb2
 
@@ -172,7 +172,7 @@ def test_updates_lost_with_a_ps_and_the_master_together_are_counted(rig) -> None
             before = parts.table.ps()[1]
             rig.kill("ps-1")
             await rig.until(lambda: parts.table.ps()[1] not in (None, before))
-            await rig.until(lambda: parts.table.ps()[1].state is MemberState.RUNNING)
+            await rig.until(lambda: parts.table.ps()[1].state is ReplicaState.RUNNING)
             rig.world.mute.clear()
             await rig.until(lambda: parts.ps.initialized)
             rig.world.go.set()

@@ -3,7 +3,7 @@
 from elasticdl.data.reader import Shard
 from elasticdl.errors import DataError
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.master.tasks.data_plan import DataStage, Stage, kinds, path_of, plan_of
+from elasticdl.master.tasks.data_plan import DataStage, Stage, kinds, plan_of
 
 FOUND = {"training": (Shard("a", 0, 10),)}
 
@@ -26,7 +26,7 @@ def stage(*, prepared: bool = False, **fields: object) -> DataStage:
 def test_each_type_of_job_reads_its_own_data() -> None:
     both = spec(data={"training": "t", "validation": "v"})
     assert kinds(both) == ["training", "validation"]
-    assert path_of(both, "validation") == "v"
+    assert both.data.path_of("validation") == "v"
     assert kinds(spec()) == ["training"]
     predict = spec(
         type="predict", data={"prediction": "p"}, checkpoint={"initFrom": "c"}

@@ -6,13 +6,13 @@ import json
 import pytest
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.words import ExitReason, ReplicaState
 from elasticdl.master.members.goodput import Goodput
-from elasticdl.master.members.member import MemberState
 from elasticdl.master.members.membership import Membership
 from elasticdl.master.members.relaunches import Relaunches
 from elasticdl.master.members.table import MemberTable
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.runner.base import ExitReason, ReplicaKey
+from elasticdl.runner.base import ReplicaKey
 
 SPEC = JobSpec.model_validate(
     {
@@ -42,7 +42,7 @@ class Master:
 
     def lose(self, index, reason=ExitReason.PREEMPTED, *, now=2.0, **how):
         member = self.table.members[ReplicaKey(Role.WORKER, index)]
-        member.state = MemberState.RUNNING
+        member.state = ReplicaState.RUNNING
         return self.membership.ended(member, reason, now=now, **how)
 
     def lose_many(self, count):

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 from elasticdl.job.names import Role
-from elasticdl.runner.base import ExitReason, Phase, ReplicaKey, ReplicaState
+from elasticdl.job.words import ExitReason
+from elasticdl.runner.base import Observed, Phase, ReplicaKey
 from elasticdl.runner.kubernetes.pod_state import state_of
 
 Json = dict[str, Any]
@@ -76,7 +77,7 @@ def waiting(reason: str, message: str = "") -> Json:
     return with_main("Pending", {"waiting": {"reason": reason, "message": message}})
 
 
-def seen(one: Json, **how: bool) -> ReplicaState:
+def seen(one: Json, **how: bool) -> Observed:
     state = state_of(one, **how)
     assert state is not None
     return state

@@ -1,0 +1,162 @@
+"""The closed sets of words that roles say to each other and to people.
+
+Owns each word once: the string that is stored in documents, sent in messages and shown
+in metrics. Every package compares with these members, never with a bare string.
+Sentences are made where they are printed, from a word and its figures. Must not import
+anything of the product: everybody imports it.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class ReplicaState(enum.StrEnum):
+    """Where a replica is in its life, as statuses and histories show it."""
+
+    SCHEDULED = "scheduled"  # starts at a time that is still to come
+    LAUNCHED = "launched"  # the platform was asked for it
+    PENDING = "pending"  # the platform has no room for it yet, or is making it
+    RUNNING = "running"
+    DRAINING = "draining"  # runs, and was told to leave
+    ENDED = "ended"
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is wanted and does not run yet."""
+        return self in NOT_YET_RUNNING
+
+
+NOT_YET_RUNNING = (ReplicaState.SCHEDULED, ReplicaState.LAUNCHED, ReplicaState.PENDING)
+
+
+class ExitReason(enum.StrEnum):
+    """Why a replica ended, as the platform saw it."""
+
+    NONE = ""
+    COMPLETED = "completed"
+    ERROR = "error"  # its own exit code, not 0
+    PREEMPTED = "preempted"
+    EVICTED = "evicted"
+    NODE_LOST = "nodeLost"
+    OOM_KILLED = "oomKilled"
+    DELETED = "deleted"  # stopped by the master or by hand
+    KILLED = "killed"  # a signal nobody here sent
+    CANNOT_START = "cannotStart"  # its container can never be made as it is described
+
+
+class EndCause(enum.StrEnum):
+    """Why a replica that was needed ended: by the platform, or by the master."""
+
+    PREEMPTED = "preempted"
+    EVICTED = "evicted"
+    NODE_LOST = "nodeLost"
+    OOM_KILLED = "oomKilled"
+    KILLED = "killed"
+    DELETED = "deleted"
+    CRASHED = "crashed"  # with an exit code of its own
+    COMPLETED = "completed"  # exit code 0 while there was work
+    SILENT = "silent"  # the master did not hear it
+    HUNG = "hung"  # it was heard, and did nothing
+    FENCED = "fenced"  # another one has its place
+    CANNOT_START = "cannotStart"
+    OTHER = "other"
+
+
+# By these the end of a replica says nothing about the replica.
+TAKEN_AWAY = (EndCause.PREEMPTED, EndCause.EVICTED)
+
+
+def end_cause(reason: ExitReason) -> EndCause:
+    """Return the cause of an end that the platform tells."""
+    if reason is ExitReason.NONE:
+        return EndCause.OTHER
+    return EndCause.CRASHED if reason is ExitReason.ERROR else EndCause(reason.value)
+
+
+def end_cause_of(reason: str) -> EndCause:
+    """Return the cause behind the sentence of a document that has no cause.
+
+    Versions before 1.0 wrote only the sentence; what is written now has both.
+    """
+    if reason.startswith("exit code "):
+        return EndCause.CRASHED
+    if reason == "stopped from outside":
+        return EndCause.DELETED
+    return EndCause(reason) if reason in set(EndCause) else EndCause.OTHER
+
+
+class ChangeCause(enum.StrEnum):
+    """Why a replica came, or was told to go; why one was lost is an `EndCause`."""
+
+    JOINED = "joined"
+    STARTED = "started"
+    GROWN = "grown"
+    SHRUNK = "shrunk"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+
+
+class WorkerPhase(enum.StrEnum):
+    """What a worker is at; `WAIT` is waiting for others and never a hang."""
+
+    START = "start"
+    PREPARE = "prepare"
+    READ = "read"  # has a task whose records are being read
+    TRAIN = "train"
+    EVALUATE = "evaluate"
+    PREDICT = "predict"
+    EXPORT = "export"
+    WAIT = "wait"
+    IDLE = "idle"
+
+
+class GoodputCause(enum.StrEnum):
+    """Where a second of a worker went; those of `TRAIN` are the good ones."""
+
+    START = "start"
+    TRAIN = "train"
+    WAIT_DATA = "waitData"
+    WAIT_PS = "waitPs"
+    EVALUATE = "evaluate"
+    RESTORE = "restore"
+    REPLAY = "replay"
+    IDLE = "idle"
+    PREDICT = "predict"
+    EXPORT = "export"
+    # What the master adds, for workers that could not run.
+    PENDING = "pending"
+    PREEMPTED = "preempted"
+
+
+MASTER_CAUSES = (GoodputCause.PENDING, GoodputCause.PREEMPTED)
+WORKER_CAUSES = tuple(cause for cause in GoodputCause if cause not in MASTER_CAUSES)
+
+
+class Happening(enum.StrEnum):
+    """What happened to a job or a replica, as a history's decisions are called."""
+
+    PENDING = "pending"  # it waits, and why
+    JOINED = "joined"
+    LEFT = "left"  # it was told to
+    ENDED = "ended"  # it was lost
+    RELAUNCHED = "relaunched"  # its replacement works
+    NOT_REPLACED = "notReplaced"
+    GROWN = "grown"
+    SHRUNK = "shrunk"
+    EDITED = "edited"
+    REFUSED = "refused"
+    REWOUND = "rewound"
+    CHECKPOINT = "checkpoint"
+    CHECKPOINT_FAILED = "checkpointFailed"
+    MASTER = "master"
+    STATE = "state"  # of the job
+    ATTENTION = "attention"
+
+
+class DataKind(enum.StrEnum):
+    """Which of a job's data: each kind has a path of its own in the specification."""
+
+    TRAINING = "training"
+    VALIDATION = "validation"
+    PREDICTION = "prediction"
