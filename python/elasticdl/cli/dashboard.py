@@ -1,4 +1,4 @@
-"""`dashboard`: the committed dashboards in a small web page, for any Prometheus.
+"""`dashboard`: the dashboards in a small web page, for any Prometheus.
 
 Owns the verb's arguments and output. The server is `views.dashboard`'s.
 """
@@ -62,12 +62,11 @@ def dashboard(args: argparse.Namespace) -> int:
 
     pages.plotly_script()  # told now if it is missing
 
-    from elasticdl.views.dashboard.boards import Boards
     from elasticdl.views.dashboard.prometheus import Prometheus
     from elasticdl.views.dashboard.server import Viewer, make_server
 
     prometheus = Prometheus(args.prometheus)
-    viewer = Viewer(prometheus, Boards.committed(), time.time)
+    viewer = Viewer(prometheus, time.time)
     server = make_server(viewer, bind=args.bind, port=args.port)
     url = f"http://{args.bind}:{server.server_port}/"
     try:

@@ -1,6 +1,6 @@
 """The dashboards' files, and the table of docs/monitoring.md that leads to them.
 
-Owns where they go: for Grafana, for the chart, for the package. Called by
+Owns where they go: into the chart. Called by
 `cli.generate`. What dashboards show is in `elasticdl.dashboards`.
 """
 
@@ -11,15 +11,11 @@ from pathlib import Path
 
 from elasticdl.cli.generate_chart import CHART
 from elasticdl.cli.markdown import row, table
+from elasticdl.dashboards.boards import BOARDS
 from elasticdl.dashboards.questions import QUESTIONS
 
-# People import the first by hand; Helm reads only inside its chart, and Python only
-# inside its package.
-_FOLDERS = (
-    "dashboards",
-    f"{CHART}/files/dashboards",
-    "python/elasticdl/dashboards/json",
-)
+# Helm reads inside its chart alone; `dashboards`, to import by hand, is a link there.
+_FOLDER = f"{CHART}/files/dashboards"
 _PAGE = "docs/monitoring.md"
 _BEGIN, _END = "<!-- questions -->\n", "<!-- end of questions -->"
 
@@ -29,12 +25,10 @@ def dashboard_files(root: Path) -> Iterator[tuple[str, str]]:
 
     Of the page in `root` only the table is made; where there is no page, nothing.
     """
-    from elasticdl.dashboards.grafana import BOARDS, dashboard_json
+    from elasticdl.dashboards.grafana import dashboard_json
 
     for name, board in BOARDS.items():
-        text = dashboard_json(board)
-        for folder in _FOLDERS:
-            yield f"{folder}/{name}.json", text
+        yield f"{_FOLDER}/{name}.json", dashboard_json(board)
 
     if not (root / _PAGE).exists():
         return
@@ -45,8 +39,6 @@ def dashboard_files(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _questions() -> str:
-    from elasticdl.dashboards.grafana import BOARDS
-
     titles = {board.uid: board.title for board in BOARDS.values()}
     rows = [
         row((str(number), one.text, titles[one.dashboard], one.panel))

@@ -1,1 +1,1 @@
-"""The dashboards: what they show, and the JSON that Grafana and `elasticdl` draw."""
+"""The dashboards: what they show, as `elasticdl dashboard` and Grafana draw it."""

@@ -1,8 +1,7 @@
 """Dashboards as Grafana's JSON, made with its own typed builders.
 
 Owns the form. Called by `cli.generate`; the JSON is committed, so that neither users
-nor the chart need the builders (of the extra `dev`). Must not know any metric, but the
-two that say which jobs there are and when their members changed.
+nor the chart need the builders (of the extra `dev`). Must not know any metric.
 """
 
 from __future__ import annotations
@@ -25,19 +24,13 @@ from grafana_foundation_sdk.models import common as common_models
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models import prometheus as prometheus_models
 
-from elasticdl.dashboards import cluster, job, ps
+from elasticdl.dashboards import choices
 from elasticdl.dashboards.board import Board, Kind, Panel, Query, Row, places
-from elasticdl.dashboards.selectors import CLUSTER, JOB, NAMESPACE, of_job, of_jobs
+from elasticdl.dashboards.choices import Mark
 
-BOARDS: dict[str, Board] = {
-    "cluster": cluster.BOARD,
-    "job": job.BOARD,
-    "ps": ps.BOARD,
-}
 _TAG = "elasticdl"
 _SOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 _ALL = models.VariableOption(text="All", value="$__all")
-_CHANGES = "elasticdl_membership_last_change_timestamp_seconds"
 _AnyPanel = timeseries.Panel | stat.Panel | bargauge.Panel | table.Panel
 
 
@@ -48,31 +41,31 @@ class _AnnotationQuery(models.AnnotationQuery):
     was, and not at each scrape after it.
     """
 
+    def __init__(self, mark: Mark) -> None:
+        super().__init__(
+            name=mark.name, datasource=_SOURCE, icon_color="orange", expr=mark.expr
+        )
+        self._mark = mark
+
     def to_json(self) -> dict[str, object]:
         return super().to_json() | {
             "useValueForTime": True,
-            "titleFormat": "{{cause}}",
-            "textFormat": "{{training_job}}",
+            "titleFormat": self._mark.title,
+            "textFormat": self._mark.text,
             "step": "10s",
         }
 
 
 class _Membership(Builder[models.AnnotationQuery]):
-    def __init__(self, expr: str) -> None:
-        self._expr = expr
+    def __init__(self, mark: Mark) -> None:
+        self._mark = mark
 
     def build(self) -> models.AnnotationQuery:
-        return _AnnotationQuery(
-            name="Membership changes",
-            datasource=_SOURCE,
-            icon_color="orange",
-            expr=self._expr,
-        )
+        return _AnnotationQuery(self._mark)
 
 
 def dashboard_json(board: Board) -> str:
     """Return a dashboard as text, with a newline at its end."""
-    series = of_jobs if board.many_jobs else of_job
     made = (
         dashboard.Dashboard(board.title)
         .uid(board.uid)
@@ -80,10 +73,10 @@ def dashboard_json(board: Board) -> str:
         .tags([_TAG])
         .editable()
         .tooltip(models.DashboardCursorSync.CROSSHAIR)
-        .time("now-1h", "now")
+        .time(choices.BEGIN, choices.END)
         .timezone("browser")
-        .refresh("30s")
-        .annotation(_Membership(f"max by ({JOB}, cause) ({series(_CHANGES)}) * 1000"))
+        .refresh(choices.REFRESH)
+        .annotation(_Membership(choices.membership_changes(board)))
         .link(
             dashboard.DashboardLink("ElasticDL")
             .type(models.DashboardLinkType.DASHBOARDS)
@@ -113,31 +106,23 @@ def _variables(
         .label("Prometheus")
         .type("prometheus")
     )
-    clusters = f'{CLUSTER}=~"$cluster"'
-    chosen = f'{clusters},{NAMESPACE}{"=~" if board.many_jobs else "="}"$namespace"'
-    found = "elasticdl_job_info"
-    for name, label, query in (
-        ("cluster", "Cluster", f"label_values({found}, {CLUSTER})"),
-        (
-            "namespace",
-            "Namespace",
-            f"label_values({found}{{{clusters}}}, {NAMESPACE})",
-        ),
-        ("job", "Job", f"label_values({found}{{{chosen}}}, {JOB})"),
-    ):
+    for one in choices.variables(board):
+        query = f"label_values({one.series}, {one.label})"
         variable = (
-            dashboard.QueryVariable(name)
-            .label(label)
+            dashboard.QueryVariable(one.name)
+            .label(one.title)
             .datasource(_SOURCE)
-            .query({"query": query, "refId": name})
+            .query({"query": query, "refId": one.name})
             .refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
             .sort(models.VariableSort.ALPHABETICAL_ASC)
         )
-        if name == "cluster":
+        if one.with_all:
+            variable = variable.include_all(True).current(_ALL)
+        if one.several:
+            variable = variable.multi(True)
+        if one.name == "cluster":
             # One that is not said counts as all: the label is there for many alone.
-            variable = variable.include_all(True).all_value(".*").current(_ALL)
-        elif board.many_jobs:
-            variable = variable.multi(True).include_all(True).current(_ALL)
+            variable = variable.all_value(".*")
         yield variable
 
 

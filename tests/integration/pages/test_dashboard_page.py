@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from elasticdl.views.dashboard.boards import Boards
+from elasticdl.dashboards.board import Kind
+from elasticdl.dashboards.boards import BOARDS
 
 from tests.browsing import Browser, Page
 from tests.integration.pages.looks import SIZES, assert_fits, assert_looks_good
@@ -22,7 +23,7 @@ from tests.recorded import SECONDS, STARTED, recorded_history
 from tests.recorded_metrics import write_blocks
 
 DRAWN = "document.documentElement.dataset.drawn"
-BOARDS = [board.uid for board in Boards.committed().all()]
+BY_UID = {board.uid: board for board in BOARDS.values()}
 NOBODY = "http://127.0.0.1:9"  # the discard port: nobody listens
 
 
@@ -90,7 +91,7 @@ def recorded(site: str, uid: str) -> str:
     return f"{site}d/{uid}?{urllib.parse.urlencode(span)}"
 
 
-@pytest.mark.parametrize("uid", BOARDS)
+@pytest.mark.parametrize("uid", BY_UID)
 @pytest.mark.parametrize(("width", "dark"), SIZES)
 def test_every_panel_is_drawn_and_fits(
     chromium: Browser, site: str, uid: str, width: int, dark: bool
@@ -100,12 +101,13 @@ def test_every_panel_is_drawn_and_fits(
     assert page.run("document.getElementById('trouble').hidden")
     empty = "[...document.querySelectorAll('.panel .empty')].map((one) => one.closest("
     assert page.run(empty + "'.panel').querySelector('h3').textContent)") == []
-    board = Boards.committed().one(uid)
     for kind, what in (
-        ("timeseries", "path.js-line, path.point"), ("bargauge", ".barlayer path"),
-        ("stat", "dd"), ("table", "td"),
-    ):  # fmt: skip
-        wanted = sum(panel.type == kind for panel in board.panels)
+        (Kind.TIMESERIES, "path.js-line, path.point"),
+        (Kind.BARGAUGE, ".barlayer path"),
+        (Kind.STAT, "dd"),
+        (Kind.TABLE, "td"),
+    ):
+        wanted = sum(panel.kind is kind for panel in BY_UID[uid].panels)
         panels = f"[...document.querySelectorAll('.panel[data-type={kind}]')]"
         drawn = f"{panels}.filter((one) => one.querySelector('{what}')).length"
         assert page.run(drawn) == wanted, kind

@@ -1,24 +1,26 @@
 """What a panel shows: its queries asked, the answers as a chart, figures or a table.
 
-Owns the kinds of panel. Called by `viewer.server`. Must not know HTTP or HTML.
+Owns the kinds of panel. Called by `views.dashboard.server`. Must not know HTTP or HTML.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
 
-from elasticdl.views.dashboard.boards import Dashboard, Mark, Panel, Target
+from elasticdl.dashboards.board import Board, Kind, Panel, Query
+from elasticdl.dashboards.choices import Variable, membership_changes
 from elasticdl.views.dashboard.prometheus import Prometheus, Series
 from elasticdl.views.dashboard.tables import table
-from elasticdl.views.dashboard.variables import Window, filled, label_values, legend
+from elasticdl.views.dashboard.variables import Window, filled, legend
 from elasticdl.views.figures import panels, units
 
 _MOST_MOMENTS = 100
 NOTHING = "No data in this time."
+Answers = Sequence[Sequence[Series]]  # one for each query of a panel
 
 
 @dataclass(frozen=True)
@@ -30,134 +32,88 @@ class Sight:
     window: Window
     zone: tzinfo
 
-    def ask(self, target: Target) -> list[Series]:
-        """Return the answer of a query."""
-        expression = filled(target.expr, self.chosen, self.window)
-        if target.instant:
-            return self.prometheus.instant(expression, self.window.end)
-        return self.prometheus.range(expression, self.window)
+    def newest(self, expression: str) -> list[Series]:
+        """Return a query's answer at the end of the time."""
+        return self.prometheus.instant(self._filled(expression), self.window.end)
 
-    def values(self, expression: str) -> list[str]:
+    def over_time(self, expression: str) -> list[Series]:
+        """Return a query's answer over the time."""
+        return self.prometheus.range(self._filled(expression), self.window)
+
+    def values(self, variable: Variable) -> list[str]:
         """Return what a variable may be."""
-        selector, label = label_values(expression)
-        selector = filled(selector, self.chosen, self.window)
-        return self.prometheus.label_values(selector, label, self.window)
+        selector = self._filled(variable.series)
+        return self.prometheus.label_values(selector, variable.label, self.window)
+
+    def _filled(self, expression: str) -> str:
+        return filled(expression, self.chosen, self.window)
 
 
-def drawn(board: Dashboard, panel: Panel, sight: Sight) -> dict[str, Any]:
+def drawn(board: Board, panel: Panel, sight: Sight) -> dict[str, Any]:
     """Return a panel as the page takes it; `kind` says what it is."""
-    if panel.type == "text":
-        return {"kind": "text", "text": panel.options.content}
-    answers = {target.ref_id: sight.ask(target) for target in panel.targets}
-    if not any(answers.values()):
+    ask = sight.over_time if panel.kind is Kind.TIMESERIES else sight.newest
+    answers = [ask(query.expr) for query in panel.queries]
+    if not any(answers):
         return {"kind": "nothing", "text": NOTHING}
-    match panel.type:
-        case "timeseries":
+    match panel.kind:
+        case Kind.TIMESERIES:
             return _chart(_over_time(board, panel, answers, sight))
-        case "bargauge":
-            return _chart(panels.gauges(_values(panel, answers), _unit(panel)))
-        case "stat" | "gauge":
+        case Kind.BARGAUGE:
+            values = [(name, one.last) for _, name, one in _named(panel, answers)]
+            return _chart(panels.gauges(values, panel.unit))
+        case Kind.STAT:
             return {"kind": "stat", "items": _stats(panel, answers)}
-        case "table":
-            return {"kind": "table", **table(answers, panel.field_config)}
-        case other:
-            return {
-                "kind": "nothing",
-                "text": f"A panel of type {other} needs Grafana.",
-            }
+        case Kind.TABLE:
+            return {"kind": "table", **table(panel, answers)}
 
 
 def _chart(figure: Any) -> dict[str, Any]:
     return {"kind": "chart", "figure": json.loads(figure.to_json())}
 
 
-def _unit(panel: Panel) -> str:
-    return panel.field_config.defaults.unit
+def _named(panel: Panel, answers: Answers) -> Iterator[tuple[Query, str, Series]]:
+    """Yield each series with its query and its name."""
+    for query, series in zip(panel.queries, answers, strict=True):
+        for one in series:
+            yield query, legend(query.name, one.labels), one
 
 
-def _named(
-    panel: Panel, answers: Mapping[str, Sequence[Series]]
-) -> list[tuple[str, str, Series]]:
-    """Return each series with its name and the letter of its query."""
-    return [
-        (legend(target.legend_format, one.labels), target.ref_id, one)
-        for target in panel.targets
-        for one in answers[target.ref_id]
-    ]
-
-
-def _over_time(
-    board: Dashboard,
-    panel: Panel,
-    answers: Mapping[str, Sequence[Series]],
-    sight: Sight,
-) -> Any:
-    lines = []
-    for name, letter, one in _named(panel, answers):
-        settings = panel.field_config.of(name=name, ref_id=letter)
-        lines.append(
-            panels.NamedSeries(
-                name,
-                one.points,
-                unit=str(settings["unit"]),
-                right=settings.get("custom.axisPlacement") == "right",
-            )
+def _over_time(board: Board, panel: Panel, answers: Answers, sight: Sight) -> Any:
+    lines = [
+        panels.NamedSeries(
+            name, one.points, unit=query.unit or panel.unit, right=query.right
         )
-    custom = panel.field_config.defaults.custom
+        for query, name, one in _named(panel, answers)
+    ]
     window = sight.window
     return panels.over_time(
         lines,
         panels.TimeAxis(window.start, window.end, window.step, sight.zone),
-        stacked=custom.stacking.mode != "none",
-        steps=custom.line_interpolation == "stepAfter",
+        stacked=panel.stacked,
+        steps=panel.steps,
         moments=moments(board, sight),
     )
 
 
-def moments(board: Dashboard, sight: Sight) -> list[panels.Moment]:
+def moments(board: Board, sight: Sight) -> list[panels.Moment]:
     """Return what is to be marked in every chart over time, the newest ones."""
+    mark, window = membership_changes(board), sight.window
     found: set[tuple[float, str]] = set()
-    for mark in board.annotations.list:
-        if mark.enable and mark.expr:
-            found |= _moments(mark, sight)
+    for one in sight.over_time(mark.expr):
+        words = ": ".join(legend(form, one.labels) for form in (mark.text, mark.title))
+        times = {value / 1000 for _, value in one.points}
+        found |= {(t, words) for t in times if window.start <= t <= window.end}
     newest = sorted(found)[-_MOST_MOMENTS:]
     return [panels.Moment(when, words) for when, words in newest]
 
 
-def _moments(mark: Mark, sight: Sight) -> set[tuple[float, str]]:
-    window = sight.window
-    found = set()
-    for one in sight.prometheus.range(filled(mark.expr, sight.chosen, window), window):
-        words = [legend(form, one.labels) for form in _forms(mark)]
-        for when, value in one.points:
-            moment = value / 1000 if mark.use_value_for_time else when
-            if window.start <= moment <= window.end:
-                found.add((moment, ": ".join(words)))
-    return found
-
-
-def _forms(mark: Mark) -> list[str]:
-    return [form for form in (mark.text_format, mark.title_format) if form] or [
-        mark.name
-    ]
-
-
-def _values(
-    panel: Panel, answers: Mapping[str, Sequence[Series]]
-) -> list[tuple[str, float]]:
-    return [(name, one.last) for name, _, one in _named(panel, answers)]
-
-
-def _stats(
-    panel: Panel, answers: Mapping[str, Sequence[Series]]
-) -> list[dict[str, str]]:
+def _stats(panel: Panel, answers: Answers) -> list[dict[str, str]]:
     """Return name and value of each; `name` alone is the value of a state."""
     items = []
-    for name, letter, one in _named(panel, answers):
-        unit = panel.field_config.of(name=name, ref_id=letter)["unit"]
-        value = units.shown(one.last, str(unit))
-        if panel.options.text_mode == "name":
+    for query, name, one in _named(panel, answers):
+        if panel.shows_name:
             items.append({"name": "", "value": name})
         else:
+            value = units.shown(one.last, query.unit or panel.unit)
             items.append({"name": name, "value": value})
     return items

@@ -1,7 +1,7 @@
 """The dashboard page's server: files, dashboards, panels; nothing else is let through.
 
 Owns the HTTP side. Called by the verb `dashboard`. A browser names a panel and what it
-chose; the queries are those of the committed dashboards, so that no other question
+chose; the queries are those of the dashboards, so that no other question
 gets to Prometheus through here.
 """
 
@@ -21,9 +21,13 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from elasticdl.dashboards import choices
+from elasticdl.dashboards.board import Board, Panel, Place, places
+from elasticdl.dashboards.boards import BOARDS
+from elasticdl.dashboards.choices import Variable
 from elasticdl.errors import ElasticDLError, NotFoundError, PlatformError, RpcError
 from elasticdl.views import pages
-from elasticdl.views.dashboard.boards import Boards, Dashboard, Variable
+from elasticdl.views.dashboard.boards import board_of, panel_of
 from elasticdl.views.dashboard.drawing import Sight, drawn
 from elasticdl.views.dashboard.prometheus import Prometheus
 from elasticdl.views.dashboard.variables import ALL, Window
@@ -54,12 +58,9 @@ class Answer:
 class Viewer:
     """Answers requests; `clock` gives Unix seconds."""
 
-    def __init__(
-        self, prometheus: Prometheus, boards: Boards, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, prometheus: Prometheus, clock: Callable[[], float]) -> None:
         """Hold what is drawn from; nothing is asked yet."""
         self.prometheus = prometheus
-        self._boards = boards
         self._clock = clock
 
     @cached_property
@@ -80,40 +81,29 @@ class Viewer:
     def _answer(self, path: str, query: Query) -> Answer:
         match path.strip("/").split("/"):
             case [""]:
-                return self._page(self._boards.all()[0])
+                return self._page(next(iter(BOARDS.values())))
             case ["d", uid, *_]:  # Grafana's links end with the title
-                return self._page(self._boards.one(uid))
+                return self._page(board_of(uid))
             case ["static", "plotly.min.js"]:
                 return Answer(self._plotly, "text/javascript", kept=True, packed=True)
             case ["static", name] if name in _FILES:
                 return Answer(pages.read(name).encode(), _FILES[name])
             case ["api", "boards", uid]:
-                return _json(self._board(self._boards.one(uid), query))
+                return _json(self._board(board_of(uid), query))
             case ["api", "panels", uid, number] if number.isdecimal():
-                board = self._boards.one(uid)
-                panel = board.panel(int(number))
+                board = board_of(uid)
+                panel = panel_of(board, int(number))
                 return _json(drawn(board, panel, self._sight(board, query)))
         raise NotFoundError(f"there is no page {path!r}; the dashboards begin at /")
 
-    def _page(self, board: Dashboard) -> Answer:
+    def _page(self, board: Board) -> Answer:
         start = {
             "uid": board.uid,
             "prometheus": self.prometheus.url,
-            "boards": [
-                {"uid": one.uid, "title": one.title} for one in self._boards.all()
-            ],
-            "panels": [
-                {
-                    "id": panel.id,
-                    "type": panel.type,
-                    "title": panel.title,
-                    "description": panel.description,
-                    "place": panel.grid_pos.model_dump(),
-                }
-                for panel in board.panels
-            ],
-            "time": board.time.model_dump(by_alias=True),
-            "refresh": board.refresh,
+            "boards": [{"uid": one.uid, "title": one.title} for one in BOARDS.values()],
+            "panels": [_placed(place) for place in places(board)],
+            "time": {"from": choices.BEGIN, "to": choices.END},
+            "refresh": choices.REFRESH,
         }
         text = pages.filled(
             "dashboard.html",
@@ -124,55 +114,70 @@ class Viewer:
         )
         return Answer(text.encode(), "text/html")
 
-    def _window(self, board: Dashboard, query: Query) -> Window:
+    def _window(self, query: Query) -> Window:
         return Window.of(
-            _one(query, "from", board.time.from_),
-            _one(query, "to", board.time.to),
+            _one(query, "from", choices.BEGIN),
+            _one(query, "to", choices.END),
             now=self._clock(),
             scrape_seconds=self.prometheus.scrape_seconds(),
         )
 
-    def _sight(self, board: Dashboard, query: Query) -> Sight:
+    def _sight(self, board: Board, query: Query) -> Sight:
         chosen = {
             one.name: values[:_MOST_VALUES]
-            for one in board.variables
+            for one in choices.variables(board)
             if (values := query.get(f"var-{one.name}"))
         }
-        window = self._window(board, query)
+        window = self._window(query)
         return Sight(self.prometheus, chosen, window, _zone(_one(query, "zone", "0")))
 
-    def _board(self, board: Dashboard, query: Query) -> dict[str, Any]:
+    def _board(self, board: Board, query: Query) -> dict[str, Any]:
         """Return the variables with what they may be and what they are."""
         sight = self._sight(board, query)
         chosen = dict(sight.chosen)
         variables = []
-        for variable in board.variables:
+        for variable in choices.variables(board):
             # One variable's values hang on those before it.
             options = Sight(sight.prometheus, chosen, sight.window, sight.zone).values(
-                variable.expression
+                variable
             )
             chosen[variable.name] = _choice(variable, options, chosen)
             variables.append(
                 {
                     "name": variable.name,
-                    "label": variable.label or variable.name,
-                    "multi": variable.multi,
-                    "options": [ALL, *options] if variable.include_all else options,
+                    "label": variable.title,
+                    "multi": variable.several,
+                    "options": [ALL, *options] if variable.with_all else options,
                     "chosen": chosen[variable.name],
                 }
             )
         return {"variables": variables}
 
 
+def _placed(place: Place) -> dict[str, Any]:
+    """Return a panel, or a row's headline, as the page takes it."""
+    item = place.item
+    kind, description = (
+        (item.kind, item.description) if isinstance(item, Panel) else ("row", "")
+    )
+    return {
+        "id": place.number,
+        "type": kind,
+        "title": item.title,
+        "description": description,
+        "place": {"x": place.x, "y": place.y, "w": place.width, "h": place.height},
+    }
+
+
 def _choice(
     variable: Variable, options: Sequence[str], chosen: Mapping[str, Sequence[str]]
 ) -> list[str]:
     """Return what a variable is: as chosen, as far as that is there, or the first."""
-    allowed = [ALL, *options] if variable.include_all else list(options)
+    allowed = [ALL, *options] if variable.with_all else list(options)
     wanted = [one for one in chosen.get(variable.name, ()) if one in allowed]
     if ALL in wanted:
         return [ALL]
-    return (wanted if variable.multi else wanted[:1]) or allowed[:1]
+    return (wanted if variable.several else wanted[:1]) or allowed[:1]
 
 
 def _one(query: Query, name: str, otherwise: str) -> str:

@@ -1,7 +1,7 @@
 """Tables of a dashboard: the answers of several queries, joined row by row.
 
 Owns the joining, as Grafana's `merge` does it, and what each column shows. Called by
-`viewer.drawing`. Pure.
+`views.dashboard.drawing`. Pure.
 """
 
 from __future__ import annotations
@@ -9,30 +9,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from elasticdl.views.dashboard.boards import FieldConfig
+from elasticdl.dashboards.board import Panel
 from elasticdl.views.dashboard.prometheus import Series
 from elasticdl.views.figures import units
 
-Row = dict[str, Any]
+Row = dict[str | int, Any]  # by label, and by the number of a query
 
 
-def joined(answers: Mapping[str, Sequence[Series]]) -> list[Row]:
-    """Return one row for each set of labels; `answers` are by the query's letter.
+def joined(answers: Sequence[Sequence[Series]]) -> list[Row]:
+    """Return one row for each set of labels; `answers` are in the queries' order.
 
-    A row has its labels and, under `Value #A`, a query's value. An answer joins the
+    A row has its labels and, under a query's number, its value. An answer joins the
     first row that has the same values of the labels that both have.
     """
     rows: list[Row] = []
-    for letter, series in answers.items():
-        column = f"Value #{letter}"
+    for number, series in enumerate(answers):
         for one in series:
             labels = {k: v for k, v in one.labels.items() if k != "__name__"}
-            row = next((r for r in rows if column not in r and _fits(r, labels)), None)
+            row = next((r for r in rows if number not in r and _fits(r, labels)), None)
             if row is None:
                 row = {}
                 rows.append(row)
-            row |= labels
-            row[column] = one.last
+            row.update(labels)
+            row[number] = one.last
     return rows
 
 
@@ -41,42 +40,26 @@ def _fits(row: Row, labels: Mapping[str, str]) -> bool:
     return bool(common or not labels) and all(row[k] == labels[k] for k in common)
 
 
-def table(answers: Mapping[str, Sequence[Series]], config: FieldConfig) -> Row:
+def table(panel: Panel, answers: Sequence[Sequence[Series]]) -> dict[str, Any]:
     """Return head and cells: `columns` of name and whether it is a number, `rows`."""
     rows = joined(answers)
-    labels = dict.fromkeys(
-        key for row in rows for key in row if not key.startswith("Value #")
-    )
-    keys = [*labels, *(f"Value #{letter}" for letter in answers)]
-    columns = []
-    for key in keys:
-        settings = _settings(key, config, alone=len(answers) == 1)
-        if not settings.get("custom.hidden"):
-            columns.append((key, settings))
+    titles = dict(panel.columns)
+    labels = dict.fromkeys(key for row in rows for key in row if isinstance(key, str))
+    queries = [(number, one) for number, one in enumerate(panel.queries) if one.name]
     return {
         "columns": [
-            {"name": s.get("displayName", key), "number": key not in labels}
-            for key, s in columns
+            *({"name": titles.get(key, key), "number": False} for key in labels),
+            *({"name": query.name, "number": True} for _, query in queries),
         ],
         "rows": [
-            [_cell(row.get(key), str(s["unit"])) for key, s in columns] for row in rows
+            [
+                *(row.get(key, "") for key in labels),
+                *(_cell(row.get(n), query.unit or panel.unit) for n, query in queries),
+            ]
+            for row in rows
         ],
     }
 
 
-def _settings(key: str, config: FieldConfig, *, alone: bool) -> dict[str, Any]:
-    settings = config.of(name=key)
-    # Grafana calls the value of an only query just that.
-    if alone and key.startswith("Value #"):
-        settings |= {
-            name: value
-            for name, value in config.of(name="Value").items()
-            if name != "unit" or "unit" not in settings
-        }
-    return settings
-
-
-def _cell(value: Any, unit: str) -> str:
-    if isinstance(value, float):
-        return units.shown(value, unit)
-    return "" if value is None else str(value)
+def _cell(value: float | None, unit: str) -> str:
+    return "" if value is None else units.shown(value, unit)

@@ -1,7 +1,7 @@
 """What a dashboard's query leaves open: the user's choices, and the time that is shown.
 
-Owns the filling in, by Grafana's rules. Called by `viewer.drawing` and `viewer.server`.
-Pure: `now` is an argument. Must not call Prometheus.
+Owns the filling in, by Grafana's rules. Called by `views.dashboard.drawing` and
+`views.dashboard.server`. Pure: `now` is an argument. Must not call Prometheus.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from elasticdl.errors import SpecError
 ALL = "$__all"
 _NAME = re.compile(r"\$(?:\{(\w+)(?::\w+)?\}|(\w+))")
 _LABEL = re.compile(r"\{\{\s*(\w+)\s*\}\}")
-_LABEL_VALUES = re.compile(r"\s*label_values\(\s*(?:(.+),)?\s*(\w+)\s*\)\s*", re.DOTALL)
 _RELATIVE = re.compile(r"now(?:-(\d+)([smhdw]))?")
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 # As many points as a chart has room for, more or less.
@@ -122,17 +121,3 @@ def legend(form: str, labels: Mapping[str, str]) -> str:
         return _LABEL.sub(lambda match: labels.get(match[1], ""), form).strip()
     rest = [f"{key}={value}" for key, value in labels.items() if key != "__name__"]
     return ", ".join(rest) or labels.get("__name__", "") or "value"
-
-
-def label_values(expression: str) -> tuple[str, str]:
-    """Return selector and label of `label_values(selector, label)`.
-
-    Raises SpecError for another kind of query.
-    """
-    match = _LABEL_VALUES.fullmatch(expression)
-    if match is None:
-        raise SpecError(
-            f"got the variable's query {expression!r}, expected "
-            "label_values(METRIC, LABEL)"
-        )
-    return (match[1] or "").strip(), match[2]

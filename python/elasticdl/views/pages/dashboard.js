@@ -174,7 +174,6 @@ const show = {
     body.replaceChildren(element("div", { class: "scroll" }, element("table", {},
       element("thead", {}, head), element("tbody", {}, ...lines))));
   },
-  text(body, { text }) { body.replaceChildren(element("div", { class: "text" }, text)); },
   nothing(body, { text }) {
     const plot = body.querySelector(".js-plotly-plot");
     if (plot) Plotly.purge(plot);

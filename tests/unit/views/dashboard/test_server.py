@@ -12,7 +12,6 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from elasticdl.errors import PlatformError, RefusedError, SpecError
-from elasticdl.views.dashboard.boards import Boards
 from elasticdl.views.dashboard.prometheus import Prometheus
 from elasticdl.views.dashboard.server import Answer, Viewer, make_server
 
@@ -50,7 +49,7 @@ def answering(body: bytes, status: int = 200) -> Iterator[str]:
 
 
 def viewer(url: str = NOBODY) -> Viewer:
-    return Viewer(Prometheus(url), Boards.committed(), lambda: NOW)
+    return Viewer(Prometheus(url), lambda: NOW)
 
 
 def said(answer: Answer) -> str:
@@ -135,13 +134,3 @@ def test_a_port_in_use_is_told() -> None:
         port = int(url.rsplit(":", 1)[1])
         with pytest.raises(PlatformError, match="cannot be had"):
             make_server(viewer(), bind="127.0.0.1", port=port)
-
-
-def test_every_committed_panel_is_of_a_kind_that_is_drawn() -> None:
-    kinds = {"row", "text", "timeseries", "bargauge", "stat", "gauge", "table"}
-    boards = Boards.committed().all()
-    assert [board.uid for board in boards] == [
-        "elasticdl-cluster", "elasticdl-job", "elasticdl-ps",
-    ]  # fmt: skip
-    for board in boards:
-        assert {panel.type for panel in board.panels} <= kinds

@@ -8,7 +8,6 @@ from elasticdl.views.dashboard.variables import (
     ALL,
     Window,
     filled,
-    label_values,
     legend,
     moment,
 )
@@ -76,10 +75,3 @@ def test_a_series_is_named_by_its_form_or_by_its_labels() -> None:
     labels = {"__name__": "up", "job": "d", "cause": "train"}
     assert legend("{{ cause }} of {{job}}", labels) == "train of d"
     assert legend("", labels) == "job=d, cause=train"
-
-
-def test_the_query_of_a_variable_is_taken_apart() -> None:
-    assert label_values('label_values(up{a="b,c"}, job)') == ('up{a="b,c"}', "job")
-    assert label_values("label_values(job)") == ("", "job")
-    with pytest.raises(SpecError, match="expected label_values"):
-        label_values("query_result(up)")
