@@ -52,14 +52,14 @@ check: setup  ## lint, types, layers, spelling, generated files (under a minute)
 	@tests/check
 
 fmt: setup  ## format the code
-	@ruff format --config python/pyproject.toml python tests bench release model_zoo
-	@ruff check --config python/pyproject.toml --fix -q python tests bench release model_zoo
+	@ruff format --config python/pyproject.toml python tests bench release docs/generate model_zoo
+	@ruff check --config python/pyproject.toml --fix -q python tests bench release docs/generate model_zoo
 
 proto: setup  ## regenerate the protobuf modules
 	@python/protoc
 
 docs: setup  ## regenerate docs/spec.md, docs/cli.md and files of the chart
-	@python -m elasticdl.cli.generate
+	@python -m docs.generate
 
 bench: setup  ## ratios beside their bars (25 min); SHORT=1 (3 min), ONLY=name
 	@python bench/run.py $(if $(SHORT),--short) $(if $(ONLY),--only $(ONLY))

@@ -6,11 +6,11 @@ import helm_python as helm
 import pytest
 import yaml
 from elasticdl import __version__
-from elasticdl.cli.generate_chart import values_yaml
 from elasticdl.job.chart.monitoring import MonitoringValues
 from elasticdl.job.chart.values import JOB_ONLY, PLATFORM_ONLY, ChartValues
 from elasticdl.job.values.fields import aliases
 
+from docs.generate.chart import values_yaml
 from tests.chart.rendering import CHART, EXAMPLES, IN_CI, ROOT, chart, values_of
 
 

@@ -1,7 +1,8 @@
 """What a dashboard is made of: queries, panels, rows, and where panels stand.
 
 Owns these values and their layout. Called by the modules of the dashboards, which fill
-them, and by `grafana.py`, which writes them. Must not know Grafana's JSON.
+them, by `views.dashboard`, which draws them, and by docs/generate, which writes them
+for Grafana. Must not know Grafana's JSON.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The dashboard of a cluster: how full it is, with what, which jobs run and wait.
 
-Owns its panels. Called by `grafana.py`. Utilisation comes from the platform exporter,
+Owns its panels. Called by `boards`. Utilisation comes from the platform exporter,
 which counts the pods of the whole cluster; jobs are those of the variables.
 """
 

@@ -1,6 +1,6 @@
 """The dashboard of one job: workers, goodput, queue, learning, speed, checkpoints.
 
-Owns its panels. Called by `grafana.py`.
+Owns its panels. Called by `boards`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The dashboard of a job's parameter servers: size, load, latency, memory.
 
-Owns its panels. Called by `grafana.py`.
+Owns its panels. Called by `boards`.
 """
 
 from __future__ import annotations

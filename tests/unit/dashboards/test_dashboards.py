@@ -8,8 +8,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 from elasticdl.dashboards.board import Board, Kind, Panel, Place, Row, places
-from elasticdl.dashboards.questions import QUESTIONS
 from elasticdl.metrics.registry import ROLES
+
+from docs.generate.questions import QUESTIONS
 
 ROOT = Path(__file__).parents[3]
 FILES = {file.stem: file for file in sorted((ROOT / "dashboards").glob("*.json"))}

@@ -1,7 +1,7 @@
 """Kubernetes' own types, for the keys that a values file hands on to pods as they are.
 
-Owns the definitions (`kubernetes_types.json`, made by `cli.generate_types`) and the
-sentences about what does not fit them. Used in the models of the chart's keys and by
+Owns the definitions (`kubernetes_types.json`, made by docs/generate) and the sentences
+about what does not fit them. Used in the models of the chart's keys and by
 `job.values.schema`, which gives Helm the same definitions. Must not know which key has
 which type.
 """

@@ -1,7 +1,7 @@
 """The JSON Schema of values files, made from the typed models.
 
 Owns what the schema says beyond pydantic's: the chart's two kinds of release and that
-an empty key of the job means its default. Called by `cli.generate` and tests; Helm
+an empty key of the job means its default. Called by docs/generate and tests; Helm
 reads its output, so it is draft 7 and without `anyOf` where that can be, for legible
 errors.
 """

@@ -1,7 +1,7 @@
 """The tables of docs/metrics.md: every metric of every role, as the code declares them.
 
-Owns their form, and what is said of each role. Called by `cli.generate`. What the
-metrics are is in `metrics.registry`; the rest of the page is written by hand.
+Owns their form, and what is said of each role. Called by `main`. What the metrics are
+is in `metrics.registry`; the rest of the page is written by hand.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from elasticdl.cli.markdown import row, table
+from docs.generate.markdown import row, table
 
 if TYPE_CHECKING:
     from elasticdl.metrics.catalogue import Declaration

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
-from elasticdl.cli import generate
 from elasticdl.job.classic_flags.table import FLAGS
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.values.fields import documented
+
+from docs.generate import main as generate
 
 ROOT = Path(__file__).parents[3]
 

@@ -1,7 +1,7 @@
 """Dashboards as Grafana's JSON, made with its own typed builders.
 
-Owns the form. Called by `cli.generate`; the JSON is committed, so that neither users
-nor the chart need the builders (of the extra `dev`). Must not know any metric.
+Owns the form. Called by `dashboards`; the JSON is committed, so that neither users nor
+the chart need the builders (of the extra `dev`). Must not know any metric.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from elasticdl.dashboards import choices
+from elasticdl.dashboards.board import Board, Kind, Panel, Query, Row, places
+from elasticdl.dashboards.choices import Mark
 from grafana_foundation_sdk.builders import (
     bargauge,
     common,
@@ -23,10 +26,6 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import common as common_models
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models import prometheus as prometheus_models
-
-from elasticdl.dashboards import choices
-from elasticdl.dashboards.board import Board, Kind, Panel, Query, Row, places
-from elasticdl.dashboards.choices import Mark
 
 _TAG = "elasticdl"
 _SOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")

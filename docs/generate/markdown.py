@@ -1,4 +1,4 @@
-"""Tables of the generated pages. Called by `cli.generate` and `cli.generate_chart`."""
+"""Tables of the generated pages. Called by the modules beside it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The dashboards' files, and the table of docs/monitoring.md that leads to them.
 
-Owns where they go: into the chart. Called by
-`cli.generate`. What dashboards show is in `elasticdl.dashboards`.
+Owns where they go: into the chart. Called by `main`. What dashboards show is in
+`elasticdl.dashboards`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from elasticdl.cli.generate_chart import CHART
-from elasticdl.cli.markdown import row, table
 from elasticdl.dashboards.boards import BOARDS
-from elasticdl.dashboards.questions import QUESTIONS
+
+from docs.generate.chart import CHART
+from docs.generate.markdown import row, table
+from docs.generate.questions import QUESTIONS
 
 # Helm reads inside its chart alone; `dashboards`, to import by hand, is a link there.
 _FOLDER = f"{CHART}/files/dashboards"
@@ -25,7 +26,7 @@ def dashboard_files(root: Path) -> Iterator[tuple[str, str]]:
 
     Of the page in `root` only the table is made; where there is no page, nothing.
     """
-    from elasticdl.dashboards.grafana import dashboard_json
+    from docs.generate.grafana import dashboard_json
 
     for name, board in BOARDS.items():
         yield f"{_FOLDER}/{name}.json", dashboard_json(board)

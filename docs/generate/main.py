@@ -1,7 +1,8 @@
-"""Writes what is made from the code: docs, files of the chart, dashboards.
+"""Writes what is made from the code: pages, files of the chart, dashboards.
 
-`python -m elasticdl.cli.generate` writes the files, `--check` fails where one differs
-from what is committed. Called by `make docs` and `make check`; no verb of `elasticdl`.
+Owns the command line, and the pages of the specification and of the verbs.
+`python -m docs.generate` writes the files, `--check` fails where one differs from what
+is committed.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from elasticdl.cli import generate_types
-from elasticdl.cli.generate_chart import CHART, chart_files
-from elasticdl.cli.generate_dashboards import dashboard_files
-from elasticdl.cli.generate_metrics import metrics_files
-from elasticdl.cli.markdown import row, table
 from elasticdl.errors import ExitCode
+
+from docs.generate import kubernetes_types
+from docs.generate.chart import CHART, chart_files
+from docs.generate.dashboards import dashboard_files
+from docs.generate.markdown import row, table
+from docs.generate.metrics import metrics_files
 
 _SPEC = "docs/spec.md"
 _CLI = "docs/cli.md"
@@ -46,9 +48,9 @@ Made by `make docs` from the parser of `python/elasticdl/cli`; do not edit.
 
 def main(arguments: Sequence[str]) -> int:
     """Write the files, or compare them; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m elasticdl.cli.generate")
+    parser = argparse.ArgumentParser(prog="python -m docs.generate")
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
-    parser.add_argument("--root", type=Path, default=Path(__file__).parents[3])
+    parser.add_argument("--root", type=Path, default=Path(__file__).parents[2])
     args = parser.parse_args(arguments)
     stale = []
     for name, text in generated(args.root):
@@ -75,7 +77,7 @@ def generated(root: Path) -> Iterator[tuple[str, str]]:
     from elasticdl.cli.main import make_parser
     from elasticdl.job.values.schema import values_schema
 
-    yield generate_types.FILE, generate_types.types_file()
+    yield kubernetes_types.FILE, kubernetes_types.types_file()
     yield _SPEC, spec_page()
     yield _CLI, cli_page(make_parser())
     yield _SCHEMA, json.dumps(values_schema(), indent=2) + "\n"
@@ -179,7 +181,3 @@ def _options(parser: argparse.ArgumentParser) -> str:
 
 def _block(text: str | None) -> str:
     return f"```text\n{text.rstrip()}\n```\n" if text else ""
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

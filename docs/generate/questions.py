@@ -1,6 +1,6 @@
 """What people ask of a job and a cluster, and the one panel that answers each.
 
-Owns that table. Called by `cli.generate` for docs/monitoring.md, and by tests. Must not
+Owns that table. Called by `dashboards` for docs/monitoring.md, and by tests. Must not
 know how panels are made.
 """
 

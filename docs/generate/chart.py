@@ -1,7 +1,7 @@
 """The chart's files that are made from the code: values.yaml, defaults, README.
 
-Owns their form. Called by `cli.generate`. What the keys are is in `job.chart.values`
-and `job.spec.job`.
+Owns their form. Called by `main`. What the keys are is in `job.chart.values` and
+`job.spec.job`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from elasticdl.cli.markdown import row, table
+from docs.generate.markdown import row, table
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -169,12 +169,11 @@ def _section(model: type[BaseModel], depth: int) -> Iterator[str]:
 
 def defaults_yaml() -> str:
     """Return what templates read as `.Files.Get "files/defaults.yaml"`."""
-    from ruamel.yaml import YAML
-
     from elasticdl.job.chart.defaults import JobDefaults
     from elasticdl.job.chart.values import JOB_ONLY, PLATFORM_ONLY, ClaimValues
     from elasticdl.job.spec.job import JobSpec
     from elasticdl.job.values.fields import aliases
+    from ruamel.yaml import YAML
 
     chart = YAML(typ="safe").load(values_yaml())
     del chart["kind"]

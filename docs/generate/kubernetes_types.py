@@ -1,6 +1,6 @@
 """Makes job/spec/kubernetes_types.json of the schemas of the newest Kubernetes.
 
-Owns what is left out of them and what is made plain. Called by `cli.generate`; needs
+Owns what is left out of them and what is made plain. Called by `main`; needs
 kubernetes-validate, which has the schemas.
 """
 
