@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from elasticdl.errors import CheckpointError
+from elasticdl.files import sync_directory
 
 # Written and added to the checksum at once, while it is in the cache.
 _BLOCK = 4 << 20
@@ -167,15 +168,6 @@ def make_directory(directory: Path) -> None:
     # it is to open it for reading.
     with contextlib.suppress(PermissionError):
         sync_directory(directory.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make a rename in the directory durable."""
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _free(directory: Path) -> str:

@@ -30,6 +30,7 @@ from elasticdl.checkpoint.layout import (
     version_dir,
 )
 from elasticdl.errors import CheckpointError
+from elasticdl.files import sync_directory
 from elasticdl.tensor.codec import Array, FrameError, decode, encode
 
 # Names that are tried for one version before something else must be wrong.
@@ -104,7 +105,7 @@ def publish(aside: Path, directory: Path, version: int) -> Path:
         try:
             if not target.exists() and not abandoned.exists():
                 aside.rename(target)
-                files.sync_directory(directory)
+                sync_directory(directory)
                 return target
         except OSError as error:
             taken = error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)

@@ -7,13 +7,13 @@ tests. Decides nothing.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from elasticdl.errors import JournalError
+from elasticdl.files import write_whole
 from elasticdl.job import folder
 from elasticdl.job.status import JobState
 from elasticdl.master.calls.servicer import MasterServicer
@@ -82,11 +82,7 @@ class Master:
 
 
 def _write(path: Path, text: str) -> None:
-    aside = path.with_suffix(".tmp")
     try:
-        aside.write_text(text + "\n", encoding="utf-8")
-        aside.replace(path)
+        write_whole(path, text + "\n", durable=True)
     except OSError as error:
         log.error("%s: the report cannot be written: %s", path, error.strerror)
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)

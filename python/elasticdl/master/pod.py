@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from elasticdl.errors import (
     SpecError,
     SupersededError,
 )
+from elasticdl.files import write_whole
 from elasticdl.job import folder, names
 from elasticdl.job.context import Cluster as Place
 from elasticdl.job.context import RoleContext, set_up_logging
@@ -147,13 +147,8 @@ def take_over(job_dir: JobDir, uid: str) -> None:
 
     Until then the next master of this ConfigMap prepares it once more.
     """
-    aside = job_dir.owner_file.with_suffix(".tmp")
     try:
-        with aside.open("w") as file:
-            file.write(uid)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(job_dir.owner_file)
+        write_whole(job_dir.owner_file, uid, durable=True)
     except OSError as error:
         raise _not_writable(job_dir, error) from error
 

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from elasticdl.errors import UserCodeError
+from elasticdl.files import write_whole
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.model import user_code
 from elasticdl.model.feed.call import Feed
@@ -88,6 +89,4 @@ def write_files(folder: Path, files: dict[str, str]) -> None:
         if path.is_file() and path.read_text(encoding="utf-8") == text:
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name(f".{path.name}.new")
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
+        write_whole(path, text, durable=False)

@@ -17,6 +17,7 @@ from typing import NoReturn
 
 import grpc
 
+from elasticdl.files import write_whole
 from elasticdl.job.names import ENV_JOB_DIR, ENV_MASTER_ADDRESS, ENV_TOKEN, JobDir
 from elasticdl.job.status import (
     EvaluationResult,
@@ -89,9 +90,8 @@ class ScriptedMaster(master_pb2_grpc.MasterServicer):
             raise RuntimeError("the script says crash")
         state = JobState.STOPPED if self.stop_asked.is_set() else JobState(self._end)
         report = self.report(state)
-        temporary = self._job_dir.root / "report.tmp"
-        temporary.write_text(report.model_dump_json(indent=1))
-        temporary.replace(self._job_dir.report_file)
+        text = report.model_dump_json(indent=1)
+        write_whole(self._job_dir.report_file, text, durable=False)
         return {JobState.SUCCEEDED: 0, JobState.STOPPED: 130}.get(state, 4)
 
     def status(self) -> JobStatus:

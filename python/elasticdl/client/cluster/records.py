@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from elasticdl.files import write_whole
+
 FILE = ".in-clusters.json"  # in the folder of the jobs' folders
 _MOST = 200
 
@@ -54,6 +56,5 @@ def _without(jobs_dir: Path, record: Record) -> list[Record]:
 
 def _write(jobs_dir: Path, records: Sequence[Record]) -> None:
     jobs_dir.mkdir(parents=True, exist_ok=True)
-    temporary = jobs_dir / f"{FILE}.tmp"
-    temporary.write_text(json.dumps([asdict(one) for one in records], indent=1))
-    temporary.replace(jobs_dir / FILE)
+    text = json.dumps([asdict(one) for one in records], indent=1)
+    write_whole(jobs_dir / FILE, text, durable=False)

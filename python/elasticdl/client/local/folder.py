@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from elasticdl.errors import JobError
+from elasticdl.files import write_whole
 from elasticdl.job import folder
 from elasticdl.job.folder import Condition, JobLock
 from elasticdl.job.names import JobDir
@@ -64,13 +65,8 @@ def read_run(job_dir: JobDir) -> RunFile | None:
 
 def write_run(job_dir: JobDir, run: RunFile) -> None:
     """Write run.json in one step, for this user's eyes alone: the token is in it."""
-    temporary = job_dir.run_file.with_suffix(".tmp")
-    temporary.unlink(missing_ok=True)
-    with os.fdopen(
-        os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
-    ) as file:
-        file.write(json.dumps(asdict(run), indent=1))
-    temporary.replace(job_dir.run_file)
+    text = json.dumps(asdict(run), indent=1)
+    write_whole(job_dir.run_file, text, durable=False, mode=0o600)
 
 
 def inspect(job_dir: JobDir) -> Condition:

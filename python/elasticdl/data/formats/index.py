@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import os
 import struct
-import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.errors import DataError
+from elasticdl.files import write_whole
 
 Offsets = NDArray[np.int64]
 
@@ -109,18 +109,8 @@ def _load(path: Path, kind: str, stat: os.stat_result) -> Offsets | None:
 
 def _write(path: Path, kind: str, stat: os.stat_result, offsets: Offsets) -> None:
     offsets = offsets.astype("<i8", copy=False)
+    data = _header(kind, stat, offsets) + offsets.tobytes()
     try:
-        fd, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        write_whole(index_path(path), data, durable=False)
     except OSError as error:
         _log.info("%s: index is kept in memory: %s", path, error.strerror)
-        return
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(_header(kind, stat, offsets))
-            file.write(offsets.tobytes())
-        # Readers under other users (a shared volume) use it as well.
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(index_path(path))
-    except OSError as error:
-        _log.info("%s: index is kept in memory: %s", path, error.strerror)
-        Path(temporary).unlink(missing_ok=True)

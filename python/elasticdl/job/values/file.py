@@ -10,8 +10,6 @@ put into words (`job.values.checking`) only when there is a mistake.
 from __future__ import annotations
 
 import io
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
 from elasticdl.errors import SpecError
+from elasticdl.files import DEFAULT_MODE, write_whole
 from elasticdl.job.spec.problems import Problem, spec_error
 from elasticdl.job.values.checking import Document, find_problems, validate
 from elasticdl.job.values.document import ValuesFile
@@ -204,23 +203,8 @@ def _load_with_duplicates(text: str) -> Any:
 def _replace(path: Path, text: str) -> None:
     path = path.resolve()  # a link stays a link
     try:
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        aside = Path(name)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as out:
-                out.write(text)
-                out.flush()
-                os.fsync(out.fileno())
-            aside.chmod(mode)
-            aside.replace(path)
-        finally:
-            aside.unlink(missing_ok=True)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        mode = path.stat().st_mode & 0o777 if path.exists() else DEFAULT_MODE
+        write_whole(path, text, durable=True, mode=mode)
     except OSError as error:
         raise SpecError(
             f"{path}: cannot be written: {error.strerror}; the file is as it was"

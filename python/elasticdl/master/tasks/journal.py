@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import IO
 
 from elasticdl.errors import JournalError, SupersededError
+from elasticdl.files import sync_directory
 from elasticdl.master.tasks import journal_files as files
 from elasticdl.master.tasks.journal_files import Event
 
@@ -233,7 +234,7 @@ class Journal:
             view, offset = view[written:], offset + written
         _sync(self._fd)
         if not self._size:
-            _sync_directory(self._directory)
+            sync_directory(self._directory)
         # Again: if it was lost meanwhile, the next master may have read without this.
         self._require_ours()
         self._size = offset
@@ -294,7 +295,7 @@ class Journal:
             self._go_on_in(number)
             # The number is ours now, and with it the snapshot's name.
             aside.rename(path)
-            _sync_directory(self._directory)
+            sync_directory(self._directory)
         except OSError as error:
             with contextlib.suppress(OSError):
                 aside.unlink(missing_ok=True)
@@ -361,7 +362,7 @@ def _pack(path: Path, end: int | None) -> None:
             target.flush()
             os.fsync(target.fileno())
         aside.rename(packed)
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
         path.unlink()
     except OSError as error:
         # The plain segment is as good; only room is lost.
@@ -388,14 +389,6 @@ def _sync_file(path: Path) -> None:
     fd = os.open(path, os.O_RDONLY)
     try:
         _sync(fd)
-    finally:
-        os.close(fd)
-
-
-def _sync_directory(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(fd)
     finally:
         os.close(fd)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from elasticdl.errors import PlatformError
+from elasticdl.files import write_whole
 from elasticdl.job import names
 from elasticdl.job.names import Role
 from elasticdl.runner.kubernetes.api import MERGE_PATCH, ApiServer
@@ -160,6 +161,4 @@ def _write(path: Path, text: str) -> None:
     """Replace the file in one step, if it says something else."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
-    aside = path.with_suffix(".new")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
+    write_whole(path, text, durable=False)

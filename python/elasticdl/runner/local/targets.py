@@ -7,12 +7,12 @@ found by their labels instead. Must not know what is measured.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import math
 from pathlib import Path
 
+from elasticdl.files import write_whole
 from elasticdl.job.context import LOOPBACK, join_address
 from elasticdl.job.names import NAMESPACE_LOCAL, Role
 from elasticdl.job.status import JobStatus
@@ -58,14 +58,10 @@ class TargetsFile:
         if targets == self._written:
             return
         self._written = targets
-        aside = self._path.with_suffix(".tmp")  # Prometheus may read at any time
-        try:
-            aside.write_text(document_of(self._job, targets), encoding="utf-8")
-            aside.replace(self._path)
+        try:  # Prometheus may read at any time
+            write_whole(self._path, document_of(self._job, targets), durable=False)
         except OSError as error:  # nothing but a scrape depends on it
             log.warning("%s: cannot be written: %s", self._path, error.strerror)
-            with contextlib.suppress(OSError):
-                aside.unlink(missing_ok=True)
 
 
 def targets_of(status: JobStatus) -> list[Target]:

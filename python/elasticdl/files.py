@@ -1,0 +1,64 @@
+"""Files that are there whole or not at all.
+
+Owns the one way in which a file takes the place of an older one: written under a name
+of its own in the same folder, synced where it must outlive a power cut, then renamed.
+Called wherever one file is replaced; large frames have `checkpoint.files.write_whole`,
+which reports progress. Must not know what is written, nor what an error means there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+# Readable by others: processes of one job may run as different users.
+DEFAULT_MODE = 0o644
+
+
+def write_whole(
+    path: Path, data: bytes | str, *, durable: bool, mode: int = DEFAULT_MODE
+) -> None:
+    """Replace a file so that a reader sees all of it, or what was there before.
+
+    Args:
+        path: The file; its folder must exist.
+        data: What it is to hold; text is encoded as UTF-8.
+        durable: Whether the file and its name must outlive a power cut from the moment
+            of the return on. Costs two syncs.
+        mode: The file's permissions.
+
+    Raises:
+        OSError: It cannot be written. Nothing is left behind, and what was there stays.
+    """
+    handle, name = tempfile.mkstemp(
+        dir=str(path.parent), prefix=f".{path.name}.", suffix=".tmp"
+    )
+    aside = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        aside.chmod(mode)
+        aside.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise
+    if durable:
+        # Who may write into a folder need not be allowed to read it, and to sync it is
+        # to open it for reading.
+        with contextlib.suppress(PermissionError):
+            sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make what was renamed in a folder, or made there, outlive a power cut."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
