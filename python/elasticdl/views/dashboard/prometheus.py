@@ -1,7 +1,7 @@
 """Questions to a Prometheus, over its HTTP API.
 
-Owns the calls, their bounds and their errors. Called by `viewer.drawing` and
-`viewer.server`. Must not know dashboards.
+Owns the calls, their bounds and their errors. Called by
+`views.dashboard.drawing` and `server`. Must not know dashboards.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Charts of a dashboard's panels, from series over time.
 
-Owns their look. Called by `viewer.drawing`. Must not know Prometheus nor Grafana's
-documents.
+Owns their look. Called by `views.dashboard.drawing`. Must not know Prometheus nor what
+a dashboard is made of.
 """
 
 from __future__ import annotations
