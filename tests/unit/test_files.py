@@ -57,8 +57,8 @@ def test_a_durable_file_is_synced_before_it_gets_its_name_and_its_folder_after(
     sync = os.fsync
 
     def fsync(handle: int) -> None:
-        what = os.readlink(f"/proc/self/fd/{handle}")
-        seen.append("folder" if what == str(tmp_path) else f"file, {file.exists()}")
+        what = Path(f"/proc/self/fd/{handle}").readlink()
+        seen.append("folder" if what == tmp_path else f"file, {file.exists()}")
         sync(handle)
 
     monkeypatch.setattr(os, "fsync", fsync)
