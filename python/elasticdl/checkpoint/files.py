@@ -32,7 +32,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 def ignore(_written: int) -> None:
-    """Tell nobody how much is written."""
+    """Default observer: ignore how much is written."""
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class Push:
 
 
 def _ignore(_seconds: float) -> None:
-    """Tell nobody how long an update took."""
+    """Default observer: ignore how long an update took."""
 
 
 @dataclass(frozen=True)

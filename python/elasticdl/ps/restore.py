@@ -30,7 +30,7 @@ Observe = Callable[[float, bool], None]
 
 
 def _ignore(_seconds: float, _written: bool) -> None:
-    """Tell nobody of a shard."""
+    """Default observer: ignore that a shard was read."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ Progress = Callable[[int, int], None]  # records done, records in all
 
 
 def no_progress(done: int, total: int) -> None:
-    """Tell nobody."""
+    """Default observer: ignore the progress."""
 
 
 def write_shards(

@@ -63,7 +63,7 @@ class _OfTheCourse:
     """What a callback is to which only rounds that count are of interest."""
 
     def kept(self, metrics: Mapping[str, float]) -> None:
-        """See Callback."""
+        """A round that counts changes nothing else."""
 
 
 class _Monitor:

@@ -74,7 +74,6 @@ class MetricSums:
     """Adds metric states of any number of tasks, exactly."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
         self._sums: dict[str, Array] = {}
         self.records = 0
 

@@ -43,7 +43,7 @@ _LONGER = 1.25
 
 
 def ignore(_seconds: float) -> None:
-    """Tell nobody how long a commit took."""
+    """Default observer: ignore how long a commit took."""
 
 
 class Journal:

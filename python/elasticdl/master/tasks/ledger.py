@@ -212,7 +212,7 @@ class Ledger:
         self._do({"k": "stop", "t": round(now, 3)})
 
     def position(self) -> dict[str, Any]:
-        """Return where the data stand, for a checkpoint's manifest."""
+        """Return the queue's position, for a checkpoint's manifest."""
         return self.queue.position() if self.queue else {}
 
     def rewind(

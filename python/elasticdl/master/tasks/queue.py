@@ -365,7 +365,7 @@ class TaskQueue:
     # -- being kept ---------------------------------------------------------------
 
     def position(self) -> dict[str, Any]:
-        """Return where the data stand, without who holds what: what is done is done."""
+        """Return the queue's position; leased tasks count as waiting."""
         held = (leased.task for leased in self._leases.all.values())
         waiting = [*held, *self._waiting.values()]
         return {**self._counts(), "waiting": [task.tree() for task in waiting]}

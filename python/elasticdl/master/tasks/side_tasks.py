@@ -22,7 +22,6 @@ class SideTasks:
     """Waiting and leased tasks of all types but training and prediction."""
 
     def __init__(self, master_generation: int) -> None:
-        """Begin empty."""
         self._next_id = -(master_generation << 32)
         self._waiting: deque[Task] = deque()
         self._lazy: Iterator[Task] = iter(())

@@ -60,7 +60,7 @@ def last_change(
 
 
 def _resized(change: Decision, decisions: Sequence[Decision], *, now: float) -> Change:
-    """Of a new size it is told when the last one had come, or left, for it."""
+    """Return a resize, with how long it took until the last worker joined or left."""
     came = _LEFT if change.kind == Happening.SHRUNK else _CAME
     last = None
     for decision in decisions[decisions.index(change) + 1 :]:

@@ -68,16 +68,13 @@ class LocalTrainer:
 
     @property
     def trained(self) -> int:
-        """See Trainer."""
         return self._trained
 
     @property
     def acknowledged(self) -> int:
-        """See Trainer."""
         return self._trained
 
     def train_batch(self, features: Any, labels: Any, at: BatchPosition) -> BatchDone:
-        """See Trainer."""
         self._rate.set_for(self._version, at.epoch)
         loss = self._step.apply(features, labels)
         skipped = not abs(loss) < float("inf")
@@ -94,28 +91,25 @@ class LocalTrainer:
         return BatchDone(loss, self._version, skipped)
 
     def flush(self) -> None:
-        """See Trainer."""
+        """Nothing is under way between steps."""
 
     def recover(self) -> None:
-        """See Trainer."""
         raise RuntimeError("strategy local has no PS that could be rewound")
 
     def values(self, snapshot: str, ticket: ps_pb2.Ticket | None) -> Values | None:
-        """See Trainer."""
         del ticket
         if snapshot == AVERAGE:  # as Keras's fit does when it ends
             self._optimizer.finalize_variable_values(self._step.variables)
         return None
 
     def between_steps(self) -> None:
-        """See Trainer."""
         self._between_steps(self._version, dict(self._applied))
 
     def variables_changed(self) -> None:
-        """See Trainer."""
+        """The model's variables are the only copy of the values."""
 
     def close(self) -> None:
-        """See Trainer."""
+        """There is no connection to close."""
 
 
 class _Rate:

@@ -104,16 +104,13 @@ class PsTrainer:
 
     @property
     def trained(self) -> int:
-        """See Trainer."""
         return self._trained
 
     @property
     def acknowledged(self) -> int:
-        """See Trainer."""
         return self._acknowledged
 
     def train_batch(self, features: Any, labels: Any, at: BatchPosition) -> BatchDone:
-        """See Trainer."""
         version, versions = self._current().version, self._current().versions
         with self._metrics.compute_seconds.time():
             result = self._step.run(features, labels)
@@ -132,11 +129,9 @@ class PsTrainer:
         return done
 
     def flush(self) -> None:
-        """See Trainer."""
         self._settle()
 
     def recover(self) -> None:
-        """See Trainer."""
         if self._transfer.under_way:
             with contextlib.suppress(ElasticDLError):
                 self._transfer.finish()
@@ -144,7 +139,6 @@ class PsTrainer:
         self._begin()
 
     def values(self, snapshot: str, ticket: ps_pb2.Ticket | None) -> Values:
-        """See Trainer."""
         with self._ledger.cause(GoodputCause.WAIT_PS):
             client = self._link.client
             if snapshot == AVERAGE:
@@ -166,15 +160,13 @@ class PsTrainer:
         )
 
     def between_steps(self) -> None:
-        """See Trainer."""
+        """The exchange with the PS was begun by the step."""
 
     def variables_changed(self) -> None:
-        """See Trainer."""
         if self._arena is not None:
             self._step.load(self._arena)
 
     def close(self) -> None:
-        """See Trainer."""
         self._transfer.close()
         self._link.client.close()
 

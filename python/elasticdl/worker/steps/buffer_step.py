@@ -43,13 +43,11 @@ class BufferStep:
         self._parameters: list[Any] = []
 
     def kinds(self, features: Tensors, labels: Tensors) -> list[Kind]:
-        """See GradientStep."""
         specs = [tf.TensorSpec(v.shape, tf.float32) for v in self._variables]
         self._traced.trace([specs], [features, labels])
         return self._kinds
 
     def load(self, arena: Arena) -> None:
-        """See GradientStep."""
         held = self._views.get(id(arena))
         if held is None:
             views = [
@@ -60,7 +58,6 @@ class BufferStep:
         self._parameters = held[1]
 
     def run(self, features: Tensors, labels: Tensors) -> StepResult:
-        """See GradientStep."""
         loss, gradients, fine = self._traced(self._parameters, features, labels)
         gradients = as_gradients(gradients, self._kinds)
         return StepResult(float(loss), gradients, overflow=not fine)

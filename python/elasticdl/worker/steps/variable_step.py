@@ -63,17 +63,14 @@ class VariableStep:
         self._kinds: list[Kind] = []
 
     def kinds(self, features: Tensors, labels: Tensors) -> list[Kind]:
-        """See GradientStep."""
         self._traced.trace([], [features, labels])
         return self._kinds
 
     def load(self, arena: Arena) -> None:
-        """See GradientStep."""
         for variable, array in zip(self.variables, arena.arrays, strict=True):
             variable.assign(tf.experimental.dlpack.from_dlpack(array.__dlpack__()))
 
     def run(self, features: Tensors, labels: Tensors) -> StepResult:
-        """See GradientStep."""
         loss, gradients, fine = self._traced(features, labels)
         gradients = as_gradients(gradients, self._kinds)
         return StepResult(float(loss), gradients, overflow=not fine)

@@ -13,7 +13,6 @@ class Outbox:
     """Reports waiting and reports under way. The caller holds the lock."""
 
     def __init__(self) -> None:
-        """Begin empty."""
         self._waiting: list[master_pb2.TaskReport] = []
         self._under_way: list[master_pb2.TaskReport] = []
 

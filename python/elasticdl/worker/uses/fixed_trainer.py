@@ -55,26 +55,24 @@ class FixedTrainer:
         self.version = whole.version
 
     def train_batch(self, features: Any, labels: Any, at: BatchPosition) -> BatchDone:
-        """See Trainer."""
         del features, labels, at
         raise JobError("a job that does not train was given a training task")
 
     def flush(self) -> None:
-        """See Trainer."""
+        """Nothing is trained, so nothing is under way."""
 
     def recover(self) -> None:
-        """See Trainer."""
+        """There are no PS to recover with."""
 
     def values(self, snapshot: str, ticket: ps_pb2.Ticket | None) -> Values | None:
-        """See Trainer."""
         del snapshot, ticket
         return None
 
     def between_steps(self) -> None:
-        """See Trainer."""
+        """There are no steps."""
 
     def variables_changed(self) -> None:
-        """See Trainer."""
+        """The model's variables are the only copy of the values."""
 
     def close(self) -> None:
-        """See Trainer."""
+        """There is no connection to close."""

@@ -57,7 +57,6 @@ class JsonLines:
     suffix = "jsonl"
 
     def write(self, path: Path, columns: Columns) -> None:
-        """See PredictionFormat."""
         names = list(columns)
         with path.open("w", encoding="utf-8") as file:
             for row in zip(*columns.values(), strict=True):
@@ -73,7 +72,6 @@ class Parquet:
     suffix = "parquet"
 
     def write(self, path: Path, columns: Columns) -> None:
-        """See PredictionFormat."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

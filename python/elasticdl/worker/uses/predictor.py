@@ -43,15 +43,12 @@ class FileSink:
         self._batches: list[Any] = []
 
     def task_begins(self) -> None:
-        """See Sink."""
         self._batches = []
 
     def batch(self, outputs: Any) -> None:
-        """See Sink."""
         self._batches.append(outputs)
 
     def task_done(self, loaded: LoadedTask, in_order: bool) -> None:
-        """See Sink."""
         columns = merged(self._batches)
         self._batches = []
         task = loaded.task
@@ -77,15 +74,14 @@ class ProcessorSink:
         self._worker_index = worker_index
 
     def task_begins(self) -> None:
-        """See Sink."""
+        """A processor is told of batches alone."""
 
     def batch(self, outputs: Any) -> None:
-        """See Sink."""
         with self._code.running("PredictionOutputsProcessor.process"):
             self._processor.process(outputs, self._worker_index)
 
     def task_done(self, loaded: LoadedTask, in_order: bool) -> None:
-        """See Sink."""
+        """A processor writes as its batches come."""
 
 
 class Predictor:
