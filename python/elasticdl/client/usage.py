@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import psutil
 
-from elasticdl.exporter.amounts import Amounts
+from elasticdl.kube.amounts import Amounts
 
 _LOOK_SECONDS = 0.1
 

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from elasticdl.exporter.amounts import Amounts
 from elasticdl.exporter.objects import (
     ACTIVE,
     NOT_READY,
@@ -20,6 +19,7 @@ from elasticdl.exporter.objects import (
     Node,
     Pod,
 )
+from elasticdl.kube.amounts import Amounts
 from elasticdl.metrics.registry import ClusterMetrics
 
 Job = tuple[str, str]  # namespace, name

@@ -19,10 +19,10 @@ from elasticdl.exporter.objects import Serving
 from elasticdl.exporter.watching import Cluster
 from elasticdl.job.chart.monitoring import ExporterValues
 from elasticdl.job.context import set_up_logging
+from elasticdl.kube.api import ApiServer
 from elasticdl.metrics.event_loop import answers, in_loop
 from elasticdl.metrics.registry import ClusterMetrics
 from elasticdl.metrics.server import MetricsServer
-from elasticdl.runner.kubernetes.api import ApiServer
 
 log = logging.getLogger("elasticdl.exporter.main")
 

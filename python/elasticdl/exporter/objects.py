@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from elasticdl.exporter.amounts import Amounts, amounts, effective_request
 from elasticdl.job.names import LABEL_JOB, LABEL_ROLE, Role
+from elasticdl.kube.amounts import Amounts, amounts, effective_request
 
 Json = dict[str, Any]
 

@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Callable
 
-from elasticdl.exporter.amounts import Amounts, amounts
 from elasticdl.exporter.figures import Figures, Usage, Waits, figures, show
 from elasticdl.exporter.objects import (
     MasterJob,
@@ -24,10 +23,11 @@ from elasticdl.exporter.objects import (
     pod_of,
 )
 from elasticdl.job.names import LABEL_JOB
+from elasticdl.kube.amounts import Amounts, amounts
+from elasticdl.kube.api import ApiServer
+from elasticdl.kube.errors import ApiError, Json
+from elasticdl.kube.list_and_watch import Change, Listing, reflect
 from elasticdl.metrics.registry import ClusterMetrics
-from elasticdl.runner.kubernetes.api import ApiServer
-from elasticdl.runner.kubernetes.api_error import ApiError, Json
-from elasticdl.runner.kubernetes.reflecting import Change, Listing, reflect
 
 log = logging.getLogger(__name__)
 

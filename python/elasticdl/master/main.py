@@ -56,8 +56,8 @@ async def serve_here(context: RoleContext) -> ExitCode:
 async def serve_in_cluster(context: RoleContext) -> ExitCode:
     """Run a job whose replicas are pods, as this process is one."""
     # Imported late: on one machine there need not be a Kubernetes client.
+    from elasticdl.kube.api import ApiServer
     from elasticdl.master.pod import serve_in_pod
-    from elasticdl.runner.kubernetes.api import ApiServer
 
     return await serve_in_pod(context, ApiServer.in_cluster())
 

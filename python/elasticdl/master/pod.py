@@ -37,6 +37,7 @@ from elasticdl.job.status import JobState, JobStatus
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import load_values
 from elasticdl.job.version_skew import skew
+from elasticdl.kube.api import ApiServer
 from elasticdl.master.assembly import steady_clock
 from elasticdl.master.calls.enrolling import JobAuthority
 from elasticdl.master.job_state import Ending
@@ -47,7 +48,6 @@ from elasticdl.master.platform_defaults import check as check_platform
 from elasticdl.master.serving import Start, serve
 from elasticdl.master.telling.happenings import Decisions
 from elasticdl.master.telling.notices import notices
-from elasticdl.runner.kubernetes.api import ApiServer
 from elasticdl.runner.kubernetes.cluster import Cluster
 
 log = logging.getLogger(__name__)

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from elasticdl.job.names import Role
+from elasticdl.kube.api import MERGE_PATCH, ApiServer
 from elasticdl.runner.base import (
     Launch,
     Observation,
@@ -27,7 +28,6 @@ from elasticdl.runner.base import (
     Phase,
     ReplicaKey,
 )
-from elasticdl.runner.kubernetes.api import MERGE_PATCH, ApiServer
 from elasticdl.runner.kubernetes.cluster import Cluster
 
 Json = dict[str, Any]

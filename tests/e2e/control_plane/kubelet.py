@@ -15,8 +15,8 @@ from itertools import count
 from pathlib import Path
 
 from elasticdl.job import names
+from elasticdl.kube.api import ApiError
 from elasticdl.rpc.tls.certificates import Authority
-from elasticdl.runner.kubernetes.api import ApiError
 
 TOKEN = "of this job alone"
 # The PriorityClasses behind the words `high` and `low`.
@@ -26,7 +26,7 @@ MASTER = """\
 import os, sys
 from elasticdl.master.main import main
 from elasticdl.master.pod import serve_in_pod
-from elasticdl.runner.kubernetes.api import ApiServer
+from elasticdl.kube.api import ApiServer
 
 def serve(context):
     return serve_in_pod(context, ApiServer.from_kubeconfig(sys.argv[1]))

@@ -18,9 +18,9 @@ from elasticdl.job.context import set_up_logging
 from elasticdl.job.names import JobDir
 from elasticdl.job.status import JobState
 from elasticdl.job.values.file import load_values
+from elasticdl.kube.api import ApiServer
 from elasticdl.master.assembly import assemble, steady_clock
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.runner.kubernetes.api import ApiServer
 from elasticdl.runner.kubernetes.cluster import Cluster
 
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import Role
-from elasticdl.runner.kubernetes.api import ApiServer
+from elasticdl.kube.api import ApiServer
 from elasticdl.runner.kubernetes.cluster import Cluster
 
 from tests.e2e.control_plane.conftest import TEMPLATE, VALUES

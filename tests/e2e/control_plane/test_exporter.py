@@ -14,8 +14,8 @@ from contextlib import contextmanager
 
 import pytest
 import yaml
-from elasticdl.runner.kubernetes.api import MERGE_PATCH
-from elasticdl.runner.kubernetes.api_error import ApiError
+from elasticdl.kube.api import MERGE_PATCH
+from elasticdl.kube.errors import ApiError
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.chart.rendering import render

@@ -7,10 +7,10 @@ import pytest
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import ANNOTATION_STATE, ANNOTATION_STOP, Role
 from elasticdl.job.words import ExitReason
+from elasticdl.kube.api import MERGE_PATCH, ApiServer
+from elasticdl.kube.errors import ApiError
+from elasticdl.kube.list_and_watch import _follow
 from elasticdl.runner.base import Phase, ReplicaKey
-from elasticdl.runner.kubernetes.api import MERGE_PATCH, ApiServer
-from elasticdl.runner.kubernetes.api_error import ApiError
-from elasticdl.runner.kubernetes.reflecting import _follow
 from elasticdl.runner.publisher import Notice
 
 from tests.chart.rendering import job, objects, of_kind

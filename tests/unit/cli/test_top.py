@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from elasticdl.client import Condition, JobView
 from elasticdl.client.usage import ClusterUsage, Machine
-from elasticdl.exporter.amounts import Amounts
 from elasticdl.job.history import Decision, History, PsSample, Sample
 from elasticdl.job.status import (
     EvaluationResult,
@@ -18,6 +17,7 @@ from elasticdl.job.status import (
     Relaunch,
     ReplicaStatus,
 )
+from elasticdl.kube.amounts import Amounts
 from elasticdl.views.top import model as top_model
 from elasticdl.views.top import ps as top_ps
 from elasticdl.views.top.change import last_change

@@ -10,9 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from elasticdl.exporter.objects import Serving
 from elasticdl.exporter.watching import Cluster
+from elasticdl.kube.api import ApiServer
+from elasticdl.kube.errors import ApiError
 from elasticdl.metrics.registry import ClusterMetrics
-from elasticdl.runner.kubernetes.api import ApiServer
-from elasticdl.runner.kubernetes.api_error import ApiError
 from kubernetes.client.configuration import Configuration
 from prometheus_client.exposition import generate_latest
 

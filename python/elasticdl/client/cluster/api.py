@@ -1,7 +1,7 @@
 """Calls to a cluster as the user's kube context allows them, in words for people.
 
 Owns which context and namespace are meant, and the translation of refusals. Called by
-the rest of `client.cluster`; the calls themselves are `runner.kubernetes.api`'s, which
+the rest of `client.cluster`; the calls themselves are `kube.api`'s, which
 is loaded only when a cluster is meant.
 """
 
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from elasticdl.errors import PlatformError
 
 if TYPE_CHECKING:
-    from elasticdl.runner.kubernetes.api import ApiServer
-    from elasticdl.runner.kubernetes.api_error import ApiError
+    from elasticdl.kube.api import ApiServer
+    from elasticdl.kube.errors import ApiError
 
 Object = dict[str, Any]
 
@@ -61,7 +61,7 @@ def connect(where: Where) -> Cluster:
     Kubernetes package is missing.
     """
     try:
-        from elasticdl.runner.kubernetes.api import ApiServer, kube_contexts
+        from elasticdl.kube.api import ApiServer, kube_contexts
     except ImportError:
         raise PlatformError(
             "the Kubernetes client is not installed, and jobs in a cluster are reached "
@@ -135,7 +135,7 @@ class Cluster:
 
     def lines(self, path: str, *, wait: bool, **query: str) -> Iterator[bytes]:
         """Yield lines of a text answer; with `wait` as long as the server sends."""
-        from elasticdl.runner.kubernetes.api_error import ApiError
+        from elasticdl.kube.errors import ApiError
 
         try:
             yield from self.server.lines(path, query, wait=wait)
@@ -143,7 +143,7 @@ class Cluster:
             raise self._in_words("GET", path, error) from None
 
     def _call(self, method: str, path: str, **arguments: Any) -> Object:
-        from elasticdl.runner.kubernetes.api_error import ApiError
+        from elasticdl.kube.errors import ApiError
 
         try:
             return self.server.call(method, path, **arguments)

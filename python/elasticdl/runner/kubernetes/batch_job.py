@@ -15,8 +15,8 @@ import asyncio
 import logging
 from typing import Any
 
-from elasticdl.runner.kubernetes.api import FIELD_MANAGER, MERGE_PATCH, ApiServer
-from elasticdl.runner.kubernetes.api_error import ApiError
+from elasticdl.kube.api import FIELD_MANAGER, MERGE_PATCH, ApiServer
+from elasticdl.kube.errors import ApiError
 
 log = logging.getLogger(__name__)
 

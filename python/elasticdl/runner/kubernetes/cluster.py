@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from elasticdl.job import names
-from elasticdl.runner.kubernetes.api import ApiServer
+from elasticdl.kube.api import ApiServer
 from elasticdl.runner.kubernetes.batch_job import BatchJob
 from elasticdl.runner.kubernetes.config_map import JobConfigMap
 from elasticdl.runner.kubernetes.pod_calls import Enrol

@@ -20,9 +20,9 @@ from elasticdl.errors import PlatformError
 from elasticdl.files import write_whole
 from elasticdl.job import names
 from elasticdl.job.names import Role
-from elasticdl.runner.kubernetes.api import MERGE_PATCH, ApiServer
-from elasticdl.runner.kubernetes.api_error import ApiError
-from elasticdl.runner.kubernetes.reflecting import Listing, reflect
+from elasticdl.kube.api import MERGE_PATCH, ApiServer
+from elasticdl.kube.errors import ApiError
+from elasticdl.kube.list_and_watch import Listing, reflect
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ import asyncio
 import logging
 
 from elasticdl.job import names
-from elasticdl.runner.kubernetes.api import FIELD_MANAGER, MERGE_PATCH, ApiServer
-from elasticdl.runner.kubernetes.api_error import ApiError, Backoff
+from elasticdl.kube.api import FIELD_MANAGER, MERGE_PATCH, ApiServer
+from elasticdl.kube.errors import ApiError, Backoff
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Mapping
 
 from elasticdl.job import names
-from elasticdl.runner.kubernetes.api import FIELD_MANAGER, MERGE_PATCH, ApiServer
-from elasticdl.runner.kubernetes.api_error import ApiError, Backoff, Json
+from elasticdl.kube.api import FIELD_MANAGER, MERGE_PATCH, ApiServer
+from elasticdl.kube.errors import ApiError, Backoff, Json
 from elasticdl.runner.kubernetes.config_map import JobConfigMap
 
 log = logging.getLogger(__name__)

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from elasticdl.errors import PlatformError
 from elasticdl.job import names
+from elasticdl.kube.api import FIELD_MANAGER, ApiServer
+from elasticdl.kube.errors import ApiError, Json
 from elasticdl.runner.base import Launch
 from elasticdl.runner.kubernetes import pods
-from elasticdl.runner.kubernetes.api import FIELD_MANAGER, ApiServer
-from elasticdl.runner.kubernetes.api_error import ApiError, Json
 from elasticdl.runner.kubernetes.config_map import JobConfigMap
 from elasticdl.runner.kubernetes.pod_state import generation_of, state_of
 

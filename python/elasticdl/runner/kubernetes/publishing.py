@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 
 from elasticdl.job import names
 from elasticdl.job.names import Role
-from elasticdl.runner.kubernetes.api import FIELD_MANAGER, ApiServer
-from elasticdl.runner.kubernetes.api_error import ApiError, Json
+from elasticdl.kube.api import FIELD_MANAGER, ApiServer
+from elasticdl.kube.errors import ApiError, Json
 from elasticdl.runner.kubernetes.config_map import JobConfigMap
 from elasticdl.runner.kubernetes.headline import Headline
 from elasticdl.runner.kubernetes.kept_config_map import KeptConfigMap

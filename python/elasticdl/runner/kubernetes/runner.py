@@ -21,14 +21,14 @@ from elasticdl.errors import PlatformError
 from elasticdl.job import names
 from elasticdl.job.names import Role
 from elasticdl.job.words import ExitReason
+from elasticdl.kube.api import ApiServer
+from elasticdl.kube.errors import ApiError, Backoff
+from elasticdl.kube.list_and_watch import Change, Listing, reflect
 from elasticdl.runner.base import Launch, Observation, Observed, Phase, ReplicaKey
 from elasticdl.runner.kubernetes import pods
-from elasticdl.runner.kubernetes.api import ApiServer
-from elasticdl.runner.kubernetes.api_error import ApiError, Backoff
 from elasticdl.runner.kubernetes.config_map import JobConfigMap
 from elasticdl.runner.kubernetes.pod_calls import Enrol, PodCalls
 from elasticdl.runner.kubernetes.pod_state import state_of
-from elasticdl.runner.kubernetes.reflecting import Change, Listing, reflect
 
 log = logging.getLogger(__name__)
 

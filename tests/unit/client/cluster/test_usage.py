@@ -7,7 +7,7 @@ from typing import Any
 from elasticdl.client.cluster.api import Cluster, ClusterError, Object
 from elasticdl.client.cluster.usage import cluster_usage, usage_of
 from elasticdl.client.usage import ClusterUsage
-from elasticdl.exporter.amounts import Amounts
+from elasticdl.kube.amounts import Amounts
 
 LOW, SYSTEM = 1000, 2_000_000_000
 

@@ -6,11 +6,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 from elasticdl.job.names import Role
+from elasticdl.kube.api import ApiServer
+from elasticdl.kube.list_and_watch import Listing
 from elasticdl.runner.base import Launch, Phase, ReplicaKey
-from elasticdl.runner.kubernetes.api import ApiServer
 from elasticdl.runner.kubernetes.config_map import JobConfig, JobConfigMap
 from elasticdl.runner.kubernetes.pod_calls import PodCalls
-from elasticdl.runner.kubernetes.reflecting import Listing
 from elasticdl.runner.kubernetes.runner import KubernetesRunner
 from kubernetes.client import Configuration
 

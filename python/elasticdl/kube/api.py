@@ -2,8 +2,8 @@
 
 Owns the one use of the Kubernetes client: its configuration and its connection pool.
 The generated classes are left alone: `CoreV1Api` costs three times the memory of all
-the rest of a master. Used by the modules of this package and, where a call may block,
-by the CLI. Must not know pods or jobs.
+the rest of a master. Used by the runner of a cluster, the exporter and, where a call may
+block, by commands. Must not know pods or jobs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kubernetes.config import (
 )
 
 from elasticdl.errors import PlatformError
-from elasticdl.runner.kubernetes.api_error import (
+from elasticdl.kube.errors import (
     ApiError,
     Backoff,
     Json,

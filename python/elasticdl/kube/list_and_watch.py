@@ -1,7 +1,7 @@
 """What a list of objects is and becomes: list, watch from there, list again.
 
-Owns the rules of Kubernetes' watches. Used for pods and ConfigMaps by the modules of
-this package. Must not know what the objects mean.
+Owns the rules of Kubernetes' watches. Used for pods and ConfigMaps by the runner of a
+cluster, and by the exporter. Must not know what the objects mean.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import random
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 
-from elasticdl.runner.kubernetes.api import ApiServer
-from elasticdl.runner.kubernetes.api_error import ApiError, Backoff, Json
+from elasticdl.kube.api import ApiServer
+from elasticdl.kube.errors import ApiError, Backoff, Json
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from threading import Thread
 from typing import Any, ClassVar
 
 import pytest
-from elasticdl.runner.kubernetes.api import ApiServer
-from elasticdl.runner.kubernetes.api_error import ApiError
+from elasticdl.kube.api import ApiServer
+from elasticdl.kube.errors import ApiError
+from elasticdl.kube.list_and_watch import Change, Listing, reflect
 from elasticdl.runner.kubernetes.publishing import Allowance
-from elasticdl.runner.kubernetes.reflecting import Change, Listing, reflect
 from kubernetes.client.configuration import Configuration
 
 Story = Callable[["ApiServer"], Coroutine[Any, Any, None]]

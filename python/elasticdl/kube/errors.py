@@ -1,6 +1,6 @@
 """What an API server refused or did not answer, and how long to wait then.
 
-Owns the judgement whether trying again may help. Raised by `kubernetes.api`.
+Owns the judgement whether trying again may help. Raised by `kube.api`.
 """
 
 from __future__ import annotations

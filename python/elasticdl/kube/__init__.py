@@ -1,0 +1,1 @@
+"""Kubernetes as plain JSON: one connection, its errors, list and watch, amounts."""
