@@ -2,8 +2,8 @@
 
 Owns the one use of the Kubernetes client: its configuration and its connection pool.
 The generated classes are left alone: `CoreV1Api` costs three times the memory of all
-the rest of a master. Used by the runner of a cluster, the exporter and, where a call may
-block, by commands. Must not know pods or jobs.
+the rest of a master. Used by the runner of a cluster, by the exporter and, where a call
+may block, by commands. Must not know pods or jobs.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from elasticdl.job.status import JobState
 from elasticdl.job.words import ReplicaState, WorkerPhase
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
+from elasticdl.master.members.scale import wanted_workers
 from elasticdl.master.tasks.ledger import Ledger
 
 _NOTE = "rest"
@@ -32,7 +33,7 @@ class Resting:
     def wanted(self, job: Job, *, now: float) -> int:
         """Return how many workers the job wants now: none if it rests."""
         self._decide(job, now=now)
-        return 0 if self._resting else job.spec.worker.replicas
+        return 0 if self._resting else wanted_workers(job.spec)
 
     def next_time(self, spec: JobSpec) -> float | None:
         """Return when they go home, if nothing happens until then."""

@@ -304,7 +304,7 @@ class Membership:
     def _replace(
         self, member: Member, ending: Ending, decision: Relaunch, *, now: float
     ) -> Member | None:
-        wanted = self.table.spec.worker.replicas
+        wanted = scale.wanted_workers(self.table.spec)
         staying = [m for m in self.table.workers() if not m.drain]
         if member.is_worker and len(staying) >= wanted:
             return None

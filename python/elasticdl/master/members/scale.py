@@ -1,6 +1,7 @@
 """How many workers, which priority each, and who leaves first: pure arithmetic.
 
-Called by `master.members.membership`. Knows nothing of runners or clocks.
+Called by `master.members.membership`, and by whoever has to know how large the job is
+to be. Knows nothing of runners or clocks.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+from elasticdl.job.spec.job import JobSpec
 
 HIGH = "high"
 LOW = "low"
@@ -48,6 +51,15 @@ class Change:
 
     start: tuple[str, ...] = ()  # a priority for each new worker
     drain: tuple[int, ...] = ()  # indexes
+
+
+def wanted_workers(spec: JobSpec) -> int:
+    """Return how many workers a job is to have now, as long as it does not rest.
+
+    Everybody in the master asks here, so that a size which is decided elsewhere has one
+    place to come in.
+    """
+    return spec.worker.replicas
 
 
 def resize(seats: Iterable[Seat], *, wanted: int, priority: str) -> Change:

@@ -18,6 +18,7 @@ from elasticdl.job.words import ReplicaState
 from elasticdl.master.job_state import Job
 from elasticdl.master.members import goodput
 from elasticdl.master.members.member import Member
+from elasticdl.master.members.scale import wanted_workers
 from elasticdl.master.tasks.eta import Pace
 from elasticdl.master.tasks.queue import TaskQueue
 
@@ -42,7 +43,7 @@ def build(job: Job, *, now: float) -> JobStatus:
         time=now,
         master_generation=parts.ledger.generation,
         master_metrics_port=job.metrics_port,
-        workers_wanted=job.spec.worker.replicas,
+        workers_wanted=wanted_workers(job.spec),
         workers_min=job.spec.worker.min,
         workers_max=job.spec.worker.max,
         progress=progress(job, now=now),
