@@ -23,11 +23,11 @@ from elasticdl.job.history import (
 from elasticdl.job.status import (
     EvaluationResult,
     JobReport,
-    JobState,
     JobStatus,
     Progress,
     Relaunch,
 )
+from elasticdl.job.words import JobState
 from elasticdl.master.members.goodput import share
 
 STARTED = 1_790_000_000.0

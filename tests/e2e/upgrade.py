@@ -20,7 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from elasticdl.job.status import JobState, JobStatus
+from elasticdl.job.status import JobStatus
+from elasticdl.job.words import JobState
 from helm_python import HelmError
 
 from tests.e2e.jobs.conftest import make_namespace

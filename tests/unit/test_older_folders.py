@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path
 
 from elasticdl.job import history
-from elasticdl.job.status import JobReport, JobState
+from elasticdl.job.status import JobReport
 from elasticdl.job.values.file import load_values
-from elasticdl.job.words import EndCause, Happening
+from elasticdl.job.words import EndCause, Happening, JobState
 from elasticdl.master.members.relaunches import Relaunches
 from elasticdl.master.tasks.audit import audit
 from elasticdl.master.tasks.ledger import Ledger

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from elasticdl.cli.options import flags
 from elasticdl.cli.options.where import add_cluster_options
 from elasticdl.errors import ExitCode, SpecError
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 from elasticdl.views import formatting as text
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from elasticdl.cli.options import flags
 from elasticdl.cli.options.arguments import Verbs, add_jobs_dir, add_overrides, add_verb
 from elasticdl.errors import ExitCode, SpecError
 from elasticdl.job.spec.kinds import JobType
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 from elasticdl.views import formatting as text
 
 if TYPE_CHECKING:

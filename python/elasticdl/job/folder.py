@@ -23,9 +23,10 @@ from pydantic import ValidationError
 from elasticdl.errors import JobError, SpecError
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec, JobType
-from elasticdl.job.status import JobReport, JobState
+from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import load_values, write_values
+from elasticdl.job.words import JobState
 
 log = logging.getLogger(__name__)
 

@@ -6,31 +6,12 @@ Must not know how either is displayed.
 
 from __future__ import annotations
 
-import enum
 import math
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from elasticdl.job.words import EndCause, end_cause_of
-
-
-class JobState(enum.StrEnum):
-    """Where a job is in its life."""
-
-    STARTING = "starting"
-    PREPARING = "preparing"
-    RUNNING = "running"
-    PAUSED = "paused"
-    FINISHING = "finishing"  # last evaluation, export
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    STOPPED = "stopped"
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more will happen."""
-        return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED)
+from elasticdl.job.words import EndCause, JobState, end_cause_of
 
 
 def _nan_of_null(value: Any) -> Any:

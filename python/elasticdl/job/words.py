@@ -11,6 +11,24 @@ from __future__ import annotations
 import enum
 
 
+class JobState(enum.StrEnum):
+    """Where a job is in its life."""
+
+    STARTING = "starting"
+    PREPARING = "preparing"
+    RUNNING = "running"
+    PAUSED = "paused"
+    FINISHING = "finishing"  # last evaluation, export
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen."""
+        return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED)
+
+
 class ReplicaState(enum.StrEnum):
     """Where a replica is in its life, as statuses and histories show it."""
 

@@ -19,7 +19,7 @@ from elasticdl.errors import ExitCode, JournalError
 from elasticdl.job import folder
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec, JobType, Strategy
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 from elasticdl.master import live_edits as spec_watch
 from elasticdl.master.calls.heartbeats import Heartbeats
 from elasticdl.master.calls.leasing import Leasing

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec, JobType, Strategy, UpdateMode
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 from elasticdl.master.members.goodput import Goodput
 from elasticdl.master.members.membership import Membership
 from elasticdl.master.members.relaunches import Relaunches

@@ -17,8 +17,8 @@ from typing import Any
 from elasticdl.errors import ElasticDLError, ExitCode
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
 from elasticdl.job.names import ENV_PLATFORM, PLATFORM_LOCAL, Role
-from elasticdl.job.status import JobState
 from elasticdl.job.values.file import load_values
+from elasticdl.job.words import JobState
 from elasticdl.master.garbage import rare_collections
 from elasticdl.master.live_edits import stamp
 from elasticdl.master.serving import Start, serve

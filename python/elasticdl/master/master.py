@@ -15,7 +15,7 @@ from pathlib import Path
 from elasticdl.errors import JournalError
 from elasticdl.files import write_whole
 from elasticdl.job import folder
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 from elasticdl.master.calls.servicer import MasterServicer
 from elasticdl.master.course.loop import Loop
 from elasticdl.master.job_state import Ending, Job

@@ -33,10 +33,11 @@ from elasticdl.job.context import RoleContext, set_up_logging
 from elasticdl.job.folder import JobLock
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.job.status import JobState, JobStatus
+from elasticdl.job.status import JobStatus
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import load_values
 from elasticdl.job.version_skew import skew
+from elasticdl.job.words import JobState
 from elasticdl.kube.api import ApiServer
 from elasticdl.master.assembly import steady_clock
 from elasticdl.master.calls.enrolling import JobAuthority

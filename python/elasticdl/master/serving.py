@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from elasticdl.errors import FINAL_EXITS, ElasticDLError, ExitCode
 from elasticdl.job.context import RoleContext
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 from elasticdl.master.assembly import assemble, steady_clock
 from elasticdl.master.job_state import Ending
 from elasticdl.master.live_edits import Stamp

@@ -22,12 +22,12 @@ from elasticdl.job.names import ENV_JOB_DIR, ENV_MASTER_ADDRESS, ENV_TOKEN, JobD
 from elasticdl.job.status import (
     EvaluationResult,
     JobReport,
-    JobState,
     JobStatus,
     Progress,
     Relaunch,
     ReplicaStatus,
 )
+from elasticdl.job.words import JobState
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.server import threaded_server
 

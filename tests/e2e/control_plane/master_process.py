@@ -16,8 +16,8 @@ import psutil
 from elasticdl.errors import ExitCode
 from elasticdl.job.context import set_up_logging
 from elasticdl.job.names import JobDir
-from elasticdl.job.status import JobState
 from elasticdl.job.values.file import load_values
+from elasticdl.job.words import JobState
 from elasticdl.kube.api import ApiServer
 from elasticdl.master.assembly import assemble, steady_clock
 from elasticdl.master.tasks.ledger import Ledger

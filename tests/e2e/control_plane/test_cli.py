@@ -17,13 +17,8 @@ import pytest
 from elasticdl.client.cluster import ClusterJob, Where, connect
 from elasticdl.client.cluster.errand import run_errand
 from elasticdl.errors import ExitCode, PlatformError
-from elasticdl.job.status import (
-    JobReport,
-    JobState,
-    JobStatus,
-    Progress,
-    ReplicaStatus,
-)
+from elasticdl.job.status import JobReport, JobStatus, Progress, ReplicaStatus
+from elasticdl.job.words import JobState
 from kubernetes.config import kube_config
 from ruamel.yaml import YAML
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from elasticdl.client.cluster.objects import history_of
-from elasticdl.job.status import JobState, JobStatus
+from elasticdl.job.status import JobStatus
+from elasticdl.job.words import JobState
 
 from tests.e2e import figures
 from tests.e2e.control_plane.conftest import TEMPLATE

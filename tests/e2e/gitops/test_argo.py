@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 
 from tests.e2e import figures
 from tests.e2e.gitops.conftest import application

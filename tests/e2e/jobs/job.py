@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from elasticdl.job.status import JobReport, JobState, JobStatus
+from elasticdl.job.status import JobReport, JobStatus
+from elasticdl.job.words import JobState
 
 from tests.e2e.kube import Json, Kube, KubectlError, wait_until
 from tests.e2e.releases import Helm, Values, merged

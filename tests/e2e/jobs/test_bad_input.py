@@ -2,7 +2,7 @@
 
 import helm_python
 import pytest
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 
 from tests.e2e.kube import wait_until
 from tests.e2e.releases import values_file

@@ -1,6 +1,6 @@
 """The values file that runs on a laptop runs in a cluster, unchanged."""
 
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 
 from tests.e2e.releases import values_file
 

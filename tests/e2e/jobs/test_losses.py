@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 
 from tests.e2e.kube import KubectlError, wait_until
 from tests.e2e.releases import values_file

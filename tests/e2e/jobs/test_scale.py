@@ -1,6 +1,6 @@
 """A running job follows its values file: nothing that stays is restarted."""
 
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 
 from tests.e2e.kube import wait_until
 from tests.e2e.releases import values_file

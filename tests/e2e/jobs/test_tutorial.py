@@ -5,7 +5,7 @@ One job goes through it from beginning to end, as a reader of the tutorial does.
 
 import time
 
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 
 from tests.e2e import figures
 from tests.e2e.jobs import mnist, serving

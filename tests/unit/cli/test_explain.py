@@ -11,7 +11,8 @@ from elasticdl.client import Condition, JobView
 from elasticdl.errors import NotFoundError
 from elasticdl.job import history
 from elasticdl.job.history import Decision
-from elasticdl.job.status import JobState, JobStatus, ReplicaStatus
+from elasticdl.job.status import JobStatus, ReplicaStatus
+from elasticdl.job.words import JobState
 from elasticdl.views.terminal.explain import explain_view, together
 from rich.console import Console
 

@@ -11,12 +11,12 @@ from elasticdl.client.usage import ClusterUsage, Machine
 from elasticdl.job.history import Decision, History, PsSample, Sample
 from elasticdl.job.status import (
     EvaluationResult,
-    JobState,
     JobStatus,
     Progress,
     Relaunch,
     ReplicaStatus,
 )
+from elasticdl.job.words import JobState
 from elasticdl.kube.amounts import Amounts
 from elasticdl.views.top import model as top_model
 from elasticdl.views.top import ps as top_ps

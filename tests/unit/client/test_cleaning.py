@@ -9,7 +9,7 @@ from elasticdl.cli.main import main, make_parser
 from elasticdl.errors import ExitCode
 from elasticdl.job.folder import JobLock, fill
 from elasticdl.job.names import JobDir
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 
 from tests.unit.client.local.test_folder import report, values
 

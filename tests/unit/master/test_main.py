@@ -16,7 +16,8 @@ from elasticdl.errors import ExitCode, JobError
 from elasticdl.job import names
 from elasticdl.job.context import RoleContext
 from elasticdl.job.names import JobDir, Role
-from elasticdl.job.status import JobReport, JobState
+from elasticdl.job.status import JobReport
+from elasticdl.job.words import JobState
 from elasticdl.master.main import main
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.metrics.event_loop import answers

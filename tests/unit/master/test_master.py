@@ -12,9 +12,9 @@ from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import CheckpointError, ExitCode, FencedError
 from elasticdl.job.folder import in_force
 from elasticdl.job.names import Role
-from elasticdl.job.status import JobReport, JobState, JobStatus
+from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.values.file import edit_values
-from elasticdl.job.words import ExitReason
+from elasticdl.job.words import ExitReason, JobState
 from elasticdl.master.calls import leasing
 from elasticdl.master.members import goodput
 from elasticdl.master.tasks.audit import audit

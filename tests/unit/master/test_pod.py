@@ -13,9 +13,9 @@ from elasticdl.errors import (
 )
 from elasticdl.job.folder import JobLock, put_in_force
 from elasticdl.job.names import JobDir
-from elasticdl.job.status import JobState
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import load_values, write_values
+from elasticdl.job.words import JobState
 from elasticdl.master.job_state import Ending
 from elasticdl.master.pod import Prepared, exit_code_of, prepare, take_over
 

@@ -3,8 +3,8 @@
 import asyncio
 
 from elasticdl.errors import ExitCode, PlatformError, SupersededError
-from elasticdl.job.status import JobState
 from elasticdl.job.values.file import edit_values
+from elasticdl.job.words import JobState
 from elasticdl.master.course.launching import Launching
 from elasticdl.master.live_edits import stamp
 from elasticdl.master.members.membership import Stop

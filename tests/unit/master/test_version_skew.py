@@ -3,8 +3,8 @@
 import elasticdl
 import pytest
 from elasticdl.errors import ExitCode
-from elasticdl.job.status import JobState
 from elasticdl.job.version_skew import skew
+from elasticdl.job.words import JobState
 from elasticdl.rpc import master_client
 
 

@@ -4,8 +4,7 @@ import re
 
 import pytest
 from elasticdl.job.spec.job import JobType, Strategy
-from elasticdl.job.status import JobState
-from elasticdl.job.words import ExitReason, end_cause_of
+from elasticdl.job.words import ExitReason, JobState, end_cause_of
 from elasticdl.metrics.catalogue import Catalogue
 from elasticdl.metrics.registry import ROLES, MasterMetrics, WorkerMetrics
 from prometheus_client.exposition import generate_latest

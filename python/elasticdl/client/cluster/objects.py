@@ -30,7 +30,8 @@ from elasticdl.job.names import (
     Role,
     replica_name,
 )
-from elasticdl.job.status import JobReport, JobState, JobStatus
+from elasticdl.job.status import JobReport, JobStatus
+from elasticdl.job.words import JobState
 
 _ENDED = {
     JobState.SUCCEEDED: Condition.SUCCEEDED,

@@ -28,8 +28,9 @@ from elasticdl.errors import FINAL_EXITS, ExitCode, RpcError
 from elasticdl.job.folder import read_report
 from elasticdl.job.names import NAMESPACE_LOCAL, JobDir, Role
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.job.status import JobReport, JobState, JobStatus
+from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.words import JobState
 from elasticdl.runner.base import Launch, Observed, Phase, ReplicaKey
 from elasticdl.runner.local.platform import LocalPlatform
 from elasticdl.runner.local.platform_server import PlatformServer

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elasticdl.errors import FINAL_EXITS, ExitCode
-from elasticdl.job.status import JobState, JobStatus
-from elasticdl.job.words import ExitReason
+from elasticdl.job.status import JobStatus
+from elasticdl.job.words import ExitReason, JobState
 
 STARTS_WITHOUT_ANSWER = 3
 MOST_CRASHES = 10

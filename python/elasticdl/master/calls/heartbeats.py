@@ -12,8 +12,8 @@ from typing import NoReturn
 
 from elasticdl.checkpoint import store
 from elasticdl.errors import ExitCode, FencedError, RefusedError, UserCodeError
-from elasticdl.job.status import JobState
 from elasticdl.job.version_skew import skew
+from elasticdl.job.words import JobState
 from elasticdl.master.calls.leasing import Leasing
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member, Restore

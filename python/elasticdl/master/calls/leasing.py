@@ -19,7 +19,7 @@ from typing import TypeVar
 from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode, UserCodeError
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.relaunch_rules import error_first

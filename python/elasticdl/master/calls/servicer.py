@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import grpc.aio
 
 from elasticdl.errors import ElasticDLError, JournalError, SupersededError
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 from elasticdl.master.calls.heartbeats import Heartbeats
 from elasticdl.master.calls.leasing import Leasing
 from elasticdl.master.calls.stagger import until_place

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 from elasticdl.errors import PlatformError
 from elasticdl.job.spec.quantity import format_bytes
-from elasticdl.job.status import JobState
-from elasticdl.job.words import ReplicaState
+from elasticdl.job.words import JobState, ReplicaState
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.membership import Stop

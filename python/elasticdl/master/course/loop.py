@@ -24,8 +24,7 @@ from elasticdl.errors import (
 from elasticdl.job import folder
 from elasticdl.job.context import set_log_level
 from elasticdl.job.spec.job import JobSpec, JobType
-from elasticdl.job.status import JobState
-from elasticdl.job.words import EndCause, ReplicaState
+from elasticdl.job.words import EndCause, JobState, ReplicaState
 from elasticdl.master import live_edits as spec_watch
 from elasticdl.master.attention import PAUSE_SECONDS, Attention
 from elasticdl.master.calls.leasing import Leasing

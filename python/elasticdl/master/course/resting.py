@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.job.status import JobState
-from elasticdl.job.words import ReplicaState, WorkerPhase
+from elasticdl.job.words import JobState, ReplicaState, WorkerPhase
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.scale import wanted_workers

@@ -15,8 +15,7 @@ import logging
 
 from elasticdl.errors import DataError, ElasticDLError, ExitCode
 from elasticdl.job.spec.job import JobType
-from elasticdl.job.status import JobState
-from elasticdl.job.words import DataKind
+from elasticdl.job.words import DataKind, JobState
 from elasticdl.master.job_state import Job
 from elasticdl.master.model import evaluation
 from elasticdl.master.model.checkpoint_identity import point

@@ -20,8 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from elasticdl.job.status import JobState
-from elasticdl.job.words import ReplicaState
+from elasticdl.job.words import JobState, ReplicaState
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import HANG_STEPS, Member
 from elasticdl.master.model.checkpointing import THE_END

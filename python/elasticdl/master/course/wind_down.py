@@ -13,8 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from elasticdl.errors import JournalError, PlatformError
-from elasticdl.job.status import JobState
-from elasticdl.job.words import ExitReason, ReplicaState
+from elasticdl.job.words import ExitReason, JobState, ReplicaState
 from elasticdl.master.job_state import Ending, Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.membership import Stop

@@ -20,6 +20,7 @@ import numpy as np
 
 from elasticdl.errors import JournalError
 from elasticdl.job.names import Role, replica_name
+from elasticdl.job.words import JobState
 from elasticdl.master.tasks.audit_tasks import DONE, NEW, Range, Tasks
 from elasticdl.master.tasks.journal_files import Event, read_events
 from elasticdl.master.tasks.queue import Plan
@@ -221,7 +222,7 @@ def _on_stop(count: _Count, event: Event) -> None:
 def _on_note(count: _Count, event: Event) -> None:
     kind, data = event["kind"], event["data"]
     if kind == "state" and "state" in data and data.get("name", "job") == "job":
-        count.succeeded = data["state"] == "succeeded"
+        count.succeeded = data["state"] == JobState.SUCCEEDED
     elif kind == "lostUpdates":
         count.lost_updates += data["count"]
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elasticdl.job.status import JobState
-from elasticdl.job.words import WorkerPhase
+from elasticdl.job.words import JobState, WorkerPhase
 from elasticdl.master.job_state import Job
 
 # A worker in one of these has other work than a training step.

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 
 from elasticdl.job.names import Role, role_of
-from elasticdl.job.status import JobState, JobStatus
-from elasticdl.job.words import NOT_YET_RUNNING, EndCause, ReplicaState
+from elasticdl.job.status import JobStatus
+from elasticdl.job.words import NOT_YET_RUNNING, EndCause, JobState, ReplicaState
 from elasticdl.master.job_state import Job
 from elasticdl.master.telling import status
 from elasticdl.master.telling.alarms import Alarms, see

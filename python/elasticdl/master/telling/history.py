@@ -18,7 +18,8 @@ from pathlib import Path
 
 from elasticdl.job import history
 from elasticdl.job.history import Decision, Sample
-from elasticdl.job.status import EvaluationResult, JobState, JobStatus
+from elasticdl.job.status import EvaluationResult, JobStatus
+from elasticdl.job.words import JobState
 from elasticdl.master.job_state import Job
 from elasticdl.master.telling import sampling
 from elasticdl.master.telling.appending import Appending

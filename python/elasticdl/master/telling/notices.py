@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from elasticdl.job.history import Decision
-from elasticdl.job.status import JobState
-from elasticdl.job.words import EndCause, Happening
+from elasticdl.job.words import EndCause, Happening, JobState
 from elasticdl.master.telling.happenings import sentence
 from elasticdl.runner.publisher import Notice
 

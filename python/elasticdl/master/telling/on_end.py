@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING
 from elasticdl.errors import JournalError
 from elasticdl.job import folder, names
 from elasticdl.job.spec.ending import WEBHOOK_TRIES, OnEndSpec
-from elasticdl.job.status import JobReport, JobState
+from elasticdl.job.status import JobReport
+from elasticdl.job.words import JobState
 
 if TYPE_CHECKING:
     from elasticdl.master.job_state import Ending, Job

@@ -7,14 +7,8 @@ from __future__ import annotations
 
 from elasticdl.errors import ExitCode
 from elasticdl.job.spec.job import JobType
-from elasticdl.job.status import (
-    JobReport,
-    JobState,
-    JobStatus,
-    Progress,
-    ReplicaStatus,
-)
-from elasticdl.job.words import ReplicaState
+from elasticdl.job.status import JobReport, JobStatus, Progress, ReplicaStatus
+from elasticdl.job.words import JobState, ReplicaState
 from elasticdl.master.job_state import Job
 from elasticdl.master.members import goodput
 from elasticdl.master.members.member import Member

@@ -13,8 +13,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from elasticdl.job.history import Decision, History, Sample
-from elasticdl.job.status import JobState
-from elasticdl.job.words import EndCause, Happening, ReplicaState
+from elasticdl.job.words import EndCause, Happening, JobState, ReplicaState
 from elasticdl.views import formatting as text
 from elasticdl.views.figures import look, series
 from elasticdl.views.figures.look import Chart

@@ -14,7 +14,8 @@ from datetime import datetime, tzinfo
 from elasticdl import __version__
 from elasticdl.client import JobView
 from elasticdl.job.history import History
-from elasticdl.job.status import EvaluationResult, JobState
+from elasticdl.job.status import EvaluationResult
+from elasticdl.job.words import JobState
 from elasticdl.views import formatting as text
 from elasticdl.views import pages
 from elasticdl.views.figures import job as charts

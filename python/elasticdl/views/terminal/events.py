@@ -10,7 +10,8 @@ import re
 from dataclasses import dataclass
 
 from elasticdl.job.spec.kinds import JobType
-from elasticdl.job.status import EvaluationResult, JobState, JobStatus, Relaunch
+from elasticdl.job.status import EvaluationResult, JobStatus, Relaunch
+from elasticdl.job.words import JobState
 from elasticdl.views import formatting as text
 
 _STATES = {

@@ -20,8 +20,8 @@ from rich.text import Text
 
 from elasticdl.job.names import Role
 from elasticdl.job.spec.kinds import JobType, Strategy
-from elasticdl.job.status import JobState, JobStatus, Progress, ReplicaStatus
-from elasticdl.job.words import ReplicaState
+from elasticdl.job.status import JobStatus, Progress, ReplicaStatus
+from elasticdl.job.words import JobState, ReplicaState
 from elasticdl.views import formatting as text
 from elasticdl.views.terminal.events import Seen, events
 

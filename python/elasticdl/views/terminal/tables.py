@@ -16,8 +16,8 @@ from rich.text import Text
 from elasticdl.client import JobView
 from elasticdl.job.names import Role
 from elasticdl.job.spec.kinds import JobType
-from elasticdl.job.status import JobReport, JobState, JobStatus, Relaunch, ReplicaStatus
-from elasticdl.job.words import ReplicaState
+from elasticdl.job.status import JobReport, JobStatus, Relaunch, ReplicaStatus
+from elasticdl.job.words import JobState, ReplicaState
 from elasticdl.views import formatting as text
 from elasticdl.views.terminal.events import evaluation_line
 from elasticdl.views.terminal.live import (

@@ -13,8 +13,8 @@ from rich.text import Text
 from elasticdl.client import Condition, JobView
 from elasticdl.client.usage import Usage
 from elasticdl.job.names import Role
-from elasticdl.job.status import JobState, JobStatus
-from elasticdl.job.words import NOT_YET_RUNNING, ReplicaState
+from elasticdl.job.status import JobStatus
+from elasticdl.job.words import NOT_YET_RUNNING, JobState, ReplicaState
 from elasticdl.views import formatting as text
 from elasticdl.views.terminal.bars import bar
 from elasticdl.views.terminal.columns import Column, columns_table

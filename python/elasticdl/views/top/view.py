@@ -16,7 +16,7 @@ from rich.text import Text
 from elasticdl.client.usage import Usage
 from elasticdl.job.history import Decision
 from elasticdl.job.spec.kinds import JobType
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 from elasticdl.views import formatting as text
 from elasticdl.views.terminal.bars import bar, spark
 from elasticdl.views.terminal.fitting import Section, fit, line

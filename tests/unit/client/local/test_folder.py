@@ -14,9 +14,10 @@ from elasticdl.client.local.folder import PreparedJob, RunFile, inspect, prepare
 from elasticdl.errors import JobError
 from elasticdl.job.folder import Condition, JobLock
 from elasticdl.job.names import JobDir
-from elasticdl.job.status import JobReport, JobState
+from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import load_values
+from elasticdl.job.words import JobState
 from pydantic import ValidationError
 
 

@@ -17,8 +17,8 @@ from elasticdl.client.local.master_restarts import (
     with_last_status,
 )
 from elasticdl.errors import ExitCode
-from elasticdl.job.status import JobState, JobStatus
-from elasticdl.job.words import ExitReason
+from elasticdl.job.status import JobStatus
+from elasticdl.job.words import ExitReason, JobState
 from hypothesis import given
 from hypothesis import strategies as st
 

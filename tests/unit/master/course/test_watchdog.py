@@ -8,7 +8,7 @@ from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 from elasticdl.master.calls.leasing import most_deaths
 from elasticdl.master.course import watchdog
 from elasticdl.master.course.watchdog import (

@@ -6,7 +6,7 @@ import pytest
 from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import ExitCode
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 from elasticdl.master.tasks.audit import audit
 
 

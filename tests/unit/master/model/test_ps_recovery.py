@@ -5,8 +5,7 @@ import sys
 
 import pytest
 from elasticdl.job.spec.job import JobSpec, UpdateMode
-from elasticdl.job.status import JobState
-from elasticdl.job.words import ReplicaState
+from elasticdl.job.words import JobState, ReplicaState
 from elasticdl.master.course.watchdog import look_at
 from elasticdl.master.tasks.audit import audit
 from elasticdl.proto import master_pb2

@@ -8,7 +8,7 @@ import pytest
 from elasticdl.checkpoint import shelf, store
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import ExitCode
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 from elasticdl.master.model import checkpoint_requests as checkpoints
 from elasticdl.master.tasks.audit import audit
 from elasticdl.master.telling import status

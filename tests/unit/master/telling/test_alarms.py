@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 from elasticdl.master.telling.alarms import Alarms, Seen
 
 TRAINS = Seen(

@@ -3,9 +3,8 @@
 import math
 
 import pytest
-from elasticdl.job.status import JobState
 from elasticdl.job.values.file import edit_values
-from elasticdl.job.words import ExitReason
+from elasticdl.job.words import ExitReason, JobState
 from elasticdl.proto import master_pb2
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families

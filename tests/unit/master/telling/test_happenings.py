@@ -1,7 +1,8 @@
 """What counts as something that happened: found by comparing statuses, told once."""
 
 from elasticdl.job.history import Decision
-from elasticdl.job.status import JobState, JobStatus, Relaunch, ReplicaStatus
+from elasticdl.job.status import JobStatus, Relaunch, ReplicaStatus
+from elasticdl.job.words import JobState
 from elasticdl.master.live_edits import Change
 from elasticdl.master.telling import happenings as decisions
 from elasticdl.master.telling.happenings import Decisions

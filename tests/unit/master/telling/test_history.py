@@ -13,8 +13,9 @@ from elasticdl.data.records import BadRecords
 from elasticdl.job import history
 from elasticdl.job.history import Decision, PsSample, Sample
 from elasticdl.job.names import Role
-from elasticdl.job.status import EvaluationResult, JobState
+from elasticdl.job.status import EvaluationResult
 from elasticdl.job.values.file import edit_values
+from elasticdl.job.words import JobState
 from elasticdl.master.telling import sampling
 from elasticdl.master.telling.appending import append
 from elasticdl.master.telling.history import MOST_PACKED_BYTES, packed

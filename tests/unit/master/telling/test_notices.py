@@ -1,7 +1,8 @@
 """What people hear of a job: each thing once, many replicas in one line."""
 
 import pytest
-from elasticdl.job.status import JobState, JobStatus, Relaunch, ReplicaStatus
+from elasticdl.job.status import JobStatus, Relaunch, ReplicaStatus
+from elasticdl.job.words import JobState
 from elasticdl.master.telling.happenings import Decisions
 from elasticdl.master.telling.notices import notices as told_of
 from elasticdl.runner.publisher import Notice

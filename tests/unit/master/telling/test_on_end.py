@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from elasticdl.job.spec.ending import OnEndSpec
-from elasticdl.job.status import JobReport, JobState
+from elasticdl.job.status import JobReport
+from elasticdl.job.words import JobState
 from elasticdl.master.telling import on_end
 from elasticdl.master.telling.on_end import End
 

@@ -5,7 +5,8 @@ import json
 import os
 
 import pytest
-from elasticdl.job.status import JobState, JobStatus, ReplicaStatus
+from elasticdl.job.status import JobStatus, ReplicaStatus
+from elasticdl.job.words import JobState
 from elasticdl.runner.local.targets import TargetsFile
 
 

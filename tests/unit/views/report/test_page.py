@@ -7,7 +7,7 @@ from datetime import UTC
 import pytest
 from elasticdl.client import Condition, JobView
 from elasticdl.job.history import Decision, History
-from elasticdl.job.status import JobState
+from elasticdl.job.words import JobState
 from elasticdl.views.report.page import Subject, report_page
 
 from tests.reading import Reading

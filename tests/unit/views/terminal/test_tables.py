@@ -11,12 +11,12 @@ from elasticdl.job.spec.job import JobSpec, JobType
 from elasticdl.job.status import (
     EvaluationResult,
     JobReport,
-    JobState,
     JobStatus,
     Progress,
     Relaunch,
     ReplicaStatus,
 )
+from elasticdl.job.words import JobState
 from elasticdl.master.tasks.audit import AuditReport, EpochAudit, Gap, ReplayCause
 from elasticdl.testing.scripted_master import ScriptedMaster
 from elasticdl.views.terminal.audit import audit_view
