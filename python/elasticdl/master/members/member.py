@@ -28,7 +28,7 @@ _OTHERS_FAULT = GoodputCause.WAIT_PS
 # A worker in any other phase brings the job on, or is kept from it for a moment.
 _NOT_AT_WORK = ("", WorkerPhase.START, WorkerPhase.PREPARE)
 # By these a member is found in its table, which is told when one of them changes.
-_FOUND_BY = frozenset({"state", "lost_by", "ready", "drain", "worker"})
+_FOUND_BY = frozenset({"state", "told_why", "lost_by", "ready", "drain", "worker"})
 
 
 @dataclass
