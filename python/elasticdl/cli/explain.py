@@ -7,7 +7,6 @@ that the master noted in the job's history, here or in a cluster, running or end
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from elasticdl.cli.options.arguments import Verbs, add_verb
 from elasticdl.cli.options.where import add_any_job, find_job
 from elasticdl.errors import ExitCode, NotFoundError
 from elasticdl.job.names import Role
+from elasticdl.job.spec.problems import nearest
 from elasticdl.job.words import Happening
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ def about(
         return found
     known = living.union(*({one.replica, one.replacement} for one in decisions))
     names = sorted(known - {""}, key=_order)
-    near = difflib.get_close_matches(replica, names, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    near = nearest(replica, names)
+    hint = f"did you mean {near!r}? " if near else ""
     listed = ", ".join([_MASTER, *names[:_MOST_NAMES]])
     more = len(names) - _MOST_NAMES
     raise NotFoundError(

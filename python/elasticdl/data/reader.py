@@ -7,7 +7,6 @@ TensorFlow, and must not know tasks or leases.
 
 from __future__ import annotations
 
-import difflib
 import glob
 import logging
 import threading
@@ -37,6 +36,7 @@ from elasticdl.data.records import (
 )
 from elasticdl.errors import DataError
 from elasticdl.job.spec.job import DataFormat
+from elasticdl.job.spec.problems import nearest
 
 __all__ = [
     "BadRecord",
@@ -144,8 +144,8 @@ def _near(place: Path) -> str:
     if not place.parent.is_dir():
         return ""
     names = [entry.name for entry in place.parent.iterdir()]
-    close = difflib.get_close_matches(place.name, names, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    near = nearest(place.name, names)
+    return f"; did you mean {near}?" if near else ""
 
 
 def common_format(files: Sequence[Path]) -> DataFormat:
@@ -167,8 +167,8 @@ def check_params(format: DataFormat, params: Mapping[str, Any]) -> None:
     known = _PARAMS.get(format, ())
     for name in params:
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
+            near = nearest(name, known)
+            hint = f"; did you mean {near}?" if near else ""
             expected = f"one of {', '.join(known)}" if known else "none"
             raise DataError(
                 f"readerParams.{name}: the {format} reader does not know it; expected "

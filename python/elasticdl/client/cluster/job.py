@@ -6,7 +6,6 @@ Owns what the CLI's verbs do to a job in a cluster. What its objects mean is in
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -41,7 +40,7 @@ from elasticdl.job.names import (
     status_config_map_name,
 )
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.job.spec.problems import spec_error
+from elasticdl.job.spec.problems import nearest, spec_error
 from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import edit_text, parse_values
@@ -250,9 +249,9 @@ class ClusterJob:
             for one in self.cluster.items(path, labelSelector=LABEL_JOB)
             if KEY_JOB in (one.get("data") or {})
         )
-        near = difflib.get_close_matches(self.name, known, n=1)
+        near = nearest(self.name, known)
         if near:
-            hint = f"did you mean {near[0]!r}?"
+            hint = f"did you mean {near!r}?"
         elif known:
             hint = f"there are: {', '.join(known)}"
         else:

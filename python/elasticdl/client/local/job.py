@@ -6,7 +6,6 @@ by notebooks. Must not print, nor start processes.
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from elasticdl.job import history
 from elasticdl.job.folder import ASIDE_MARK, Condition, read_report
 from elasticdl.job.history import History
 from elasticdl.job.names import JobDir, replica_name
+from elasticdl.job.spec.problems import nearest
 from elasticdl.job.status import JobReport
 from elasticdl.job.values.file import edit_values, load_values
 
@@ -204,12 +204,10 @@ def find(name: str, jobs_dir: Path) -> LocalJob:
     handle = LocalJob(JobDir(jobs_dir / name))
     if "/" not in name and handle.job_dir.spec_file.exists():
         return handle
-    near = difflib.get_close_matches(
-        name, [job.name for job in list_jobs(jobs_dir, aside=True)], n=1
-    )
+    near = nearest(name, [job.name for job in list_jobs(jobs_dir, aside=True)])
     known = [job.name for job in list_jobs(jobs_dir)]
     if near:
-        hint = f"did you mean {near[0]!r}?"
+        hint = f"did you mean {near!r}?"
     elif known:
         hint = f"there are: {', '.join(known)}"
     else:
