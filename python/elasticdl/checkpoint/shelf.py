@@ -27,7 +27,7 @@ from elasticdl.checkpoint.store import read_manifest
 from elasticdl.errors import CheckpointError, is_storage_away
 from elasticdl.job.names import JobDir
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 Complete = tuple[Path, Manifest]
 
@@ -44,7 +44,7 @@ def complete(directory: Path) -> Iterator[Complete]:
         except CheckpointError as error:
             if is_storage_away(error):
                 raise
-            _log.warning("Skipped an incomplete checkpoint: %s", error)
+            log.warning("Skipped an incomplete checkpoint: %s", error)
             continue
         yield path, manifest
 
@@ -197,7 +197,7 @@ def abandon(version_dir: Path) -> Path | None:
             shutil.rmtree(target)
         version_dir.rename(target)
     except OSError as error:
-        _log.warning("%s cannot be set aside: %s", version_dir, error)
+        log.warning("%s cannot be set aside: %s", version_dir, error)
         return None
     return target
 
@@ -215,6 +215,6 @@ def _delete(version_dir: Path) -> bool:
         (version_dir / MANIFEST).unlink(missing_ok=True)
         shutil.rmtree(version_dir)
     except OSError as error:
-        _log.warning("Cannot delete the old checkpoint %s: %s", version_dir, error)
+        log.warning("Cannot delete the old checkpoint %s: %s", version_dir, error)
         return False
     return True

@@ -51,7 +51,7 @@ __all__ = [
 
 _LARGE_ROW_GROUP = 100_000
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _PARAMS: Mapping[DataFormat, Sequence[str]] = {
     DataFormat.CSV: csv_lines.PARAMS,
@@ -258,7 +258,7 @@ class FilesReader:
     def _warn_of_large_row_groups(self, source: str) -> None:
         rows = self._reader(source).metadata.extra.get("largest_row_group", 0)
         if rows > _LARGE_ROW_GROUP:
-            _log.warning(
+            log.warning(
                 "%s has row groups of %d records, and each task decodes a whole one; "
                 "`elasticdl data convert` writes small ones",
                 source,

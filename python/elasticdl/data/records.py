@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from elasticdl.errors import BadRecordError
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class BadRecords:
 
     def add_unplanned(self, count: int, where: str) -> None:
         """Note that the read returns records that the file's index does not count."""
-        _log.warning(
+        log.warning(
             "%s: %s, %d more than its header counts; they are read too",
             self._source,
             where,

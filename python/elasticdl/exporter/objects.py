@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from elasticdl.job.names import LABEL_JOB, LABEL_ROLE, Role
 from elasticdl.kube.amounts import Amounts, amounts, effective_request
+from elasticdl.kube.times import unix_seconds
 
 Json = dict[str, Any]
 
@@ -107,7 +107,7 @@ def pod_of(item: Json, serving: Serving) -> Pod | None:
         request=effective_request(spec),
         node=spec.get("nodeName", ""),
         waiting=_waiting(status) if phase == "Pending" else "",
-        created=_seconds(metadata.get("creationTimestamp")),
+        created=unix_seconds(metadata.get("creationTimestamp")),
         started=min(started, default=0.0),
         is_running_master=phase == "Running"
         and (metadata.get("labels") or {}).get(LABEL_ROLE) == Role.MASTER,
@@ -161,9 +161,5 @@ def _started(container: Json) -> float:
         for kind in ("running", "terminated"):
             at = ((container.get(key) or {}).get(kind) or {}).get("startedAt")
             if at:
-                return _seconds(at)
+                return unix_seconds(at)
     return 0.0
-
-
-def _seconds(text: str | None) -> float:
-    return datetime.fromisoformat(text).timestamp() if text else 0.0

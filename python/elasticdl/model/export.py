@@ -22,7 +22,7 @@ import keras
 from elasticdl.errors import CheckpointError, UserCodeError
 from elasticdl.model.user_code import short
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 SAVED_MODEL = "savedModel"
 KERAS = "keras"
@@ -63,7 +63,7 @@ def export_model(
                     raise
                 except Exception as error:  # noqa: BLE001 - user layers are saved here
                     refused.append(f"{name}: {type(error).__name__}: {short(error)}")
-                    logger.warning(
+                    log.warning(
                         "the model cannot be exported as %s: %s", name, short(error)
                     )
                     continue

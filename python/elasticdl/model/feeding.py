@@ -26,7 +26,7 @@ from elasticdl.model.feed.plans import Plan
 from elasticdl.model.specs import Shape, shapes_of
 from elasticdl.model.user_code import short
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 # What TensorFlow raises for a record that it cannot parse. The second: it quotes the
 # record in its message, and Python fails to read bytes that are no text.
@@ -128,7 +128,7 @@ class Feeder:
         """
         if self._definition.feed is None or not self._unseen:
             return
-        logger.warning(
+        log.warning(
             "It cannot be seen what %s does with each record: it goes through %s. A "
             "record of which it makes no row counts as trained all the same, and one "
             "of which it makes several counts once (`elasticdl audit` compares rows "
@@ -216,7 +216,7 @@ class Feeder:
         if not self._skip_bad:
             raise FeedError(bad[0]) from error
         if len(bad) == len(records):
-            logger.warning("feed could parse none of %d records", len(records))
+            log.warning("feed could parse none of %d records", len(records))
         places = {b.index for b in bad}
         kept = [r for i, r in enumerate(records) if i not in places]
         batches = list(self._batches(kept)) if kept else []
@@ -256,7 +256,7 @@ class Feeder:
         block = self._block_plan(records)
         if block is not None:
             self._plan = block
-        logger.debug("feed in mode %s runs as %s", self._mode, self.plan_name)
+        log.debug("feed in mode %s runs as %s", self._mode, self.plan_name)
 
     def _pipeline(self) -> Plan:
         feed = self._definition.feed
@@ -293,12 +293,12 @@ class Feeder:
         block = feed_chain.vectorise(one, spec)
         try:
             if not feed_chain.agrees(one, block, records):
-                logger.info("feed gives other values in blocks: it runs by record")
+                log.info("feed gives other values in blocks: it runs by record")
                 return None
         except _UNPARSED:
             return None  # a bad record among the first; the pipeline will name it
         except (ValueError, TypeError, NotImplementedError) as error:
-            logger.debug("feed does not vectorise: %s", error)
+            log.debug("feed does not vectorise: %s", error)
             return None
         return feed_plans.BlockPlan(
             function=block,

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 # A training step, or an evaluation, of the model's own: run where one process trains.
 TRAINING_METHODS = ("train_step",)
@@ -76,7 +76,7 @@ def refuse_unsupported(model: keras.Model, *, trains_on_ps: bool) -> None:
         raise UserCodeError("; ".join(problems))
     steps = getattr(model, "steps_per_execution", 1)
     if isinstance(steps, int) and steps > 1:
-        logger.warning(
+        log.warning(
             "compile(steps_per_execution=%d) changes nothing here: each batch is a "
             "step of its own",
             steps,

@@ -28,7 +28,7 @@ from elasticdl.ps.updater import Control
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.retry import is_transient, retry
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 # While the master waits for something (a start, a snapshot) it is told this often.
 _PENDING_SECONDS = 0.05
@@ -152,7 +152,7 @@ class ControlLoop:
             # Known already: a rewind that came meanwhile is told, with the checkpoint
             # to load, in the next heartbeat's answer; this one names none.
             return
-        logger.info(
+        log.info(
             "Registered with the master (generation %d, rewind %d)",
             reply.master_generation,
             reply.ps.rewind,
@@ -200,7 +200,7 @@ class ControlLoop:
         except RpcError as error:
             if not is_transient(error):
                 raise
-            logger.warning("%s; trying again until it answers", error)
+            log.warning("%s; trying again until it answers", error)
             # A master that was restarted has to be told the address again.
             self._revision = 0
             self._register()
@@ -212,7 +212,7 @@ class ControlLoop:
     def _obey(self, reply: master_pb2.PsSyncReply) -> None:
         self._revision = reply.revision
         if reply.stop:
-            logger.info("The job is over")
+            log.info("The job is over")
             self._stop.set()
             return
         figures = self._server.figures()

@@ -24,7 +24,7 @@ from elasticdl.rpc.ps.tensors import UNTRAINED
 from elasticdl.tensor.codec import Array
 from elasticdl.tensor.shared_state import StateLayout
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 Floats = NDArray[np.float32]
 
@@ -91,7 +91,7 @@ class Live:
                 "job was started with"
             )
         if not same:
-            logger.warning(
+            log.warning(
                 "A worker's optimizer is not the one that the job was started with, "
                 "which stays: %s; stop the job and launch it again to train with: %s",
                 mine.optimizer.text,
@@ -169,7 +169,7 @@ class Live:
         try:
             self._pin_at(snapshot, ticket)
         except RpcError as error:
-            logger.warning("Snapshot %s: %s", snapshot, error)
+            log.warning("Snapshot %s: %s", snapshot, error)
             return  # the request is repeated, or a rewind comes
         version = self.parameters.version
         if snapshot not in self._snapshots and version > ticket.version:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from elasticdl.ps.server import ParameterServer
     from elasticdl.ps.updater import NewUpdater
 
-logger = logging.getLogger("elasticdl.ps.main")
+log = logging.getLogger("elasticdl.ps.main")
 
 # Sync: each worker of a version waits in a thread of PS 0 until it is made.
 _SYNC_THREADS = 1024
@@ -61,7 +61,7 @@ def run() -> int:
         threading.excepthook = _die_with_thread
         return serve_until_stopped(context, spec)
     except FencedError as error:
-        logger.warning("This PS is not needed any more: %s", error)
+        log.warning("This PS is not needed any more: %s", error)
         return ExitCode.FENCED
     except ElasticDLError as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 - before logging is set
@@ -151,7 +151,7 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
     threading.Thread(
         target=watchdog.watch, args=(server, life.stop), name="watchdog", daemon=True
     ).start()
-    logger.info("Serving on %s", endpoint.address)
+    log.info("Serving on %s", endpoint.address)
     try:
         control.run()
     finally:
@@ -197,14 +197,14 @@ def _die_with_thread(died: threading.ExceptHookArgs) -> None:
     """End the process: one without its restore or snapshot thread looks alive."""
     name = died.thread.name if died.thread else "a thread"
     error = died.exc_value or died.exc_type()
-    logger.critical("%s died of a bug", name, exc_info=error)
+    log.critical("%s died of a bug", name, exc_info=error)
     logging.shutdown()
     os._exit(ExitCode.JOB_FAILED)
 
 
 def _stop_on_signals(stop: threading.Event) -> None:
     def on_signal(number: int, _frame: FrameType | None) -> None:
-        logger.info("Got %s, leaving", signal.Signals(number).name)
+        log.info("Got %s, leaving", signal.Signals(number).name)
         stop.set()
 
     signal.signal(signal.SIGTERM, on_signal)
@@ -251,7 +251,7 @@ def own_folder(folder: Path, *, filled_from: Path, user: int) -> Path:
         return folder
     mine = Path(tempfile.mkdtemp(prefix=f"{folder.name}-", dir=folder.parent))
     atexit.register(shutil.rmtree, mine, ignore_errors=True)
-    logger.warning(
+    log.warning(
         "%s was made by somebody else, or others can write it; kernels are compiled "
         "into %s instead. Remove it, or set NUMBA_CACHE_DIR",
         folder,

@@ -45,7 +45,7 @@ from elasticdl.tensor.codec import Array
 from elasticdl.tensor.placement import Layout
 from elasticdl.tensor.shared_state import SharedState, StateLayout
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 # A call that comes while the PS loads waits for it so long; then it is tried again.
 LOADING_WAIT_SECONDS = 5.0
@@ -159,10 +159,10 @@ class ParameterServer:
             parameters = None if loaded is None else self._restored(loaded)
         except (OSError, CheckpointError) as error:
             parameters, problem, unloadable = None, str(error), str(restore_dir)
-            logger.error("Cannot load %s: %s", restore_dir, error)
+            log.error("Cannot load %s: %s", restore_dir, error)
         except SpecError as error:  # an older checkpoint says the same
             parameters, problem = None, f"cannot restore from {restore_dir}: {error}"
-            logger.error("%s", problem)
+            log.error("%s", problem)
         with self._locked():
             if rewind != self._target or self._closed:
                 return  # a newer rewind came meanwhile
@@ -191,7 +191,7 @@ class ParameterServer:
             optimizer = optimizer_from_json(loaded.written_by)
             optimizer.check(loaded.layout)
         except SpecError as error:
-            logger.info("Waiting for a worker's optimizer: %s", error)
+            log.info("Waiting for a worker's optimizer: %s", error)
             return None
         return self._load(loaded, optimizer)
 
@@ -209,7 +209,7 @@ class ParameterServer:
             if not carried.steps_go_on:
                 first_step = version
             if text := carried.warning(optimizer.name):
-                logger.warning("%s", text)
+                log.warning("%s", text)
         shard = Shard(loaded.layout, self._place.index, loaded.values, slots)
         state, untrained = loaded.state, loaded.untrained
         origin = Origin(version, first_step, loaded.last_pushes, state, {}, untrained)
@@ -227,7 +227,7 @@ class ParameterServer:
                 parameters, self._changed, pin, self._control
             ),
         )
-        logger.info(
+        log.info(
             "Parameters are there: %d floats, version %d, %s",
             parameters.shard.values.size,
             parameters.version,

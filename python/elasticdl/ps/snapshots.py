@@ -27,7 +27,7 @@ from elasticdl.ps.updater import Ticket
 from elasticdl.tensor.codec import Array
 from elasticdl.tensor.shared_state import SharedState
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 CHECKPOINT_PREFIX = "ckpt-"
 # A pinned snapshot that the master never asks for is dropped after so many replies.
@@ -195,7 +195,7 @@ class Snapshots:
                 file = self._write(cut, directory, self._progress_of(snapshot, cut))
             except (OSError, ElasticDLError) as error:
                 problem = f"{directory}: {error}"
-                logger.warning("Checkpoint %s was not written: %s", snapshot, problem)
+                log.warning("Checkpoint %s was not written: %s", snapshot, problem)
             with self._changed:
                 held = self._held.get(snapshot)
                 self._failures += bool(problem)

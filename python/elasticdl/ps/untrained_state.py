@@ -18,7 +18,7 @@ from elasticdl.errors import CheckpointError
 from elasticdl.tensor.codec import Array
 from elasticdl.tensor.shared_state import SharedState, StateLayout
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 Untrained = Mapping[str, Array]
 
@@ -66,7 +66,7 @@ def as_wanted(
         )
     new = [name for name in names if name not in found]
     if new:
-        logger.warning(
+        log.warning(
             "%s has no state for %s: it begins as the model makes it",
             reader.path,
             ", ".join(new),

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from elasticdl.errors import FencedError, NotInitializedError, RefusedError, RpcError
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -55,12 +55,12 @@ def retry(
             if not is_transient(error) or stop.is_set():
                 raise
             if attempt == 0:
-                logger.warning("%s; trying again until it answers", error)
+                log.warning("%s; trying again until it answers", error)
             wait = backoff(attempt, first=first, most=most, share=jitter())
             if stop.wait(wait):
                 raise
             attempt += 1
         else:
             if attempt:
-                logger.info("Answered again after %d tries", attempt)
+                log.info("Answered again after %d tries", attempt)
             return result

@@ -36,7 +36,7 @@ from elasticdl.worker.uses.model_values import ModelValues
 from elasticdl.worker.uses.prediction_files import PredictionFiles, format_named
 from elasticdl.worker.uses.predictor import FileSink, Predictor, ProcessorSink
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 def _nothing() -> None:

@@ -16,7 +16,7 @@ import os
 from collections.abc import MutableMapping
 from pathlib import Path
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _CGROUP = Path("/sys/fs/cgroup")
 # Both: operations of a backward pass run side by side, each in a thread of the second
@@ -37,7 +37,7 @@ def bound_threads(wanted: int, environ: MutableMapping[str, str]) -> None:
         return
     for name in _THREADS:
         environ.setdefault(name, str(limit))
-    logger.info("The container is limited to %d CPUs: so many threads compute", limit)
+    log.info("The container is limited to %d CPUs: so many threads compute", limit)
 
 
 def cpu_limit(cgroup: Path = _CGROUP) -> int | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from elasticdl.errors import FencedError, RpcError
 from elasticdl.proto import master_pb2
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 Sync = Callable[[master_pb2.WorkerSyncRequest], master_pb2.WorkerSyncReply]
 MOST_WAIT_SECONDS = 1.0
@@ -129,7 +129,7 @@ class Heartbeat:
                 return
             except RpcError as error:
                 # The master is away; it comes back under the same address.
-                logger.debug("heartbeat not delivered: %s", error)
+                log.debug("heartbeat not delivered: %s", error)
                 self._stop.wait(wait)
                 wait = min(wait * 2, MOST_WAIT_SECONDS)
                 continue

@@ -30,7 +30,7 @@ from elasticdl.rpc.tls.identity import Identity
 from elasticdl.worker.heartbeat import Heartbeat
 from elasticdl.worker.progress import Progress
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class ValuesHeld(Protocol):
@@ -173,7 +173,7 @@ class Life:
 
     def _on_reply(self, reply: master_pb2.WorkerSyncReply) -> None:
         if reply.drain and not self.leaving.is_set():
-            logger.info("Told to hand tasks back and leave")
+            log.info("Told to hand tasks back and leave")
             self.leaving.set()
         if self._values is not None and any(reply.ps.wants_values):
             self._values.offer(reply.ps)
@@ -188,6 +188,6 @@ class Life:
 
 def leave_fenced(reason: str) -> None:
     """End the process: no master wants this worker, nothing here counts."""
-    logger.warning("This worker is not needed any more: %s", reason)
+    log.warning("This worker is not needed any more: %s", reason)
     logging.shutdown()
     os._exit(ExitCode.FENCED)

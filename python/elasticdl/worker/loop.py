@@ -40,7 +40,7 @@ from elasticdl.worker.tasks.stream import (
 )
 from elasticdl.worker.trainer import LeavingError, NanLossError, Trainer
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 # How long the loop waits for a task before it looks around again.
 LOOK_SECONDS = 0.2
@@ -186,13 +186,13 @@ class Loop:
 
     def _without_storage(self, task: master_pb2.Task | None, error: Exception) -> None:
         text = self._with_source(task, error)
-        logger.warning("Handing the task back, storage does not answer: %s", text)
+        log.warning("Handing the task back, storage does not answer: %s", text)
         self._give_back(task, why=text)
         self._parts.leaving.wait(STORAGE_SECONDS)
 
     def _begin_again(self, task: master_pb2.Task | None, why: str) -> None:
         parts = self._parts
-        logger.info("Beginning again from the PS's checkpoint: %s", why)
+        log.info("Beginning again from the PS's checkpoint: %s", why)
         parts.progress.given_up()
         self._give_back(task)
         parts.training.hand_back()  # no gradient of before a rewind counts
@@ -201,13 +201,13 @@ class Loop:
         try:
             parts.trainer.recover()
         except LeavingError:
-            logger.info("told to leave while waiting for the PS")
+            log.info("told to leave while waiting for the PS")
 
     def _not_served(self, task: master_pb2.Task | None, error: RpcError) -> None:
         if isinstance(error, RefusedError):
             self._fail(task, str(error), error.exit_code)
             return
-        logger.warning("Handing the task back: %s", error)
+        log.warning("Handing the task back: %s", error)
         self._give_back(task)
         self._parts.leaving.wait(PAUSE_SECONDS)
 
@@ -234,7 +234,7 @@ class Loop:
         loss: float = 0.0,
     ) -> None:
         parts = self._parts
-        logger.error("%s", error.strip())
+        log.error("%s", error.strip())
         parts.progress.given_up()
         with contextlib.suppress(ElasticDLError):
             # Gradients of the task before may still be on their way; they are good.

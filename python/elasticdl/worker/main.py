@@ -44,7 +44,7 @@ from elasticdl.worker.tasks.stream import with_trace
 if TYPE_CHECKING:
     from elasticdl.model.definition import ModelDefinition
 
-logger = logging.getLogger("elasticdl.worker.main")
+log = logging.getLogger("elasticdl.worker.main")
 
 # The thread that trains takes turns with those that feed and talk to others. Python's
 # usual 5 ms is as long as a whole step of a small model.
@@ -72,13 +72,13 @@ def run() -> int:
     try:
         _live(context, spec, leaving)
     except FencedError as error:
-        logger.warning("This worker is not needed any more: %s", error)
+        log.warning("This worker is not needed any more: %s", error)
         return ExitCode.FENCED
     except ElasticDLError as error:
         if leaving.is_set() and isinstance(error, RpcError):
             return ExitCode.OK
         told = error.__cause__ if isinstance(error, UserCodeError) else None
-        logger.error("%s", with_trace(str(error), told) if told else error)
+        log.error("%s", with_trace(str(error), told) if told else error)
         return error.exit_code
     return ExitCode.OK
 
@@ -189,7 +189,7 @@ def _prepare(spec: JobSpec) -> None:
         return
     data = spec.data
     needed = [p for p in (data.training, data.validation, data.prediction) if p]
-    prepare(spec.data.prepare, Path(data.root), logger.info, needed=needed)
+    prepare(spec.data.prepare, Path(data.root), log.info, needed=needed)
 
 
 def _leave_on_signals(leaving: threading.Event) -> None:
@@ -198,7 +198,7 @@ def _leave_on_signals(leaving: threading.Event) -> None:
             os._exit(ExitCode.STOPPED)
         # Not in the handler: the main thread may hold the event's own lock.
         threading.Thread(target=leaving.set, daemon=True).start()
-        logger.info("Got %s, leaving after this step", signal.Signals(number).name)
+        log.info("Got %s, leaving after this step", signal.Signals(number).name)
 
     signal.signal(signal.SIGTERM, on_signal)
     # Ctrl-C reaches the whole foreground group; the launcher decides what it means.

@@ -27,7 +27,7 @@ from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.tasks.stream import TaskStream, returned
 from elasticdl.worker.trainer import BatchDone, BatchPosition, NanLossError, Trainer
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -131,7 +131,7 @@ class Training:
             if self._leaving.is_set():
                 return
             if self._orders.is_lost(run.task.lease_id):
-                logger.info("lease of task %d was lost", run.task.task_id)
+                log.info("lease of task %d was lost", run.task.task_id)
                 self._runs.remove(run)
                 self._stream.forget(run.task.lease_id)
                 return
@@ -263,7 +263,7 @@ class Shows:
         if done.skipped:
             self.metrics.skipped_batches.inc()
             self.progress.ended()
-            logger.warning("Loss %s: the batch was skipped", done.loss)
+            log.warning("Loss %s: the batch was skipped", done.loss)
             return
         step = self.progress.stepped(
             version=done.version, loss=done.loss, seconds=seconds
@@ -273,6 +273,4 @@ class Shows:
         self.metrics.version.set(done.version)
         self.metrics.step_seconds.observe(seconds)
         if step % self._log_loss_steps == 0 or step == 1:
-            logger.info(
-                "Loss %.4f at step %d (version %d)", done.loss, step, done.version
-            )
+            log.info("Loss %.4f at step %d (version %d)", done.loss, step, done.version)

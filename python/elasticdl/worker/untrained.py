@@ -20,7 +20,7 @@ from elasticdl.model.state import ModelState, read_state, write_state
 from elasticdl.model.variables import NamedVariable
 from elasticdl.tensor.codec import Array
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class UntrainedVariables:
@@ -57,14 +57,14 @@ def load_untrained(state: ModelState, arrays: Mapping[str, Array], path: Path) -
     moving, kept = write_state(state.shared, arrays), write_state(state.own, arrays)
     write_state(state.frozen, arrays)
     if moving:
-        logger.warning(
+        log.warning(
             "%s has no state for %s: it begins as the model makes it",
             path,
             ", ".join(moving),
         )
     if kept:
         # PS write no seeds and no counters: so it is after each resume.
-        logger.info("%s has no %s: they begin anew", path, ", ".join(kept))
+        log.info("%s has no %s: they begin anew", path, ", ".join(kept))
 
 
 def check_untrained(

@@ -11,7 +11,6 @@ import gzip
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from pydantic import ValidationError
 
@@ -32,6 +31,7 @@ from elasticdl.job.names import (
 )
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.words import JobState
+from elasticdl.kube.times import unix_seconds
 
 _ENDED = {
     JobState.SUCCEEDED: Condition.SUCCEEDED,
@@ -300,5 +300,4 @@ def _said(head: str, message: str) -> str:
 
 def _seconds(thing: Object) -> float:
     """Return when an object was made, in Unix seconds; 0 if it does not say."""
-    text = str(thing.get("metadata", {}).get("creationTimestamp") or "")
-    return datetime.fromisoformat(text).timestamp() if text else 0.0
+    return unix_seconds(thing.get("metadata", {}).get("creationTimestamp"))

@@ -30,7 +30,7 @@ SUFFIX = ".edlidx"
 _MAGIC = b"EDLIDX1\n"
 _HEADER = struct.Struct("<8sIIqqqI4x")  # magic, kind, 0, size, mtime, count, crc
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 def index_path(path: Path) -> Path:
@@ -113,4 +113,4 @@ def _write(path: Path, kind: str, stat: os.stat_result, offsets: Offsets) -> Non
     try:
         write_whole(index_path(path), data, durable=False)
     except OSError as error:
-        _log.info("%s: index is kept in memory: %s", path, error.strerror)
+        log.info("%s: index is kept in memory: %s", path, error.strerror)

@@ -22,7 +22,7 @@ from elasticdl.rpc.ps.lent_memory import Borrowed, Bytes, Pool, Segment, can_len
 from elasticdl.tensor import codec
 from elasticdl.tensor.codec import Buffer, Frame, FrameError
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 METHOD = "Lent"
 _LOOPBACK = ("127.", "localhost:", "[::1]:")
@@ -138,7 +138,7 @@ class Lender:
             self._pool.abandon(reply)
             if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                 raise
-            logger.info("values go by messages: %s", error.details())
+            log.info("values go by messages: %s", error.details())
             self._works = False
             return None
         self._pool.give_back(request)
@@ -156,6 +156,6 @@ class Lender:
         try:
             return self._pool.take(request), self._pool.take(reply)
         except OSError as error:
-            logger.info("values go by messages: %s", error)
+            log.info("values go by messages: %s", error)
             self._works = False
             return None, None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from elasticdl.rpc.tls.certificates import Credentials
     from elasticdl.rpc.tls.peer_name import PeerName
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 # The wall clock is asked so often: it may be set, and a machine may sleep.
 _LOOK_SECONDS = 30.0
@@ -86,13 +86,13 @@ class Identity:
         try:
             self._credentials = self._renew()
         except ElasticDLError as error:
-            logger.warning(
+            log.warning(
                 "This process's certificate ends at %s and cannot be renewed yet: %s",
                 self._credentials.not_after,
                 error,
             )
             return False
-        logger.info("New certificate until %s", self._credentials.not_after)
+        log.info("New certificate until %s", self._credentials.not_after)
         return True
 
     def _until_due(self) -> float:

@@ -10,13 +10,13 @@ memory limit goes along, and who knows what the replica used can tell them apart
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from elasticdl.job import names
 from elasticdl.job.names import Role
 from elasticdl.job.spec.quantity import bytes_or_zero
 from elasticdl.job.words import ExitReason
+from elasticdl.kube.times import unix_seconds
 from elasticdl.runner.base import Observed, Phase, ReplicaKey
 
 Json = dict[str, Any]
@@ -88,7 +88,7 @@ def state_of(pod: Json, *, deleted: bool = False) -> Observed | None:
             generation,
             Phase.RUNNING,
             reason=_exit_reason(pod, {}) if going else ExitReason.NONE,
-            since=_seconds(running.get("startedAt")),
+            since=unix_seconds(running.get("startedAt")),
             memory_limit=limit,
         )
     return Observed(
@@ -96,7 +96,7 @@ def state_of(pod: Json, *, deleted: bool = False) -> Observed | None:
         generation,
         Phase.PENDING,
         pending_reason=_pending_reason(pod, waiting),
-        since=_seconds(pod["metadata"].get("creationTimestamp")),
+        since=unix_seconds(pod["metadata"].get("creationTimestamp")),
     )
 
 
@@ -182,7 +182,7 @@ def _ended(
         reason=reason,
         exit_code=exit_code,
         message=message,
-        since=_seconds(ending.get("finishedAt")),
+        since=unix_seconds(ending.get("finishedAt")),
         memory_limit=memory_limit,
     )
 
@@ -240,8 +240,3 @@ def _memory_limit(pod: Json) -> int:
             limits = (container.get("resources") or {}).get("limits") or {}
             return bytes_or_zero(limits.get("memory"))
     return 0
-
-
-def _seconds(timestamp: str | None) -> float:
-    """Return Unix seconds of `2026-11-21T10:00:00Z`; 0 for none."""
-    return datetime.fromisoformat(timestamp).timestamp() if timestamp else 0.0

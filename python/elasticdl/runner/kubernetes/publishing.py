@@ -13,10 +13,10 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 
 from elasticdl.job import names
 from elasticdl.job.names import Role
+from elasticdl.kube import times
 from elasticdl.kube.api import FIELD_MANAGER, ApiServer
 from elasticdl.kube.errors import ApiError, Json
 from elasticdl.runner.kubernetes.config_map import JobConfigMap
@@ -123,7 +123,7 @@ class StatusPublisher:
         if not self._allowance.take(now=self._clock()):
             log.debug("no event for %s: too many", notice.reason)
             return
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = times.now()
         message = notice.message
         if len(message) > _LONGEST_MESSAGE:
             message = message[: _LONGEST_MESSAGE - 3] + "..."

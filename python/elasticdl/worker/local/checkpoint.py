@@ -33,7 +33,7 @@ from elasticdl.proto import master_pb2
 from elasticdl.tensor.placement import place
 from elasticdl.worker.untrained import load_untrained
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 Progress = Callable[[int], None]
 
@@ -126,7 +126,7 @@ class LocalState:
         inner = inner_optimizer(self._optimizer)
         wrote, mine = class_name(whole.optimizer), class_name(self._config)
         if not same_kind(wrote, mine):
-            logger.warning(
+            log.warning(
                 "%s was written with %s, the job's optimizer is %s: it begins with new "
                 "slots and at its step 0",
                 path,
@@ -176,7 +176,7 @@ class LocalState:
 
 def _tell_new(path: Path, missing: Sequence[str]) -> None:
     if missing:
-        logger.warning(
+        log.warning(
             "%s has no %s that fits the job's optimizer: they begin anew",
             path,
             ", ".join(sorted(set(missing))),

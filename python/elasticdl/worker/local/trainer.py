@@ -25,7 +25,7 @@ from elasticdl.worker.trainer import (
     Values,
 )
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 # Tasks whose trained records a checkpoint names; the master knows of older ones.
 _REMEMBERED_TASKS = 64

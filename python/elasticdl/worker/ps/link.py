@@ -31,7 +31,7 @@ from elasticdl.tensor.placement import Layout
 from elasticdl.tensor.shared_state import SharedState
 from elasticdl.worker.trainer import LeavingError
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Floats = NDArray[np.float32]
@@ -181,7 +181,7 @@ class PsLink:
         try:
             self._hand_over()
         except RpcError as error:
-            logger.info("values not handed over: %s", error)
+            log.info("values not handed over: %s", error)
 
     @property
     def first_step(self) -> int:
@@ -211,7 +211,7 @@ class PsLink:
                     )
             except FencedError as error:
                 # Rewound again, or the PS know of a rewind that we do not yet.
-                logger.info("waiting for the PS after a rewind: %s", error)
+                log.info("waiting for the PS after a rewind: %s", error)
                 self._wait(view.revision, FIRST_WAIT_SECONDS)
             else:
                 return
@@ -278,12 +278,12 @@ class PsLink:
             except (FencedError, RefusedError):
                 raise
             except NotInitializedError as error:
-                logger.log(level, "%s: handing values to a PS: %s", what, error)
+                log.log(level, "%s: handing values to a PS: %s", what, error)
                 self._try_hand_over()
                 if not lasting:
                     raise
             except RpcError as error:
-                logger.log(level, "%s: waiting for the PS: %s", what, error)
+                log.log(level, "%s: waiting for the PS: %s", what, error)
             level = logging.DEBUG
             self._wait(view.revision, wait)
             wait = min(2 * wait, MOST_WAIT_SECONDS)
@@ -300,7 +300,7 @@ class PsLink:
         except (FencedError, RefusedError):
             raise
         except RpcError as error:
-            logger.debug("values not handed over yet: %s", error)
+            log.debug("values not handed over yet: %s", error)
 
     def _hand_over(self) -> None:
         held = self._held
@@ -316,7 +316,7 @@ class PsLink:
         )
         if in_force != self._optimizer_json and not self._differs:
             self._differs = True
-            logger.warning(
+            log.warning(
                 "This worker's optimizer is not the one that the job was started with, "
                 "which stays: %s; stop the job and launch it again to train with: %s",
                 in_force,

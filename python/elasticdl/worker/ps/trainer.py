@@ -35,7 +35,7 @@ from elasticdl.worker.trainer import (
     Values,
 )
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class PsTrainer:
                     self._link.join()
                     self._load(self._transfer.pull())
                 except FencedError as error:
-                    logger.info("the PS were rewound again: %s", error)
+                    log.info("the PS were rewound again: %s", error)
                 else:
                     return
 
@@ -198,7 +198,7 @@ class PsTrainer:
     def _is_skipped(self, result: StepResult, at: BatchPosition) -> bool:
         if result.finite:
             if result.overflow:
-                logger.debug("gradients overflowed; the loss scale is halved")
+                log.debug("gradients overflowed; the loss scale is halved")
             return result.overflow
         if not self._options.skip_nan:
             raise NanLossError(f"loss is {result.loss}", at)
@@ -273,7 +273,7 @@ class PsTrainer:
             again = True
             if came.arena is not None:
                 self._load(came.arena)
-            logger.debug("gradient refused (%s), computed again", came.pushed.reason)
+            log.debug("gradient refused (%s), computed again", came.pushed.reason)
             self._metrics.refused.inc()
             result = self._step.run(sent.features, sent.labels)
             done = BatchDone(result.loss, self._current().version)

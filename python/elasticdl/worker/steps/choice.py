@@ -16,7 +16,7 @@ from elasticdl.worker.steps.loss_scale import LossScale
 from elasticdl.worker.steps.step import Definition, GradientStep, Tensors
 from elasticdl.worker.steps.variable_step import VariableStep
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 def choose_step(
@@ -49,7 +49,7 @@ def choose_step(
         except UserCodeError:
             raise
         except Exception as error:  # noqa: BLE001 - border: the user's model is traced
-            logger.info("the model's own variables are used: %s", error)
+            log.info("the model's own variables are used: %s", error)
         else:
             if Kind.FROZEN not in kinds or variables.kinds(*batch) == kinds:
                 return buffers, kinds

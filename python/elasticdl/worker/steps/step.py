@@ -22,7 +22,7 @@ from elasticdl.model.specs import Shape, forms_of, relaxed
 from elasticdl.tensor.placement import Kind
 from elasticdl.worker.steps.packing import Arena, Gradient, RowGradient
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 Tensors = Any  # a tensor, or a nest of them as the user's feed gives it
 
@@ -189,7 +189,7 @@ class Traced:
             except (ValueError, TypeError, tf.errors.OpError) as error:
                 # Models with a fixed batch size. If it is another mistake, the exact
                 # trace meets it again and tells it.
-                logger.debug("traced with the exact batch size: %s", error)
+                log.debug("traced with the exact batch size: %s", error)
             else:
                 self._form = forms_of(*batch)
                 return
@@ -205,7 +205,7 @@ class Traced:
             try:
                 return self._concrete(*arguments)
             except TypeError:  # raised before anything is computed
-                logger.debug("a batch of another form than the first: traced again")
+                log.debug("a batch of another form than the first: traced again")
         return self._function(*arguments)
 
     def _fits(self, batch: Sequence[Tensors]) -> bool:

@@ -21,7 +21,7 @@ from elasticdl.worker.progress import Progress
 from elasticdl.worker.tasks.errands import Errands
 from elasticdl.worker.tasks.stream import failure
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 Lease = Callable[[master_pb2.LeaseRequest], master_pb2.LeaseReply]
 
@@ -84,7 +84,7 @@ class EarlyTasks:
                 return self._errands.shards(task)
             return failure(task, f"type {task.type} before the model was built")
         except ElasticDLError as error:
-            logger.error("%s", error)
+            log.error("%s", error)
             return failure(task, str(error), fatal=True, exit_code=error.exit_code)
         finally:
             self._progress.enter(phase)

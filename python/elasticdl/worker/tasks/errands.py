@@ -14,7 +14,7 @@ from elasticdl.job.words import DataKind
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Outcome
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class Errands:

@@ -32,7 +32,7 @@ from elasticdl.worker.tasks.ahead import Ahead
 from elasticdl.worker.tasks.outbox import Outbox
 from elasticdl.worker.tasks.records import LoadedTask
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _BAD_RECORD_HELP = (
     "make the file again, or set data.onBadRecord: skip to leave such records out and "
@@ -295,7 +295,7 @@ class TaskStream:
         except Exception as error:  # noqa: BLE001 - border: a custom reader's code
             text = self._describe(f"reading {task.source}", error)
             text = with_trace(text, error)
-            logger.error("%s", text)
+            log.error("%s", text)
             self.report(failure(task, text, exit_code=ExitCode.USER_CODE))
         return None
 
@@ -308,7 +308,7 @@ class TaskStream:
         if task.source not in text:
             text = f"{task.source}: {text}"
         if is_storage_away(error):
-            logger.warning("Handing a task back, storage does not answer: %s", text)
+            log.warning("Handing a task back, storage does not answer: %s", text)
             # Nobody else may have more luck: so not at once.
             with self._changed:
                 self._changed.wait_for(lambda: self._draining, STORAGE_SECONDS)
@@ -364,19 +364,19 @@ class TaskStream:
         except RpcError as error:
             if not self._away:
                 self._away = True
-                logger.warning("Master not reached, trying until it is: %s", error)
+                log.warning("Master not reached, trying until it is: %s", error)
             with self._changed:
                 self._outbox.put_back(reports)
             return None
         if self._away:
             self._away = False
-            logger.info("Master reached again")
+            log.info("Master reached again")
         with self._changed:
             self._outbox.acknowledge(reports)
             self._changed.notify_all()
         for result in reply.results:
             if not result.accepted:
-                logger.info("lease %d had moved on: %s", result.lease_id, result.reason)
+                log.info("lease %d had moved on: %s", result.lease_id, result.reason)
         return reply
 
 

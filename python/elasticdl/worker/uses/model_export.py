@@ -19,7 +19,7 @@ from elasticdl.proto.master_pb2 import Outcome
 from elasticdl.worker.trainer import Trainer
 from elasticdl.worker.uses.model_values import ModelValues
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 BEST = "best"
 
@@ -58,7 +58,7 @@ class Exporter:
                 self._spec.formats,
                 input_signature=self._definition.input_signature,
             )
-        logger.info("Exported %s", ", ".join(str(path) for path in paths))
+        log.info("Exported %s", ", ".join(str(path) for path in paths))
         return master_pb2.TaskReport(
             task_id=task.task_id,
             lease_id=task.lease_id,
