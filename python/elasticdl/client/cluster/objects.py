@@ -31,6 +31,7 @@ from elasticdl.job.names import (
 )
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.words import JobState
+from elasticdl.kube.gates import gated
 from elasticdl.kube.times import unix_seconds
 
 _ENDED = {
@@ -195,6 +196,8 @@ def why_pending(pod: Object, events: Sequence[Object] = ()) -> str:
             return _said(f"image {image} cannot be pulled ({reason})", message)
         if reason not in _ON_ITS_WAY:
             return _said(reason, message)
+    if gates := gated(pod):
+        return _said("its pod waits", gates)
     for condition in pod.get("status", {}).get("conditions") or []:
         if (
             condition.get("type") == "PodScheduled"

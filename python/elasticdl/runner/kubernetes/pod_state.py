@@ -16,6 +16,7 @@ from elasticdl.job import names
 from elasticdl.job.names import Role
 from elasticdl.job.spec.quantity import bytes_or_zero
 from elasticdl.job.words import ExitReason
+from elasticdl.kube.gates import gated
 from elasticdl.kube.times import unix_seconds
 from elasticdl.runner.base import Observed, Phase, ReplicaKey
 
@@ -143,6 +144,8 @@ def _pending_reason(pod: Json, waiting: Json) -> str:
         return "being deleted"
     if waiting:
         return _words(waiting)
+    if gates := gated(pod):
+        return f"SchedulingGated: {gates}"
     for condition in (pod.get("status") or {}).get("conditions") or []:
         if condition.get("type") == "PodScheduled" and condition["status"] == "False":
             return _words(condition)
