@@ -196,18 +196,23 @@ def why_pending(pod: Object, events: Sequence[Object] = ()) -> str:
             return _said(f"image {image} cannot be pulled ({reason})", message)
         if reason not in _ON_ITS_WAY:
             return _said(reason, message)
-    if gates := gated(pod):
-        return _said("its pod waits", gates)
-    for condition in pod.get("status", {}).get("conditions") or []:
-        if (
-            condition.get("type") == "PodScheduled"
-            and condition.get("status") != "True"
-        ):
-            return _said("no node for its pod", str(condition.get("message", "")))
+    if unscheduled := _unscheduled(pod):
+        return unscheduled
     events_of_pod = _warnings(events, name_of(pod))
     if events_of_pod:
         return events_of_pod[0]
     return "its pod starts" if _phase(pod) == "Pending" else _phase(pod).lower()
+
+
+def _unscheduled(pod: Object) -> str:
+    """Return why no node has a pod, "" if one has or nobody says."""
+    if gates := gated(pod):
+        return _said("its pod waits", gates)
+    for condition in pod.get("status", {}).get("conditions") or []:
+        found = condition.get("type") == "PodScheduled"
+        if found and condition.get("status") != "True":
+            return _said("no node for its pod", str(condition.get("message", "")))
+    return ""
 
 
 def last_words(pods: Sequence[Object]) -> str:
