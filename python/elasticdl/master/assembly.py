@@ -20,7 +20,7 @@ from elasticdl.job import folder
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec, JobType, Strategy
 from elasticdl.job.words import JobState
-from elasticdl.master import live_edits as spec_watch
+from elasticdl.master import live_edits
 from elasticdl.master.calls.heartbeats import Heartbeats
 from elasticdl.master.calls.leasing import Leasing
 from elasticdl.master.calls.servicer import MasterServicer
@@ -71,7 +71,7 @@ def spec_in_force(ledger: Ledger, spec: JobSpec) -> JobSpec:
     note = latest(ledger, "spec")
     if note is None:
         return spec
-    edit = spec_watch.compare(JobSpec.model_validate(note["job"]), spec)
+    edit = live_edits.compare(JobSpec.model_validate(note["job"]), spec)
     for change in edit.refused:
         log.error("refused on a running job: %s; the job goes on as it was", change)
     return edit.spec

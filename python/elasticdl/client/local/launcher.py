@@ -18,8 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from elasticdl.client.local import folder
-from elasticdl.client.local import master_restarts as keeper
+from elasticdl.client.local import folder, master_restarts
 from elasticdl.client.local.calls import MasterCalls
 from elasticdl.client.local.folder import PreparedJob, RunFile
 from elasticdl.client.local.master_restarts import Finish, MasterEnd
@@ -56,8 +55,8 @@ class Timing:
 
     probe: float = 0.5
     answer: float = 2.0
-    silent: float = keeper.SILENT_SECONDS
-    starting: float = keeper.STARTING_SECONDS
+    silent: float = master_restarts.SILENT_SECONDS
+    starting: float = master_restarts.STARTING_SECONDS
     after_report: float = 60.0  # a master that wrote its report has to end
 
 
@@ -200,7 +199,7 @@ class Launcher:
             message = finish.message
             if report is None and self._status is not None:
                 # The disk that took no report has taken no log either.
-                message = keeper.with_last_status(message, self._status)
+                message = master_restarts.with_last_status(message, self._status)
             outcome = Outcome(finish.exit_code, report, message)
             if not (report or self._killed.is_set() or finish.exit_code in FINAL_EXITS):
                 self._tell_of_crashes(message)
@@ -246,7 +245,7 @@ class Launcher:
             report = read_report(self.job_dir)
             untold = report is not None and self.spec.on_end.most_seconds > 0
             self._ends.append(replace(end, untold=untold))
-            decision = keeper.after_end(
+            decision = master_restarts.after_end(
                 self._ends, reported=report.status if report else None
             )
             if isinstance(decision, Finish):
@@ -304,7 +303,7 @@ class Launcher:
         except RpcError:
             probe.failed(time.monotonic())  # it took its time, or a look ago
         silent_seconds = time.monotonic() - probe.last_time
-        if keeper.is_silent(
+        if master_restarts.is_silent(
             seconds=silent_seconds,
             bound_seconds=timing.silent if probe.answered else timing.starting,
             failed_calls=probe.failures,

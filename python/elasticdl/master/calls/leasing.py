@@ -23,7 +23,7 @@ from elasticdl.job.words import JobState
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.relaunch_rules import error_first
-from elasticdl.master.model import checkpoint_identity as course
+from elasticdl.master.model import checkpoint_identity
 from elasticdl.master.model.evaluation_rounds import BEST
 from elasticdl.master.tasks.ledger import Made
 from elasticdl.master.tasks.queue import LeasedTask
@@ -248,7 +248,10 @@ class Leasing:
         log.info("exported%s: %s", " the best model" if best else "", ", ".join(paths))
         ledger = self._parts.ledger
         ledger.note(
-            "export", target=task.target, paths=paths, point=course.point(ledger)
+            "export",
+            target=task.target,
+            paths=paths,
+            point=checkpoint_identity.point(ledger),
         )
         self._job.exports += [p for p in paths if p not in self._job.exports]
 

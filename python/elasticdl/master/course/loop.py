@@ -25,7 +25,7 @@ from elasticdl.job import folder
 from elasticdl.job.context import set_log_level
 from elasticdl.job.spec.job import JobSpec, JobType
 from elasticdl.job.words import EndCause, JobState, ReplicaState
-from elasticdl.master import live_edits as spec_watch
+from elasticdl.master import live_edits
 from elasticdl.master.attention import PAUSE_SECONDS, Attention
 from elasticdl.master.calls.leasing import Leasing
 from elasticdl.master.course.launching import Launching
@@ -38,7 +38,7 @@ from elasticdl.master.live_edits import Stamp
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.membership import Departure, Stop
 from elasticdl.master.tasks import data_plan
-from elasticdl.master.telling import happenings as decisions
+from elasticdl.master.telling import happenings
 from elasticdl.master.telling.publishing import Publishing
 from elasticdl.runner.base import Observation, Runner
 
@@ -53,7 +53,7 @@ _REST = 3.0
 _HOLD_SECONDS = 2.0
 # What an edit that is not taken is answered with.
 _NOT_LIVE = (
-    f"refused on a running job: {{}}; only {', '.join(spec_watch.LIVE)} may change. "
+    f"refused on a running job: {{}}; only {', '.join(live_edits.LIVE)} may change. "
     "The job goes on as it was"
 )
 _TOO_LATE = (
@@ -318,7 +318,7 @@ class Loop:
 
     async def _watch_spec(self, seen: Stamp | None) -> None:
         path = self._job.job_dir.spec_file
-        async for edited in spec_watch.watch(path, seen=seen):
+        async for edited in live_edits.watch(path, seen=seen):
             self.edit(edited)
 
     def edit(self, edited: JobSpec | SpecError) -> None:
@@ -326,21 +326,21 @@ class Loop:
         job = self._job
         if isinstance(edited, SpecError):
             log.error("the edited values file is refused, nothing changes: %s", edited)
-            refusal = decisions.refused(str(edited), cause="", now=job.clock())
+            refusal = happenings.refused(str(edited), cause="", now=job.clock())
             self._publishing.decided([refusal])
             return
         if job.state is JobState.FINISHING:
             edited = _with_epochs(edited, job.spec.training.epochs)
-        edit = spec_watch.compare(job.spec, edited)
+        edit = live_edits.compare(job.spec, edited)
         text = _NOT_LIVE
         if job.finished or job.ending is not None:
-            edit, text = spec_watch.too_late(job.spec, edit), _TOO_LATE
+            edit, text = live_edits.too_late(job.spec, edit), _TOO_LATE
         self._refuse(edit, text)
         if not edit.accepted:
             return
         for change in edit.accepted:
             log.info("changed: %s", change)
-        self._publishing.decided(decisions.edited(edit.accepted, now=job.clock()))
+        self._publishing.decided(happenings.edited(edit.accepted, now=job.clock()))
         set_log_level(str(edit.spec.log.level))
         self._parts.ledger.note("state", name="spec", job=edit.spec.document())
         try:
@@ -351,13 +351,13 @@ class Loop:
             self._parts.ledger.set_epochs(edit.spec.training.epochs)
         job.change_spec(edit.spec)
 
-    def _refuse(self, edit: spec_watch.Edit, text: str) -> None:
+    def _refuse(self, edit: live_edits.Edit, text: str) -> None:
         """Tell which changes are not taken; `text` has a place for one."""
         for change in edit.refused:
             told = text.format(change)
             log.error("%s", told)
             now = self._job.clock()
-            refusal = decisions.refused(told, cause=str(change), now=now)
+            refusal = happenings.refused(told, cause=str(change), now=now)
             self._publishing.decided([refusal])
 
 

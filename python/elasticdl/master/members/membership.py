@@ -1,7 +1,7 @@
 """Who belongs to the job: members wanted, launched, heard of, ended and replaced.
 
 Owns the table of members and keeps it equal to what the platform shows. Called by the
-master's loop (observations, ticks) and heartbeats. Decides with `replica_state` and
+master's loop (observations, ticks) and heartbeats. Decides with `relaunch_rules` and
 `scale`; the loop carries out. Must not call the runner or know of RPC.
 
 The table is journaled as notes of kind `replica`, so that a restarted master adopts

@@ -2,7 +2,7 @@
 
 Owns the record of relaunches (journaled as notes of kind `relaunch`, of which the
 newest are kept), their counts, the count against `maxRestarts` and the series of quick
-endings. Called by `master.members.membership`. Decides with `replica_state`. Must not
+endings. Called by `master.members.membership`. Decides with `relaunch_rules`. Must not
 start or stop anything.
 """
 
@@ -17,7 +17,7 @@ from elasticdl.job.names import Role, role_of
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.spec.quantity import parse_bytes
 from elasticdl.job.words import EndCause, end_cause_of
-from elasticdl.master.members import relaunch_rules as replica_state
+from elasticdl.master.members import relaunch_rules
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.relaunch_rules import (
     Ending,
@@ -109,8 +109,8 @@ class Relaunches:
             spec.worker.max_restarts,
             parse_bytes(spec.worker.memory_limit_max) if member.is_worker else 0,
         )
-        decision = replica_state.decide(ending, history, limits, name=member.name)
-        quick = replica_state.is_quick(ending)
+        decision = relaunch_rules.decide(ending, history, limits, name=member.name)
+        quick = relaunch_rules.is_quick(ending)
         self._quick[series] = history.quick + 1 if quick else 0
         counted = isinstance(decision, GiveUp) or decision.counted
         if counted and member.is_worker:
@@ -123,7 +123,7 @@ class Relaunches:
         """Return the crashes that count: a job of months is forgiven those long ago."""
         worker = spec.worker
         starts = 2.0 * (worker.max_restarts + 1) * worker.start_seconds
-        since = now - max(replica_state.FORGIVEN_SECONDS, starts)
+        since = now - max(relaunch_rules.FORGIVEN_SECONDS, starts)
         self._counted = [time for time in self._counted if time > since]
         return self._counted
 
@@ -137,7 +137,7 @@ class Relaunches:
         keeps = spec.checkpoint.every_seconds or spec.checkpoint.every_steps
         if keeps:
             return crashes if self._newest_checkpoint() <= at else 0
-        lived = ending.lived_seconds >= replica_state.PS_LIVED_SECONDS
+        lived = ending.lived_seconds >= relaunch_rules.PS_LIVED_SECONDS
         return 0 if lived else crashes
 
     def book(

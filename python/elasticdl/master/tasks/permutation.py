@@ -1,6 +1,7 @@
 """A seeded order of n things without an array: a Feistel network with cycle walking.
 
-Owns the order in which tasks of an epoch are given out. Called by `task_queue`. Pure.
+Owns the order in which tasks of an epoch are given out. Called by `master.tasks.queue`.
+Pure.
 
 Source: Black and Rogaway, "Ciphers with Arbitrary Finite Domains" (2002): a balanced
 Feistel network over the next even power of two, walked until the value is below n.

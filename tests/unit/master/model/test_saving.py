@@ -9,7 +9,7 @@ from elasticdl.checkpoint import shelf, store
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import ExitCode
 from elasticdl.job.words import JobState
-from elasticdl.master.model import checkpoint_requests as checkpoints
+from elasticdl.master.model import checkpoint_requests
 from elasticdl.master.tasks.audit import audit
 from elasticdl.master.telling import status
 from elasticdl.proto import master_pb2
@@ -193,7 +193,7 @@ def test_a_stop_waits_for_a_checkpoint_of_which_more_is_written_all_the_time(
     rig, monkeypatch
 ) -> None:
     """As 100 GB are: here a part takes many times as long as nothing may move."""
-    monkeypatch.setattr(checkpoints, "STILL_SECONDS", 0.5)
+    monkeypatch.setattr(checkpoint_requests, "STILL_SECONDS", 0.5)
 
     async def story(rig) -> None:
         rig.world.pause_after = 2

@@ -4,7 +4,7 @@ from elasticdl.job.history import Decision
 from elasticdl.job.status import JobStatus, Relaunch, ReplicaStatus
 from elasticdl.job.words import JobState
 from elasticdl.master.live_edits import Change
-from elasticdl.master.telling import happenings as decisions
+from elasticdl.master.telling import happenings
 from elasticdl.master.telling.happenings import Decisions
 
 
@@ -148,7 +148,7 @@ def test_another_size_is_growth_and_other_edits_are_edits() -> None:
         Change("training.epochs", 3, 5),
         Change("worker.replicas", 4, 1),
     ]
-    found = decisions.edited(changes, now=5.0)
+    found = happenings.edited(changes, now=5.0)
     assert [(one.kind, one.cause) for one in found] == [
         ("grown", "worker.replicas: 2 -> 4"),
         ("edited", "training.epochs: 3 -> 5"),
