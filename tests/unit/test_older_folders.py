@@ -8,6 +8,7 @@ from elasticdl.job.status import JobReport
 from elasticdl.job.values.file import load_values
 from elasticdl.job.words import EndCause, Happening, JobState
 from elasticdl.master.members.relaunches import Relaunches
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit import audit
 from elasticdl.master.tasks.ledger import Ledger
 
@@ -37,7 +38,7 @@ def test_its_journal_is_gone_on_with(tmp_path: Path) -> None:
     known = Relaunches(ledger)
     assert known.causes_by_role() == {"ps": {"killed": 1}, "worker": {"killed": 1}}
     assert known.counts_by_role() == known.causes_by_role()
-    assert ledger.newest_note("state", "job")["state"] == JobState.STOPPED
+    assert ledger.newest_of(facts.JobState).state is JobState.STOPPED
     ledger.close()
     report = audit(tmp_path)
     assert report.ok

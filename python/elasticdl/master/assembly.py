@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from elasticdl.checkpoint import store
 from elasticdl.data.reader import Shard
@@ -40,6 +39,7 @@ from elasticdl.master.model.origin import Origin
 from elasticdl.master.model.ps_group import Found, PsGroup
 from elasticdl.master.patience import patiently
 from elasticdl.master.signals import Signals
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.data_plan import DataStage, Shards
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.side_tasks import SideTasks
@@ -58,20 +58,15 @@ def steady_clock() -> Callable[[], float]:
     return lambda: time.monotonic() + offset
 
 
-def latest(ledger: Ledger, name: str) -> dict[str, Any] | None:
-    """Return the newest `state` note of a name."""
-    return ledger.newest_note("state", name)
-
-
 def spec_in_force(ledger: Ledger, spec: JobSpec) -> JobSpec:
     """Return the specification a restarted master goes on with.
 
     What changed in the file while no master ran is treated like any live edit.
     """
-    note = latest(ledger, "spec")
-    if note is None:
+    noted = ledger.newest_of(facts.Specification)
+    if noted is None:
         return spec
-    edit = live_edits.compare(JobSpec.model_validate(note["job"]), spec)
+    edit = live_edits.compare(JobSpec.model_validate(noted.job), spec)
     for change in edit.refused:
         log.error("refused on a running job: %s; the job goes on as it was", change)
     return edit.spec
@@ -89,14 +84,16 @@ def _put_in_force(job_dir: JobDir, spec: JobSpec) -> None:
 
 def _seconds_before(ledger: Ledger) -> float:
     """Return how long earlier launches ran, without the time between them."""
-    runs = ledger.notes("run")
-    if not runs:
+    run = ledger.newest_of(facts.Run)
+    if run is None:
         return 0.0
     # A launcher that was killed wrote no end: the last that is known of it counts.
-    kinds = ("run", "state", "replica", "checkpoint", "evaluation", "relaunch")
-    times = [note.get("time", 0.0) for kind in kinds for note in ledger.notes(kind)]
-    before: float = runs[-1].get("before", 0.0) + max(times) - runs[-1]["time"]
-    return before
+    times = [fact.time for fact in ledger.all_of(facts.Run)]
+    times += [fact.time for fact in ledger.all_of(facts.JobState)]
+    times += [fact.time for fact in ledger.all_of(facts.Replica)]
+    times += [fact.time for fact in ledger.all_of(facts.Evaluation)]
+    times += [fact.time for fact in ledger.all_of(facts.Relaunch)]
+    return run.before + max(times) - run.time
 
 
 def _take_back(ledger: Ledger, *, now: float) -> None:
@@ -106,17 +103,16 @@ def _take_back(ledger: Ledger, *, now: float) -> None:
         ledger.recover(worker, cause="the launcher was lost", now=now)
 
 
-def _ending_of(note: dict[str, Any] | None, *, fresh: bool) -> Ending | None:
+def _ending_of(noted: facts.JobState | None, *, fresh: bool) -> Ending | None:
     """Return how the job ended, if the master before this one got so far.
 
     Who launches a job again that failed or was stopped wants it to go on.
     """
-    if note is None or not JobState(note["state"]).ended:
+    if noted is None or not noted.state.ended:
         return None
-    state = JobState(note["state"])
-    if fresh and state is not JobState.SUCCEEDED:
+    if fresh and noted.state is not JobState.SUCCEEDED:
         return None
-    return Ending(state, note["message"], ExitCode(note.get("exit_code", 0)))
+    return Ending(noted.state, noted.message, ExitCode(noted.exit_code))
 
 
 @dataclass(frozen=True)
@@ -147,19 +143,19 @@ def assemble(
     Raises CheckpointError if `checkpoint.initFrom` is needed and cannot be used.
     """
     now = clock()
-    job_note = latest(ledger, "job")
+    before = ledger.newest_of(facts.JobState)
     course = course_of(ledger, spec.name, new_run=uuid.uuid4().hex[:16])
     origin = Origin(ledger, spec.checkpoint.init_from)
-    fresh = launched or not ledger.notes("run")
+    fresh = launched or not ledger.all_of(facts.Run)
     if launched:
         _take_back(ledger, now=now)
     if not fresh:
         spec = spec_in_force(ledger, spec)
-    ended = _ending_of(job_note, fresh=fresh)
+    ended = _ending_of(before, fresh=fresh)
     if fresh and ended is None:
-        ledger.note("run", time=now, before=_seconds_before(ledger))
-        ledger.note("state", name="job", state=str(JobState.STARTING), time=now)
-    ledger.note("state", name="spec", job=spec.document())
+        ledger.record(facts.Run(time=now, before=_seconds_before(ledger)))
+        ledger.record(facts.JobState(state=JobState.STARTING, time=now))
+    ledger.record(facts.Specification(job=spec.document()))
     patiently(
         lambda: _put_in_force(job_dir, spec), seconds=spec.master.journal_wait_seconds
     )
@@ -208,10 +204,11 @@ def _make_job(
     table.adopt(now=now)
     # Those that ended since they were noted are in the sums already.
     adopted = {member.generation for member in table.workers()}
-    noted = (latest(ledger, "goodputLive") or {}).get("workers", {})
+    live = ledger.newest_of(facts.GoodputLive)
+    closed = ledger.newest_of(facts.Goodput)
     goodput = Goodput(
-        (latest(ledger, "goodput") or {}).get("seconds"),
-        {int(g): seconds for g, seconds in noted.items() if int(g) in adopted},
+        closed.seconds if closed else None,
+        {g: s for g, s in live.workers.items() if g in adopted} if live else {},
     )
     relaunches = Relaunches(ledger)
     directory = Path(spec.checkpoint.dir) if spec.checkpoint.dir else None
@@ -276,7 +273,7 @@ def _make_job(
         rounds=rounds,
         keeper=keeper,
         data=DataStage(
-            spec, known=start.known, prepared=bool(ledger.notes("prepared"))
+            spec, known=start.known, prepared=bool(ledger.all_of(facts.Prepared))
         ),
     )
     job = Job(spec, job_dir, parts, started=ledger.started, clock=clock)
@@ -284,10 +281,10 @@ def _make_job(
 
 
 def _known_shards(ledger: Ledger) -> dict[str, tuple[Shard, ...]] | None:
-    notes = ledger.notes("shards")
-    if not notes:
+    noted = ledger.newest_of(facts.Shards)
+    if noted is None:
         return None
     return {
         kind: tuple(Shard(*s) for s in of_kind)
-        for kind, of_kind in notes[-1]["shards"].items()
+        for kind, of_kind in noted.shards.items()
     }

@@ -24,6 +24,7 @@ from elasticdl.master.model.checkpointing import Keeper
 from elasticdl.master.model.evaluation_rounds import Rounds
 from elasticdl.master.model.ps_group import PsGroup
 from elasticdl.master.signals import Signals
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.data_plan import DataStage
 from elasticdl.master.tasks.eta import Pace
 from elasticdl.master.tasks.ledger import Ledger
@@ -104,7 +105,7 @@ class Job:
         self.finished = False  # workers may leave
         self.save_refused = False  # the end waits for a disk to take its checkpoint
         self.exports: list[str] = [
-            path for note in parts.ledger.notes("export") for path in note["paths"]
+            path for fact in parts.ledger.all_of(facts.Export) for path in fact.paths
         ]
         self.last_loss: float | None = None
         self.fatal_losses = 0  # tasks that ended with a loss that was not finite
@@ -204,8 +205,8 @@ class Job:
     @property
     def nonfinite_losses(self) -> int:
         """Batches whose loss was not finite, skipped or fatal."""
-        skipped = (n["batches"] for n in self.parts.ledger.notes("skipped"))
-        return self.fatal_losses + sum(map(int, skipped))
+        skipped = self.parts.ledger.all_of(facts.Skipped)
+        return self.fatal_losses + sum(fact.batches for fact in skipped)
 
     @property
     def epochs_done(self) -> int:

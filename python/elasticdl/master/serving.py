@@ -23,6 +23,7 @@ from elasticdl.master.job_state import Ending
 from elasticdl.master.live_edits import Stamp
 from elasticdl.master.master import Master
 from elasticdl.master.patience import patiently
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.telling import on_end
 from elasticdl.metrics.event_loop import answers, in_loop
@@ -104,7 +105,8 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | 
         launched=start.launched or _begins(ledger, start.launch),
     )
     if start.launch:
-        ledger.note("launch", of=start.launch)  # in one write with all of the beginning
+        # In one write with all of the beginning.
+        ledger.record(facts.Launch(of=start.launch))
     await ledger.commit()
     _call_on_signals(lambda: start.on_signal(master))
     patiently(lambda: start.attend(master), seconds=patience)
@@ -155,8 +157,8 @@ def _begins(ledger: Ledger, launch: str) -> bool:
 
     Its first masters may have died before they wrote a word: they began nothing.
     """
-    known = ledger.newest_note("launch")
-    return bool(launch) and (known is None or known["of"] != launch)
+    known = ledger.newest_of(facts.Launch)
+    return bool(launch) and (known is None or known.of != launch)
 
 
 def _call_on_signals(first: Callable[[], None]) -> None:

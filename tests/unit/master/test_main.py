@@ -19,6 +19,7 @@ from elasticdl.job.names import JobDir, Role
 from elasticdl.job.status import JobReport
 from elasticdl.job.words import JobState
 from elasticdl.master.main import main
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.metrics.event_loop import answers
 from elasticdl.runner.local.platform import LocalPlatform, Place
@@ -185,7 +186,7 @@ def test_the_first_sigterm_ends_the_job_in_good_order(job_dir: JobDir) -> None:
 def runs(job_dir: JobDir) -> int:
     ledger = Ledger.open(job_dir.journal_dir, now=1.0)
     ledger.close()
-    return ledger.count_notes("run")
+    return ledger.count_of(facts.Run)
 
 
 def test_a_launch_whose_first_master_died_before_it_wrote_a_word_begins_all_the_same(

@@ -17,6 +17,7 @@ from elasticdl.job.values.file import edit_values
 from elasticdl.job.words import ExitReason, JobState
 from elasticdl.master.calls import leasing
 from elasticdl.master.members import goodput
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit import audit
 from elasticdl.master.tasks.eta import Pace
 from elasticdl.master.telling import status
@@ -655,8 +656,8 @@ def test_a_job_begun_anew_takes_the_file_as_it_is_and_mourns_nobody(rig) -> None
         rig.world.go.set()
         await asyncio.sleep(1.0)  # the machine is off: no time of the job's
         async with rig.serving(launched=True) as master:
-            (_, run) = master.job.parts.ledger.notes("run")
-            assert run["time"] - run["before"] >= master.job.started + 0.9
+            (_, run) = master.job.parts.ledger.all_of(facts.Run)
+            assert run.time - run.before >= master.job.started + 0.9
             assert master.job.spec.checkpoint.keep == 7
             assert not master.job.parts.ledger.queue.leased
             report = await rig.ended()

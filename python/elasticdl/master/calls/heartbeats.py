@@ -16,8 +16,10 @@ from elasticdl.job.version_skew import skew
 from elasticdl.job.words import JobState
 from elasticdl.master.calls.leasing import Leasing
 from elasticdl.master.job_state import Job
-from elasticdl.master.members.member import Member, Restore
+from elasticdl.master.members.member import Member
 from elasticdl.master.model import callbacks
+from elasticdl.master.tasks import facts
+from elasticdl.master.tasks.facts import Restore
 from elasticdl.proto import master_pb2
 
 log = logging.getLogger(__name__)
@@ -146,12 +148,13 @@ class Heartbeats:
         if not member.ready:
             member.ready = True
             self._parts.table.note(member, now=now)
-        if not self._parts.ledger.notes("model"):
-            self._parts.ledger.note(
-                "model",
-                callbacks=request.callbacks_json,
-                custom_reader=request.custom_reader,
-                parameters=request.num_parameters,
+        if not self._parts.ledger.all_of(facts.Model):
+            self._parts.ledger.record(
+                facts.Model(
+                    callbacks=request.callbacks_json,
+                    custom_reader=request.custom_reader,
+                    parameters=request.num_parameters,
+                )
             )
             log.info("the model has %d parameters", request.num_parameters)
         self.take_model()
@@ -160,15 +163,15 @@ class Heartbeats:
 
     def take_model(self) -> None:
         """Take what is known of the model, now or from before a restart."""
-        notes = self._parts.ledger.notes("model")
-        if not notes or self._job.callbacks is not None:
+        known = self._parts.ledger.newest_of(facts.Model)
+        if known is None or self._job.callbacks is not None:
             return
         try:
-            self._job.callbacks = callbacks.from_json(notes[0]["callbacks"])
+            self._job.callbacks = callbacks.from_json(known.callbacks)
         except UserCodeError as error:
             self._job.end(JobState.FAILED, str(error), error.exit_code)
             return
-        self._parts.data.model_known(custom_reader=notes[0]["custom_reader"])
+        self._parts.data.model_known(custom_reader=known.custom_reader)
 
     # -- heartbeats ---------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from elasticdl.master.members.member import Member
 from elasticdl.master.members.relaunch_rules import error_first
 from elasticdl.master.model import checkpoint_identity
 from elasticdl.master.model.evaluation_rounds import BEST
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Made
 from elasticdl.master.tasks.queue import LeasedTask
 from elasticdl.master.tasks.queue import Task as QueuedTask
@@ -228,7 +229,7 @@ class Leasing:
     def _side_done(self, task: Task, report: TaskReport, *, now: float) -> None:
         parts = self._parts
         if task.type == master_pb2.PREPARE:
-            parts.ledger.note("prepared", time=now)
+            parts.ledger.record(facts.Prepared(time=now))
             parts.data.prepared()
         elif task.type == master_pb2.SHARDS:
             parts.data.asked(
@@ -247,11 +248,12 @@ class Leasing:
         best = task.target == BEST
         log.info("exported%s: %s", " the best model" if best else "", ", ".join(paths))
         ledger = self._parts.ledger
-        ledger.note(
-            "export",
-            target=task.target,
-            paths=paths,
-            point=checkpoint_identity.point(ledger),
+        ledger.record(
+            facts.Export(
+                target=task.target,
+                paths=paths,
+                point=checkpoint_identity.point(ledger),
+            )
         )
         self._job.exports += [p for p in paths if p not in self._job.exports]
 
@@ -260,11 +262,13 @@ class Leasing:
         if report.error and report.outcome == Outcome.RETURNED:
             self._job.storage_refused(member.name, report.error, now=now)
         for bad in report.bad_records:
-            ledger.note(
-                "badRecord", source=bad.source, record=bad.record, reason=bad.reason
+            ledger.record(
+                facts.BadRecord(source=bad.source, record=bad.record, reason=bad.reason)
             )
         if report.skipped_batches:
-            ledger.note("skipped", worker=member.name, batches=report.skipped_batches)
+            ledger.record(
+                facts.Skipped(worker=member.name, batches=report.skipped_batches)
+            )
 
     # -- leases that nobody answers for -----------------------------------------------
 

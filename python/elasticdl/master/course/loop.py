@@ -37,7 +37,7 @@ from elasticdl.master.job_state import Ending, Job
 from elasticdl.master.live_edits import Stamp
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.membership import Departure, Stop
-from elasticdl.master.tasks import data_plan
+from elasticdl.master.tasks import data_plan, facts
 from elasticdl.master.telling import happenings
 from elasticdl.master.telling.publishing import Publishing
 from elasticdl.runner.base import Observation, Runner
@@ -342,7 +342,7 @@ class Loop:
             log.info("changed: %s", change)
         self._publishing.decided(happenings.edited(edit.accepted, now=job.clock()))
         set_log_level(str(edit.spec.log.level))
-        self._parts.ledger.note("state", name="spec", job=edit.spec.document())
+        self._parts.ledger.record(facts.Specification(job=edit.spec.document()))
         try:
             folder.put_in_force(job.job_dir, edit.spec)
         except OSError as error:  # the next edit, or master, will

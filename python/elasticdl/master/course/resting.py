@@ -14,9 +14,8 @@ from elasticdl.job.words import JobState, ReplicaState, WorkerPhase
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.scale import wanted_workers
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
-
-_NOTE = "rest"
 
 
 class Resting:
@@ -24,9 +23,9 @@ class Resting:
 
     def __init__(self, ledger: Ledger) -> None:
         """Go on with what an earlier master had decided."""
-        told = [n for n in ledger.notes("state") if n.get("name") == _NOTE]
+        told = ledger.newest_of(facts.Rest)
         self._ledger = ledger
-        self._resting = bool(told and told[-1]["resting"])
+        self._resting = told is not None and told.resting
         self._since: float | None = None  # nothing to do
 
     def wanted(self, job: Job, *, now: float) -> int:
@@ -55,7 +54,7 @@ class Resting:
     def _note(self, *, resting: bool) -> None:
         if resting != self._resting:
             self._resting = resting
-            self._ledger.note("state", name=_NOTE, resting=resting)
+            self._ledger.record(facts.Rest(resting=resting))
 
 
 def _is_busy(job: Job) -> bool:

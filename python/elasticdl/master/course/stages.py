@@ -20,7 +20,7 @@ from elasticdl.master.job_state import Job
 from elasticdl.master.model import evaluation
 from elasticdl.master.model.checkpoint_identity import point
 from elasticdl.master.model.checkpointing import THE_END
-from elasticdl.master.tasks import data_plan
+from elasticdl.master.tasks import data_plan, facts
 from elasticdl.master.tasks.data_plan import Shards, Stage
 from elasticdl.proto import master_pb2
 from elasticdl.proto.master_pb2 import Task
@@ -108,21 +108,21 @@ class Stages:
             job.end(JobState.FAILED, str(error), error.exit_code)
             return
         shards = {
-            kind: [[s.source, s.start, s.end] for s in of_kind]
+            str(kind): tuple((s.source, s.start, s.end) for s in of_kind)
             for kind, of_kind in data.shards.items()
         }
-        noted = ledger.newest_note("shards")
+        noted = ledger.newest_of(facts.Shards)
         if noted is None:
-            ledger.note("start", position=ledger.position())
+            ledger.record(facts.Start(position=ledger.position()))
         # Other data for validation are taken when the job is launched again.
-        if noted is None or noted["shards"] != shards:
-            ledger.note("shards", shards=shards)
+        if noted is None or noted.shards != shards:
+            ledger.record(facts.Shards(shards=shards))
             for kind, of_kind in data.shards.items():
                 records = sum(shard.num_records for shard in of_kind)
                 log.info("%s data: %d records, %d files", kind, records, len(of_kind))
         self._parts.rounds.begin(data.shards.get(DataKind.VALIDATION, ()), callbacks)
         job.state = JobState.RUNNING
-        ledger.note("state", name="job", state=str(job.state), time=now)
+        ledger.record(facts.JobState(state=job.state, time=now))
         self._parts.signals.work()
 
     # -- evaluation and the end ---------------------------------------------------
@@ -243,8 +243,8 @@ class Stages:
         ledger = self._parts.ledger
         here = point(ledger)
         if any(
-            note["target"] == FINAL and note.get("point") == here
-            for note in ledger.notes("export")
+            fact.target == FINAL and fact.point == here
+            for fact in ledger.all_of(facts.Export)
         ):
             return True
         if self._exporting != here:

@@ -18,6 +18,7 @@ from elasticdl.master.job_state import Ending, Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.membership import Stop
 from elasticdl.master.model.checkpointing import THE_END
+from elasticdl.master.tasks import facts
 from elasticdl.runner.base import Runner
 
 log = logging.getLogger(__name__)
@@ -58,13 +59,13 @@ class WindDown:
             ending = await self._checkpoint(ending)
         await self._let_ps_leave()
         self._job.state = ending.state
-        self._parts.ledger.note(
-            "state",
-            name="job",
-            state=str(ending.state),
-            message=ending.message,
-            exit_code=int(ending.exit_code),
-            time=self._job.clock(),
+        self._parts.ledger.record(
+            facts.JobState(
+                state=ending.state,
+                message=ending.message,
+                exit_code=int(ending.exit_code),
+                time=self._job.clock(),
+            )
         )
         with contextlib.suppress(JournalError):
             await self._parts.ledger.commit()

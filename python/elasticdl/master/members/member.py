@@ -19,6 +19,7 @@ from elasticdl.job.words import (
     ReplicaState,
     WorkerPhase,
 )
+from elasticdl.master.tasks.facts import Restore
 from elasticdl.proto import master_pb2
 from elasticdl.runner.base import ReplicaKey
 
@@ -29,18 +30,6 @@ _OTHERS_FAULT = GoodputCause.WAIT_PS
 _NOT_AT_WORK = ("", WorkerPhase.START, WorkerPhase.PREPARE)
 # By these a member is found in its table, which is told when one of them changes.
 _FOUND_BY = frozenset({"state", "told_why", "lost_by", "ready", "drain", "worker"})
-
-
-@dataclass
-class Restore:
-    """What a PS (or the worker of strategy local) begins with."""
-
-    dir: str = ""
-    handback: bool = False
-    min_version: int = 0
-    version: int = 0  # of the checkpoint in `dir`
-    rewind: int = 0  # it belongs to
-    alone: bool = False  # the others go on: what it lacks of theirs is lost
 
 
 @dataclass

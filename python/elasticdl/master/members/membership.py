@@ -31,6 +31,7 @@ from elasticdl.master.members.relaunch_rules import (
 from elasticdl.master.members.relaunches import Relaunches
 from elasticdl.master.members.scale import Seat
 from elasticdl.master.members.table import MemberTable
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.runner.base import Observation, Observed, Phase, ReplicaKey
 
@@ -174,7 +175,7 @@ class Membership:
         self._goodput.heard(member.generation, seconds)
         if self._goodput.is_due(now=now):
             live = self._goodput.live(now=now)
-            self._ledger.note("state", name="goodputLive", workers=live)
+            self._ledger.record(facts.GoodputLive(workers=live))
 
     # -- ending -------------------------------------------------------------------
 
@@ -215,7 +216,7 @@ class Membership:
         self.table.remove(member)
         if member.is_worker:
             self._goodput.ended(member.generation, now=now)
-            self._ledger.note("state", name="goodput", seconds=self._goodput.closed())
+            self._ledger.record(facts.Goodput(seconds=self._goodput.closed()))
         self.table.note(member, now=now)
         if self.leaving or member.drain:
             member.reason = member.why_it_goes or in_words(reason)

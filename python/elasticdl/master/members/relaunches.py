@@ -1,6 +1,6 @@
 """What happened to replicas that ended, and what that allows for the next one.
 
-Owns the record of relaunches (journaled as notes of kind `relaunch`, of which the
+Owns the record of relaunches (journaled as `facts.Relaunch`, of which the
 newest are kept), their counts, the count against `maxRestarts` and the series of quick
 endings. Called by `master.members.membership`. Decides with `relaunch_rules`. Must not
 start or stop anything.
@@ -26,13 +26,13 @@ from elasticdl.master.members.relaunch_rules import (
     Limits,
     Relaunch,
 )
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
 # A job of preemptible machines has many; the journal and the history name them all.
 KEPT = 500
-_COUNTS = "relaunches"  # name of the note of kind `state` that has the counts
 
 
 class Relaunches:
@@ -54,32 +54,33 @@ class Relaunches:
         self._read(ledger)
 
     def _read(self, ledger: Ledger) -> None:
-        notes = ledger.notes("relaunch")
-        self.total = ledger.count_notes("relaunch")
-        took = {note["record"]: note["seconds"] for note in ledger.notes("recovered")}
-        for number, note in enumerate(notes, self.total - len(notes)):
-            fields = {k: v for k, v in note.items() if k != "counted"}
-            record = status.Relaunch(**{**fields, "seconds": took.get(number)})
+        noted = ledger.all_of(facts.Relaunch)
+        self.total = ledger.count_of(facts.Relaunch)
+        took = {fact.record: fact.seconds for fact in ledger.all_of(facts.Recovered)}
+        for number, fact in enumerate(noted, self.total - len(noted)):
+            seconds = took.get(number)
+            record = fact.record.model_copy(update={"seconds": seconds})
             self._kept.append(record)
-            awaited = ledger.newest_note("replica", record.replacement)
+            awaited = ledger.newest_of(facts.Replica, record.replacement)
             if awaited and record.seconds is None:
                 self._since[record.replacement] = (number, record.time)
-        counts = ledger.newest_note("state", _COUNTS)
+        counts = ledger.newest_of(facts.RelaunchCounts)
         if counts is None:  # a journal of format 1, which kept all
-            run = (ledger.newest_note("run") or {"time": 0.0})["time"]
+            run = ledger.newest_of(facts.Run)
+            since = run.time if run else 0.0
             self.counts.update(_count_of(record) for record in self._kept)
             self.causes = _by_cause(self.counts)
-            times = (n["time"] for n in notes if n["counted"])
-            self._counted = [time for time in times if time >= run]
+            times = (fact.time for fact in noted if fact.counted)
+            self._counted = [time for time in times if time >= since]
             return
-        for role, by_reason in counts["counts"].items():
+        for role, by_reason in counts.counts.items():
             for reason, count in by_reason.items():
                 self.counts[role, reason] = count
         # Written since causes and reasons are apart.
-        known = counts.get("causes")
+        known = counts.causes
         self.causes = _by_cause(self.counts) if known is None else _flat(known)
-        if counts["run"] == ledger.count_notes("run"):
-            self._counted = list(counts["counted"])
+        if counts.run == ledger.count_of(facts.Run):
+            self._counted = list(counts.counted)
 
     @property
     def records(self) -> Sequence[status.Relaunch]:
@@ -128,8 +129,8 @@ class Relaunches:
         return self._counted
 
     def _newest_checkpoint(self) -> int:
-        noted = self._ledger.notes("checkpoint")
-        return max((note.get("version", 0) for note in noted), default=0)
+        noted = self._ledger.newest_of(facts.Checkpoint)
+        return noted.version if noted else 0
 
     def _got_nowhere(self, member: Member, ending: Ending, spec: JobSpec) -> int:
         """Return how often a PS crashed before, since it last got anywhere."""
@@ -172,16 +173,16 @@ class Relaunches:
         self.counts[_count_of(record)] += 1
         self.causes[role_of(record.replica), cause] += 1
         counted = isinstance(decision, GiveUp) or decision.counted
-        self._ledger.note(
-            "relaunch", **record.model_dump(), counted=counted and member.is_worker
+        self._ledger.record(
+            facts.Relaunch(**record.model_dump(), counted=counted and member.is_worker)
         )
-        self._ledger.note(
-            "state",
-            name=_COUNTS,
-            run=self._ledger.count_notes("run"),
-            counted=[*self._counted],
-            counts=self.counts_by_role(),
-            causes=self.causes_by_role(),
+        self._ledger.record(
+            facts.RelaunchCounts(
+                run=self._ledger.count_of(facts.Run),
+                counted=[*self._counted],
+                counts=self.counts_by_role(),
+                causes=self.causes_by_role(),
+            )
         )
         log.warning(
             "%s ended: %s; %s",
@@ -197,7 +198,7 @@ class Relaunches:
             return
         seconds = round(now - since, 3)
         self.recovered += 1
-        self._ledger.note("recovered", record=number, seconds=seconds)
+        self._ledger.record(facts.Recovered(record=number, seconds=seconds))
         place = number - (self.total - len(self._kept))
         if place < 0:
             return

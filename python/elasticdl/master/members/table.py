@@ -12,14 +12,14 @@ overdue.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 
 from elasticdl.errors import FencedError
 from elasticdl.job.names import Role, replica_name
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.spec.quantity import parse_bytes
 from elasticdl.job.words import ReplicaState
-from elasticdl.master.members.member import Member, Restore
+from elasticdl.master.members.member import Member
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.proto import master_pb2
 from elasticdl.runner.base import ReplicaKey
@@ -93,24 +93,24 @@ class MemberTable:
 
     def adopt(self, *, now: float) -> None:
         """Take up the members that an earlier master of this run had."""
-        notes = self._ledger.notes("replica")
-        for note in sorted(notes, key=lambda note: int(note["index"])):
-            key = ReplicaKey(Role(note["role"]), note["index"])
+        noted = self._ledger.all_of(facts.Replica)
+        for fact in sorted(noted, key=lambda fact: fact.index):
+            key = ReplicaKey(Role(fact.role), fact.index)
             member = Member(
                 key=key,
-                generation=note["generation"],
-                priority=note["priority"],
-                memory_bytes=note["memory"],
+                generation=fact.generation,
+                priority=fact.priority,
+                memory_bytes=fact.memory,
                 launch_at=now,
                 state=ReplicaState.LAUNCHED,
                 since=now,
-                address=note["address"],
-                metrics_port=note["metrics_port"],
-                pid=note["pid"],
-                registered=note["registered"],
-                ready=note["ready"],
-                initialized=note["initialized"],
-                restore=Restore(**note["restore"]) if note["restore"] else None,
+                address=fact.address,
+                metrics_port=fact.metrics_port,
+                pid=fact.pid,
+                registered=fact.registered,
+                ready=fact.ready,
+                initialized=fact.initialized,
+                restore=fact.restore,
                 last_heard=now + self.spec.worker.dead_seconds,  # time to find us
                 seen=True,
             )
@@ -124,23 +124,24 @@ class MemberTable:
 
     def note(self, member: Member, *, now: float) -> None:
         """Journal what a restarted master must know of a member."""
-        self._ledger.note(
-            "replica",
-            name=member.name,
-            role=str(member.key.role),
-            index=member.key.index,
-            generation=member.generation,
-            priority=member.priority,
-            memory=member.memory_bytes,
-            address=member.address,
-            metrics_port=member.metrics_port,
-            pid=member.pid,
-            registered=member.registered,
-            ready=member.ready,
-            initialized=member.initialized,
-            restore=asdict(member.restore) if member.restore else None,
-            ended=member.state is ReplicaState.ENDED,
-            time=now,
+        self._ledger.record(
+            facts.Replica(
+                name=member.name,
+                role=str(member.key.role),
+                index=member.key.index,
+                generation=member.generation,
+                priority=member.priority,
+                memory=member.memory_bytes,
+                address=member.address,
+                metrics_port=member.metrics_port,
+                pid=member.pid,
+                registered=member.registered,
+                ready=member.ready,
+                initialized=member.initialized,
+                restore=member.restore,
+                ended=member.state is ReplicaState.ENDED,
+                time=now,
+            )
         )
 
     # -- coming and going ---------------------------------------------------------

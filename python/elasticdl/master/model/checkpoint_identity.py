@@ -19,6 +19,7 @@ from elasticdl.checkpoint import shelf
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import CheckpointError
 from elasticdl.master.model.ps_group import Found
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 
 log = logging.getLogger(__name__)
@@ -91,14 +92,10 @@ def course_of(ledger: Ledger, job: str, *, new_run: str) -> Course:
     A journal without an id gets `new_run`; if it was begun before there were ids, the
     checkpoints without one are its own.
     """
-    known = [n for n in ledger.notes("state") if n.get("name") == "course"]
+    known = ledger.newest_of(facts.Course)
     if known:
-        note = known[-1]
-        limits = tuple((number, version) for number, version in note["limits"])
-        return Course(
-            note["run"], job, note["unnamed"], rewinds=note["rewinds"], limits=limits
-        )
-    begun = bool(ledger.notes("run"))
+        return Course(job=job, **known.model_dump())
+    begun = bool(ledger.all_of(facts.Run))
     limits = tuple((number, 1 << 62) for number in range(ledger.rewinds))
     course = Course(new_run, job, begun, ledger.rewinds, limits)
     note_course(ledger, course)
@@ -109,7 +106,7 @@ def note_course(ledger: Ledger, course: Course) -> None:
     """Journal which run and course this is."""
     tree = asdict(course)
     del tree["job"]
-    ledger.note("state", name="course", **tree)
+    ledger.record(facts.Course(**tree))
 
 
 def find(directory: Path, course: Course, *, launched: bool = False) -> list[Found]:

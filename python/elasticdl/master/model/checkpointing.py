@@ -40,6 +40,7 @@ from elasticdl.master.model.checkpoint_requests import (
 from elasticdl.master.model.ps_group import Found
 from elasticdl.master.patience import patiently
 from elasticdl.master.signals import Signals
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.proto import master_pb2
 
@@ -85,24 +86,24 @@ class Keeper:
         self.course = course
         self._dropped: set[str] = set()
         self._tidied: Course | None = None  # what was left of others is put aside
-        noted = ledger.notes("checkpoint")
-        self.had_one = bool(noted)  # as far as the journal knows
+        noted = ledger.newest_of(facts.Checkpoint)
+        self.had_one = noted is not None  # as far as the journal knows
         patience = spec.master.journal_wait_seconds
         self._shelf = patiently(
             lambda: find(directory, course, launched=launched), seconds=patience
         )
-        if not self._shelf and noted and Path(noted[-1]["dir"]).parent != directory:
+        if not self._shelf and noted and Path(noted.dir).parent != directory:
             # checkpoint.dir is another one since the job was launched again.
-            before = Path(noted[-1]["dir"]).parent
+            before = Path(noted.dir).parent
             self._shelf = patiently(lambda: find(before, course), seconds=patience)
         shelf.sweep(directory, prefix=f"{course.run}-")
         if course.unnamed:
             shelf.sweep(directory, prefix="ckpt-")
         newest = self.newest
-        if noted and (newest is None or newest.dir != noted[-1]["dir"]):
+        if noted and (newest is None or newest.dir != noted.dir):
             log.warning(
                 "the newest checkpoint in the journal, %s, cannot be used: %s",
-                noted[-1]["dir"],
+                noted.dir,
                 f"the job would go back to {newest.dir}" if newest else "nor any other",
             )
         manifest = newest.manifest if newest else None
@@ -302,9 +303,7 @@ class Keeper:
         self._shelf = [*self._shelf, Found(str(target), manifest)][-MOST_REMEMBERED:]
         self.newest_seconds = now - request.since
         self.schedule.completed(version=manifest.version, now=now)
-        self._ledger.note(
-            "checkpoint", name="newest", version=manifest.version, dir=str(target)
-        )
+        self._ledger.record(facts.Checkpoint(version=manifest.version, dir=str(target)))
         log.info(
             "checkpoint of version %d (%s): %s", manifest.version, request.why, target
         )

@@ -17,10 +17,9 @@ from __future__ import annotations
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 from elasticdl.data.reader import Shard
 from elasticdl.job.spec.job import JobSpec
@@ -35,7 +34,7 @@ from elasticdl.master.model.callbacks import (
 from elasticdl.master.model.checkpoint_identity import point
 from elasticdl.master.model.evaluation import EvaluationSchedule, MetricSums
 from elasticdl.master.signals import Signals
-from elasticdl.master.tasks import notes
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.side_tasks import SideTasks
 from elasticdl.proto import master_pb2, ps_pb2
@@ -71,37 +70,6 @@ class Round:
         return first.ticket if first and first.HasField("ticket") else None
 
 
-@dataclass(frozen=True)
-class _Past:
-    """A round that has been."""
-
-    result: EvaluationResult
-    number: int = 0
-    epochs_done: int = 0
-    point: str = ""  # of training, when it was opened; "" is not known
-    kept: bool = False  # its model was written as the best one
-
-    def to_note(self) -> dict[str, Any]:
-        """Return what is journaled."""
-        return {
-            **self.result.model_dump(),
-            "number": self.number,
-            "epochs_done": self.epochs_done,
-            "point": self.point,
-            "kept": self.kept,
-        }
-
-    @staticmethod
-    def from_note(note: Mapping[str, Any]) -> _Past:
-        """Read what was journaled; older journals have the result alone."""
-        rest = {**note}
-        more = {k: rest.pop(k) for k in _OF_THE_ROUND if k in rest}
-        return _Past(EvaluationResult(**rest), **more)
-
-
-_OF_THE_ROUND = ("number", "epochs_done", "point", "kept")
-
-
 class Rounds:
     """Evaluation of one job."""
 
@@ -129,19 +97,20 @@ class Rounds:
         self._export = bool(spec.export.dir)
         self.callbacks = CallbackSet()
         undone = {
-            number for note in ledger.notes("undone") for number in note["rounds"]
+            number for fact in ledger.all_of(facts.Undone) for number in fact.rounds
         }
-        noted = ledger.notes("evaluation")
-        pasts = [_Past.from_note(note) for note in noted]
+        pasts = ledger.all_of(facts.Evaluation)
         self._past = deque(
             (past for past in pasts if past.number not in undone),
-            maxlen=notes.MOST,  # as many as a restarted master would read back
+            maxlen=facts.Evaluation.KEPT,  # what a restarted master reads back
         )
         # Whose models were kept, as many: of undone rounds too.
-        self._kept = deque((past for past in pasts if past.kept), maxlen=notes.MOST)
-        self._forgotten = ledger.count_notes("evaluation") - len(noted)
+        self._kept = deque(
+            (past for past in pasts if past.kept), maxlen=facts.Evaluation.KEPT
+        )
+        self._forgotten = ledger.count_of(facts.Evaluation) - len(pasts)
         # Journals of before results said this themselves.
-        epochs = [note["epochs_done"] for note in ledger.notes("round")]
+        epochs = [fact.epochs_done for fact in ledger.all_of(facts.Round)]
         epochs += [past.epochs_done for past in self._past]
         self.schedule = EvaluationSchedule(
             spec.evaluation,
@@ -360,8 +329,8 @@ class Rounds:
 
     def _complete(self, current: Round, result: EvaluationResult) -> None:
         """Everything that follows from the round is done, or is done now."""
-        past = _Past(
-            result,
+        past = facts.Evaluation(
+            **result.model_dump(),
             number=current.number,
             epochs_done=current.epochs_done,
             point=current.point,
@@ -371,7 +340,7 @@ class Rounds:
         self._past.append(past)
         if past.kept:
             self._kept.append(past)
-        self._ledger.note("evaluation", **past.to_note())
+        self._ledger.record(past)
         log.info(
             "Evaluation metrics[version=%d]: %s",
             current.version,
@@ -406,7 +375,8 @@ class Rounds:
         if undone:
             for past in undone:
                 self._past.remove(past)
-            self._ledger.note("undone", rounds=[past.number for past in undone])
+            numbers = tuple(past.number for past in undone)
+            self._ledger.record(facts.Undone(rounds=numbers))
             if self._kept and self._kept[-1] in undone:
                 best = self._kept[-1].result
                 log.warning(

@@ -18,11 +18,10 @@ from pathlib import Path
 from elasticdl.checkpoint import shelf
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import CheckpointError
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 
 log = logging.getLogger(__name__)
-
-_NOTE = "initFrom"
 
 
 class Origin:
@@ -35,14 +34,15 @@ class Origin:
         """Find what `given` means. Raises CheckpointError if it is nothing."""
         self._ledger = ledger
         self._given = given
-        note = ledger.newest_note("state", _NOTE) or {}
-        same = bool(given) and note.get("given") == given
-        self._dropped: list[str] = list(note.get("dropped", ())) if same else []
-        self.dir: str = note["dir"] if same else ""
-        self.bytes: int = note.get("bytes", 0) if same else 0
+        noted = ledger.newest_of(facts.InitFrom)
+        same = noted if noted and given and noted.given == given else None
+        self._dropped = list(same.dropped) if same else []
+        self.dir = same.dir if same else ""
+        self.bytes = same.bytes if same else 0
         if not given:
             return
-        if ledger.notes("begun"):  # needed for a rewind to the job's beginning at most
+        if ledger.all_of(facts.Begun):
+            # Needed for a rewind to the job's beginning at most.
             self.dir = self.dir or given
             return
         found = shelf.meant(Path(given))
@@ -79,13 +79,13 @@ class Origin:
 
     def _take(self, path: Path, manifest: Manifest) -> None:
         self.dir, self.bytes = str(path), manifest.total_bytes
-        self._ledger.note(
-            "state",
-            name=_NOTE,
-            given=self._given,
-            dir=self.dir,
-            bytes=self.bytes,
-            dropped=list(self._dropped),
+        self._ledger.record(
+            facts.InitFrom(
+                given=self._given,
+                dir=self.dir,
+                bytes=self.bytes,
+                dropped=tuple(self._dropped),
+            )
         )
 
     @property

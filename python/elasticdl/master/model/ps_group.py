@@ -25,12 +25,14 @@ from dataclasses import dataclass
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import RpcError
 from elasticdl.job.spec.job import JobSpec, Recovery, UpdateMode
-from elasticdl.master.members.member import Member, Restore
+from elasticdl.master.members.member import Member
 from elasticdl.master.members.table import MemberTable
 from elasticdl.master.model.missing import Range, after_loss, after_rewind
 from elasticdl.master.model.origin import Origin
 from elasticdl.master.model.quorum import Quorum
 from elasticdl.master.signals import Signals
+from elasticdl.master.tasks import facts
+from elasticdl.master.tasks.facts import Restore
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.side_tasks import SideTasks
 from elasticdl.proto import master_pb2
@@ -87,19 +89,18 @@ class PsGroup:
         self._versions: dict[int, int] = {}
         self._asked_at: dict[int, float] = {}  # when values were asked for, by PS
         self._bytes: dict[int, int] = {}  # the most that each PS told it holds
-        self.begun = bool(ledger.notes("begun"))
-        self.lost_updates = sum(n["count"] for n in ledger.notes("lostUpdates"))
+        self.begun = bool(ledger.all_of(facts.Begun))
+        self.lost_updates = sum(fact.count for fact in ledger.all_of(facts.LostUpdates))
         # By the name of a PS: the updates that its values lack.
         self._missing: dict[str, list[Range]] = {
-            note["name"]: [(first, last) for first, last in note["ranges"]]
-            for note in ledger.notes("missing")
+            fact.name: list(fact.ranges) for fact in ledger.all_of(facts.Missing)
         }
-        rewinds = ledger.notes("rewind")
-        self._rewind_dir: str = rewinds[-1]["dir"] if rewinds else ""
+        last = ledger.newest_of(facts.Rewind)
+        self._rewind_dir = last.dir if last else ""
         # Leases wait until all PS have gone back; a restarted master waits on.
-        over = [note["number"] for note in ledger.notes("rewound")]
+        over = ledger.newest_of(facts.Rewound)
         adopted = any(member is not None for member in table.ps())
-        self.rewinding = adopted and max(over, default=0) < self.rewind
+        self.rewinding = adopted and (over.number if over else 0) < self.rewind
         self.quorum = Quorum(table, ledger, signals, side)
 
     @property
@@ -297,7 +298,7 @@ class PsGroup:
             self.begins(now=now)
         if self.rewinding and self._all(self._has_rewound):
             self.rewinding = False
-            self._ledger.note("rewound", number=self.rewind)
+            self._ledger.record(facts.Rewound(number=self.rewind))
             log.info("all PS are at rewind %d", self.rewind)
             self._signals.bump()
             self._signals.work()
@@ -311,7 +312,7 @@ class PsGroup:
         """
         if not self.begun:
             self.begun = True
-            self._ledger.note("begun", time=now)
+            self._ledger.record(facts.Begun(time=now))
 
     def lost(self, member: Member, *, now: float) -> None:
         """A PS is gone; its replacement registers later."""
@@ -337,8 +338,8 @@ class PsGroup:
         """Rewind queue and PS to the newest checkpoint, or the job's beginning."""
         found = self._newest()
         if found is None:
-            begin = self._ledger.notes("start")
-            position, applied, version = (begin[-1]["position"] if begin else {}), {}, 0
+            begin = self._ledger.newest_of(facts.Start)
+            position, applied, version = (begin.position if begin else {}), {}, 0
             self._rewind_dir = self.origin.dir
         else:
             position = found.manifest.position.get("queue", {})
@@ -349,13 +350,13 @@ class PsGroup:
             self._rewind_dir = found.dir
         if position or self._ledger.queue is None:
             self._ledger.rewind(position, applied=applied, cause=cause, now=now)
-        self._ledger.note(
-            "rewind", dir=self._rewind_dir, version=version, cause=cause, time=now
+        self._ledger.record(
+            facts.Rewind(dir=self._rewind_dir, version=version, cause=cause, time=now)
         )
         self.rewinding = bool(found and self._table.num_ps)
         if not self.rewinding:
             # Nothing to wait for: workers bring values with their next task.
-            self._ledger.note("rewound", number=self.rewind)
+            self._ledger.record(facts.Rewound(number=self.rewind))
         self._versions = dict.fromkeys(self._versions, version)
         for name, missing in list(self._missing.items()):
             self._lacks(name, after_rewind(missing, version=version))
@@ -384,13 +385,13 @@ class PsGroup:
         self._lacks(member.name, missing)
         if count > 0:
             self.lost_updates += count
-            self._ledger.note("lostUpdates", ps=member.name, count=count)
+            self._ledger.record(facts.LostUpdates(ps=member.name, count=count))
             log.warning("%s lost %d updates", member.name, count)
 
     def _lacks(self, name: str, missing: list[Range]) -> None:
         if missing != self._missing.get(name, []):
             self._missing[name] = missing
-            self._ledger.note("missing", name=name, ranges=missing)
+            self._ledger.record(facts.Missing(name=name, ranges=tuple(missing)))
 
 
 def _in_words(restore: Restore) -> str:

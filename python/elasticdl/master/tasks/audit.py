@@ -21,6 +21,7 @@ import numpy as np
 from elasticdl.errors import JournalError
 from elasticdl.job.names import Role, replica_name
 from elasticdl.job.words import JobState
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit_tasks import DONE, NEW, Range, Tasks
 from elasticdl.master.tasks.journal_files import Event, read_events
 from elasticdl.master.tasks.queue import Plan
@@ -220,11 +221,11 @@ def _on_stop(count: _Count, event: Event) -> None:
 
 
 def _on_note(count: _Count, event: Event) -> None:
-    kind, data = event["kind"], event["data"]
-    if kind == "state" and "state" in data and data.get("name", "job") == "job":
-        count.succeeded = data["state"] == JobState.SUCCEEDED
-    elif kind == "lostUpdates":
-        count.lost_updates += data["count"]
+    fact = facts.read(event["kind"], event["data"])
+    if isinstance(fact, facts.JobState):
+        count.succeeded = fact.state is JobState.SUCCEEDED
+    elif isinstance(fact, facts.LostUpdates):
+        count.lost_updates += fact.count
 
 
 def _tasks(count: _Count) -> Tasks:

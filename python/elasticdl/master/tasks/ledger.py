@@ -14,16 +14,20 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from elasticdl.errors import JournalError
 from elasticdl.job.names import Role, replica_name
 from elasticdl.job.status import Replay
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks import journal as journals
+from elasticdl.master.tasks.facts import Fact
 from elasticdl.master.tasks.journal import Journal
 from elasticdl.master.tasks.journal_files import Event
 from elasticdl.master.tasks.notes import Notes
 from elasticdl.master.tasks.queue import LeasedTask, Plan, Task, TaskQueue
+
+F = TypeVar("F", bound=Fact)
 
 # Of tasks that were given out again the newest are listed; the journal has all.
 _KEPT_REPLAYS = 1_000
@@ -246,19 +250,20 @@ class Ledger:
         self._do({"k": "ids", "generation": self._replica_generation + 1})
         return self._replica_generation
 
-    def note(self, kind: str, **data: Any) -> None:
-        """Journal a fact; `master.tasks.notes` says how long which kind is kept."""
-        self._do({"k": "note", "kind": kind, "data": data})
+    def record(self, fact: Fact) -> None:
+        """Journal a fact; its class says how long which kind is kept."""
+        self._notes.add(fact)
+        self._journal.append({"k": "note", "kind": fact.KIND, "data": fact.tree()})
 
-    def notes(self, kind: str) -> list[dict[str, Any]]:
+    def all_of(self, kind: type[F]) -> list[F]:
         """Return the facts of a kind that are kept, also those of before a restart."""
         return self._notes.of(kind)
 
-    def newest_note(self, kind: str, name: str | None = None) -> dict[str, Any] | None:
+    def newest_of(self, kind: type[F], name: str | None = None) -> F | None:
         """Return the newest fact of a kind, and of a name if its facts have names."""
         return self._notes.newest(kind, name)
 
-    def count_notes(self, kind: str) -> int:
+    def count_of(self, kind: type[Fact]) -> int:
         """Return how many facts of a kind were noted, also those not kept."""
         return self._notes.count(kind)
 
@@ -414,7 +419,7 @@ class Ledger:
         )
 
     def _on_note(self, event: Event) -> None:
-        self._notes.add(event["kind"], event["data"])
+        self._notes.add(facts.read(event["kind"], event["data"]))
 
     def _count_replay(self, task: Task) -> None:
         self.replayed_records += task.records

@@ -1,103 +1,102 @@
 """Facts of a job beside its tasks, by kind; and how much of them is kept.
 
-Owns which kinds replace each other, add up or are forgotten, so that what a master
-holds, and writes into a snapshot, does not grow with the job's life. The journal keeps
-all of them. Held by `master.tasks.ledger`. Must not know files, nor what is done with
-facts.
+Of some kinds the newest counts, others add up or are forgotten, as their classes in
+`master.tasks.facts` say: what a master holds, and writes into a snapshot, does not grow
+with the job's life. The journal keeps all of them. Held by `master.tasks.ledger`. Must
+not know files, nor what is done with facts.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar, cast
 
-Note = dict[str, Any]
+from elasticdl.master.tasks import facts
+from elasticdl.master.tasks.facts import Fact
 
-# The newest of each name counts; of kinds whose facts have no name, the newest at all.
-_LATEST_ONLY = frozenset(
-    {"replica", "state", "checkpoint", "rewind", "rewound", "missing", "launch"}
-)
-# Of these kinds one number is kept, the sum.
-_SUMS = {"lostUpdates": "count", "skipped": "batches"}
-# The newest of kinds that become many.
-_KEPT = {"relaunch": 1_000, "recovered": 1_000, "badRecord": 1_000}
-MOST = 10_000
+F = TypeVar("F", bound=Fact)
 
-_REPLICA = "replica"
-_RUN = "run"
+_REPLICA, _RUN = facts.Replica.KIND, facts.Run.KIND
 
 
 class Notes:
-    """What was noted and still counts. Replaying the same notes gives the same."""
+    """What was noted and still counts. Replaying the same facts gives the same."""
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._named: dict[str, dict[Any, Note]] = {}
-        self._listed: dict[str, deque[Note]] = {}
+        self._named: dict[str, dict[str | None, Fact]] = {}
+        self._listed: dict[str, deque[Fact]] = {}
         self._counts: Counter[str] = Counter()
 
-    def add(self, kind: str, data: Note) -> None:
+    def add(self, fact: Fact) -> None:
         """Take a fact."""
+        kind = fact.KIND
         self._counts[kind] += 1
-        if kind in _LATEST_ONLY:
+        if fact.NEWEST:
             named = self._named.setdefault(kind, {})
-            named.pop(data.get("name"), None)
+            named.pop(fact.key, None)
             # Of replicas those that live are kept, all of them: another master adopts
             # them. One that has ended never comes back under the same generation.
-            if not (kind == _REPLICA and data.get("ended")):
-                named[data.get("name")] = data
+            if not (isinstance(fact, facts.Replica) and fact.ended):
+                named[fact.key] = fact
             return
         listed = self._listed.get(kind)
         if listed is None:
-            listed = self._listed[kind] = deque(maxlen=_KEPT.get(kind, MOST))
-        if kind in _SUMS and listed:
-            listed[0] = {_SUMS[kind]: listed[0][_SUMS[kind]] + data[_SUMS[kind]]}
+            listed = self._listed[kind] = deque(maxlen=fact.KEPT)
+        if fact.SUM and listed:
+            listed[0] = listed[0].plus(fact)
             return
-        listed.append(data)
+        listed.append(fact)
         if kind == _RUN:
             # None of an earlier run lives. Not by their times: clocks are set back.
             self._named.pop(_REPLICA, None)
 
-    def of(self, kind: str) -> list[Note]:
+    def of(self, kind: type[F]) -> list[F]:
         """Return what is kept of a kind, oldest first."""
-        if kind in _LATEST_ONLY:
-            return list(self._named.get(kind, {}).values())
-        return list(self._listed.get(kind, ()))
+        if not kind.NEWEST:
+            return cast(list[F], list(self._listed.get(kind.KIND, ())))
+        named = self._named.get(kind.KIND, {}).values()
+        return [fact for fact in named if isinstance(fact, kind)]
 
-    def newest(self, kind: str, name: str | None = None) -> Note | None:
+    def newest(self, kind: type[F], name: str | None = None) -> F | None:
         """Return the newest fact of a kind, and of a name if its facts have names."""
-        if kind in _LATEST_ONLY:
-            return self._named.get(kind, {}).get(name)
-        listed = self._listed.get(kind)
-        return listed[-1] if listed else None
+        if kind.NEWEST and (kind.NAME or name):
+            named = self._named.get(kind.KIND, {})
+            return cast("F | None", named.get(kind.NAME or name))
+        kept = self.of(kind) if kind.NEWEST else self._listed.get(kind.KIND)
+        return cast(F, kept[-1]) if kept else None
 
-    def count(self, kind: str) -> int:
-        """Return how many there were, also of those that are not kept."""
-        return self._counts[kind]
+    def count(self, kind: type[Fact]) -> int:
+        """Return how many there were, also of those that are not kept.
+
+        Of classes that share their stored kind, as those of `state`: of all of them.
+        """
+        return self._counts[kind.KIND]
 
     def state(self) -> dict[str, Any]:
         """Return all that is kept, for a snapshot."""
-        kinds = [*self._named, *self._listed]
-        return {
-            "kept": {kind: self.of(kind) for kind in kinds},
-            "counts": dict(self._counts),
-        }
+        kept: dict[str, list[dict[str, Any]]] = {}
+        for kind, named in self._named.items():
+            kept[kind] = [fact.tree() for fact in named.values()]
+        for kind, listed in self._listed.items():
+            kept[kind] = [fact.tree() for fact in listed]
+        return {"kept": kept, "counts": dict(self._counts)}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Take up what `state` returned, or a snapshot of the journal's format 1."""
-        kept: Mapping[str, list[Note]] = state.get("kept", state)
-        # Before the order of notes did, times told which run a replica was of.
+        kept: Mapping[str, list[dict[str, Any]]] = state.get("kept", state)
+        # Before the order of facts did, times told which run a replica was of.
         run = kept[_RUN][-1]["time"] if "kept" not in state and kept.get(_RUN) else 0.0
-        for kind, notes in kept.items():
+        for kind, trees in kept.items():
             if kind == _RUN:
                 continue
-            for note in notes:
-                if kind != _REPLICA or note["time"] >= run or "kept" in state:
-                    self.add(kind, note)
+            for tree in trees:
+                if kind != _REPLICA or tree["time"] >= run or "kept" in state:
+                    self.add(facts.read(kind, tree))
         replicas = self._named.pop(_REPLICA, None)
-        for note in kept.get(_RUN, ()):
-            self.add(_RUN, note)
+        for tree in kept.get(_RUN, ()):
+            self.add(facts.read(_RUN, tree))
         if replicas:
             self._named[_REPLICA] = replicas
         if "counts" in state:

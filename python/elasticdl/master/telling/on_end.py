@@ -28,6 +28,7 @@ from elasticdl.job import folder, names
 from elasticdl.job.spec.ending import WEBHOOK_TRIES, OnEndSpec
 from elasticdl.job.status import JobReport
 from elasticdl.job.words import JobState
+from elasticdl.master.tasks import facts
 
 if TYPE_CHECKING:
     from elasticdl.master.job_state import Ending, Job
@@ -98,8 +99,8 @@ async def tell_once(
 ) -> None:
     """Tell of a job's end unless an earlier master of this run has."""
     ledger, wanted = job.parts.ledger, job.spec.on_end
-    run = ledger.count_notes("run")
-    told = any(note["run"] == run for note in ledger.notes("toldEnd"))
+    run = ledger.count_of(facts.Run)
+    told = any(fact.run == run for fact in ledger.all_of(facts.EndTold))
     if told or not (wanted.command or wanted.webhook):
         return
     end = End(
@@ -112,7 +113,7 @@ async def tell_once(
         environ,
     )
     await asyncio.get_running_loop().run_in_executor(None, tell, wanted, end)
-    ledger.note("toldEnd", run=run)
+    ledger.record(facts.EndTold(run=run))
     with contextlib.suppress(JournalError):  # then the next master tells it again
         await ledger.commit()
 

@@ -13,6 +13,7 @@ from elasticdl.master.job_state import Job
 from elasticdl.master.members import goodput
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.scale import wanted_workers
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.eta import Pace
 from elasticdl.master.tasks.queue import TaskQueue
 
@@ -72,7 +73,7 @@ def master_restarts(job: Job) -> int:
     """Return how many masters took the place of one that was lost."""
     ledger = job.parts.ledger
     # The first master of each launch took nobody's place.
-    return ledger.generation - ledger.count_notes("run")
+    return ledger.generation - ledger.count_of(facts.Run)
 
 
 def _message(job: Job) -> str:
@@ -190,8 +191,8 @@ def report(job: Job, *, now: float) -> JobReport:
     last = parts.rounds.last
     newest = parts.keeper.newest
     records = queue.done_records if queue else (last.records if last else 0)
-    run = parts.ledger.notes("run")[-1]
-    spent = run.get("before", 0.0) + now - run["time"]
+    run = parts.ledger.all_of(facts.Run)[-1]
+    spent = run.before + now - run.time
     ending = job.ending
     return JobReport(
         name=job.spec.name,
@@ -208,8 +209,10 @@ def report(job: Job, *, now: float) -> JobReport:
         records_per_second=round(records / spent, 1) if spent > 0 else 0.0,
         replayed_records=parts.ledger.replayed_records,
         replays=list(parts.ledger.replays),
-        bad_records=parts.ledger.notes("badRecord"),
-        skipped_batches=sum(n["batches"] for n in parts.ledger.notes("skipped")),
+        bad_records=[bad.tree() for bad in parts.ledger.all_of(facts.BadRecord)],
+        skipped_batches=sum(
+            fact.batches for fact in parts.ledger.all_of(facts.Skipped)
+        ),
         lost_updates=parts.ps.lost_updates,
         rewinds=parts.ledger.rewinds,
         master_restarts=master_restarts(job),

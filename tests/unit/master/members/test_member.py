@@ -6,7 +6,8 @@ from elasticdl.job.spec.job import WorkerSpec
 from elasticdl.job.spec.quantity import format_bytes, parse_bytes
 from elasticdl.job.words import ReplicaState
 from elasticdl.master.members.goodput import Goodput, share
-from elasticdl.master.members.member import Member, Restore
+from elasticdl.master.members.member import Member
+from elasticdl.master.tasks.facts import Restore
 from elasticdl.master.tasks.speed import Speed
 from elasticdl.proto import master_pb2
 from elasticdl.runner.base import ReplicaKey

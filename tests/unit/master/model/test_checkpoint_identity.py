@@ -13,6 +13,7 @@ from elasticdl.master.model.checkpoint_identity import (
     note_course,
     point,
 )
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.queue import Plan, Shard
 
@@ -115,7 +116,7 @@ def test_a_journal_keeps_its_run_and_its_course(ledger: Ledger) -> None:
 def test_a_journal_of_before_takes_the_checkpoints_without_a_run(
     ledger: Ledger,
 ) -> None:
-    ledger.note("run", time=0.0, before=0.0)
+    ledger.record(facts.Run(time=0.0))
     course = course_of(ledger, "job", new_run="a")
     assert course.holds(manifest(7, run=""))
 

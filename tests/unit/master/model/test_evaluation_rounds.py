@@ -12,7 +12,7 @@ from elasticdl.master.model import callbacks, evaluation
 from elasticdl.master.model.callbacks import Action, ScaleLearningRate
 from elasticdl.master.model.evaluation_rounds import BEST, Rounds
 from elasticdl.master.signals import Signals
-from elasticdl.master.tasks import notes
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.queue import Plan
 from elasticdl.master.tasks.side_tasks import SideTasks
@@ -174,7 +174,7 @@ def test_the_last_evaluation_is_of_all_that_was_trained(ledger) -> None:
 def test_no_more_results_are_kept_than_a_restarted_master_reads_back(
     ledger, monkeypatch
 ) -> None:
-    monkeypatch.setattr(notes, "MOST", 5)
+    monkeypatch.setattr(facts.Evaluation, "KEPT", 5)
     course = Course(ledger, [])
     seen = 0
     for number in range(8):

@@ -7,6 +7,7 @@ import pytest
 from elasticdl.job.spec.job import JobSpec, UpdateMode
 from elasticdl.job.words import JobState, ReplicaState
 from elasticdl.master.course.watchdog import look_at
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit import audit
 from elasticdl.proto import master_pb2
 
@@ -97,7 +98,7 @@ def test_values_on_their_way_have_time_for_their_bytes(rig) -> None:
             assert look_at(master.job).bound == before + 1060.0
             parts.ps.tick(now=asked + 1061.0)
             assert parts.ledger.rewinds == 1
-            cause = parts.ledger.notes("rewind")[-1]["cause"]
+            cause = parts.ledger.newest_of(facts.Rewind).cause
             assert cause == "no worker handed values to ps-1 in 1060 s"
 
     rig.run(story, checkpoint__every_seconds=0)

@@ -10,6 +10,7 @@ from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import ExitCode
 from elasticdl.job.words import JobState
 from elasticdl.master.model import checkpoint_requests
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit import audit
 from elasticdl.master.telling import status
 from elasticdl.proto import master_pb2
@@ -169,9 +170,9 @@ def test_after_a_rewind_at_the_end_the_last_evaluation_and_export_are_of_the_new
         assert report.status is JobState.SUCCEEDED
         assert len(rig.world.trained) > trained
         assert report.exports == ["/out/final"]
-        rounds = parts.ledger.notes("evaluation")
-        exports = parts.ledger.notes("export")
-        points = {rounds[-1]["point"], *(note["point"] for note in exports)}
+        rounds = parts.ledger.all_of(facts.Evaluation)
+        exports = parts.ledger.all_of(facts.Export)
+        points = {rounds[-1].point, *(fact.point for fact in exports)}
         assert points == {shelf.resolve(first_dir(rig))[1].position["point"]}
         assert_has_everything(rig, report)
 

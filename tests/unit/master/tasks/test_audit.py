@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 from elasticdl.data.reader import Shard
+from elasticdl.job.words import JobState
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit import audit, to_json
 from elasticdl.master.tasks.journal import Journal
 from elasticdl.master.tasks.ledger import Ledger, Made
@@ -195,7 +197,7 @@ def trained(directory, plan, *, tasks=10**6, succeeded=True):
         records = leased.task.records
         ledger.finish(leased.lease_id, records=records, steps=1, now=3.0)
     if succeeded:
-        ledger.note("state", name="job", state="succeeded")
+        ledger.record(facts.JobState(state=JobState.SUCCEEDED))
     asyncio.run(ledger.commit())
     ledger.close()
     return audit(directory)

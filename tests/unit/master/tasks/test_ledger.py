@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 from elasticdl.data.reader import Shard
 from elasticdl.errors import JournalError
+from elasticdl.job.words import JobState
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit import audit, to_json
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.queue import Plan
@@ -62,17 +64,19 @@ def test_restart_is_a_replay_of_the_same_events(tmp_path):
     work(first, count=5)
     held = first.lease(1, now=4.0, lease_seconds=60.0)
     index, generation = first.next_worker_index(), first.next_generation()
-    first.note("replica", name="worker-0", state="running")
-    first.note("replica", name="worker-0", state="failed")
-    first.note("evaluation", version=3)
+    first.record(facts.Checkpoint(version=2, dir="/x/version-2"))
+    first.record(facts.Checkpoint(version=3, dir="/x/version-3"))
+    first.record(facts.Skipped(worker="worker-0", batches=3))
     closed(first)
     second = opened(tmp_path)
     assert second.queue.state() == first.queue.state()
     assert (first.generation, second.generation) == (1, 2)
     assert second.next_worker_index() == index + 1
     assert second.next_generation() == generation + 1
-    assert second.notes("replica") == [{"name": "worker-0", "state": "failed"}]
-    assert second.notes("evaluation") == [{"version": 3}]
+    assert second.all_of(facts.Checkpoint) == [
+        facts.Checkpoint(version=3, dir="/x/version-3")
+    ]
+    assert second.all_of(facts.Skipped) == [facts.Skipped(worker="worker-0", batches=3)]
     assert second.started == 1.0
     # The worker never stopped: its lease holds, and new ones get other ids.
     assert finish(second, held.lease_id, now=5.0)
@@ -102,7 +106,7 @@ def test_epochs_change_at_once_and_none_that_has_begun_is_cut(tmp_path):
     assert second.plan.epochs == 3
     assert work(second) == per_epoch - 1
     assert second.queue.finished
-    second.note("state", name="job", state="succeeded")
+    second.record(facts.JobState(state=JobState.SUCCEEDED))
     closed(second)
     audited = audit(tmp_path)
     assert [(e.times, e.finished) for e in audited.epochs] == [({1: 93}, True)] * 3
@@ -114,7 +118,7 @@ def test_compaction_keeps_state_and_history(tmp_path):
     async def busy():
         for _ in range(12):
             work(ledger, count=1)
-            ledger.note("evaluation", version=ledger.queue.done_tasks)
+            ledger.record(facts.Undone(rounds=(ledger.queue.done_tasks,)))
             await ledger.commit()
             await ledger.compact_if_needed(limit=500)
         await ledger.commit()
@@ -125,9 +129,9 @@ def test_compaction_keeps_state_and_history(tmp_path):
     assert len(list(tmp_path.glob("*.jsonl.gz"))) > 1
     again = opened(tmp_path)
     assert again.queue.state() == ledger.queue.state()
-    assert again.notes("evaluation") == ledger.notes("evaluation")
+    assert again.all_of(facts.Undone) == ledger.all_of(facts.Undone)
     work(again)
-    again.note("state", state="succeeded")
+    again.record(facts.JobState(state=JobState.SUCCEEDED))
     closed(again)
     report = audit(tmp_path)
     assert report.ok
@@ -203,7 +207,7 @@ def test_audit_finds_a_missed_record(tmp_path):
     leased = ledger.lease(0, now=2.0, lease_seconds=60.0)
     ledger.queue._leases.pop(leased.lease_id)  # the defect: dropped in silence
     work(ledger)
-    ledger.note("state", state="succeeded")
+    ledger.record(facts.JobState(state=JobState.SUCCEEDED))
     closed(ledger)
     report = audit(tmp_path)
     assert not report.ok
@@ -226,7 +230,7 @@ def test_rewind_undoes_what_came_after_and_audit_knows(tmp_path):
     ledger.rewind(position, applied={3: 4}, cause="ps-0 lost", now=5.0)
     assert ledger.rewinds == 1
     work(ledger)
-    ledger.note("state", state="succeeded")
+    ledger.record(facts.JobState(state=JobState.SUCCEEDED))
     closed(ledger)
     report = audit(tmp_path)
     assert report.ok
@@ -244,7 +248,7 @@ def test_report_repeated_after_a_rewind_does_not_count(tmp_path):
     ledger.rewind(position, applied={}, cause="ps-0 lost", now=4.0)
     assert finish(ledger, leased.lease_id, now=5.0) is None
     work(ledger)
-    ledger.note("state", state="succeeded")
+    ledger.record(facts.JobState(state=JobState.SUCCEEDED))
     closed(ledger)
     assert audit(tmp_path).ok
     assert ledger.queue.done_records == 186
@@ -317,7 +321,7 @@ def test_any_schedule_of_faults_leaves_every_record_trained(
     else:
         assert ledger.queue.done_steps == max_steps
     if not max_steps:
-        ledger.note("state", state="succeeded")
+        ledger.record(facts.JobState(state=JobState.SUCCEEDED))
     closed(ledger)
     report = audit(directory)
     assert report.ok, report.gaps

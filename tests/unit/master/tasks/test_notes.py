@@ -11,6 +11,7 @@ from elasticdl.master.members.goodput import Goodput
 from elasticdl.master.members.membership import Membership
 from elasticdl.master.members.relaunches import Relaunches
 from elasticdl.master.members.table import MemberTable
+from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.runner.base import ReplicaKey
 
@@ -30,7 +31,7 @@ class Master:
     def __init__(self, directory, *, now=1.0, launched=False):
         self.ledger = Ledger.open(directory, now=now)
         if launched:
-            self.ledger.note("run", time=now, before=0.0)
+            self.ledger.record(facts.Run(time=now))
         self.table = MemberTable(SPEC, self.ledger, num_ps=1)
         self.table.adopt(now=now)
         self.relaunches = Relaunches(self.ledger)
@@ -108,16 +109,16 @@ def test_counts_and_times_of_relaunches_outlive_what_is_listed(tmp_path):
 def test_sums_do_not_shrink_when_a_master_is_restarted(tmp_path):
     ledger = Ledger.open(tmp_path, now=1.0)
     for _ in range(12_000):
-        ledger.note("lostUpdates", ps="ps-0", count=2)
-        ledger.note("skipped", worker="worker-0", batches=1)
-        ledger.note("run", time=1.0, before=0.0)
+        ledger.record(facts.LostUpdates(ps="ps-0", count=2))
+        ledger.record(facts.Skipped(worker="worker-0", batches=1))
+        ledger.record(facts.Run(time=1.0))
     asyncio.run(ledger._journal.compact(ledger._state))
     ledger.close()
     again = Ledger.open(tmp_path, now=2.0)
     again.close()
-    assert sum(note["count"] for note in again.notes("lostUpdates")) == 24_000
-    assert sum(note["batches"] for note in again.notes("skipped")) == 12_000
-    assert again.count_notes("run") == 12_000
+    assert sum(fact.count for fact in again.all_of(facts.LostUpdates)) == 24_000
+    assert sum(fact.batches for fact in again.all_of(facts.Skipped)) == 12_000
+    assert again.count_of(facts.Run) == 12_000
 
 
 @pytest.mark.parametrize("compacted", [False, True])

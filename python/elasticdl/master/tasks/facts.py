@@ -1,0 +1,464 @@
+"""What a job's journal holds beside its tasks: one frozen class for each kind.
+
+Owns the stored form of each kind (its name, its fields, its version), which is a format
+on disk, and how much of a kind is kept. Made by the parts of the master, stored by
+`master.tasks.ledger`, counted by `master.tasks.notes`, read by whoever takes a master's
+place and by the audit. Must not know files, nor what is done with a fact.
+
+A field that is added gets a default, which stands for it in journals of before; fields
+that this version does not know are passed over, so that an earlier version can go on
+with a journal. What means something else than before gets a new `VERSION`: versions
+that know only the older one refuse it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from elasticdl.errors import JournalError
+from elasticdl.job import status, words
+
+# As many of a kind that is listed, the newest.
+MOST = 10_000
+
+_STATE = "state"  # the kind of those facts of which a job has one at a time
+_VERSION = "v"  # where a stored fact has its version; none is version 1
+
+
+class Fact(BaseModel):
+    """What a master has found out or decided, and the next one has to know."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="constants")
+
+    KIND: ClassVar[str]
+    NAME: ClassVar[str] = ""  # that all facts of this class have, beside their kind
+    VERSION: ClassVar[int] = 1
+    # How much is kept: the newest of each name, one with the sum of a field, or KEPT.
+    NEWEST: ClassVar[bool] = False
+    SUM: ClassVar[str] = ""
+    KEPT: ClassVar[int] = MOST
+
+    @property
+    def key(self) -> str | None:
+        """What it is the newest of, where the newest of a name is kept."""
+        return self.NAME or getattr(self, "name", None)
+
+    def tree(self) -> dict[str, Any]:
+        """Return it as it is stored; `read` takes it."""
+        tree: dict[str, Any] = {"name": self.NAME} if self.NAME else {}
+        if self.VERSION > 1:
+            tree[_VERSION] = self.VERSION
+        return {**tree, **self.model_dump(mode="json")}
+
+    def plus(self, other: Self) -> Self:
+        """Return one for both, of a class of which the sum is kept."""
+        total = getattr(self, self.SUM) + getattr(other, self.SUM)
+        return self.model_copy(update={self.SUM: total})
+
+
+class _State(Fact):
+    """A fact of which a job has one at a time; stored under a name of its own."""
+
+    KIND = _STATE
+    NEWEST = True
+
+
+# -- the job --------------------------------------------------------------------------
+
+
+class Run(Fact):
+    """A launch of the job has begun."""
+
+    KIND = "run"
+
+    time: float
+    before: float = 0.0  # seconds that earlier launches ran
+
+
+class Launch(Fact):
+    """By which name the newest launch goes."""
+
+    KIND = "launch"
+    NEWEST = True
+
+    of: str
+
+
+class JobState(_State):
+    """The job is in this state now; with an end's message and exit code."""
+
+    NAME = "job"
+
+    state: words.JobState
+    time: float = 0.0
+    message: str = ""
+    exit_code: int = 0
+
+
+class Specification(_State):
+    """The specification in force, with the live edits that were taken."""
+
+    NAME = "spec"
+
+    job: dict[str, Any]
+
+
+class Rest(_State):
+    """Whether the workers of a paused job were sent home."""
+
+    NAME = "rest"
+
+    resting: bool
+
+
+class EndTold(Fact):
+    """Whoever waits for the job's end was told of that of a run."""
+
+    KIND = "toldEnd"
+
+    run: int
+
+
+# -- replicas -------------------------------------------------------------------------
+
+
+class Restore(BaseModel):
+    """What a PS, or the worker that holds the model, begins with."""
+
+    model_config = ConfigDict(frozen=True)
+
+    dir: str = ""
+    handback: bool = False
+    min_version: int = 0
+    version: int = 0  # of the checkpoint in `dir`
+    rewind: int = 0  # it belongs to
+    alone: bool = False  # the others go on: what it lacks of theirs is lost
+
+
+class Replica(Fact):
+    """What is known of a replica. Those that live are kept, all of them."""
+
+    KIND = "replica"
+    NEWEST = True
+
+    name: str
+    role: str
+    index: int
+    generation: int
+    priority: str
+    memory: int  # bytes
+    address: str
+    metrics_port: int
+    pid: int
+    registered: bool
+    ready: bool
+    initialized: bool
+    restore: Restore | None
+    ended: bool
+    time: float
+
+
+class Relaunch(status.Relaunch, Fact):
+    """What was done about a replica that ended."""
+
+    KIND = "relaunch"
+    KEPT = 1_000
+
+    counted: bool  # against maxRestarts
+
+    @property
+    def record(self) -> status.Relaunch:
+        """It as the job's status has it."""
+        return status.Relaunch(**self.model_dump(exclude={"counted"}))
+
+
+class Recovered(Fact):
+    """A replacement does its first work."""
+
+    KIND = "recovered"
+    KEPT = 1_000
+
+    record: int  # number of the relaunch, from 0
+    seconds: float  # since the end of the one before
+
+
+class RelaunchCounts(_State):
+    """How many replicas of each role ended, by reason and by cause."""
+
+    NAME = "relaunches"
+
+    run: int  # number of the run that `counted` is of
+    counted: list[float]  # Unix seconds of the ends against maxRestarts
+    counts: dict[str, dict[str, int]]  # role -> reason in words -> ends
+    # role -> `EndCause` -> ends; None: of before causes and reasons were apart.
+    causes: dict[str, dict[str, int]] | None = None
+
+
+class Goodput(_State):
+    """Where the seconds of workers that ended went, by cause."""
+
+    NAME = "goodput"
+
+    seconds: dict[str, float]
+
+
+class GoodputLive(_State):
+    """Where the seconds of workers that live have gone so far."""
+
+    NAME = "goodputLive"
+
+    workers: dict[int, dict[str, float]]  # generation -> cause -> seconds
+
+
+# -- the model ------------------------------------------------------------------------
+
+
+class Model(Fact):
+    """What the first worker told of the user's model."""
+
+    KIND = "model"
+
+    callbacks: str  # JSON
+    custom_reader: bool
+    parameters: int = 0
+
+
+class InitFrom(_State):
+    """The checkpoint that the job begins with."""
+
+    NAME = "initFrom"
+
+    given: str  # in the values file
+    dir: str
+    bytes: int = 0
+    dropped: tuple[str, ...] = ()  # newer ones that could not be loaded
+
+
+class Begun(Fact):
+    """Training has begun: the job has something to lose."""
+
+    KIND = "begun"
+
+    time: float
+
+
+class Checkpoint(Fact):
+    """The newest checkpoint."""
+
+    KIND = "checkpoint"
+    NEWEST = True
+
+    name: str = "newest"
+    version: int = 0
+    dir: str
+
+
+class Course(_State):
+    """Which checkpoints are the job's own; see `model.checkpoint_identity.Course`."""
+
+    NAME = "course"
+
+    run: str
+    unnamed: bool
+    rewinds: int
+    limits: tuple[tuple[int, int], ...]
+
+
+class Rewind(Fact):
+    """Training has gone back to a checkpoint, or to the job's beginning (no `dir`)."""
+
+    KIND = "rewind"
+    NEWEST = True
+
+    dir: str
+    version: int
+    cause: str = ""
+    time: float = 0.0
+
+
+class Rewound(Fact):
+    """All PS are at a rewind."""
+
+    KIND = "rewound"
+    NEWEST = True
+
+    number: int
+
+
+class LostUpdates(Fact):
+    """A PS came back without so many updates."""
+
+    KIND = "lostUpdates"
+    SUM = "count"
+
+    ps: str = ""
+    count: int
+
+
+class Missing(Fact):
+    """Which updates the values of a PS lack."""
+
+    KIND = "missing"
+    NEWEST = True
+
+    name: str  # of the PS
+    ranges: tuple[tuple[int, int], ...]  # first and last version
+
+
+class Evaluation(status.EvaluationResult, Fact):
+    """A round of evaluation and its result; older journals have the result alone."""
+
+    KIND = "evaluation"
+
+    number: int = 0
+    epochs_done: int = 0
+    point: str = ""  # of training, when it was opened; "" is not known
+    kept: bool = False  # its model was written as the best one
+
+    @property
+    def result(self) -> status.EvaluationResult:
+        """It as the job's status has it."""
+        fields = status.EvaluationResult.model_fields
+        return status.EvaluationResult(**self.model_dump(include=set(fields)))
+
+
+class Undone(Fact):
+    """A rewind has undone these rounds of evaluation."""
+
+    KIND = "undone"
+
+    rounds: tuple[int, ...]
+
+
+class Round(Fact):
+    """A round of evaluation was opened; written before results said this themselves."""
+
+    KIND = "round"
+
+    epochs_done: int
+
+
+class Export(Fact):
+    """A model was exported."""
+
+    KIND = "export"
+
+    target: str
+    paths: tuple[str, ...]
+    point: str = ""  # of training
+
+
+# -- the data -------------------------------------------------------------------------
+
+
+class Prepared(Fact):
+    """The data were prepared by the user's module."""
+
+    KIND = "prepared"
+
+    time: float
+
+
+class Shards(Fact):
+    """What the data consist of."""
+
+    KIND = "shards"
+
+    # `DataKind` -> source, first record, end
+    shards: dict[str, tuple[tuple[str, int, int], ...]]
+
+
+class Start(Fact):
+    """The queue's position before the first task; see `TaskQueue.position`."""
+
+    KIND = "start"
+
+    position: dict[str, Any]
+
+
+class BadRecord(Fact):
+    """A record that could not be read or parsed."""
+
+    KIND = "badRecord"
+    KEPT = 1_000
+
+    source: str
+    record: int
+    reason: str
+
+
+class Skipped(Fact):
+    """Batches that were left out, since their loss was not finite."""
+
+    KIND = "skipped"
+    SUM = "batches"
+
+    worker: str = ""
+    batches: int
+
+
+KINDS: tuple[type[Fact], ...] = (
+    Run,
+    Launch,
+    JobState,
+    Specification,
+    Rest,
+    EndTold,
+    Replica,
+    Relaunch,
+    Recovered,
+    RelaunchCounts,
+    Goodput,
+    GoodputLive,
+    Model,
+    InitFrom,
+    Begun,
+    Checkpoint,
+    Course,
+    Rewind,
+    Rewound,
+    LostUpdates,
+    Missing,
+    Evaluation,
+    Undone,
+    Round,
+    Export,
+    Prepared,
+    Shards,
+    Start,
+    BadRecord,
+    Skipped,
+)
+
+_BY_KIND: Mapping[tuple[str, str], type[Fact]] = {
+    (of.KIND, of.NAME): of for of in KINDS
+}
+
+
+def read(kind: str, tree: Mapping[str, Any]) -> Fact:
+    """Return a fact from its stored form.
+
+    Raises JournalError if this version does not know its kind or cannot read it.
+    """
+    # The first journals had one fact of this kind, the job's state, without a name.
+    name = tree.get("name", JobState.NAME) if kind == _STATE else ""
+    noted = f"{kind} {name}".strip()
+    of = _BY_KIND.get((kind, name))
+    if of is None or tree.get(_VERSION, 1) > of.VERSION:
+        version = f" in version {tree[_VERSION]}" if _VERSION in tree else ""
+        raise JournalError(
+            f"the journal notes {noted!r}{version}, which this version does not know: "
+            "another version of ElasticDL wrote it; go on with that version"
+        )
+    try:
+        return of.model_validate(tree)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise JournalError(
+            f"the journal notes {noted!r}, which cannot be read: {first['msg']} "
+            f"at {place}; it is damaged, or another version of ElasticDL wrote it"
+        ) from error
