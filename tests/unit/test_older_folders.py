@@ -7,6 +7,7 @@ from elasticdl.job import history
 from elasticdl.job.status import JobReport
 from elasticdl.job.values.file import load_values
 from elasticdl.job.words import EndCause, Happening, JobState
+from elasticdl.master.happenings import Diary
 from elasticdl.master.members.relaunches import Relaunches
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit import audit
@@ -35,7 +36,7 @@ def test_the_causes_of_its_losses_are_known_without_having_been_written() -> Non
 def test_its_journal_is_gone_on_with(tmp_path: Path) -> None:
     shutil.copytree(FOLDER / "journal", tmp_path, dirs_exist_ok=True)
     ledger = Ledger.open(tmp_path, now=1.0)
-    known = Relaunches(ledger)
+    known = Relaunches(ledger, Diary())
     assert known.causes_by_role() == {"ps": {"killed": 1}, "worker": {"killed": 1}}
     assert known.counts_by_role() == known.causes_by_role()
     assert ledger.newest_of(facts.JobState).state is JobState.STOPPED

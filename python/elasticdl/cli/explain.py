@@ -20,7 +20,7 @@ from elasticdl.job.words import Happening
 
 if TYPE_CHECKING:
     from elasticdl.client import JobView
-    from elasticdl.job.history import Decision
+    from elasticdl.job.decision import Decision
 
 _MASTER = str(Role.MASTER)
 _OF_MASTER = (Happening.MASTER, Happening.STATE, Happening.ATTENTION)

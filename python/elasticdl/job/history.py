@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from elasticdl.job.status import EvaluationResult, Figures
-from elasticdl.job.words import EndCause, end_cause_of
+from elasticdl.job.decision import Decision
+from elasticdl.job.status import EvaluationResult, Figures, JobStatus
 
 T = TypeVar("T")
 
@@ -83,25 +83,6 @@ class Sample(_Document):
     ps: dict[str, PsSample] = Field(default_factory=dict)
 
 
-class Decision(_Document):
-    """Something that happened to the job or a replica, and what was done about it."""
-
-    time: float
-    kind: str  # a `Happening`
-    replica: str = ""  # worker-3; empty is the whole job
-    cause: str = ""  # in words: exit code 1, Unschedulable, worker.replicas 2 -> 4 ...
-    end: str = ""  # of a replica that ended: an `EndCause`
-    text: str = ""  # one sentence for people
-    detail: str = ""  # the platform's own words, or the last lines of its log
-    replacement: str = ""  # who came for it
-    cost_seconds: float | None = None  # until it, or its replacement, worked
-
-    @property
-    def end_cause(self) -> EndCause:
-        """Why the replica ended; `OTHER` of what is no end."""
-        return EndCause(self.end) if self.end else end_cause_of(self.cause)
-
-
 @dataclass(frozen=True)
 class History:
     """A whole history, in the order of time."""
@@ -109,6 +90,18 @@ class History:
     samples: Sequence[Sample] = ()
     decisions: Sequence[Decision] = ()
     evaluations: Sequence[EvaluationResult] = field(default_factory=tuple)
+
+    def with_newest(self, status: JobStatus) -> Sequence[Decision]:
+        """Return the decisions with those that a status has and this has not yet.
+
+        In a cluster a history is published less often than a status.
+        """
+        known = {_key(one) for one in self.decisions}
+        return [*self.decisions, *(d for d in status.happened if _key(d) not in known)]
+
+
+def _key(decision: Decision) -> tuple[float, str, str]:
+    return decision.time, decision.kind, decision.replica
 
 
 def line(document: Sample | Decision | EvaluationResult) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from elasticdl.job.decision import Decision
 from elasticdl.job.words import EndCause, JobState, end_cause_of
 
 
@@ -111,6 +112,9 @@ class Progress(_Document):
 class JobStatus(_Document):
     """The job now."""
 
+    # A master may be newer than the command line that asks it.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
     name: str
     type: str
     strategy: str
@@ -141,6 +145,9 @@ class JobStatus(_Document):
     checkpoint_problem: str = ""  # why the last one was not written
     lost_updates: int = 0
     rewinds: int = 0
+    # What this master told of what happened: the newest, and how many before those.
+    happened: list[Decision] = Field(default_factory=list)
+    happened_before: int = 0
 
 
 class JobReport(_Document):

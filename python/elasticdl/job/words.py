@@ -165,6 +165,7 @@ class Happening(enum.StrEnum):
     EDITED = "edited"
     REFUSED = "refused"
     REWOUND = "rewound"
+    EVALUATED = "evaluated"
     CHECKPOINT = "checkpoint"
     CHECKPOINT_FAILED = "checkpointFailed"
     MASTER = "master"

@@ -27,6 +27,7 @@ from elasticdl.master.course.loop import Loop
 from elasticdl.master.course.stages import FINAL, Stages
 from elasticdl.master.job_state import Ending, Job, Parts, num_ps
 from elasticdl.master.master import Master
+from elasticdl.master.members.changes import Changes
 from elasticdl.master.members.goodput import Goodput
 from elasticdl.master.members.membership import Membership
 from elasticdl.master.members.relaunches import Relaunches
@@ -210,7 +211,7 @@ def _make_job(
         closed.seconds if closed else None,
         {g: s for g, s in live.workers.items() if g in adopted} if live else {},
     )
-    relaunches = Relaunches(ledger)
+    relaunches = Relaunches(ledger, signals.diary)
     directory = Path(spec.checkpoint.dir) if spec.checkpoint.dir else None
     keeper = Keeper(
         spec,
@@ -266,11 +267,12 @@ def _make_job(
         signals=signals,
         side=side,
         table=table,
-        membership=Membership(table, ledger, relaunches, goodput),
+        membership=Membership(table, ledger, relaunches, goodput, signals.diary),
         relaunches=relaunches,
         goodput=goodput,
         ps=ps,
         rounds=rounds,
+        changes=Changes(),
         keeper=keeper,
         data=DataStage(
             spec, known=start.known, prepared=bool(ledger.all_of(facts.Prepared))

@@ -15,6 +15,8 @@ from elasticdl.errors import ExitCode
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec, JobType, Strategy, UpdateMode
 from elasticdl.job.words import JobState
+from elasticdl.master.happenings import JobEntered
+from elasticdl.master.members.changes import Changes
 from elasticdl.master.members.goodput import Goodput
 from elasticdl.master.members.membership import Membership
 from elasticdl.master.members.relaunches import Relaunches
@@ -66,6 +68,7 @@ class Parts:
     goodput: Goodput
     ps: PsGroup
     rounds: Rounds
+    changes: Changes
     keeper: Keeper
     data: DataStage
 
@@ -213,6 +216,12 @@ class Job:
         """Whole epochs that were trained."""
         queue = self.parts.ledger.queue
         return queue.epoch if queue is not None and self.trains else 0
+
+    def enter(self, state: JobState) -> None:
+        """Be in another state."""
+        if state is not self.state:
+            self.state = state
+            self.parts.signals.diary.say(JobEntered(time=self.clock(), state=state))
 
     def end(
         self, state: JobState, message: str, exit_code: ExitCode = ExitCode.JOB_FAILED

@@ -41,14 +41,15 @@ from elasticdl.job.words import JobState
 from elasticdl.kube.api import ApiServer
 from elasticdl.master.assembly import steady_clock
 from elasticdl.master.calls.enrolling import JobAuthority
+from elasticdl.master.happenings import JobEntered
 from elasticdl.master.job_state import Ending
 from elasticdl.master.live_edits import Stamp, stamp
 from elasticdl.master.master import Master
 from elasticdl.master.patience import patiently
 from elasticdl.master.platform_defaults import check as check_platform
 from elasticdl.master.serving import Start, serve
-from elasticdl.master.telling.happenings import Decisions
 from elasticdl.master.telling.notices import notices
+from elasticdl.master.telling.sentences import decisions_of
 from elasticdl.runner.kubernetes.cluster import Cluster
 
 log = logging.getLogger(__name__)
@@ -308,7 +309,8 @@ async def _show_failure(cluster: Cluster, job: str, error: ElasticDLError) -> No
         master_generation=0,
         workers_wanted=0,
     )
-    for notice in notices(Decisions().of(shown)):
+    failed = JobEntered(time=now, state=shown.state)
+    for notice in notices(decisions_of(failed, job=job, message=shown.message)):
         cluster.publisher.notice(notice)
     cluster.publisher.headline(str(shown.state), shown.message)
     await cluster.publisher.close(status=shown.model_dump_json(), report="")

@@ -1,8 +1,8 @@
 """What wakes whom inside the master: the loop, held heartbeats, parked leases.
 
-Owns the revisions that heartbeats wait on. Used by every part of the master that
-changes something others wait for. Must not know what changed. Not thread-safe: it
-belongs to the master's event loop.
+Owns the revisions that heartbeats wait on, and the diary of what happened. Used by
+every part of the master that changes something others wait for. Must not know what
+changed. Not thread-safe: it belongs to the master's event loop.
 
 A bell that all workers wait on costs as much as there are workers: it is for what all
 of them have to know at once (where the PS are, the learning rate, the end). What only
@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+
+from elasticdl.master.happenings import Diary
 
 
 class Broadcast:
@@ -57,6 +59,7 @@ class Signals:
 
         `workers_hold`: the parameters are in the worker (strategy local), not in PS.
         """
+        self.diary = Diary()  # what happened, for the loop to collect
         self._workers_hold = workers_hold
         self.revision = (master_generation << 32) + 1
         self.ps_revision = self.revision

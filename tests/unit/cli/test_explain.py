@@ -10,7 +10,7 @@ from elasticdl.cli.main import main
 from elasticdl.client import Condition, JobView
 from elasticdl.errors import NotFoundError
 from elasticdl.job import history
-from elasticdl.job.history import Decision
+from elasticdl.job.decision import Decision
 from elasticdl.job.status import JobStatus, ReplicaStatus
 from elasticdl.job.words import JobState
 from elasticdl.views.terminal.explain import explain_view, together

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from elasticdl.client import Condition, JobView
 from elasticdl.client.usage import ClusterUsage, Machine
-from elasticdl.job.history import Decision, History, PsSample, Sample
+from elasticdl.job.decision import Decision
+from elasticdl.job.history import History, PsSample, Sample
 from elasticdl.job.status import (
     EvaluationResult,
     JobStatus,
@@ -40,6 +41,24 @@ CLUSTER = ClusterUsage(
     nodes=3,
     there=Amounts(cpu=24.0),
     held={"serving": Amounts(8.0), "training": Amounts(6.0), "other": Amounts(2.5)},
+)
+
+
+ENDED = Decision(
+    time=PREEMPTED.time,
+    kind="ended",
+    replica="worker-1",
+    cause="preempted",
+    replacement="worker-3",
+    text="worker-1 ended: preempted; replaced by worker-3",
+)
+WORKS = ENDED.model_copy(
+    update={
+        "kind": "relaunched",
+        "time": PREEMPTED.time + 12,
+        "cost_seconds": 12.0,
+        "text": "worker-3 works 12.0 s after the end of worker-1 (preempted)",
+    }
 )
 
 
@@ -91,6 +110,7 @@ def status(**fields: Any) -> JobStatus:
             replica("ps-1", version=399, memory_bytes=460 << 20),
         ],
         "relaunches": [PREEMPTED],
+        "happened": [ENDED, WORKS],
         "last_loss": 0.4321,
         "last_evaluation": evaluation(9),
         "goodput_seconds": {
@@ -243,19 +263,18 @@ def test_the_seconds_of_workers_are_shared_out_training_first() -> None:
 
 
 def test_the_last_change_is_a_loss_with_what_it_cost() -> None:
-    change = last_change(status(), [], now=NOW)
+    change = last_change([ENDED, WORKS], now=NOW)
     assert change is not None
     assert change.text == "worker-1 preempted, worker-3 in its place"
     assert (change.cost, change.open) == ("cost 12 s", False)
-    begun = PREEMPTED.model_copy(update={"seconds": None})
-    change = last_change(status(relaunches=[begun]), [], now=NOW)
+    change = last_change([ENDED], now=NOW)
     assert change is not None
     assert (change.cost, change.open) == ("cost 2 min 05 s so far", True)
-    gone = begun.model_copy(update={"replacement": "worker-9"})  # it left meanwhile
-    change = last_change(status(relaunches=[gone]), [], now=NOW)
+    left = Decision(time=NOW - 1, kind="left", replica="worker-3")
+    change = last_change([ENDED, left], now=NOW)
     assert change is not None
     assert (change.cost, change.open) == ("", False)
-    assert last_change(status(relaunches=[]), [], now=NOW) is None
+    assert last_change([], now=NOW) is None
 
 
 def test_the_last_change_may_be_another_size() -> None:
@@ -267,14 +286,20 @@ def test_the_last_change_may_be_another_size() -> None:
         Decision(time=NOW - 40, kind="state", cause="paused"),
         Decision(time=NOW - 5, kind="joined", replica="worker-6"),
     ]
-    change = last_change(status(), decisions, now=NOW)
+    change = last_change([ENDED, WORKS, *decisions], now=NOW)
     assert change is not None
     assert change.text == "worker.replicas 2 -> 4"
     assert (change.ago_seconds, change.cost) == (60.0, "there after 9.0 s")
-    lost = PREEMPTED.model_copy(update={"time": NOW - 3})
-    change = last_change(status(relaunches=[lost]), decisions, now=NOW)
+    lost = ENDED.model_copy(update={"time": NOW - 3})
+    change = last_change([*decisions, lost], now=NOW)
     assert change is not None
     assert change.ago_seconds == 3.0
+
+
+def test_what_a_status_knows_before_the_history_is_told_once() -> None:
+    history = History(decisions=[ENDED])
+    shown = top_model.top(status(happened=[ENDED, WORKS]), history, now=NOW)
+    assert [one.kind for one in shown.events] == ["relaunched", "ended"]
 
 
 def test_a_loss_that_is_not_finite_is_not_drawn() -> None:
@@ -384,6 +409,7 @@ def test_a_job_that_has_just_begun_has_little_to_show() -> None:
         progress=Progress(),
         replicas=[replica("worker-0", "launched")],
         relaunches=[],
+        happened=[],
         last_loss=None,
         last_evaluation=None,
         goodput_seconds={},

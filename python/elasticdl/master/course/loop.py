@@ -33,12 +33,12 @@ from elasticdl.master.course.resting import Resting
 from elasticdl.master.course.stages import Stages
 from elasticdl.master.course.watchdog import Verdict, Watchdog
 from elasticdl.master.course.wind_down import WindDown
+from elasticdl.master.happenings import EditRefused, JobEdited
 from elasticdl.master.job_state import Ending, Job
 from elasticdl.master.live_edits import Stamp
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.membership import Departure, Stop
 from elasticdl.master.tasks import data_plan, facts
-from elasticdl.master.telling import happenings
 from elasticdl.master.telling.publishing import Publishing
 from elasticdl.runner.base import Observation, Runner
 
@@ -326,11 +326,11 @@ class Loop:
         job = self._job
         if isinstance(edited, SpecError):
             log.error("the edited values file is refused, nothing changes: %s", edited)
-            refusal = happenings.refused(str(edited), cause="", now=job.clock())
-            self._publishing.decided([refusal])
+            refused = EditRefused(time=job.clock(), text=str(edited))
+            self._parts.signals.diary.say(refused)
             return
         if job.state is JobState.FINISHING:
-            edited = _with_epochs(edited, job.spec.training.epochs)
+            edited = self._with_epochs_so_far(edited)
         edit = live_edits.compare(job.spec, edited)
         text = _NOT_LIVE
         if job.finished or job.ending is not None:
@@ -340,7 +340,9 @@ class Loop:
             return
         for change in edit.accepted:
             log.info("changed: %s", change)
-        self._publishing.decided(happenings.edited(edit.accepted, now=job.clock()))
+            path, old, new = change.path, change.old, change.new
+            taken = JobEdited(time=job.clock(), path=path, old=old, new=new)
+            self._parts.signals.diary.say(taken)
         set_log_level(str(edit.spec.log.level))
         self._parts.ledger.record(facts.Specification(job=edit.spec.document()))
         try:
@@ -351,20 +353,22 @@ class Loop:
             self._parts.ledger.set_epochs(edit.spec.training.epochs)
         job.change_spec(edit.spec)
 
+    def _with_epochs_so_far(self, spec: JobSpec) -> JobSpec:
+        """Return it with the old epochs: all records are done, it is too late."""
+        before = self._job.spec.training.epochs
+        if spec.training.epochs == before:
+            return spec
+        change = live_edits.Change("training.epochs", before, spec.training.epochs)
+        self._say_refused(f"refused: {change}, for all records are done", str(change))
+        training = spec.training.model_copy(update={"epochs": before})
+        return spec.model_copy(update={"training": training})
+
     def _refuse(self, edit: live_edits.Edit, text: str) -> None:
         """Tell which changes are not taken; `text` has a place for one."""
         for change in edit.refused:
-            told = text.format(change)
-            log.error("%s", told)
-            now = self._job.clock()
-            refusal = happenings.refused(told, cause=str(change), now=now)
-            self._publishing.decided([refusal])
+            self._say_refused(text.format(change), str(change))
 
-
-def _with_epochs(spec: JobSpec, epochs: int) -> JobSpec:
-    """Return the specification with the old epochs: it is too late to change them."""
-    if spec.training.epochs == epochs:
-        return spec
-    log.error("training.epochs stays %d: all records are done already", epochs)
-    training = spec.training.model_copy(update={"epochs": epochs})
-    return spec.model_copy(update={"training": training})
+    def _say_refused(self, text: str, change: str) -> None:
+        log.error("%s", text)
+        refused = EditRefused(time=self._job.clock(), text=text, change=change)
+        self._parts.signals.diary.say(refused)

@@ -66,10 +66,10 @@ class Stages:
             return
         if job.state is JobState.FINISHING and self._work_left():
             log.info("a rewind undid some of the training: it goes on")
-            job.state = JobState.RUNNING
+            job.enter(JobState.RUNNING)
             self._refused_since, self._unsaved = None, False
         if job.state in (JobState.RUNNING, JobState.PAUSED):
-            job.state = JobState.PAUSED if job.spec.paused else JobState.RUNNING
+            job.enter(JobState.PAUSED if job.spec.paused else JobState.RUNNING)
         self._evaluate(now=now)
         if not self._work_left():
             self._finish(now=now)
@@ -80,7 +80,7 @@ class Stages:
         data, side = self._parts.data, self._parts.side
         if data.stage is Stage.PREPARE:
             data.stage = Stage.PREPARING
-            self._job.state = JobState.PREPARING
+            self._job.enter(JobState.PREPARING)
             side.add(Task(type=master_pb2.PREPARE))
             self._parts.signals.work()
         elif data.stage is Stage.ASK:
@@ -121,7 +121,7 @@ class Stages:
                 records = sum(shard.num_records for shard in of_kind)
                 log.info("%s data: %d records, %d files", kind, records, len(of_kind))
         self._parts.rounds.begin(data.shards.get(DataKind.VALIDATION, ()), callbacks)
-        job.state = JobState.RUNNING
+        job.enter(JobState.RUNNING)
         ledger.record(facts.JobState(state=job.state, time=now))
         self._parts.signals.work()
 
@@ -157,7 +157,7 @@ class Stages:
             job.state is not JobState.FINISHING
             and job.spec.type is not JobType.EVALUATE
         ):
-            job.state = JobState.FINISHING
+            job.enter(JobState.FINISHING)
             log.info("all records are done; finishing")
         if job.trains and not job.can_snapshot:
             return

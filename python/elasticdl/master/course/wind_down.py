@@ -58,7 +58,7 @@ class WindDown:
         if stopped and not self._job.local:
             ending = await self._checkpoint(ending)
         await self._let_ps_leave()
-        self._job.state = ending.state
+        self._job.enter(ending.state)
         self._parts.ledger.record(
             facts.JobState(
                 state=ending.state,

@@ -1,18 +1,20 @@
 """Which replicas came to the job and which left it, and why, since this master began.
 
-Owns the words for causes and the counts that metrics show. Told by
-`master.members.membership` of what nobody else notes; endings that were needed are in
-`master.members.relaunches`, which outlives a master. Pure: `now` is an argument.
+Owns the counts that metrics show. Counts the happenings that
+`master.telling.publishing` hands on; endings that were needed are in
+`master.members.relaunches`, which outlives a master. Pure.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from elasticdl.job.status import Relaunch
 from elasticdl.job.words import ChangeCause
+from elasticdl.master import happenings
+from elasticdl.master.happenings import Happening
 
 
 @dataclass
@@ -23,38 +25,28 @@ class Changes:
     times: dict[str, float] = field(default_factory=dict)  # of the last, by cause
     costs: dict[str, float] = field(default_factory=dict)  # of the last that works
     _since: dict[str, tuple[str, float]] = field(default_factory=dict)
-    _planned: int | None = None  # workers, at the last look
 
-    def plan(self, workers: int, *, any_there: bool) -> str:
-        """Take how many workers are wanted; return why more come, should they."""
-        before, self._planned = self._planned, workers
-        if before is None and not any_there:
-            return ChangeCause.STARTED
-        return ChangeCause.RESUMED if before == 0 else ChangeCause.GROWN
+    def take(self, said: Sequence[Happening]) -> None:
+        """Count what was said."""
+        for happening in said:
+            match happening:
+                case happenings.ReplicaWanted(time=time, replica=replica, why=why):
+                    self._count(happening.role, why, time)
+                    # Its first work tells what its coming cost.
+                    self._since[replica] = (why, time)
+                case happenings.ReplicaWorks(time=time, replica=replica):
+                    if replica in self._since:
+                        cause, since = self._since.pop(replica)
+                        self.costs[cause] = time - since
+                case happenings.ReplicaDismissed(time=time, role=role, why=why):
+                    self._count(role, why, time)
+                    self.costs[why] = 0.0  # nobody has to come for it
+                case happenings.ReplicaJoined(role=role):
+                    self.counts[role, ChangeCause.JOINED] += 1
 
-    def joined(self, role: str) -> None:
-        """Count a replica that runs now; why it was asked for is told already."""
-        self.counts[role, ChangeCause.JOINED] += 1
-
-    def left(self, role: str, cause: str, *, now: float) -> None:
-        """Count a replica that was told to go: nobody has to come for it."""
-        self._take(role, cause, now=now)
-        self.costs[cause] = 0.0
-
-    def wanted(self, name: str, role: str, cause: str, *, now: float) -> None:
-        """Count a replica that is asked for; its first work tells the cost."""
-        self._take(role, cause, now=now)
-        self._since[name] = (cause, now)
-
-    def works(self, name: str, *, now: float) -> None:
-        """A replica does work: the first time, that is what its coming cost."""
-        cause, since = self._since.pop(name, ("", now))
-        if cause:
-            self.costs[cause] = now - since
-
-    def _take(self, role: str, cause: str, *, now: float) -> None:
-        self.counts[role, cause] += 1
-        self.times[cause] = now
+    def _count(self, role: str, why: str, time: float) -> None:
+        self.counts[role, why] += 1
+        self.times[why] = time
 
     def with_endings(
         self,

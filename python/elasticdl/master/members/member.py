@@ -48,6 +48,10 @@ class Member:
     pid: int = 0
     seen: bool = False  # by the platform, in this master's life
     after_preemption: bool = False  # it replaces one that was taken away
+    wanted_since: float = 0.0  # when it was asked for, or this master took it over
+    # What was said of it already.
+    waits_said: set[str] = field(default_factory=set)  # why it waits
+    end_said: bool = False  # it was lost, and has its grace period left
     # What it said of itself.
     address: str = ""
     metrics_port: int = 0

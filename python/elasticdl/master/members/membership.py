@@ -17,8 +17,16 @@ from dataclasses import dataclass
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.words import ChangeCause, EndCause, ExitReason, ReplicaState
+from elasticdl.master.happenings import (
+    Diary,
+    ReplicaDismissed,
+    ReplicaJoined,
+    ReplicaLeft,
+    ReplicaWaits,
+    ReplicaWanted,
+    ReplicaWorks,
+)
 from elasticdl.master.members import scale
-from elasticdl.master.members.changes import Changes
 from elasticdl.master.members.goodput import Goodput
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.relaunch_rules import (
@@ -37,6 +45,8 @@ from elasticdl.runner.base import Observation, Observed, Phase, ReplicaKey
 
 log = logging.getLogger(__name__)
 
+# What every pod goes through.
+_ON_ITS_WAY = ("ContainerCreating", "PodInitializing")
 _PHASES = {
     Phase.PENDING: ReplicaState.PENDING,
     Phase.RUNNING: ReplicaState.RUNNING,
@@ -70,16 +80,18 @@ class Membership:
         ledger: Ledger,
         relaunches: Relaunches,
         goodput: Goodput,
+        diary: Diary,
     ) -> None:
         """Begin with the members that the table has."""
         self.table = table
         self._ledger = ledger
+        self._diary = diary
         self._goodput = goodput
         self._relaunches = relaunches
         self.hangs = 0  # in a row, without a finished task between
         self.leaving = False  # nobody is replaced any more
-        self.changes = Changes()
         self._planned: tuple[int, int, JobSpec] | None = None
+        self._awaited: set[str] = set()  # asked for in nobody's place, no work done
 
     # -- what the platform shows --------------------------------------------------
 
@@ -136,7 +148,7 @@ class Membership:
             lived_seconds=now - member.since,
             memory_bytes=member.memory_bytes,
         )
-        member.drain = True
+        member.drain = member.end_said = True
         self._decide(member, ending, now=now)
 
     def runs(self, member: Member, *, now: float) -> None:
@@ -149,7 +161,14 @@ class Membership:
         member.state, member.since = state, now
         # One that a restarted master takes over joined before.
         if state is ReplicaState.RUNNING and not member.registered:
-            self.changes.joined(str(member.key.role))
+            self._diary.say(
+                ReplicaJoined(
+                    time=now,
+                    replica=member.name,
+                    role=str(member.key.role),
+                    waited=max(0.0, now - member.wanted_since),
+                )
+            )
         if member.is_worker:
             self._mark_presence(member, now=now)
 
@@ -199,7 +218,8 @@ class Membership:
         """Book the end of a member and schedule its replacement, if it needs one."""
         if member.state is ReplicaState.ENDED:
             return None
-        lived = now - member.since if member.state is ReplicaState.RUNNING else 0.0
+        ran = member.state is ReplicaState.RUNNING
+        lived = now - member.since if ran else 0.0
         ending = Ending(
             role=member.key.role,
             reason=reason,
@@ -213,6 +233,7 @@ class Membership:
             ready=member.came_through,
         )
         member.state, member.since, member.ended = ReplicaState.ENDED, now, reason
+        self._awaited.discard(member.name)
         self.table.remove(member)
         if member.is_worker:
             self._goodput.ended(member.generation, now=now)
@@ -221,6 +242,10 @@ class Membership:
         if self.leaving or member.drain:
             member.reason = member.why_it_goes or in_words(reason)
             log.info("%s left: %s", member.name, member.reason)
+            if ran and not member.end_said:
+                self._diary.say(
+                    ReplicaLeft(time=now, replica=member.name, reason=member.reason)
+                )
             return Departure(member, member.reason)
         decision = self._decide(member, ending, now=now)
         give_up = decision if isinstance(decision, GiveUp) else None
@@ -253,6 +278,7 @@ class Membership:
         planned = (self.table.version, workers, self.table.spec)
         if self.leaving or planned == self._planned:
             return []
+        before = self._planned[1] if self._planned else None
         self._planned = planned
         for index, member in enumerate(self.table.ps()):
             if member is None:
@@ -268,22 +294,46 @@ class Membership:
         ]
         worker = self.table.spec.worker
         change = scale.resize(seats, wanted=workers, priority=worker.priority)
-        why = self.changes.plan(workers, any_there=bool(seats))
+        role = str(Role.WORKER)
+        why = self._why_more(before, any_there=bool(seats))
         for priority in change.start:
             new = self.table.schedule(None, priority=priority, now=now)
-            self.changes.wanted(new.name, str(Role.WORKER), why, now=now)
+            self._awaited.add(new.name)
+            wanted = ReplicaWanted(time=now, replica=new.name, role=role, why=why)
+            self._diary.say(wanted)
         stops = []
         for index in change.drain:
             member = self.table.members[ReplicaKey(Role.WORKER, index)]
             cause = "scaled down" if workers else "the job is paused"
             left = ChangeCause.SHRUNK if workers else ChangeCause.PAUSED
-            self.changes.left(str(Role.WORKER), left, now=now)
+            gone = ReplicaDismissed(time=now, replica=member.name, role=role, why=left)
+            self._diary.say(gone)
             stops += self.drain(member, cause, now=now)
         return stops
 
+    @staticmethod
+    def _why_more(before: int | None, *, any_there: bool) -> ChangeCause:
+        """Return why workers come; `before`: how many were wanted at the last plan."""
+        if before is None and not any_there:
+            return ChangeCause.STARTED
+        return ChangeCause.RESUMED if before == 0 else ChangeCause.GROWN
+
+    def say_who_waits(self, *, now: float) -> None:
+        """Say why replicas wait, once for each replica and kind of reason."""
+        for member in self.table.pending():
+            if member.drain or not member.reason:
+                continue
+            waits = ReplicaWaits(time=now, replica=member.name, reason=member.reason)
+            if waits.kind in _ON_ITS_WAY or waits.kind in member.waits_said:
+                continue
+            member.waits_said.add(waits.kind)
+            self._diary.say(waits)
+
     def works(self, member: Member, *, now: float) -> None:
         """It does work; the first time, that ends what its coming cost."""
-        self.changes.works(member.name, now=now)
+        if member.name in self._awaited:
+            self._awaited.discard(member.name)
+            self._diary.say(ReplicaWorks(time=now, replica=member.name))
         self._relaunches.works(member.name, now=now)
 
     def drain(self, member: Member, cause: str, *, now: float) -> list[Stop]:

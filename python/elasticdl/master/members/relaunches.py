@@ -17,6 +17,7 @@ from elasticdl.job.names import Role, role_of
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.spec.quantity import parse_bytes
 from elasticdl.job.words import EndCause, end_cause_of
+from elasticdl.master.happenings import Diary, ReplacementWorks, ReplicaEnded
 from elasticdl.master.members import relaunch_rules
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.relaunch_rules import (
@@ -38,9 +39,10 @@ KEPT = 500
 class Relaunches:
     """The history of endings in one job."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, diary: Diary) -> None:
         """Read back the journal; only crashes of this run count."""
         self._ledger = ledger
+        self._diary = diary
         self._kept: deque[status.Relaunch] = deque(maxlen=KEPT)
         self.total = 0
         self.recovered = 0  # replacements that worked, since this master began
@@ -86,6 +88,15 @@ class Relaunches:
     def records(self) -> Sequence[status.Relaunch]:
         """The newest, oldest first."""
         return self._kept
+
+    def say_since(self, time: float) -> None:
+        """Say what happened after `time` (Unix seconds), before this master began."""
+        for record in self._kept:
+            works = record.time + (record.seconds or 0.0)
+            if record.time > time:
+                self._diary.say(ReplicaEnded(time=record.time, record=record))
+            if record.seconds is not None and works > time:
+                self._diary.say(ReplacementWorks(time=works, record=record))
 
     def counts_by_role(self) -> dict[str, dict[str, int]]:
         """Return how many replicas of each role ended for which reason."""
@@ -169,6 +180,7 @@ class Relaunches:
             why_not="" if replacement else _why_not(decision),
         )
         self._kept.append(record)
+        self._diary.say(ReplicaEnded(time=now, record=record))
         self.total += 1
         self.counts[_count_of(record)] += 1
         self.causes[role_of(record.replica), cause] += 1
@@ -202,8 +214,9 @@ class Relaunches:
         place = number - (self.total - len(self._kept))
         if place < 0:
             return
-        record = self._kept[place]
-        self._kept[place] = record.model_copy(update={"seconds": seconds})
+        record = self._kept[place].model_copy(update={"seconds": seconds})
+        self._kept[place] = record
+        self._diary.say(ReplacementWorks(time=now, record=record))
         log.info(
             "%s works %.1f s after the end of %s",
             record.replacement,

@@ -102,6 +102,7 @@ class MemberTable:
                 priority=fact.priority,
                 memory_bytes=fact.memory,
                 launch_at=now,
+                wanted_since=now,
                 state=ReplicaState.LAUNCHED,
                 since=now,
                 address=fact.address,
@@ -121,6 +122,10 @@ class MemberTable:
         """Whether this master does not know yet who of the earlier one's is there."""
         launched = self._by_state[ReplicaState.LAUNCHED]
         return any(member.unsettled for member in launched.values())
+
+    def pending(self) -> list[Member]:
+        """Return the members that the platform cannot start now."""
+        return list(self._by_state[ReplicaState.PENDING].values())
 
     def note(self, member: Member, *, now: float) -> None:
         """Journal what a restarted master must know of a member."""
@@ -165,6 +170,7 @@ class MemberTable:
             priority=priority,
             memory_bytes=memory_bytes or parse_bytes(of_role.resources.memory),
             launch_at=now if at is None else at,
+            wanted_since=now,
             since=now,
         )
         self._add(member)

@@ -25,6 +25,7 @@ from elasticdl.checkpoint import files, shelf, store
 from elasticdl.checkpoint.layout import PENDING, Manifest, ShardFile
 from elasticdl.errors import CheckpointError
 from elasticdl.job.spec.job import JobSpec, Strategy
+from elasticdl.master.happenings import CheckpointFailed, CheckpointWritten
 from elasticdl.master.model.checkpoint_identity import (
     MOST_REMEMBERED,
     Course,
@@ -304,6 +305,11 @@ class Keeper:
         self.newest_seconds = now - request.since
         self.schedule.completed(version=manifest.version, now=now)
         self._ledger.record(facts.Checkpoint(version=manifest.version, dir=str(target)))
+        self._signals.diary.say(
+            CheckpointWritten(
+                time=now, version=manifest.version, seconds=self.newest_seconds
+            )
+        )
         log.info(
             "checkpoint of version %d (%s): %s", manifest.version, request.why, target
         )
@@ -329,6 +335,7 @@ class Keeper:
         pause = self.schedule.failed(now=now)
         self.failures += 1
         self.problem = f"checkpoint not written: {problem}"
+        self._signals.diary.say(CheckpointFailed(time=now, problem=self.problem))
         log.error("%s; trying again after %.0f s at most", self.problem, pause)
         self._drop(request)
 

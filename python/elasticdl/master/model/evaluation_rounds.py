@@ -19,11 +19,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 from elasticdl.data.reader import Shard
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.status import EvaluationResult
+from elasticdl.master.happenings import Evaluated
 from elasticdl.master.model import evaluation
 from elasticdl.master.model.callbacks import (
     Action,
@@ -139,10 +139,11 @@ class Rounds:
         """How many results there were, also of those that are not kept."""
         return self._forgotten + len(self._past)
 
-    def after(self, count: int) -> list[EvaluationResult]:
-        """Return the results that came after the first `count`."""
-        first = max(0, count - self._forgotten)
-        return [past.result for past in islice(self._past, first, None)]
+    def say_since(self, time: float) -> None:
+        """Say what earlier masters measured after `time` (Unix seconds)."""
+        for result in self.results:
+            if result.time > time:
+                self._signals.diary.say(Evaluated(time=result.time, result=result))
 
     @property
     def last(self) -> EvaluationResult | None:
@@ -341,6 +342,7 @@ class Rounds:
         if past.kept:
             self._kept.append(past)
         self._ledger.record(past)
+        self._signals.diary.say(Evaluated(time=result.time, result=result))
         log.info(
             "Evaluation metrics[version=%d]: %s",
             current.version,

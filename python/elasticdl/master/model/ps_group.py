@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import RpcError
 from elasticdl.job.spec.job import JobSpec, Recovery, UpdateMode
+from elasticdl.master.happenings import WentBack
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.table import MemberTable
 from elasticdl.master.model.missing import Range, after_loss, after_rewind
@@ -320,7 +321,8 @@ class PsGroup:
         if not self.rewinding and (
             self._had_first_values(member) or (self.begun and rewinds_on_loss(spec))
         ):
-            self.go_back(f"{member.name} was lost", now=now)
+            cause = f"{member.name} was lost"
+            self.go_back(cause, now=now, why=f"{member.name} {member.reason}")
         self._signals.bump()
 
     def _had_first_values(self, member: Member) -> bool:
@@ -334,8 +336,11 @@ class PsGroup:
         alone = member.restore is not None and member.restore.alone
         return not alone and not (self.begun and member.initialized)
 
-    def go_back(self, cause: str, *, now: float) -> None:
-        """Rewind queue and PS to the newest checkpoint, or the job's beginning."""
+    def go_back(self, cause: str, *, now: float, why: str = "") -> None:
+        """Rewind queue and PS to the newest checkpoint, or the job's beginning.
+
+        `why`: the cause in the words that the job's history has for it.
+        """
         found = self._newest()
         if found is None:
             begin = self._ledger.newest_of(facts.Start)
@@ -353,6 +358,8 @@ class PsGroup:
         self._ledger.record(
             facts.Rewind(dir=self._rewind_dir, version=version, cause=cause, time=now)
         )
+        at = version if found else None
+        self._signals.diary.say(WentBack(time=now, cause=why or cause, version=at))
         self.rewinding = bool(found and self._table.num_ps)
         if not self.rewinding:
             # Nothing to wait for: workers bring values with their next task.

@@ -91,7 +91,7 @@ class Gauges:
         metrics, parts = self.metrics, self._job.parts
         records, endings = built.relaunches, built.relaunch_causes
         metrics.relaunches.set(parts.relaunches.counts)
-        changes = parts.membership.changes.with_endings(records, endings)
+        changes = parts.changes.with_endings(records, endings)
         metrics.membership_changes.set(changes.counts)
         metrics.membership_time.set_by(changes.times)
         metrics.membership_cost.set_by(changes.costs)

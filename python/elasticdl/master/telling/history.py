@@ -17,9 +17,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from elasticdl.job import history
-from elasticdl.job.history import Decision, Sample
+from elasticdl.job.decision import Decision
+from elasticdl.job.history import Sample
 from elasticdl.job.status import EvaluationResult, JobStatus
-from elasticdl.job.words import JobState
+from elasticdl.job.words import Happening, JobState
 from elasticdl.master.job_state import Job
 from elasticdl.master.telling import sampling
 from elasticdl.master.telling.appending import Appending
@@ -58,25 +59,22 @@ class Recorder:
         self._next_sample = 0.0
         self._next_shown = 0.0
         self._changed = False  # since it was shown
-        rounds = job.parts.rounds
-        self._evaluations = rounds.count - sum(
-            result.time > self.told_until for result in rounds.results
-        )
         self._working: asyncio.Task[None] | None = None
 
     def decided(self, decisions: Iterable[Decision]) -> None:
         """Note what happened."""
         for decision in decisions:
-            self._add(decision)
+            if decision.kind != Happening.EVALUATED:  # that has a line of its own
+                self._add(decision)
         self._begin_writing()  # a master that is killed soon has told it
 
+    def evaluated(self, result: EvaluationResult) -> None:
+        """Note what was measured."""
+        self._add(result)
+        self._scalars.evaluated(result)
+
     def observe(self, status: JobStatus, *, now: float) -> None:
-        """Take a sample if it is time for one, and the evaluations since the last."""
-        rounds = self._job.parts.rounds
-        for result in rounds.after(self._evaluations):
-            self._add(result)
-            self._scalars.evaluated(result)
-        self._evaluations = rounds.count
+        """Take a sample if it is time for one."""
         # A state is in the history however short it was, with the PS before they leave.
         if now >= self._next_sample or status.state is not self._state:
             age = now - self._job.started

@@ -1,17 +1,17 @@
 """What people should hear of a job: what happened, as notices of the platform.
 
 Owns the word of each notice and which ones are warnings. Called by
-`master.telling.publishing` and `master.pod`. What happened is found by
-`master.telling.happenings`.
+`master.telling.publishing` and `master.pod`. The sentences are those of
+`master.telling.sentences`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from elasticdl.job.history import Decision
+from elasticdl.job.decision import Decision
 from elasticdl.job.words import EndCause, Happening, JobState
-from elasticdl.master.telling.happenings import sentence
+from elasticdl.master.telling.sentences import sentence
 from elasticdl.runner.publisher import Notice
 
 _STATES = {

@@ -1,23 +1,32 @@
 """Shows the job where people look who do not ask the master.
 
 Owns when a status is built for that, and what is left out of it. Called by the loop,
-and at the end by `master.master`. What happened is found here once, for the job's
-history and for the notices of the platform. Must not know where it is shown.
+and at the end by `master.master`. What the parts said of what happened is collected
+here, for the job's history, its status, and the notices of the platform. Must not know
+where it is shown.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 
-from elasticdl.job.history import Decision
+from elasticdl.job import words
+from elasticdl.job.decision import Decision
 from elasticdl.job.status import JobReport, JobStatus
-from elasticdl.job.words import Happening
+from elasticdl.master.happenings import (
+    AttentionNeeded,
+    Evaluated,
+    Happening,
+    JobEntered,
+    MasterTookOver,
+)
 from elasticdl.master.job_state import Job
 from elasticdl.master.telling import status
-from elasticdl.master.telling.happenings import Decisions
 from elasticdl.master.telling.history import Recorder
 from elasticdl.master.telling.notices import notices
+from elasticdl.master.telling.sentences import decisions_of
 from elasticdl.runner.publisher import Publisher
 
 log = logging.getLogger(__name__)
@@ -34,22 +43,33 @@ class Publishing:
     """Publishes one job."""
 
     def __init__(self, job: Job, publisher: Publisher) -> None:
-        """Begin with nothing shown."""
+        """Begin with nothing shown, and with what an earlier master did not tell."""
         self._job = job
+        self._diary = job.parts.signals.diary
         self._publisher = publisher
         self._recorder = Recorder(job, publisher)
-        self._decisions = Decisions(told_until=self._recorder.told_until)
-        self._looked: tuple[object, ...] = ()
+        self._untold: list[Happening] = []
+        self._message = ""  # that was told, without its figures, which change
         self._next_look = self._earliest_look = 0.0
         self._next_show = 0.0
         self._shown: JobStatus | None = None
+        self._begin(now=job.clock())
+
+    def _begin(self, *, now: float) -> None:
+        generation = self._job.parts.ledger.generation
+        if generation > 1:
+            self._diary.say(MasterTookOver(time=now, generation=generation))
+        # The journal may know what the history does not: its master was lost between.
+        self._job.parts.relaunches.say_since(self._recorder.told_until)
+        self._job.parts.rounds.say_since(self._recorder.told_until)
+        self._diary.say(JobEntered(time=now, state=self._job.state))
 
     def update(self, *, now: float) -> None:
-        """Show what changed, as often as the publisher wants it; note it anyway."""
+        """Collect what happened; tell it, and show the job, as often as is wanted."""
+        self._collect()
         if self._job.parts.table.settling:
             return  # that nobody runs would be no news, but a mistake
-        news = self._mark() != self._looked
-        if now < (self._earliest_look if news else self._next_look):
+        if now < (self._earliest_look if self._untold else self._next_look):
             return
         built = self._look(now=now)
         if now >= self._next_show:
@@ -59,24 +79,10 @@ class Publishing:
         self._earliest_look = now + _REST * (self._job.clock() - now)
         self._next_look = max(now + seconds, self._earliest_look)
 
-    def _mark(self) -> tuple[object, ...]:
-        """Return what differs when something happened that is to be told at once."""
-        job, parts = self._job, self._job.parts
-        newest = parts.keeper.newest
-        return (
-            job.state,
-            parts.relaunches.total,
-            parts.relaunches.recovered,
-            parts.ledger.rewinds,
-            parts.keeper.failures,
-            newest.manifest.version if newest else None,
-        )
-
-    def decided(self, decisions: Sequence[Decision]) -> None:
-        """Tell and note what no status says."""
-        self._recorder.decided(decisions)
-        for notice in notices(decisions):
-            self._publisher.notice(notice)
+    def _collect(self) -> None:
+        said = self._diary.take()
+        self._job.parts.changes.take(said)
+        self._untold += said
 
     async def leave(self) -> None:
         """Note what there is: another master of the job goes on."""
@@ -92,14 +98,39 @@ class Publishing:
         )
 
     def _look(self, *, now: float) -> JobStatus:
-        self._looked = self._mark()
+        """Tell what happened, and return the job as it is."""
+        self._job.parts.membership.say_who_waits(now=now)
+        self._say_what_is_needed(now=now)
+        self._collect()
+        self._tell()
         built = status.build(self._job, now=now)
-        found = self._decisions.of(built)
-        for waits in notices(one for one in found if one.kind == Happening.PENDING):
-            log.warning("%s", waits.message)  # nobody else says that
-        self.decided(found)
         self._recorder.observe(built, now=now)
         return built
+
+    def _say_what_is_needed(self, *, now: float) -> None:
+        message = status.message(self._job)
+        kind = re.sub(r"\d+", "", message)
+        # That a checkpoint failed was said when it did.
+        known = kind == self._message or message == self._job.parts.keeper.problem
+        if message and not known and self._job.ending is None:
+            self._diary.say(AttentionNeeded(time=now, message=message))
+        self._message = kind
+
+    def _tell(self) -> None:
+        """Write down what happened, and tell the platform."""
+        untold, self._untold = _newest_state_alone(self._untold), []
+        name, message = self._job.spec.name, status.message(self._job)
+        decisions: list[Decision] = []
+        for happening in untold:
+            if isinstance(happening, Evaluated):
+                self._recorder.evaluated(happening.result)
+            decisions += decisions_of(happening, job=name, message=message)
+        for waits in notices(d for d in decisions if d.kind == words.Happening.PENDING):
+            log.warning("%s", waits.message)  # nobody else says that
+        self._recorder.decided(decisions)
+        self._diary.tell(decisions)
+        for notice in notices(decisions):
+            self._publisher.notice(notice)
 
     def _show(self, built: JobStatus) -> JobStatus:
         self._publisher.headline(built.ending or str(built.state), built.message)
@@ -108,6 +139,12 @@ class Publishing:
             self._shown = short
             self._publisher.status(short.model_dump_json())
         return short
+
+
+def _newest_state_alone(said: Sequence[Happening]) -> list[Happening]:
+    """Return it without the states that the job has left already."""
+    states = [one for one in said if isinstance(one, JobEntered)]
+    return [one for one in said if one not in states[:-1]]
 
 
 def _content(shown: JobStatus) -> JobStatus:
@@ -123,10 +160,15 @@ def _short(full: JobStatus) -> JobStatus:
         for r in full.relaunches[-_MOST_RELAUNCHES:]
     ]
     left_out = len(full.relaunches) - len(relaunches)
+    happened = [
+        one.model_copy(update={"detail": one.detail[:_MOST_DETAIL]})
+        for one in full.happened
+    ]
     return full.model_copy(
         update={
             "relaunches": relaunches,
             "relaunches_before": full.relaunches_before + left_out,
+            "happened": happened,
         }
     )
 

@@ -33,7 +33,7 @@ def build(job: Job, *, now: float) -> JobStatus:
         strategy=str(job.spec.strategy),
         state=job.state,
         ending=str(job.ending.state) if job.ending else "",
-        message=_message(job),
+        message=message(job),
         started=job.started,
         time=now,
         master_generation=parts.ledger.generation,
@@ -66,6 +66,8 @@ def build(job: Job, *, now: float) -> JobStatus:
         checkpoint_problem=parts.keeper.problem,
         lost_updates=parts.ps.lost_updates,
         rewinds=parts.ledger.rewinds,
+        happened=list(parts.signals.diary.told),
+        happened_before=parts.signals.diary.told_before,
     )
 
 
@@ -76,7 +78,7 @@ def master_restarts(job: Job) -> int:
     return ledger.generation - ledger.count_of(facts.Run)
 
 
-def _message(job: Job) -> str:
+def message(job: Job) -> str:
     """Return what a user has to know now; the most urgent alone."""
     if job.ending:
         return job.ending.message

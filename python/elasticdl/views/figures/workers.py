@@ -12,7 +12,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from elasticdl.job.history import Decision, History, Sample
+from elasticdl.job.decision import Decision
+from elasticdl.job.history import History, Sample
 from elasticdl.job.words import EndCause, Happening, JobState, ReplicaState
 from elasticdl.views import formatting as text
 from elasticdl.views.figures import look, series

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from datetime import datetime, tzinfo
 
 from elasticdl.client import JobView
-from elasticdl.job.history import Decision, History
+from elasticdl.job.decision import Decision
+from elasticdl.job.history import History
 from elasticdl.job.words import Happening
 from elasticdl.views import formatting as text
 from elasticdl.views import pages

@@ -1,79 +1,88 @@
-"""What happened between two statuses of a job, in sentences.
+"""What happened in a job, as lines while somebody looks on.
 
-Owns which changes are worth a line. Called by the progress views. Pure: must not print
-nor ask the time.
+Owns which happenings are worth a line, and its words. Called by the progress views.
+Pure: must not print nor ask the time.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from elasticdl.job.decision import Decision
 from elasticdl.job.spec.kinds import JobType
-from elasticdl.job.status import EvaluationResult, JobStatus, Relaunch
-from elasticdl.job.words import JobState
+from elasticdl.job.status import EvaluationResult, JobStatus
+from elasticdl.job.words import Happening, JobState
 from elasticdl.views import formatting as text
 
 _STATES = {
     JobState.STARTING: "starting the processes",
     JobState.PREPARING: "preparing the data",
 }
+_BACK = "the master is back; it read its journal and goes on"
+_FAILS = "the job fails: its processes are ended"
+_REWOUND = "rewound to the newest checkpoint, tasks after it come again"
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What was told already."""
+    """How far was told what a master told."""
 
-    state: JobState | None = None
-    relaunches: int = 0
-    evaluation_time: float = 0.0
     master_generation: int = 0
-    rewinds: int = 0
-    checkpoint_version: int | None = None
-    message: str = ""  # without its figures, which change while it stays the same
+    happened: int = 0
+    state: str = ""  # of the newest line about it
     fails: bool = False
 
 
 def events(seen: Seen, status: JobStatus) -> tuple[list[str], Seen]:
     """Return a line for each thing that is new, and what is told with them."""
-    lines: list[str] = []
-    first = seen.state is None
-    message = re.sub(r"\d+", "", status.message)
     fails = status.ending == JobState.FAILED
-    if fails:
-        # Why is told once, at the end.
-        lines += [] if seen.fails else ["the job fails: its processes are ended"]
-    elif status.state is not seen.state:
-        lines.append(_state_line(status))
-    elif message and message != seen.message:
-        lines.append(text.first_line(status.message))
-    if seen.master_generation and status.master_generation > seen.master_generation:
-        lines.append("the master is back; it read its journal and goes on")
-    if not first:
-        # A job that goes on has a history that its own launch does not repeat.
-        lines += [
-            _relaunch_line(one)
-            for one in status.relaunches[
-                max(0, seen.relaunches - status.relaunches_before) :
-            ]
-            if one.replacement or not fails
-        ]
-        if status.rewinds > seen.rewinds:
-            lines.append("rewound to the newest checkpoint, tasks after it come again")
-    evaluation = status.last_evaluation
-    evaluated = evaluation.time if evaluation else 0.0
-    if evaluation and evaluated > seen.evaluation_time and not first:
-        lines.append(evaluation_line(evaluation))
-    return lines, Seen(
-        state=status.state,
-        relaunches=status.relaunches_before + len(status.relaunches),
-        evaluation_time=max(evaluated, seen.evaluation_time),
+    lines, state = _new_lines(seen, status, fails=fails)
+    if fails and not seen.fails:
+        lines.insert(0, _FAILS)  # why is told once, at the end
+    now = Seen(
         master_generation=status.master_generation,
-        rewinds=status.rewinds,
-        checkpoint_version=status.checkpoint_version,
-        message=message,
+        happened=status.happened_before + len(status.happened),
+        state=state,
         fails=fails,
     )
+    return lines, now
+
+
+def _new_lines(seen: Seen, status: JobStatus, *, fails: bool) -> tuple[list[str], str]:
+    """Return the lines, and the state that the job was last said to be in."""
+    if not seen.master_generation:
+        # A job that goes on has a history that its own launch does not repeat.
+        line = _state_line(status.state, status.message, status.type)
+        return ([] if fails else [line]), str(status.state)
+    same = seen.master_generation == status.master_generation
+    told = seen.happened if same else 0
+    lines: list[str] = []
+    if told < status.happened_before:
+        count = text.plural(status.happened_before - told, "happening")
+        lines.append(f"{count} left out here; `elasticdl explain` has all")
+    state, said = seen.state, ""
+    for one in status.happened[max(0, told - status.happened_before) :]:
+        if one.kind == Happening.STATE:
+            if one.cause != state and not fails:
+                lines.append(_state_line(JobState(one.cause), one.detail, status.type))
+                said = one.detail
+            state = one.cause
+        elif one.kind != Happening.ATTENTION or (one.text != said and not fails):
+            lines += _line(one, fails=fails)
+    return lines, state
+
+
+def _line(one: Decision, *, fails: bool) -> Sequence[str]:
+    if one.kind == Happening.ENDED:
+        return [_ended_line(one)] if one.replacement or not fails else []
+    if one.kind == Happening.ATTENTION:
+        return [text.first_line(one.text)]
+    if one.kind == Happening.EVALUATED:
+        return [one.text]
+    if one.kind == Happening.MASTER:
+        return [_BACK]
+    return [_REWOUND] if one.kind == Happening.REWOUND else []
 
 
 def evaluation_line(evaluation: EvaluationResult) -> str:
@@ -84,22 +93,22 @@ def evaluation_line(evaluation: EvaluationResult) -> str:
     )
 
 
-def _relaunch_line(relaunch: Relaunch) -> str:
+def _ended_line(ended: Decision) -> str:
     after = (
-        f"{relaunch.replacement} takes its place"
-        if relaunch.replacement and relaunch.replacement != relaunch.replica
+        f"{ended.replacement} takes its place"
+        if ended.replacement and ended.replacement != ended.replica
         else "it is started again"
-        if relaunch.replacement
+        if ended.replacement
         else "it is not replaced"
     )
-    detail = text.first_line(relaunch.detail)
-    why = f"{relaunch.reason} ({detail})" if detail else relaunch.reason
-    return f"{relaunch.replica} {why}: {after}"
+    detail = text.first_line(ended.detail)
+    why = f"{ended.cause} ({detail})" if detail else ended.cause
+    return f"{ended.replica} {why}: {after}"
 
 
-def _state_line(status: JobStatus) -> str:
-    if status.message:
-        return f"{status.state}: {text.first_line(status.message)}"
-    if status.state is JobState.FINISHING and status.type == JobType.TRAIN:
+def _state_line(state: JobState, message: str, job_type: str) -> str:
+    if message:
+        return f"{state}: {text.first_line(message)}"
+    if state is JobState.FINISHING and job_type == JobType.TRAIN:
         return "finishing: all records are trained; last evaluation and checkpoint"
-    return _STATES.get(status.state, str(status.state))
+    return _STATES.get(state, str(state))

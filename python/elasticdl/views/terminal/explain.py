@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from elasticdl.client import JobView
-from elasticdl.job.history import Decision
+from elasticdl.job.decision import Decision
 from elasticdl.job.words import NOT_YET_RUNNING, Happening
 from elasticdl.views import formatting as text
 from elasticdl.views.terminal.tables import make_table

@@ -26,6 +26,7 @@ class Section:
     rows: int = 0
     least: int = 0  # rows without which it is left out
     apart: bool = False  # with an empty line above it, if there is room
+    spare: bool = False  # only in room that no other section has a use for
 
 
 def line(rank: int, text: Text) -> Section:
@@ -37,8 +38,28 @@ def line(rank: int, text: Text) -> Section:
 def fit(sections: Sequence[Section], height: int | None) -> RenderableType:
     """Return the sections in their order, in at most so many lines; None: any."""
     left = 10**6 if height is None else height
+    by_rank = sorted(range(len(sections)), key=lambda n: sections[n].rank)
+    rows, spaced, left = _needed(sections, by_rank, left)
+    for number in (n for n in by_rank if sections[n].spare):
+        section = sections[number]
+        room = left - section.head - section.apart
+        if room >= 0:
+            rows[number] = min(section.rows, room)
+            left = room - rows[number]
+            spaced |= {number} if section.apart else set()
+    shown: list[RenderableType] = []
+    for number in sorted(rows):
+        shown += [Text("")] if number in spaced else []
+        shown.append(sections[number].draw(rows[number]))
+    return Group(*shown)
+
+
+def _needed(
+    sections: Sequence[Section], by_rank: Sequence[int], left: int
+) -> tuple[dict[int, int], set[int], int]:
+    """Return rows of those that are not spare, who stands apart, and what is left."""
+    order = [n for n in by_rank if not sections[n].spare]
     rows: dict[int, int] = {}
-    order = sorted(range(len(sections)), key=lambda n: sections[n].rank)
     for number in order:
         section = sections[number]
         need = section.head + min(section.least, section.rows)
@@ -56,8 +77,4 @@ def fit(sections: Sequence[Section], height: int | None) -> RenderableType:
         for number in growing[:left]:
             rows[number] += 1
             left -= 1
-    shown: list[RenderableType] = []
-    for number in sorted(rows):
-        shown += [Text("")] if number in spaced else []
-        shown.append(sections[number].draw(rows[number]))
-    return Group(*shown)
+    return rows, spaced, left

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from elasticdl.job.history import Decision
-from elasticdl.job.status import JobStatus
-from elasticdl.job.words import Happening, ReplicaState
+from elasticdl.job.decision import Decision
+from elasticdl.job.words import Happening
 from elasticdl.views import formatting as text
 
 _RESIZED = (Happening.GROWN, Happening.SHRUNK)
@@ -28,16 +27,22 @@ class Change:
     open: bool  # that time is not over
 
 
-def last_change(
-    status: JobStatus, decisions: Sequence[Decision], *, now: float
-) -> Change | None:
-    """Return what last changed who is there: a replica lost, or another size."""
-    lost = status.relaunches[-1] if status.relaunches else None
-    resized = [d for d in decisions if d.kind in _RESIZED]
-    if resized and (lost is None or resized[-1].time > lost.time):
-        return _resized(resized[-1], decisions, now=now)
-    if lost is None:
-        return None
+def last_change(decisions: Sequence[Decision], *, now: float) -> Change | None:
+    """Return what last changed who is there: a replica lost, or another size.
+
+    `decisions`: what happened to the job, in the order of time.
+    """
+    for place in reversed(range(len(decisions))):
+        one, later = decisions[place], decisions[place + 1 :]
+        if one.kind in _RESIZED:
+            return _resized(one, later, now=now)
+        if one.kind == Happening.ENDED:
+            return _lost(one, later, now=now)
+    return None
+
+
+def _lost(lost: Decision, later: Sequence[Decision], *, now: float) -> Change:
+    """Return a loss, with how long it took until the replacement worked."""
     replaced = (
         "not replaced"
         if not lost.replacement
@@ -46,24 +51,27 @@ def last_change(
         else f"{lost.replacement} in its place"
     )
     ago = max(0.0, now - lost.time)
-    living = any(
-        r.name == lost.replacement and r.state != ReplicaState.ENDED
-        for r in status.replicas
-    )
-    going = living and lost.seconds is None
+    works = [
+        one.cost_seconds
+        for one in later
+        if one.kind == Happening.RELAUNCHED
+        and (one.replica, one.replacement) == (lost.replica, lost.replacement)
+    ]
+    gone = any(one.kind == _LEFT and one.replica == lost.replacement for one in later)
+    going = bool(lost.replacement) and not (works or gone)
     cost = ""
     if going:
         cost = f"cost {text.duration(ago)} so far"
-    elif lost.seconds is not None:
-        cost = f"cost {text.duration(lost.seconds)}"
-    return Change(ago, f"{lost.replica} {lost.reason}, {replaced}", cost, going)
+    elif works:
+        cost = f"cost {text.duration(works[-1] or 0.0)}"
+    return Change(ago, f"{lost.replica} {lost.cause}, {replaced}", cost, going)
 
 
-def _resized(change: Decision, decisions: Sequence[Decision], *, now: float) -> Change:
+def _resized(change: Decision, later: Sequence[Decision], *, now: float) -> Change:
     """Return a resize, with how long it took until the last worker joined or left."""
     came = _LEFT if change.kind == Happening.SHRUNK else _CAME
     last = None
-    for decision in decisions[decisions.index(change) + 1 :]:
+    for decision in later:
         if decision.kind == came:
             last = decision.time
         elif decision.kind in _OTHERWISE:

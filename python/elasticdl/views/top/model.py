@@ -1,7 +1,7 @@
 """What `elasticdl top` shows of one job: a status and a history, made into answers.
 
-Owns the rules behind the figures, as who is a straggler; those of PS are in `top_ps`,
-of changes in `top_change`. Called by `cli.top`. Pure: `now` is an argument; must not
+Owns the rules behind the figures, as who is a straggler; those of PS are in `top.ps`,
+of changes in `top.change`. Called by `cli.top`. Pure: `now` is an argument; must not
 know how any of it is drawn.
 """
 
@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median_low
 
-from elasticdl.job.history import Decision, History, Sample
+from elasticdl.job.decision import Decision
+from elasticdl.job.history import History, Sample
 from elasticdl.job.names import Role
 from elasticdl.job.status import (
     EvaluationResult,
@@ -38,7 +39,8 @@ STRAGGLER = 1.5
 # From here on a loss is drawn by its logarithm.
 _STEEP = 10.0
 
-_MANY = (Happening.CHECKPOINT, Happening.JOINED)  # told elsewhere
+# Told elsewhere.
+_MANY = (Happening.CHECKPOINT, Happening.JOINED, Happening.EVALUATED)
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,7 @@ def top(status: JobStatus, history: History, *, now: float, place: str = "") -> 
     workers = [r for r in live if r.role == Role.WORKER]
     slow = stragglers(workers)
     newest = history.samples[-1] if history.samples else None
+    decisions = history.with_newest(status)
     return Top(
         name=status.name,
         type=status.type,
@@ -140,7 +143,7 @@ def top(status: JobStatus, history: History, *, now: float, place: str = "") -> 
         progress=status.progress,
         workers=_counts(status, workers, len(slow)),
         goodput=goodput(status.goodput_seconds),
-        change=last_change(status, history.decisions, now=now),
+        change=last_change(decisions, now=now),
         preemptions=_preemptions(status, newest, now=now),
         checkpoint=_checkpoint(status),
         checkpoint_problem=text.first_line(status.checkpoint_problem),
@@ -149,7 +152,7 @@ def top(status: JobStatus, history: History, *, now: float, place: str = "") -> 
         evaluation=status.last_evaluation,
         trend=_trend(status.last_evaluation, history.evaluations),
         lost=_lost(status),
-        events=[d for d in reversed(history.decisions) if d.kind not in _MANY],
+        events=[d for d in reversed(decisions) if d.kind not in _MANY],
         worker_rows=[_worker(r, slow, now=now) for r in _in_order(workers)],
         ps_rows=ps_rows(
             _in_order([r for r in live if r.role == Role.PS]), history.samples

@@ -14,7 +14,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from elasticdl.client.usage import Usage
-from elasticdl.job.history import Decision
+from elasticdl.job.decision import Decision
 from elasticdl.job.spec.kinds import JobType
 from elasticdl.job.words import JobState
 from elasticdl.views import formatting as text
@@ -98,6 +98,7 @@ def top_view(
                 lambda rows: _events(shown.events[: rows + 1], screen.width),
                 rows=min(len(shown.events), _MOST_EVENTS) - 1,
                 apart=True,
+                spare=True,
             )
         )
     return fit([one for one in sections if one is not None], screen.height)

@@ -132,8 +132,13 @@ def test_the_status_of_an_earlier_job_of_that_name_is_not_believed():
 
 
 def test_a_status_that_cannot_be_read_leaves_what_the_objects_say():
-    broken = status_map(status={**STATUS, "of_another_version": 1})
+    broken = status_map(status={**STATUS, "workers_wanted": "some"})
     assert view(status_map=broken, pods=[pod(phase="Running")]).status is None
+
+
+def test_a_field_that_a_later_master_tells_is_passed_over():
+    later = status_map(status={**STATUS, "of_another_version": 1})
+    assert view(status_map=later, pods=[pod(phase="Running")]).status is not None
 
 
 def test_a_running_job_whose_master_is_away_says_why():

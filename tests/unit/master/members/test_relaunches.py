@@ -7,6 +7,7 @@ import pytest
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.words import ExitReason
+from elasticdl.master.happenings import Diary
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.relaunch_rules import PS_CRASHES, Ending, GiveUp, Relaunch
 from elasticdl.master.members.relaunches import Relaunches
@@ -33,7 +34,7 @@ class Past:
     """The endings of one job."""
 
     def __init__(self, ledger: Ledger, job: JobSpec) -> None:
-        self.relaunches = Relaunches(ledger)
+        self.relaunches = Relaunches(ledger, Diary())
         self.job = job
 
     def ends(

@@ -7,6 +7,7 @@ import pytest
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.words import ExitReason, ReplicaState
+from elasticdl.master.happenings import Diary
 from elasticdl.master.members.goodput import Goodput
 from elasticdl.master.members.membership import Membership
 from elasticdl.master.members.relaunches import Relaunches
@@ -34,9 +35,11 @@ class Master:
             self.ledger.record(facts.Run(time=now))
         self.table = MemberTable(SPEC, self.ledger, num_ps=1)
         self.table.adopt(now=now)
-        self.relaunches = Relaunches(self.ledger)
+        self.relaunches = Relaunches(self.ledger, Diary())
         goodput = Goodput(None, {})
-        self.membership = Membership(self.table, self.ledger, self.relaunches, goodput)
+        self.membership = Membership(
+            self.table, self.ledger, self.relaunches, goodput, Diary()
+        )
 
     def names(self):
         return {member.name for member in self.table.members.values()}

@@ -134,9 +134,11 @@ def test_a_worker_that_is_added_or_sent_away_is_a_change_with_its_own_cause(
             await rig.until(lambda: two_leases(master))
             edit_values(rig.job_dir.spec_file, {"job.worker.replicas": 3})
             await rig.until(lambda: len(master.job.parts.ledger.queue.leased) == 3)
+            cost = "membership_last_change_cost_seconds"
+            await rig.until(lambda: ("grown",) in Shown(master).all(cost))
             shown = Shown(master)
             assert shown.all("membership_changes_total")["grown", "worker"] == 1
-            assert shown.all("membership_last_change_cost_seconds")["grown",] > 0
+            assert shown.all(cost)["grown",] > 0
             assert shown.one("workers_wanted") == 3
             edit_values(rig.job_dir.spec_file, {"job.worker.replicas": 2})
             await rig.until(

@@ -11,7 +11,8 @@ from elasticdl.data.formats.files import FilePool
 from elasticdl.data.formats.tfrecord import TFRecordReader
 from elasticdl.data.records import BadRecords
 from elasticdl.job import history
-from elasticdl.job.history import Decision, PsSample, Sample
+from elasticdl.job.decision import Decision
+from elasticdl.job.history import PsSample, Sample
 from elasticdl.job.names import Role
 from elasticdl.job.status import EvaluationResult
 from elasticdl.job.values.file import edit_values

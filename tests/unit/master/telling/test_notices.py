@@ -1,99 +1,64 @@
 """What people hear of a job: each thing once, many replicas in one line."""
 
 import pytest
-from elasticdl.job.status import JobStatus, Relaunch, ReplicaStatus
-from elasticdl.job.words import JobState
-from elasticdl.master.telling.happenings import Decisions
+from elasticdl.job.status import Relaunch
+from elasticdl.job.words import JobState, end_cause_of
+from elasticdl.master import happenings
+from elasticdl.master.happenings import Happening
 from elasticdl.master.telling.notices import notices as told_of
+from elasticdl.master.telling.sentences import decisions_of
 from elasticdl.runner.publisher import Notice
 
 FULL = "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu."
 
 
-def status(
-    *,
-    state: JobState = JobState.RUNNING,
-    message: str = "",
-    ending: str = "",
-    relaunches: tuple[Relaunch, ...] = (),
-    waiting: dict[str, str] | None = None,
-    generation: int = 1,
-) -> JobStatus:
-    replicas = [
-        ReplicaStatus(
-            name=name,
-            role="worker",
-            index=number,
-            generation=number,
-            state="pending",
-            reason=reason,
-        )
-        for number, (name, reason) in enumerate((waiting or {}).items())
-    ]
-    return JobStatus(
-        name="digits",
-        type="train",
-        strategy="parameterServer",
-        state=state,
-        ending=ending,
-        message=message,
-        started=0.0,
-        time=0.0,
-        master_generation=generation,
-        workers_wanted=2,
-        replicas=replicas,
-        relaunches=list(relaunches),
+def notices(*said: Happening, message: str = "") -> list[Notice]:
+    """What is told of what happened at one time."""
+    return told_of(
+        one
+        for happened in said
+        for one in decisions_of(happened, job="digits", message=message)
     )
 
 
-def relaunch(number: int, reason: str = "preempted", **more: str) -> Relaunch:
-    return Relaunch(
+def entered(state: JobState) -> Happening:
+    return happenings.JobEntered(time=0.0, state=state)
+
+
+def waits(name: str, reason: str) -> Happening:
+    return happenings.ReplicaWaits(time=0.0, replica=name, reason=reason)
+
+
+def ended(number: int, reason: str = "preempted", **more: str) -> Happening:
+    record = Relaunch(
         replica=f"worker-{number}",
         reason=reason,
+        cause=end_cause_of(reason),
         replacement=more.get("replacement", f"worker-{number + 40}"),
         time=0.0,
         detail=more.get("detail", ""),
     )
+    return happenings.ReplicaEnded(time=0.0, record=record)
 
 
-class Notices:
-    """What is told of one status after the other."""
-
-    def __init__(self) -> None:
-        self.decisions = Decisions()
-
-    def of(self, shown: JobStatus) -> list[Notice]:
-        return told_of(self.decisions.of(shown))
-
-
-@pytest.fixture
-def notices() -> Notices:
-    one = Notices()
-    one.of(status())
-    return one
-
-
-def test_states_are_told_when_they_change() -> None:
-    notices = Notices()
-    assert notices.of(status(state=JobState.STARTING)) == []
-    assert notices.of(status()) == [Notice("JobRunning", "job digits is running")]
-    assert notices.of(status()) == []
-    failed = status(state=JobState.FAILED, message="no data", ending="failed")
-    assert notices.of(failed) == [
+def test_states_are_told_as_far_as_people_care() -> None:
+    assert notices(entered(JobState.STARTING)) == []
+    assert notices(entered(JobState.RUNNING)) == [
+        Notice("JobRunning", "job digits is running")
+    ]
+    assert notices(entered(JobState.FAILED), message="no data") == [
         Notice("JobFailed", "job digits failed: no data", warning=True)
     ]
 
 
-def test_the_same_end_of_many_replicas_is_one_notice(notices: Notices) -> None:
-    relaunches = tuple(relaunch(number) for number in range(30))
-    (told,) = notices.of(status(relaunches=relaunches))
+def test_the_same_end_of_many_replicas_is_one_notice() -> None:
+    (told,) = notices(*(ended(number) for number in range(30)))
     assert told.reason == "ReplicaPreempted"
     assert not told.warning
     assert told.message.startswith("worker-0, worker-1, ")
     assert "worker-7 and 22 more ended: preempted; replaced by worker-40" in (
         told.message
     )
-    assert notices.of(status(relaunches=relaunches)) == []
 
 
 @pytest.mark.parametrize(
@@ -107,51 +72,36 @@ def test_the_same_end_of_many_replicas_is_one_notice(notices: Notices) -> None:
         ("exit code 1", "ReplicaFailed", True),
     ],
 )
-def test_each_end_has_its_word(
-    notices: Notices, reason: str, word: str, warning: bool
-) -> None:
-    (told,) = notices.of(status(relaunches=(relaunch(0, reason),)))
+def test_each_end_has_its_word(reason: str, word: str, warning: bool) -> None:
+    (told,) = notices(ended(0, reason))
     assert (told.reason, told.warning) == (word, warning)
 
 
-def test_the_last_words_of_a_crash_are_told(notices: Notices) -> None:
-    crash = relaunch(0, "exit code 1", replacement="", detail="ValueError: shape\n")
-    (told,) = notices.of(status(relaunches=(crash,)))
+def test_the_last_words_of_a_crash_are_told() -> None:
+    crash = ended(0, "exit code 1", replacement="", detail="ValueError: shape\n")
+    (told,) = notices(crash)
     assert told.message == (
         "worker-0 ended: exit code 1; not replaced\nValueError: shape"
     )
 
 
-def test_why_replicas_wait_is_told_once_for_each_kind_of_reason(
-    notices: Notices,
-) -> None:
-    both = {"worker-4": FULL, "worker-5": FULL}
-    assert notices.of(status(waiting=both)) == [
+def test_many_that_wait_for_the_same_reason_are_one_notice() -> None:
+    assert notices(waits("worker-4", FULL), waits("worker-5", FULL)) == [
         Notice("Unschedulable", f"worker-4, worker-5 waits: {FULL}", warning=True)
     ]
-    busier = FULL.replace("1 Insufficient", "2 Insufficient")
-    assert notices.of(status(waiting=dict.fromkeys(both, busier))) == []
-    pull = {"worker-4": "ImagePullBackOff: Back-off pulling image", "worker-5": FULL}
-    (told,) = notices.of(status(waiting=pull))
-    assert told.reason == "ImagePullBackOff"
-    assert notices.of(status()) == []
-    (again,) = notices.of(status(waiting={"worker-4": "waiting for CPU"}))
-    assert again.reason == "ReplicaPending"
+    (told,) = notices(waits("worker-4", "waiting for CPU"))
+    assert told.reason == "ReplicaPending"
 
 
-def test_what_every_pod_goes_through_is_not_told(notices: Notices) -> None:
-    assert notices.of(status(waiting={"worker-4": "ContainerCreating"})) == []
+def test_what_is_not_for_the_platform_makes_no_notice() -> None:
+    joined = happenings.ReplicaJoined(
+        time=0.0, replica="worker-0", role="worker", waited=1.0
+    )
+    written = happenings.CheckpointWritten(time=0.0, version=3, seconds=1.0)
+    assert notices(joined, written) == []
 
 
-def test_a_master_that_takes_over_tells_that_and_nothing_old() -> None:
-    old = (relaunch(0), relaunch(1))
-    told = Notices().of(status(generation=2, relaunches=old))
-    assert [one.reason for one in told] == ["MasterStarted", "JobRunning"]
-
-
-def test_what_a_user_has_to_know_is_told_when_it_changes(notices: Notices) -> None:
-    few = status(message="1 workers run, fewer than worker.min (2)")
-    assert [one.reason for one in notices.of(few)] == ["Attention"]
-    assert notices.of(few) == []
-    assert notices.of(status()) == []
-    assert [one.reason for one in notices.of(few)] == ["Attention"]
+def test_what_a_user_has_to_know_is_a_warning() -> None:
+    few = "1 workers run, fewer than worker.min (2)"
+    needed = happenings.AttentionNeeded(time=0.0, message=few)
+    assert notices(needed) == [Notice("Attention", few, warning=True)]

@@ -8,7 +8,8 @@ from datetime import UTC
 from typing import Any
 
 import pytest
-from elasticdl.job.history import Decision, History, PsSample, Sample
+from elasticdl.job.decision import Decision
+from elasticdl.job.history import History, PsSample, Sample
 from elasticdl.job.status import EvaluationResult
 from elasticdl.views.figures import job, learning, ps, work, workers
 from elasticdl.views.figures.look import Chart

@@ -6,7 +6,8 @@ from datetime import UTC
 
 import pytest
 from elasticdl.client import Condition, JobView
-from elasticdl.job.history import Decision, History
+from elasticdl.job.decision import Decision
+from elasticdl.job.history import History
 from elasticdl.job.words import JobState
 from elasticdl.views.report.page import Subject, report_page
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from elasticdl.client import Condition, JobView
+from elasticdl.job.decision import Decision
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec, JobType
 from elasticdl.job.status import (
@@ -296,62 +297,85 @@ def test_brackets_in_a_message_are_no_markup(tmp_path: Path) -> None:
     assert "elasticdl[worker]" in capture.get()
 
 
+def told(*happened: Decision, **fields: Any) -> JobStatus:
+    return status(happened=list(happened), **fields)
+
+
+def happened(kind: str, **fields: Any) -> Decision:
+    return Decision(time=1.0, kind=kind, **fields)
+
+
+ENDED = happened("ended", replica="worker-1", cause="killed", replacement="worker-3")
+
+
 def test_events_are_told_once() -> None:
-    lines, seen = events(Seen(), status(relaunches=[RELAUNCH]))
+    lines, seen = events(Seen(), told(ENDED))
     assert lines == ["running"]  # what an earlier launch saw is not told again
-    lines, seen = events(seen, status(relaunches=[RELAUNCH]))
+    lines, seen = events(seen, told(ENDED))
     assert lines == []
-    crash = Relaunch(
+    crash = happened(
+        "ended",
         replica="ps-0",
-        reason="error",
+        cause="error",
         replacement="ps-0",
-        time=1.0,
         detail="Traceback (most recent call last):\n  File\nMemoryError: x",
     )
-    given_up = Relaunch(replica="worker-9", reason="error", replacement="", time=1.0)
-    lines, seen = events(
-        seen,
-        status(
-            relaunches=[RELAUNCH, RELAUNCH, crash, given_up],
-            last_evaluation=EVALUATION.model_copy(update={"time": 1055.0}),
-            master_generation=2,
-            rewinds=1,
-            state=JobState.FINISHING,
-            message="exporting",
-        ),
+    given_up = happened("ended", replica="worker-9", cause="error")
+    new = (
+        happened("joined", replica="worker-3", text="worker-3 runs"),
+        happened("state", cause="finishing", detail="exporting"),
+        happened("attention", text="exporting"),
+        crash,
+        given_up,
+        happened("rewound", text="all PS and the data went back"),
+        happened("evaluated", text="evaluation at version 400: accuracy 0.9781"),
     )
+    lines, seen = events(seen, told(ENDED, *new, state=JobState.FINISHING))
     assert lines == [
         "finishing: exporting",
-        "the master is back; it read its journal and goes on",
-        "worker-1 killed: worker-3 takes its place",
         "ps-0 error (MemoryError: x): it is started again",
         "worker-9 error: it is not replaced",
         "rewound to the newest checkpoint, tasks after it come again",
         "evaluation at version 400: accuracy 0.9781",
+    ]
+    assert events(seen, told(ENDED, *new, state=JobState.FINISHING))[0] == []
+
+
+def test_another_master_tells_what_is_new_and_not_the_state_again() -> None:
+    _, seen = events(Seen(), told(ENDED))
+    lines, _ = events(
+        seen,
+        told(
+            happened("master", text="master generation 2 goes on"),
+            ENDED,
+            happened("state", cause="running"),
+            master_generation=2,
+        ),
+    )
+    assert lines == [
+        "the master is back; it read its journal and goes on",
+        "worker-1 killed: worker-3 takes its place",
+    ]
+
+
+def test_who_looks_seldom_hears_how_much_was_missed() -> None:
+    _, seen = events(Seen(), told(ENDED))
+    lines, _ = events(seen, told(ENDED, happened_before=7))
+    assert lines == [
+        "6 happenings left out here; `elasticdl explain` has all",
+        "worker-1 killed: worker-3 takes its place",
     ]
 
 
 def test_why_a_job_fails_is_left_to_its_last_line() -> None:
     _, seen = events(Seen(), status())
     why = "worker-1: the model module failed: m.py:7: no layer"
-    given_up = RELAUNCH.model_copy(update={"replacement": "", "detail": why})
-    failing = status(ending="failed", message=why, relaunches=[given_up])
+    given_up = ENDED.model_copy(update={"replacement": "", "detail": why})
+    failed = happened("state", cause="failed", detail=why)
+    failing = told(given_up, failed, ending="failed", message=why)
     lines, seen = events(seen, failing)
     assert lines == ["the job fails: its processes are ended"]
     assert events(seen, failing)[0] == []
-
-
-def test_a_message_is_told_when_it_appears_and_not_with_each_second() -> None:
-    _, seen = events(Seen(), status(message=""))
-    full = "disk full; the job has stood still for {} s"
-    lines, seen = events(seen, status(message=full.format(1)))
-    assert lines == ["disk full; the job has stood still for 1 s"]
-    lines, seen = events(seen, status(message=full.format(9)))
-    assert lines == []
-    lines, seen = events(seen, status(message=""))
-    assert lines == []
-    lines, _ = events(seen, status(message=full.format(2)))
-    assert len(lines) == 1
 
 
 def test_the_status_names_every_port_of_figures() -> None:

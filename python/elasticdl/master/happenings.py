@@ -1,0 +1,217 @@
+"""What happens to a job, said once, by the part that knows it, at the moment it knows.
+
+Owns the happenings, one frozen class for each, and the diary in which they wait until
+the loop collects them. Written by the parts of the master, read by
+`master.telling.publishing`: it has them counted (`master.members.changes`) and makes
+sentences of them (`master.telling.sentences`) for the job's history, the platform's
+notices, the status, and so for all who show it. Must not know who reads what is said.
+
+A happening lives as long as its master. What the next one must know is a fact in the
+journal (`master.tasks.facts`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from elasticdl.job.decision import Decision
+from elasticdl.job.status import EvaluationResult, Relaunch
+from elasticdl.job.words import ChangeCause, JobState
+
+# As many, the newest, are in a job's status: who looks each second misses none.
+MOST_TOLD = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Happening:
+    """Something that happened."""
+
+    time: float  # Unix seconds
+
+
+# -- replicas -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaWanted(Happening):
+    """The job asked for a worker that takes nobody's place."""
+
+    replica: str
+    role: str
+    why: ChangeCause
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaWaits(Happening):
+    """The platform cannot start a replica now."""
+
+    replica: str
+    reason: str  # in the platform's words; the first one says which kind it is
+
+    @property
+    def kind(self) -> str:
+        """The platform's word that the reason begins with, as `Unschedulable`."""
+        return self.reason.partition(":")[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaJoined(Happening):
+    """A replica runs."""
+
+    replica: str
+    role: str
+    waited: float  # seconds since it was asked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaWorks(Happening):
+    """A worker that was asked for does its first work."""
+
+    replica: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaDismissed(Happening):
+    """A worker was told to leave; nobody has to come for it."""
+
+    replica: str
+    role: str
+    why: ChangeCause
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaLeft(Happening):
+    """A replica that was told to leave is gone."""
+
+    replica: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaEnded(Happening):
+    """A replica was lost; `record` has why, and who takes its place."""
+
+    record: Relaunch
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplacementWorks(Happening):
+    """Who took the place of a lost replica does its first work."""
+
+    record: Relaunch  # with `seconds`
+
+
+# -- the job --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobEntered(Happening):
+    """The job is in another state."""
+
+    state: JobState
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobEdited(Happening):
+    """A change of the values file was taken."""
+
+    path: str  # worker.replicas
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        """`worker.replicas: 3 -> 5`."""
+        return f"{self.path}: {self.old} -> {self.new}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditRefused(Happening):
+    """A change of the values file was not taken."""
+
+    text: str
+    change: str = ""  # "" is the whole file
+
+
+@dataclass(frozen=True, kw_only=True)
+class MasterTookOver(Happening):
+    """This master goes on with the job of an earlier one."""
+
+    generation: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionNeeded(Happening):
+    """There is something that a user has to know, or another thing than before."""
+
+    message: str
+
+
+# -- the model ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointWritten(Happening):
+    """A checkpoint is complete."""
+
+    version: int
+    seconds: float | None  # that it took
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointFailed(Happening):
+    """A checkpoint was not written."""
+
+    problem: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WentBack(Happening):
+    """Training went back to a checkpoint."""
+
+    cause: str
+    version: int | None  # of the checkpoint; None: the job's beginning
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluated(Happening):
+    """A round of evaluation is over."""
+
+    result: EvaluationResult
+
+
+class Diary:
+    """What happened since somebody last asked, and the newest that was told of it."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._said: list[Happening] = []
+        self._told: deque[Decision] = deque(maxlen=MOST_TOLD)
+        self._count = 0
+
+    def say(self, happening: Happening) -> None:
+        """Take what happened."""
+        self._said.append(happening)
+
+    def take(self) -> Sequence[Happening]:
+        """Return what was said since the last time, in that order."""
+        said, self._said = self._said, []
+        return said
+
+    def tell(self, decisions: Iterable[Decision]) -> None:
+        """Keep what was made of it, for the job's status."""
+        for decision in decisions:
+            self._told.append(decision)
+            self._count += 1
+
+    @property
+    def told(self) -> Sequence[Decision]:
+        """The newest that was told, oldest first."""
+        return self._told
+
+    @property
+    def told_before(self) -> int:
+        """How many are older than those in `told`; of this master alone."""
+        return self._count - len(self._told)
