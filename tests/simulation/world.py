@@ -258,9 +258,8 @@ class World:
         ]
         workers = [f"{m.name} {m.state} {m.phase}" for m in job.parts.table.workers()]
         done = f"{queue.done_records} done, {len(queue.leased)} leased" if queue else ""
-        return (
-            f"{job.state} {done}, rewinding {job.parts.ps.rewinding}, {ps}, {workers}"
-        )
+        rewinding = job.parts.holder.rewinding
+        return f"{job.state} {done}, rewinding {rewinding}, {ps}, {workers}"
 
     def applied(self, parameters: Parameters, pushes: Any) -> None:
         """A PS has made a version."""
@@ -416,11 +415,11 @@ def _of_ps(heard: Any) -> Any:
 
 
 def _of_worker(heard: Any) -> Any:
-    def told(self: PsGroup, member: Member) -> None:
+    def told(self: PsGroup, member: Member, **options: Any) -> None:
         versions = member.worker.ps_versions if member.worker else ()
         if World.current is not None and member.worker.ps_rewind == self.rewind:
             World.current.losses.told_all(versions)
-        heard(self, member)
+        heard(self, member, **options)
 
     return told
 
@@ -455,7 +454,7 @@ def _of_answer(lease: Any) -> Any:
 
 def _asked(registered: Any) -> Any:
     def asked(self: PsGroup, member: Member, **options: Any) -> Any:
-        began = member.restore is None
+        began = member.restore is None and not member.is_worker
         restore = registered(self, member, **options)
         if began and World.current is not None:
             World.current.losses.asked(member.key.index)

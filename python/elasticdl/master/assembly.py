@@ -12,32 +12,35 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from elasticdl.checkpoint import store
 from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode, JournalError
 from elasticdl.job import folder
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec.job import JobSpec, JobType, Strategy
+from elasticdl.job.spec.job import JobSpec, JobType
 from elasticdl.job.words import JobState
 from elasticdl.master import live_edits
 from elasticdl.master.calls.heartbeats import Heartbeats
 from elasticdl.master.calls.leasing import Leasing
+from elasticdl.master.calls.ps_heartbeats import PsHeartbeats
 from elasticdl.master.calls.servicer import MasterServicer
 from elasticdl.master.course.loop import Loop
-from elasticdl.master.course.stages import FINAL, Stages
-from elasticdl.master.job_state import Ending, Job, Parts, num_ps
+from elasticdl.master.course.stages import Stages
+from elasticdl.master.job_state import Ending, Job, Parts
 from elasticdl.master.master import Master
 from elasticdl.master.members.changes import Changes
 from elasticdl.master.members.goodput import Goodput
 from elasticdl.master.members.membership import Membership
 from elasticdl.master.members.relaunches import Relaunches
 from elasticdl.master.members.table import MemberTable
-from elasticdl.master.model.callbacks import Action, ScaleLearningRate, StopTraining
 from elasticdl.master.model.checkpoint_identity import Course, course_of
 from elasticdl.master.model.checkpointing import Keeper
 from elasticdl.master.model.evaluation_rounds import Rounds
+from elasticdl.master.model.fixed_model import FixedModel
+from elasticdl.master.model.holder import Around, ModelHolder
+from elasticdl.master.model.holding import Holding
 from elasticdl.master.model.origin import Origin
-from elasticdl.master.model.ps_group import Found, PsGroup
+from elasticdl.master.model.ps_group import PsGroup
+from elasticdl.master.model.worker_holder import WorkerHolder
 from elasticdl.master.patience import patiently
 from elasticdl.master.signals import Signals
 from elasticdl.master.tasks import facts
@@ -47,7 +50,6 @@ from elasticdl.master.tasks.side_tasks import SideTasks
 from elasticdl.master.telling.gauges import Gauges
 from elasticdl.master.telling.publishing import Publishing
 from elasticdl.metrics.registry import MasterMetrics
-from elasticdl.proto import master_pb2
 from elasticdl.runner.publisher import Platform
 
 log = logging.getLogger(__name__)
@@ -174,8 +176,6 @@ def assemble(
         ),
         clock=clock,
     )
-    if origin.dir and not job.trains:
-        job.version = store.read_manifest(Path(origin.dir)).version
     if ended is not None:
         job.state, job.ending = ended.state, ended
     metrics = metrics or MasterMetrics()
@@ -184,8 +184,12 @@ def assemble(
     heartbeats.take_model()
     runs_on = platform()
     publishing = Publishing(job, runs_on.publisher)
-    loop = Loop(job, runs_on.runner, leasing, Stages(job), publishing)
-    servicer = MasterServicer(job, leasing, heartbeats)
+    stages = Stages(job)
+    holder = job.parts.holder
+    holder.tell_rewinds(stages.rewound)
+    loop = Loop(job, runs_on.runner, leasing, stages, publishing)
+    ps = PsHeartbeats(job, holder) if isinstance(holder, PsGroup) else None
+    servicer = MasterServicer(job, leasing, heartbeats, ps)
     return Master(job, servicer, loop, Gauges(job, metrics), publishing)
 
 
@@ -198,10 +202,10 @@ def _make_job(
     clock: Callable[[], float],
 ) -> Job:
     now = clock()
-    local = spec.type is JobType.TRAIN and spec.strategy is Strategy.LOCAL
-    signals = Signals(ledger.generation, workers_hold=local)
+    holding = Holding.of(spec)
+    signals = Signals(ledger.generation, workers_hold=holding.in_worker)
     side = SideTasks(ledger.generation)
-    table = MemberTable(spec, ledger, num_ps=num_ps(spec))
+    table = MemberTable(spec, ledger, ps_seats=holding.num_ps)
     table.adopt(now=now)
     # Those that ended since they were noted are in the sums already.
     adopted = {member.generation for member in table.workers()}
@@ -218,50 +222,20 @@ def _make_job(
         directory or job_dir.checkpoints_dir,
         ledger,
         signals,
-        num_shards=max(1, num_ps(spec)),
+        holding=holding,
         course=start.course,
         launched=start.begins,
     )
 
-    def on_rewind(version: int) -> None:
-        job.version = version
-        keeper.rewound(version=version)
-        rounds.rewound(version=version, epochs_done=job.epochs_done)
-        side.drop(master_pb2.EXPORT, target=FINAL)  # of the course that is left
-        if keeper.newest is None and keeper.had_one:
-            job.end(JobState.FAILED, keeper.nothing_left, ExitCode.STORAGE)
-
-    def on_action(action: Action) -> None:
-        if isinstance(action, StopTraining):
-            log.info("%s", action.reason)
-            ledger.stop_leasing(now=clock())
-            signals.wake()
-        elif isinstance(action, ScaleLearningRate):
-            log.info("learning rate times %g: %s", action.scale, action.reason)
-            job.learning_rate_scale = action.scale
-            signals.bump()
-
-    def newest() -> Found | None:
-        return keeper.newest
-
-    ps = PsGroup(
-        table,
-        ledger,
-        signals,
-        side,
-        newest=newest,
-        on_rewind=on_rewind,
-        origin=start.origin,
-    )
     rounds = Rounds(
         spec,
         ledger,
         signals,
         side,
-        num_ps=num_ps(spec),
-        on_action=on_action,
+        pins=holding.pins,
         now=now,
     )
+    around = Around(table, ledger, signals, side, keeper, rounds, start.origin)
     parts = Parts(
         ledger=ledger,
         signals=signals,
@@ -270,7 +244,7 @@ def _make_job(
         membership=Membership(table, ledger, relaunches, goodput, signals.diary),
         relaunches=relaunches,
         goodput=goodput,
-        ps=ps,
+        holder=_holder(spec, holding, around),
         rounds=rounds,
         changes=Changes(),
         keeper=keeper,
@@ -278,8 +252,14 @@ def _make_job(
             spec, known=start.known, prepared=bool(ledger.all_of(facts.Prepared))
         ),
     )
-    job = Job(spec, job_dir, parts, started=ledger.started, clock=clock)
-    return job
+    return Job(spec, job_dir, parts, started=ledger.started, clock=clock)
+
+
+def _holder(spec: JobSpec, holding: Holding, around: Around) -> ModelHolder:
+    """Return who has the model of such a job."""
+    if spec.type is not JobType.TRAIN:
+        return FixedModel(around)
+    return WorkerHolder(around) if holding.in_worker else PsGroup(around)
 
 
 def _known_shards(ledger: Ledger) -> dict[str, tuple[Shard, ...]] | None:

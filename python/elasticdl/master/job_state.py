@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec.job import JobSpec, JobType, Strategy, UpdateMode
+from elasticdl.job.spec.job import JobSpec, JobType
 from elasticdl.job.words import JobState
 from elasticdl.master.happenings import JobEntered
 from elasticdl.master.members.changes import Changes
@@ -21,10 +21,15 @@ from elasticdl.master.members.goodput import Goodput
 from elasticdl.master.members.membership import Membership
 from elasticdl.master.members.relaunches import Relaunches
 from elasticdl.master.members.table import MemberTable
-from elasticdl.master.model.callbacks import CallbackSet
+from elasticdl.master.model.callbacks import (
+    Action,
+    CallbackSet,
+    ScaleLearningRate,
+    StopTraining,
+)
 from elasticdl.master.model.checkpointing import Keeper
 from elasticdl.master.model.evaluation_rounds import Rounds
-from elasticdl.master.model.ps_group import PsGroup
+from elasticdl.master.model.holder import ModelHolder
 from elasticdl.master.signals import Signals
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.data_plan import DataStage
@@ -48,13 +53,6 @@ class Ending:
     exit_code: ExitCode
 
 
-def num_ps(spec: JobSpec) -> int:
-    """Return how many PS a job has: those that only read a model have none."""
-    if spec.type is not JobType.TRAIN or spec.strategy is Strategy.LOCAL:
-        return 0
-    return spec.ps.replicas
-
-
 @dataclass(frozen=True)
 class Parts:
     """What owns the rest."""
@@ -66,7 +64,7 @@ class Parts:
     membership: Membership
     relaunches: Relaunches
     goodput: Goodput
-    ps: PsGroup
+    holder: ModelHolder
     rounds: Rounds
     changes: Changes
     keeper: Keeper
@@ -117,7 +115,6 @@ class Job:
         self.batches = 0  # heard of, of any task
         self.reports = 0  # of tasks that are done
         self.storage_away: StorageAway | None = None  # the last time, also if over
-        self.version = 0
         self.metrics_port = 0  # of this master, once it serves
         self.speed = Speed()
         self.pace = Pace()
@@ -174,14 +171,20 @@ class Job:
         return done, self.parts.side.leased_records
 
     @property
-    def local(self) -> bool:
-        """Whether one worker holds all of a training job's state."""
-        return self.trains and self._spec.strategy is Strategy.LOCAL
+    def version(self) -> int:
+        """The newest version of the model that is known."""
+        return self.parts.holder.version
 
-    @property
-    def sync(self) -> bool:
-        """Whether PS make versions out of several gradients."""
-        return self._spec.ps.mode is UpdateMode.SYNC
+    def act(self, action: Action) -> None:
+        """Do what a callback wants."""
+        if isinstance(action, StopTraining):
+            log.info("%s", action.reason)
+            self.parts.ledger.stop_leasing(now=self.clock())
+            self.parts.signals.wake()
+        elif isinstance(action, ScaleLearningRate):
+            log.info("learning rate times %g: %s", action.scale, action.reason)
+            self.learning_rate_scale = action.scale
+            self.parts.signals.bump()
 
     @property
     def may_train(self) -> bool:
@@ -189,7 +192,7 @@ class Job:
         return not (
             self.ending
             or self._spec.paused
-            or self.parts.ps.rewinding
+            or self.parts.holder.rewinding
             or self.parts.ledger.queue is None
             or self.state.ended
         )
@@ -200,10 +203,7 @@ class Job:
         parts = self.parts
         if not self.trains or parts.ledger.queue is None:
             return False
-        if self.local:
-            heard = (w.ready and w.worker is not None for w in parts.table.workers())
-            return any(heard)
-        return parts.ps.initialized and not parts.ps.rewinding
+        return parts.holder.known
 
     @property
     def nonfinite_losses(self) -> int:

@@ -399,7 +399,7 @@ class Rig:
 
     @property
     def num_ps(self) -> int:
-        return self.master.job.parts.table.num_ps
+        return self.master.job.parts.table.ps_seats
 
     def configure(self, **changes: object) -> None:
         """Write the job's values file; `worker__replicas=2` sets worker.replicas."""
@@ -528,8 +528,8 @@ class Rig:
                 f"data {parts.data.stage} {parts.data.error}",
                 f"round {parts.rounds.current}",
                 f"checkpoint {parts.keeper.request}",
-                f"rewinding {parts.ps.rewinding} view {parts.ps.view()}",
-                f"quorum {parts.ps.quorum.number} {self.world.quorums[-3:]}",
+                f"rewinding {parts.holder.rewinding} view {parts.holder.view()}",
+                f"quorum {parts.holder.quorum.number} {self.world.quorums[-3:]}",
             ]
         )
 

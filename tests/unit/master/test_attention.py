@@ -50,7 +50,7 @@ def table(tmp_path: Path) -> Iterator[MemberTable]:
     }
     spec = ValuesFile.model_validate({"kind": "job", "job": tree}).job
     ledger = Ledger.open(tmp_path, now=0.0)
-    made = MemberTable(spec, ledger, num_ps=0)
+    made = MemberTable(spec, ledger, ps_seats=0)
     made.schedule(None, priority="low", now=0.0)
     yield made
     ledger.close()

@@ -298,7 +298,7 @@ def test_a_lost_ps_comes_back_under_its_index_and_restores_its_shard(rig) -> Non
                 lambda: master.job.parts.keeper.newest.manifest.version == 6
             )
             rig.world.version = 9
-            ps = master.job.parts.ps
+            ps = master.job.parts.holder
             await rig.until(lambda: ps._versions == {0: 9, 1: 9})
             view = ps.view()
             rig.kill("ps-1")
@@ -346,8 +346,8 @@ def test_in_sync_mode_a_lost_ps_takes_all_back_to_the_checkpoint(rig) -> None:
             assert back_to.position["queue"]["done_records"] <= done
             rig.kill("ps-1")
             await rig.until(lambda: rig.world.rewinds == [1])
-            await rig.until(lambda: not master.job.parts.ps.rewinding)
-            assert master.job.parts.ps.view().rewind == 1
+            await rig.until(lambda: not master.job.parts.holder.rewinding)
+            assert master.job.parts.holder.view().rewind == 1
             rig.world.go.set()
             report = await rig.ended()
         assert report.status is JobState.SUCCEEDED
@@ -367,7 +367,7 @@ def test_when_all_ps_are_lost_training_goes_back_in_async_mode_too(rig) -> None:
             rig.kill("ps-0")
             rig.kill("ps-1")
             await rig.until(lambda: master.job.parts.ledger.rewinds == 1)
-            await rig.until(lambda: not master.job.parts.ps.rewinding)
+            await rig.until(lambda: not master.job.parts.holder.rewinding)
             rig.world.go.set()
             report = await rig.ended()
         assert report.status is JobState.SUCCEEDED
@@ -405,9 +405,9 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_next_one_while_running(
             rig.world.damaged.add(newest)
             rig.kill("ps-0")
             await rig.until(lambda: master.job.parts.keeper.gave_up(newest))
-            await rig.until(lambda: not master.job.parts.ps.rewinding)
+            await rig.until(lambda: not master.job.parts.holder.rewinding)
             assert rig.world.rewinds
-            assert master.job.parts.ps.rewind_dir == first
+            assert master.job.parts.holder.rewind_dir == first
             rig.world.go.set()
             report = await rig.ended()
         assert report.status is JobState.SUCCEEDED
@@ -1024,7 +1024,7 @@ def test_strategy_local_goes_back_to_its_checkpoint_when_the_worker_is_lost(
             await rig.until(lambda: len(rig.world.trained) >= 2)
             rig.world.go.clear()
             await rig.until(lambda: first_checkpoint(master))
-            await rig.until(lambda: master.job.parts.ps.begun)
+            await rig.until(lambda: master.job.parts.holder.begun)
             rig.kill("worker-0")
             await rig.until(lambda: master.job.parts.ledger.rewinds == 1)
             rig.world.go.set()

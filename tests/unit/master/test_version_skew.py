@@ -41,7 +41,7 @@ def test_a_worker_of_another_version_that_comes_later_ends_no_job(
     async def story(rig) -> None:
         rig.world.pause_after = 1
         async with rig.serving() as master:
-            await rig.until(lambda: master.job.parts.ps.begun and rig.world.trained)
+            await rig.until(lambda: master.job.parts.holder.begun and rig.world.trained)
             monkeypatch.setattr(master_client, "__version__", "0.9.1")
             rig.kill("worker-0")
             await rig.until(lambda: "worker-2 is refused: it is of" in caplog.text)

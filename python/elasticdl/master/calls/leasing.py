@@ -70,7 +70,7 @@ class Leasing:
             tasks.append(task)
             _remember(self._given, task.lease_id, now)
         # Asked and answered: from now on it counts by the leases it holds.
-        self._parts.ps.quorum.asked(member.key.index)
+        self._parts.holder.admission.asked(member.key.index)
         if tasks:
             self._parts.membership.works(member, now=now)
         return tasks
@@ -96,8 +96,8 @@ class Leasing:
         )
         if task is not None or not member.ready or not (may_train and job.may_train):
             return task
-        ledger, quorum = self._parts.ledger, self._parts.ps.quorum
-        if not ledger.can_lease or not quorum.may_begin(member.key.index):
+        ledger, admission = self._parts.ledger, self._parts.holder.admission
+        if not ledger.can_lease or not admission.may_begin(member.key.index):
             return None
         leased = ledger.lease(member.key.index, now=now, lease_seconds=seconds)
         return self._message(leased) if leased else None
@@ -129,7 +129,7 @@ class Leasing:
             accepted = self._take(member, report, now=now)
             _remember(self._answered, report.lease_id, accepted)
             self._count(report, accepted, now=now)
-            self._parts.ps.quorum.count([member.key.index])
+            self._parts.holder.admission.count([member.key.index])
             self._parts.signals.wake()
         return master_pb2.ReportResult(
             lease_id=report.lease_id,
@@ -167,13 +167,11 @@ class Leasing:
             if done is not None:
                 self._parts.membership.hangs = 0
                 if not member.drain:
-                    self._parts.ps.quorum.finished(member.key.index)
+                    self._parts.holder.admission.finished(member.key.index)
                 if self._job.trains:
-                    # In one write with the report: a PS that took initial values after
-                    # it would lack what counts as trained.
-                    self._parts.ps.begins(now=now)
+                    version = report.model_version
+                    self._parts.holder.trained(version=version, now=now)
                     self._job.last_loss = report.loss
-                    self._job.version = max(self._job.version, report.model_version)
             return done is not None
         failed = report.outcome == Outcome.FAILED
         task = ledger.give_back(
@@ -215,7 +213,7 @@ class Leasing:
             if task is None:
                 return False
             self._side_done(task, report, now=now)
-            self._parts.ps.quorum.side_done()
+            self._parts.holder.admission.side_done()
             return True
         failed = report.outcome == Outcome.FAILED
         failures = side.give_back(report.lease_id, failed=failed)
@@ -306,7 +304,7 @@ class Leasing:
                 log.info("%s does not know of lease %d: back", member.name, lease_id)
                 del member.unnamed[lease_id]
                 self._back(lease_id, now=now)
-                parts.ps.quorum.count([index])
+                parts.holder.admission.count([index])
         return [i for i in lost if i not in self._answered]
 
     def _leases_of(self, member: Member) -> list[int]:
@@ -332,7 +330,7 @@ class Leasing:
             log.info("%d tasks of %s go to others", count, member.name)
         if died:
             self._end_if_deadly(tasks)
-        self._parts.ps.quorum.gone(index)
+        self._parts.holder.admission.gone(index)
         self._parts.signals.work()
 
     def patience(self, member: Member) -> float:
@@ -372,7 +370,7 @@ class Leasing:
         if count:
             log.warning("%d leases expired", count)
             self._metrics.task_reports.labels("expired").inc(count)
-            self._parts.ps.quorum.count()
+            self._parts.holder.admission.count()
             self._parts.signals.work()
 
 

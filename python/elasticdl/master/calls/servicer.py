@@ -14,10 +14,16 @@ from typing import Any, TypeVar
 
 import grpc.aio
 
-from elasticdl.errors import ElasticDLError, JournalError, SupersededError
+from elasticdl.errors import (
+    ElasticDLError,
+    FencedError,
+    JournalError,
+    SupersededError,
+)
 from elasticdl.job.words import JobState
 from elasticdl.master.calls.heartbeats import Heartbeats
 from elasticdl.master.calls.leasing import Leasing
+from elasticdl.master.calls.ps_heartbeats import PsHeartbeats
 from elasticdl.master.calls.stagger import until_place
 from elasticdl.master.job_state import Job
 from elasticdl.master.telling import status
@@ -75,12 +81,19 @@ def _answering(method: Method[Reply]) -> Method[Reply]:
 class MasterServicer(master_pb2_grpc.MasterServicer):
     """Adapts the service to the job's parts. All methods run in one event loop."""
 
-    def __init__(self, job: Job, leasing: Leasing, heartbeats: Heartbeats) -> None:
-        """Serve this job."""
+    def __init__(
+        self,
+        job: Job,
+        leasing: Leasing,
+        heartbeats: Heartbeats,
+        ps: PsHeartbeats | None,
+    ) -> None:
+        """Serve this job; `ps` is None where it has none."""
         self.job = job
         self._parts = job.parts
         self._leasing = leasing
         self._heartbeats = heartbeats
+        self._ps = ps
 
     @_answering
     async def Register(  # noqa: N802 - the name is the RPC's
@@ -107,7 +120,7 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
         """Reports in, tasks out; parked until there is something to do."""
         clock = self.job.clock
         member = self._parts.table.require(request.replica)
-        self._parts.ps.answered(request.ps_versions, rewind=request.ps_rewind)
+        self._parts.holder.answered(request.ps_versions, rewind=request.ps_rewind)
         results = [
             self._leasing.report(member, report, now=clock())
             for report in request.reports
@@ -171,14 +184,16 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
         self, request: master_pb2.PsSyncRequest, _: ServicerContext
     ) -> master_pb2.PsSyncReply:
         """Heartbeat of a PS, held until there is news."""
-        self._heartbeats.ps(request, now=self.job.clock())
+        if self._ps is None:
+            raise FencedError("a PS says that it is there, but the job has none: leave")
+        self._ps.take(request, now=self.job.clock())
         signals = self._parts.signals
         if request.seen_revision == signals.ps_revision:
             await signals.wait_for_ps_revision(
                 min(request.hold_seconds, self._most_hold)
             )
-        reply = self._heartbeats.ps_reply(request)
-        if self._parts.ps.quorum.counts:
+        reply = self._ps.reply(request)
+        if self._parts.holder.answers_are_durable:
             # The next master has to know of each worker that counts no more.
             await self._parts.ledger.commit()
         return reply

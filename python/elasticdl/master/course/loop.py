@@ -212,7 +212,7 @@ class Loop:
         for member in parts.table.never_seen(now=now):
             member.state = ReplicaState.SCHEDULED
         self._leasing.expire(now=now)
-        parts.ps.tick(now=now)
+        parts.holder.tick(now=now)
         if parts.ledger.queue is not None or spec.type is JobType.EVALUATE:
             done, leased = self._job.records()
             self._job.speed.take(done, now=now)
@@ -229,7 +229,7 @@ class Loop:
         """Unlock, or end, a job in which nothing moves."""
         verdict, what = self._watchdog.ask(now=now)
         if verdict is Verdict.GO_BACK:
-            self._parts.ps.go_back(what, now=now)
+            self._parts.holder.go_back(what, now=now)
         elif verdict is Verdict.END:
             self._job.end(
                 JobState.FAILED,
@@ -258,13 +258,11 @@ class Loop:
             member = departure.member
             if member.is_worker:
                 self._leasing.recover(member, departure.reason, now=now)
-                if self._job.local:
-                    parts.keeper.abort()
                 parts.signals.wake()
-            elif not parts.membership.leaving:  # else it was told to go
-                parts.keeper.abort()
-                parts.rounds.abort()
-                parts.ps.lost(member, now=now)
+            if parts.membership.leaving or member.drain:
+                parts.holder.left(member)
+            else:
+                parts.holder.lost(member, now=now)
             if departure.give_up is not None:
                 self._job.end(
                     JobState.FAILED,

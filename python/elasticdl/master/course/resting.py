@@ -59,8 +59,8 @@ class Resting:
 
 def _is_busy(job: Job) -> bool:
     """Whether a paused job still has something to do."""
-    if job.state is not JobState.PAUSED or job.local:
-        return True  # a job without PS has its state in its worker
+    if job.state is not JobState.PAUSED or not job.parts.holder.outlives_workers:
+        return True
     queue = job.parts.ledger.queue
     if (queue is not None and queue.leased) or job.parts.rounds.current is not None:
         return True

@@ -74,6 +74,13 @@ class Stages:
         if not self._work_left():
             self._finish(now=now)
 
+    def rewound(self) -> None:
+        """Training went back: what the end was made of belongs to a course left."""
+        job, keeper = self._job, self._parts.keeper
+        self._parts.side.drop(master_pb2.EXPORT, target=FINAL)
+        if keeper.newest is None and keeper.had_one:
+            job.end(JobState.FAILED, keeper.nothing_left, ExitCode.STORAGE)
+
     # -- data ---------------------------------------------------------------------
 
     def _find_data(self) -> None:
@@ -120,7 +127,8 @@ class Stages:
             for kind, of_kind in data.shards.items():
                 records = sum(shard.num_records for shard in of_kind)
                 log.info("%s data: %d records, %d files", kind, records, len(of_kind))
-        self._parts.rounds.begin(data.shards.get(DataKind.VALIDATION, ()), callbacks)
+        validation = data.shards.get(DataKind.VALIDATION, ())
+        self._parts.rounds.begin(validation, callbacks, job.act)
         job.enter(JobState.RUNNING)
         ledger.record(facts.JobState(state=job.state, time=now))
         self._parts.signals.work()

@@ -114,7 +114,7 @@ def look_at(job: Job) -> Look:
         bound=_bound(job),
         held=_held(job),
         waits_for=_waits_for(job),
-        can_go_back=parts.table.num_ps > 0 and parts.ledger.queue is not None,
+        can_go_back=parts.holder.can_go_back and parts.ledger.queue is not None,
         reached=_reached(job),
     )
 
@@ -142,8 +142,8 @@ def _bound(job: Job) -> float:
     told = [m.worker for m in parts.table.workers() if m.worker]
     slowest = max((worker.step_seconds for worker in told), default=0.0)
     still = STILL_STARTS * max(spec.start_seconds, HANG_STEPS * slowest)
-    still += parts.ps.waits_for_values()
-    origin, newest = parts.ps.origin, parts.keeper.newest
+    still += parts.holder.waits_for_values()
+    origin, newest = parts.holder.origin, parts.keeper.newest
     own = newest.manifest.total_bytes if newest else 0
     loads = (_loads(member) for member in parts.table.ps() if member)
     total = max(
@@ -209,9 +209,9 @@ def _waits_for_ps(job: Job) -> Iterator[str]:
         elif not member.initialized or not (member.ps and member.ps.initialized):
             loads = _loads(member)
             what = f"loads {loads}" if loads else "gets no values"
-            yield f"{member.name} {what} (rewind {parts.ps.rewind})"
-    if parts.ps.rewinding:
-        yield f"not all PS have come to rewind {parts.ps.rewind}"
+            yield f"{member.name} {what} (rewind {parts.holder.rewind})"
+    if parts.holder.rewinding:
+        yield f"not all PS have come to rewind {parts.holder.rewind}"
 
 
 def _of_lease(job: Job, leased: LeasedTask) -> str:

@@ -49,13 +49,14 @@ class WindDown:
         another master has the job: then nothing more is asked of the platform.
         """
         stopped = ending.state is JobState.STOPPED
-        # Where the worker holds the state it has to be written before it leaves.
-        if stopped and self._job.local:
+        # A model that a worker has must be written before the worker leaves.
+        outlives = self._parts.holder.outlives_workers
+        if stopped and not outlives:
             ending = await self._checkpoint(ending)
         await self._let_workers_leave(
             _OVER if ending.state is JobState.SUCCEEDED else f"the job {ending.state}"
         )
-        if stopped and not self._job.local:
+        if stopped and outlives:
             ending = await self._checkpoint(ending)
         await self._let_ps_leave()
         self._job.enter(ending.state)

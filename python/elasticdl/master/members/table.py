@@ -31,11 +31,11 @@ _SHOWN_ENDED = 20
 class MemberTable:
     """The members of one job."""
 
-    def __init__(self, spec: JobSpec, ledger: Ledger, *, num_ps: int) -> None:
+    def __init__(self, spec: JobSpec, ledger: Ledger, *, ps_seats: int) -> None:
         """Begin without members."""
         self.spec = spec  # replaced when a live edit is taken
         self._ledger = ledger
-        self.num_ps = num_ps
+        self.ps_seats = ps_seats
         self.members: dict[ReplicaKey, Member] = {}
         self.past: list[Member] = []
         self.version = 0  # grows when somebody comes, goes or changes state
@@ -74,7 +74,8 @@ class MemberTable:
     def ps(self) -> list[Member | None]:
         """Return the PS by index; None where there is none now."""
         return [
-            self.members.get(ReplicaKey(Role.PS, index)) for index in range(self.num_ps)
+            self.members.get(ReplicaKey(Role.PS, index))
+            for index in range(self.ps_seats)
         ]
 
     def require(self, replica: master_pb2.Replica) -> Member:

@@ -18,7 +18,6 @@ from pathlib import Path
 from elasticdl.checkpoint import shelf
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import CheckpointError
-from elasticdl.master.model.ps_group import Found
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 
@@ -28,6 +27,14 @@ log = logging.getLogger(__name__)
 MOST_REMEMBERED = 16
 # Courses that checkpoints on the disk may be of.
 _MOST_COURSES = 64
+
+
+@dataclass(frozen=True)
+class Found:
+    """A complete checkpoint."""
+
+    dir: str
+    manifest: Manifest
 
 
 @dataclass(frozen=True)

@@ -90,14 +90,14 @@ class Request:
         """What the disk has of all parts so far."""
         return sum(self.written.values())
 
-    def stuck(self, *, now: float, local: bool) -> str:
+    def stuck(self, *, now: float, in_worker: bool) -> str:
         """Return why it will not come, "" while it may.
 
-        The worker of strategy local copies between two of its steps, however long they
-        are; a copy that a PS was asked for takes as long as its memory is large.
+        A worker copies between two of its steps, however long they are; a copy that a
+        PS was asked for takes as long as its memory is large.
         """
         copied = len(self.pinned) == self.num_shards
-        if self.ready and not copied and local:
+        if self.ready and not copied and in_worker:
             return ""
         bound = COPY_SECONDS if self.ready and not copied else STILL_SECONDS
         still = now - max(self.moved, self.since)

@@ -24,11 +24,12 @@ from typing import Any, TypeVar
 from elasticdl.checkpoint import files, shelf, store
 from elasticdl.checkpoint.layout import PENDING, Manifest, ShardFile
 from elasticdl.errors import CheckpointError
-from elasticdl.job.spec.job import JobSpec, Strategy
+from elasticdl.job.spec.job import JobSpec
 from elasticdl.master.happenings import CheckpointFailed, CheckpointWritten
 from elasticdl.master.model.checkpoint_identity import (
     MOST_REMEMBERED,
     Course,
+    Found,
     find,
     note_course,
     point,
@@ -38,7 +39,7 @@ from elasticdl.master.model.checkpoint_requests import (
     Outcome,
     Request,
 )
-from elasticdl.master.model.ps_group import Found
+from elasticdl.master.model.holding import Holding
 from elasticdl.master.patience import patiently
 from elasticdl.master.signals import Signals
 from elasticdl.master.tasks import facts
@@ -61,7 +62,7 @@ class Keeper:
         ledger: Ledger,
         signals: Signals,
         *,
-        num_shards: int,
+        holding: Holding,
         course: Course,
         launched: bool = False,
     ) -> None:
@@ -75,7 +76,7 @@ class Keeper:
         self.directory = directory
         self._ledger = ledger
         self._signals = signals
-        self._num_shards = num_shards
+        self._holding = holding
         self._count = 0
         self.request: Request | None = None
         self.problem = ""
@@ -159,8 +160,7 @@ class Keeper:
         request = self.request
         if request is None:
             return
-        local = self._spec.strategy is Strategy.LOCAL
-        problem = request.stuck(now=now, local=local)
+        problem = request.stuck(now=now, in_worker=self._holding.in_worker)
         if problem:
             self._fail(request, problem, now=now)
 
@@ -182,7 +182,7 @@ class Keeper:
             },
             rewind=self._ledger.rewinds,
             since=now,
-            num_shards=self._num_shards,
+            num_shards=self._holding.shards,
         )
         self._begin(self._prepare(self.request, now))
 
@@ -219,21 +219,21 @@ class Keeper:
             self._settle(now)
             self._signals.bump_holders()
 
-    def ps_request(self, index: int, *, sync: bool) -> list[master_pb2.SnapshotRequest]:
+    def asks_ps(self, index: int) -> list[master_pb2.SnapshotRequest]:
         """Return what a PS is asked for."""
         request = self.request
         if request is None or not request.ready or index in request.parts:
             return []
         message = master_pb2.SnapshotRequest(id=request.id, dir=request.dir)
-        if sync and index:
+        if self._holding.ticketed and index:
             if request.ticket is None:
                 return []
             message.ticket.SetInParent()  # that of version 0 is empty
             message.ticket.MergeFromString(request.ticket)
         return [message]
 
-    def local_request(self) -> master_pb2.LocalSnapshot | None:
-        """Return what the worker of strategy local is asked for."""
+    def asks_worker(self) -> master_pb2.LocalSnapshot | None:
+        """Return what the worker that has the model is asked for."""
         request = self.request
         if request is None or not request.ready or request.parts:
             return None

@@ -80,16 +80,19 @@ class Rounds:
         signals: Signals,
         side: SideTasks,
         *,
-        num_ps: int,
-        on_action: Callable[[Action], None],
+        pins: int,
         now: float,
     ) -> None:
-        """Take up the results of earlier masters. `on_action`: what callbacks want."""
+        """Take up the results of earlier masters.
+
+        `pins`: how many replicas keep a snapshot for a round; 0: workers evaluate what
+        they have.
+        """
         self._ledger = ledger
         self._signals = signals
         self._side = side
-        self._num_ps = num_ps
-        self._on_action = on_action
+        self._pins = pins
+        self._on_action: Callable[[Action], None] = ignore
         self._shards: tuple[Shard, ...] = ()
         self._records_per_task = (
             spec.training.batch_size * spec.training.batches_per_task
@@ -167,8 +170,17 @@ class Rounds:
             return self.current.sums.records, total
         return self.last.records if self.last else 0, total
 
-    def begin(self, shards: Sequence[Shard], callbacks: CallbackSet) -> None:
-        """Data and callbacks are known: replay what was seen, then rounds may open."""
+    def begin(
+        self,
+        shards: Sequence[Shard],
+        callbacks: CallbackSet,
+        on_action: Callable[[Action], None],
+    ) -> None:
+        """Data and callbacks are known: replay what was seen, then rounds may open.
+
+        `on_action` is called with what callbacks want.
+        """
+        self._on_action = on_action
         self._shards = tuple(shards)
         self.callbacks = callbacks
         self._replay(self._on_action)
@@ -208,7 +220,7 @@ class Rounds:
             version,
             point=point(self._ledger),
         )
-        if self._num_ps:
+        if self._pins:
             self.current.snapshot = f"eval-{self._number}"
             self._signals.bump_holders()
         else:
@@ -242,7 +254,7 @@ class Rounds:
         if index == 0:
             current.version = done.version
             self._signals.bump_holders()
-        if len(current.pinned) == self._num_ps and not current.started:
+        if len(current.pinned) == self._pins and not current.started:
             self._start()
 
     def _start(self) -> None:
@@ -293,7 +305,7 @@ class Rounds:
         if task.type == master_pb2.EVALUATION:
             records = report.records or task.end - task.start
             current.sums.add(report.state, records=records)
-            if not self._num_ps:
+            if not self._pins:
                 current.version = max(current.version, report.model_version)
             current.left -= 1
             if current.left == 0:
@@ -390,3 +402,7 @@ class Rounds:
             self._on_action(ScaleLearningRate(1.0, "evaluations were undone"))
         # What a result that stays had led to may have been undone.
         self._replay(self._on_action)
+
+
+def ignore(action: Action) -> None:
+    """Do nothing about an action: before the data are known none can come."""

@@ -1,7 +1,8 @@
 """The parameter servers as one: where they are, what they restore, when all go back.
 
-Owns the PsView and the rules of recovery; holds the quorum of sync mode. Called by
-`master.calls.heartbeats` and the loop. Must not launch anything or write checkpoints.
+Owns the PsView and the rules of recovery; holds the quorum of sync mode. Made by
+`master.assembly`; called as a `ModelHolder`, and by `master.calls.ps_heartbeats`. Must
+not launch anything or write checkpoints.
 
 | lost                               | what the new PS begins with                     |
 |------------------------------------|-------------------------------------------------|
@@ -20,22 +21,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
-from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import RpcError
 from elasticdl.job.spec.job import JobSpec, Recovery, UpdateMode
-from elasticdl.master.happenings import WentBack
 from elasticdl.master.members.member import Member
-from elasticdl.master.members.table import MemberTable
+from elasticdl.master.model.holder import Around, ModelHolder
 from elasticdl.master.model.missing import Range, after_loss, after_rewind
-from elasticdl.master.model.origin import Origin
 from elasticdl.master.model.quorum import Quorum
-from elasticdl.master.signals import Signals
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.facts import Restore
-from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.master.tasks.side_tasks import SideTasks
 from elasticdl.proto import master_pb2
 
 log = logging.getLogger(__name__)
@@ -47,14 +41,6 @@ HANDBACK_SECONDS = 60.0
 SLOWEST_BYTES_PER_SECOND = 10e6
 
 
-@dataclass(frozen=True)
-class Found:
-    """A complete checkpoint."""
-
-    dir: str
-    manifest: Manifest
-
-
 def rewinds_on_loss(spec: JobSpec) -> bool:
     """Whether the loss of one PS takes all of them back."""
     if spec.ps.recovery is Recovery.AUTO:
@@ -62,57 +48,35 @@ def rewinds_on_loss(spec: JobSpec) -> bool:
     return spec.ps.recovery is Recovery.REWIND
 
 
-class PsGroup:
-    """The PS of one job; empty where the job has none."""
+class PsGroup(ModelHolder):
+    """The PS of one job, which have its model together."""
 
-    def __init__(
-        self,
-        table: MemberTable,
-        ledger: Ledger,
-        signals: Signals,
-        side: SideTasks,
-        *,
-        newest: Callable[[], Found | None],
-        on_rewind: Callable[[int], None],
-        origin: Origin,
-    ) -> None:
-        """`newest`: the checkpoint to go back to. `on_rewind(version)`: tell.
+    can_go_back = True
 
-        `origin`: what the job begins with.
-        """
-        self.origin = origin
-        self._table = table
-        self._ledger = ledger
-        self._signals = signals
-        self._newest = newest
-        self._on_rewind = on_rewind
+    def __init__(self, around: Around) -> None:
+        """Continue where the journal says that the job is."""
+        table, ledger = around.table, around.ledger
+        quorum = Quorum(table, ledger, around.signals, around.side)
+        super().__init__(around, quorum)
+        self.quorum = quorum
+        self.answers_are_durable = quorum.counts
         # By PS: the newest that it, or a worker that it answered, told of.
         self._versions: dict[int, int] = {}
         self._asked_at: dict[int, float] = {}  # when values were asked for, by PS
         self._bytes: dict[int, int] = {}  # the most that each PS told it holds
-        self.begun = bool(ledger.all_of(facts.Begun))
-        self.lost_updates = sum(fact.count for fact in ledger.all_of(facts.LostUpdates))
         # By the name of a PS: the updates that its values lack.
         self._missing: dict[str, list[Range]] = {
             fact.name: list(fact.ranges) for fact in ledger.all_of(facts.Missing)
         }
-        last = ledger.newest_of(facts.Rewind)
-        self._rewind_dir = last.dir if last else ""
         # Leases wait until all PS have gone back; a restarted master waits on.
         over = ledger.newest_of(facts.Rewound)
         adopted = any(member is not None for member in table.ps())
         self.rewinding = adopted and (over.number if over else 0) < self.rewind
-        self.quorum = Quorum(table, ledger, signals, side)
 
     @property
-    def rewind(self) -> int:
-        """Number of rewinds so far; every request to a PS carries it."""
-        return self._ledger.rewinds
-
-    @property
-    def rewind_dir(self) -> str:
-        """Checkpoint of the last rewind."""
-        return self._rewind_dir
+    def known(self) -> bool:
+        """Whether all PS have values, and none is on its way back."""
+        return self.initialized and not self.rewinding
 
     @property
     def initialized(self) -> bool:
@@ -124,10 +88,6 @@ class PsGroup:
         if told is None or not (member.initialized and member.alive):
             return False
         return told.initialized and told.rewind >= self.rewind
-
-    def version(self) -> int:
-        """Return the newest known version of PS 0."""
-        return self._versions.get(0, 0)
 
     def _all(self, test: Callable[[Member], bool]) -> bool:
         return all(m is not None and test(m) for m in self._table.ps())
@@ -167,8 +127,10 @@ class PsGroup:
     def registered(self, member: Member, *, now: float) -> Restore:
         """Return what a new PS begins with; the same again if it asks again.
 
-        Raises RpcError while that cannot be known yet.
+        Workers pull. Raises RpcError while that cannot be known yet.
         """
+        if member.is_worker:
+            return Restore()
         if member.restore is None:
             member.restore = self._restore(member, now=now)
             log.info("%s begins with %s", member.name, _in_words(member.restore))
@@ -192,7 +154,7 @@ class PsGroup:
             cause = f"{member.name} was lost" if alive else "no PS was left"
             self.go_back(cause, now=now)
             return self._restore_of_rewind()
-        found = self._newest()
+        found = self._keeper.newest
         lost_at = self._newest_version(member.key.index)
         if found is not None and found.manifest.version > 0:
             return Restore(
@@ -240,8 +202,9 @@ class PsGroup:
         told = member.worker
         return told.ps_versions if told and told.ps_rewind == self.rewind else ()
 
-    def heard_worker(self, member: Member) -> None:
+    def heard_worker(self, member: Member, *, now: float) -> None:
         """Take the versions that a worker was answered with: they were applied."""
+        del now
         self.answered(self._answered(member), rewind=self.rewind)
 
     def answered(self, versions: Iterable[int], *, rewind: int) -> None:
@@ -269,7 +232,7 @@ class PsGroup:
         Nobody tells how many of them have come: it goes by what the lost PS held, or
         has in the newest checkpoint, or else by the largest of the others.
         """
-        index, found = member.key.index, self._newest()
+        index, found = member.key.index, self._keeper.newest
         size = self._bytes.get(index, max(self._bytes.values(), default=0))
         shards = found.manifest.shards if found else []
         if index < len(shards):
@@ -287,6 +250,8 @@ class PsGroup:
         first = current and not member.initialized
         member.heard_ps(status, now=now)
         index = member.key.index
+        if index == 0:
+            self.version = status.version
         self._bytes[index] = max(self._bytes.get(index, 0), status.bytes)
         self.quorum.heard()
         if first:
@@ -305,18 +270,12 @@ class PsGroup:
             self._signals.work()
         return first
 
-    def begins(self, *, now: float) -> None:
-        """Note that the job has begun: from now on it has something to lose.
-
-        So it has when all PS have told of their values, and, whatever heartbeats told,
-        when a task counts as trained: whoever reports one has pushed to all PS.
-        """
-        if not self.begun:
-            self.begun = True
-            self._ledger.record(facts.Begun(time=now))
-
     def lost(self, member: Member, *, now: float) -> None:
-        """A PS is gone; its replacement registers later."""
+        """A PS is gone; its replacement registers later. Workers hold nothing."""
+        if member.is_worker:
+            return
+        self._keeper.abort()
+        self._rounds.abort()
         spec = self._table.spec
         if not self.rewinding and (
             self._had_first_values(member) or (self.begun and rewinds_on_loss(spec))
@@ -336,32 +295,9 @@ class PsGroup:
         alone = member.restore is not None and member.restore.alone
         return not alone and not (self.begun and member.initialized)
 
-    def go_back(self, cause: str, *, now: float, why: str = "") -> None:
-        """Rewind queue and PS to the newest checkpoint, or the job's beginning.
-
-        `why`: the cause in the words that the job's history has for it.
-        """
-        found = self._newest()
-        if found is None:
-            begin = self._ledger.newest_of(facts.Start)
-            position, applied, version = (begin.position if begin else {}), {}, 0
-            self._rewind_dir = self.origin.dir
-        else:
-            position = found.manifest.position.get("queue", {})
-            applied = {
-                int(k): v for k, v in found.manifest.position.get("applied", {}).items()
-            }
-            version = found.manifest.version
-            self._rewind_dir = found.dir
-        if position or self._ledger.queue is None:
-            self._ledger.rewind(position, applied=applied, cause=cause, now=now)
-        self._ledger.record(
-            facts.Rewind(dir=self._rewind_dir, version=version, cause=cause, time=now)
-        )
-        at = version if found else None
-        self._signals.diary.say(WentBack(time=now, cause=why or cause, version=at))
-        self.rewinding = bool(found and self._table.num_ps)
-        if not self.rewinding:
+    def _take_back(self, version: int, *, loads: bool, now: float) -> None:
+        self.rewinding = loads
+        if not loads:
             # Nothing to wait for: workers bring values with their next task.
             self._ledger.record(facts.Rewound(number=self.rewind))
         self._versions = dict.fromkeys(self._versions, version)
@@ -375,10 +311,6 @@ class PsGroup:
                 member.restore = self._restore_of_rewind()
                 self._table.note(member, now=now)
         self.quorum.count()
-        log.warning("%s: training goes back to version %d", cause, version)
-        self._on_rewind(version)
-        self._signals.bump()
-        self._signals.work()
 
     def _count_lost(self, member: Member, *, began_at: int) -> None:
         restore = member.restore

@@ -54,7 +54,7 @@ class Quorum:
     @property
     def counts(self) -> bool:
         """Whether versions are made by it: in sync mode with PS."""
-        return self._table.spec.ps.mode is UpdateMode.SYNC and self._table.num_ps > 0
+        return self._table.spec.ps.mode is UpdateMode.SYNC and self._table.ps_seats > 0
 
     def finished(self, worker: int) -> None:
         """A worker reported a task done: it counts on until it asked for another.

@@ -64,7 +64,7 @@ def build(job: Job, *, now: float) -> JobStatus:
         checkpoint_seconds=parts.keeper.newest_seconds,
         checkpoint_failures=parts.keeper.failures,
         checkpoint_problem=parts.keeper.problem,
-        lost_updates=parts.ps.lost_updates,
+        lost_updates=parts.holder.lost_updates,
         rewinds=parts.ledger.rewinds,
         happened=list(parts.signals.diary.told),
         happened_before=parts.signals.diary.told_before,
@@ -215,7 +215,7 @@ def report(job: Job, *, now: float) -> JobReport:
         skipped_batches=sum(
             fact.batches for fact in parts.ledger.all_of(facts.Skipped)
         ),
-        lost_updates=parts.ps.lost_updates,
+        lost_updates=parts.holder.lost_updates,
         rewinds=parts.ledger.rewinds,
         master_restarts=master_restarts(job),
         goodput_seconds=seconds,

@@ -101,7 +101,7 @@ def test_a_task_that_no_worker_brings_on_is_named_and_ends_the_job(rig) -> None:
             await rig.until(lambda: parts.keeper.newest is not None)
             await let_time_pass(rig, master)
             await rig.until(lambda: parts.ledger.rewinds == 1)
-            await rig.until(lambda: not parts.ps.rewinding)
+            await rig.until(lambda: not parts.holder.rewinding)
             cause = parts.ledger.newest_of(facts.Rewind).cause
             assert cause.startswith("nothing has moved for 20 s: worker-")
             assert cause.endswith("train.csv records 0 to 8 and makes no step")
@@ -126,7 +126,7 @@ def test_a_paused_job_is_held_and_a_training_one_is_not(rig, paused) -> None:
                     m.ready and m.alive for m in master.job.parts.table.workers()
                 )
             )
-            await rig.until(lambda: master.job.parts.ps.initialized)
+            await rig.until(lambda: master.job.parts.holder.initialized)
             assert look_at(master.job).held == ("the job is paused" if paused else "")
 
     rig.run(story, paused=paused)
@@ -145,7 +145,9 @@ def stands_still(master) -> bool:
     job, parts = master.job, master.job.parts
     moved = look_at(job).moved == master.loop._watchdog._watch.moved
     waits = parts.rounds.current is not None and not parts.rounds.current.started
-    at_rest = parts.ps.initialized and not (parts.ps.rewinding or parts.keeper.busy)
+    at_rest = parts.holder.initialized and not (
+        parts.holder.rewinding or parts.keeper.busy
+    )
     return job.state is JobState.FINISHING and moved and waits and at_rest
 
 
@@ -189,7 +191,7 @@ def test_tries_of_a_checkpoint_that_a_disk_refuses_are_no_progress(rig) -> None:
         rig.world.disk_full, rig.world.beats_per_part = True, 3
         async with rig.serving() as master:
             job, keeper = master.job, master.job.parts.keeper
-            await rig.until(lambda: job.parts.ps.initialized and keeper.problem)
+            await rig.until(lambda: job.parts.holder.initialized and keeper.problem)
             await rig.until(lambda: keeper.request is None)
             before = look_at(job).moved
             await rig.until(lambda: keeper.request and keeper.request.written_bytes)
@@ -202,7 +204,7 @@ def test_workers_and_ps_that_wait_for_room_hold_the_job(rig) -> None:
     async def story(rig) -> None:
         rig.world.go.clear()
         async with rig.serving() as master:
-            await rig.until(lambda: master.job.parts.ps.initialized)
+            await rig.until(lambda: master.job.parts.holder.initialized)
             await rig.until(lambda: len(rig.runner.running(Role.WORKER)) == 2)
             rig.runner.hold = True
             for name in ("worker-0", "worker-1"):
@@ -268,7 +270,7 @@ def test_ps_that_load_the_checkpoint_of_another_job_have_the_time_for_its_bytes(
         async with rig.serving() as master:  # one that takes over knows as much
             assert await load(rig, master.job.parts) == still + shard.bytes
             rig.world.mute.clear()
-            await rig.until(lambda: master.job.parts.ps.initialized)
+            await rig.until(lambda: master.job.parts.holder.initialized)
             assert look_at(master.job).bound == still
 
     others = rig.root / "others"

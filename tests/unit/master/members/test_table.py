@@ -29,7 +29,7 @@ def test_a_worker_that_is_to_leave_or_is_lost_does_not_count_as_active(
             "data": {"training": "d"},
         }
     )
-    table = MemberTable(spec, Ledger.open(tmp_path, now=1.0), num_ps=1)
+    table = MemberTable(spec, Ledger.open(tmp_path, now=1.0), ps_seats=1)
     one = table.schedule(None, priority="low", now=1.0)
     one.state, one.ready = ReplicaState.RUNNING, True
     one.worker = master_pb2.Worker(phase="train", step=1)

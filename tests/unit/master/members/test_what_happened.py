@@ -36,7 +36,7 @@ class Job:
         )
         self.ledger = Ledger.open(directory, now=1.0)
         self.diary, self.changes = Diary(), Changes()
-        self.table = MemberTable(self.spec, self.ledger, num_ps=1)
+        self.table = MemberTable(self.spec, self.ledger, ps_seats=1)
         self.relaunches = Relaunches(self.ledger, self.diary)
         self.members = Membership(
             self.table, self.ledger, self.relaunches, Goodput(None, {}), self.diary

@@ -12,6 +12,7 @@ from elasticdl.job.spec.job import JobSpec
 from elasticdl.master.model.checkpoint_identity import Course
 from elasticdl.master.model.checkpoint_requests import COPY_SECONDS, STILL_SECONDS
 from elasticdl.master.model.checkpointing import Keeper
+from elasticdl.master.model.holding import Holding
 from elasticdl.master.signals import Signals
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.proto import master_pb2
@@ -35,7 +36,7 @@ def run(tmp_path: Path) -> Callable[..., None]:
                 tmp_path / "checkpoints",
                 ledger,
                 Signals(1),
-                num_shards=1,
+                holding=Holding(1),
                 course=course or Course("mine", "job"),
             )
             await story(keeper, ledger)
@@ -55,8 +56,8 @@ async def until(test: Callable[[], bool]) -> None:
 async def asked(keeper: Keeper, *, now: float = 0.0) -> master_pb2.SnapshotRequest:
     """Ask for one; return what the PS is told."""
     keeper.ask("a test", now=now)
-    await until(lambda: bool(keeper.ps_request(0, sync=False)))
-    return keeper.ps_request(0, sync=False)[0]
+    await until(lambda: bool(keeper.asks_ps(0)))
+    return keeper.asks_ps(0)[0]
 
 
 def written(

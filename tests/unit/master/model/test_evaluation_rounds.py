@@ -45,12 +45,11 @@ class Course:
             ledger,
             self.signals,
             self.side,
-            num_ps=0,
-            on_action=self.actions.append,
+            pins=0,
             now=0.0,
         )
         made = callbacks.from_json(json.dumps(described))
-        self.rounds.begin([Shard("v.csv", 0, 8)], made)
+        self.rounds.begin([Shard("v.csv", 0, 8)], made, self.actions.append)
 
     def lease(self) -> master_pb2.Task | None:
         return self.side.lease(0, types=None, deadline=9.0)

@@ -32,7 +32,7 @@ def test_init_from_a_folder_takes_the_next_older_checkpoint_for_a_damaged_one(
         rig.world.damaged.add(damaged)
         async with rig.serving() as master:
             report = await rig.ended()
-            assert master.job.parts.ps.origin.dir == older
+            assert master.job.parts.holder.origin.dir == older
         assert report.status is JobState.SUCCEEDED
         assert report.records == 64
         assert older in rig.world.loaded
@@ -91,7 +91,7 @@ def test_no_evaluation_is_made_of_two_checkpoints(rig) -> None:
         rig.world.damaged.add(damaged)
         rig.world.can_load = "worker-0"
         async with rig.serving() as master:
-            origin = master.job.parts.ps.origin
+            origin = master.job.parts.holder.origin
             await rig.until(lambda: origin.dir == older)
             rig.world.go.set()
             await rig.until(lambda: "worker-0" in rig.world.fenced)

@@ -33,7 +33,7 @@ def counted_as_trained(master) -> int:
 async def until_known_at(rig, master, version: int) -> None:
     """Wait until the master has heard of this version from everybody."""
     rig.world.version = version
-    ps = master.job.parts.ps
+    ps = master.job.parts.holder
     await rig.until(lambda: ps._versions == {0: version, 1: version})
 
 
@@ -44,7 +44,7 @@ def test_values_that_nobody_has_any_more_take_all_back_to_the_checkpoint(rig) ->
             await rig.until(lambda: first_checkpoint(master))
             rig.kill("ps-1")  # and no worker has pulled anything
             await rig.until(lambda: master.job.parts.ledger.rewinds == 1)
-            await rig.until(lambda: not master.job.parts.ps.rewinding)
+            await rig.until(lambda: not master.job.parts.holder.rewinding)
             rig.world.go.set()
             report = await rig.ended()
         assert report.status is JobState.SUCCEEDED
@@ -63,7 +63,7 @@ def test_a_ps_that_waits_for_values_goes_back_when_their_last_holder_is_lost(
         rig.world.pulled = 4
         async with rig.serving() as master:
             await rig.until(lambda: first_checkpoint(master))
-            ps = master.job.parts.ps
+            ps = master.job.parts.holder
             await until_known_at(rig, master, 4)
             # It hears of no PS that waits, so it hands nothing over.
             rig.world.mute |= {"worker-0", "worker-1"}
@@ -91,12 +91,12 @@ def test_values_on_their_way_have_time_for_their_bytes(rig) -> None:
             before = look_at(master.job).bound
             rig.world.mute |= {"worker-0", "worker-1"}  # they hand nothing over yet
             rig.kill("ps-1")
-            await rig.until(lambda: any(parts.ps.view().wants_values))
-            asked = parts.ps._asked_at[1]
-            parts.ps.tick(now=asked + 1059.0)
+            await rig.until(lambda: any(parts.holder.view().wants_values))
+            asked = parts.holder._asked_at[1]
+            parts.holder.tick(now=asked + 1059.0)
             assert parts.ledger.rewinds == 0
             assert look_at(master.job).bound == before + 1060.0
-            parts.ps.tick(now=asked + 1061.0)
+            parts.holder.tick(now=asked + 1061.0)
             assert parts.ledger.rewinds == 1
             cause = parts.ledger.newest_of(facts.Rewind).cause
             assert cause == "no worker handed values to ps-1 in 1060 s"
@@ -116,7 +116,7 @@ def test_updates_that_handed_values_lack_are_counted(rig, restarted) -> None:
                 await lose(rig, master)
         async with rig.serving() as master:
             if restarted:
-                await rig.until(lambda: master.job.parts.ps._versions != {})
+                await rig.until(lambda: master.job.parts.holder._versions != {})
                 await lose(rig, master)
             rig.world.go.set()
             report = await rig.ended()
@@ -126,7 +126,7 @@ def test_updates_that_handed_values_lack_are_counted(rig, restarted) -> None:
     async def lose(rig, master) -> None:
         rig.kill("ps-1")
         await rig.until(lambda: rig.world.restored[-1] == ("ps-1", "", True))
-        await rig.until(lambda: master.job.parts.ps.initialized)
+        await rig.until(lambda: master.job.parts.holder.initialized)
 
     rig.run(story, checkpoint__every_seconds=0)
 
@@ -148,7 +148,7 @@ def test_updates_of_tasks_that_are_done_are_counted_though_no_heartbeat_came_thr
             rig.kill("ps-1")
             await rig.until(lambda: rig.world.restored[-1] == ("ps-1", "", True))
             rig.world.mute.clear()
-            await rig.until(lambda: master.job.parts.ps.initialized)
+            await rig.until(lambda: master.job.parts.holder.initialized)
             rig.world.go.set()
             report = await rig.ended()
         assert report.lost_updates == 7
@@ -174,7 +174,7 @@ def test_updates_lost_with_a_ps_and_the_master_together_are_counted(rig) -> None
             await rig.until(lambda: parts.table.ps()[1] not in (None, before))
             await rig.until(lambda: parts.table.ps()[1].state is ReplicaState.RUNNING)
             rig.world.mute.clear()
-            await rig.until(lambda: parts.ps.initialized)
+            await rig.until(lambda: parts.holder.initialized)
             rig.world.go.set()
             report = await rig.ended()
         assert report.lost_updates == 7
@@ -214,7 +214,7 @@ def test_workers_an_earlier_master_had_count_until_they_were_heard(rig) -> None:
             await ledger.commit()
         async with rig.serving() as master:
             assert not master.job.parts.ledger.queue.leases_of(0)
-            assert master.job.parts.ps.quorum.number == 2
+            assert master.job.parts.holder.quorum.number == 2
 
     rig.run(story, ps__mode="sync")
 
@@ -227,13 +227,13 @@ def test_who_evaluates_in_sync_mode_reads_no_training_task_ahead(rig) -> None:
         async with rig.serving() as master:
             await rig.until(lambda: all_hold_tasks(rig, master))
             parts = master.job.parts
-            assert parts.ps.quorum.may_begin(0)
+            assert parts.holder.quorum.may_begin(0)
             parts.side.add(EVALUATION)
             lease = parts.side.lease(0, types=None, deadline=1e12)
-            assert not parts.ps.quorum.may_begin(0)
-            assert parts.ps.quorum.may_begin(1)
+            assert not parts.holder.quorum.may_begin(0)
+            assert parts.holder.quorum.may_begin(1)
             parts.side.finish(lease.lease_id)
-            assert parts.ps.quorum.may_begin(0)
+            assert parts.holder.quorum.may_begin(0)
             rig.world.go.set()
             report = await rig.ended()
         assert report.status is JobState.SUCCEEDED
@@ -260,7 +260,7 @@ def test_ps_0_hears_of_no_lower_quorum_that_the_next_master_would_not_know_of(
             first = parts.table.ps()[0]
             monkeypatch.setattr(os, "pwrite", noting)
             tasks = parts.ledger.recover(0, cause="cut off", now=0.0, died=False)
-            parts.ps.quorum.gone(0)
+            parts.holder.quorum.gone(0)
             assert tasks
             request = master_pb2.PsSyncRequest(
                 replica=master_pb2.Replica(
@@ -289,7 +289,7 @@ def test_ps_and_master_lost_with_nothing_to_go_back_to_go_on(rig) -> None:
             )
         rig.world.disk_full = False
         async with rig.serving() as master:
-            assert not master.job.parts.ps.rewinding
+            assert not master.job.parts.holder.rewinding
             rig.world.go.set()
             report = await rig.ended()
         assert report.status is JobState.SUCCEEDED
@@ -306,7 +306,7 @@ def test_a_ps_lost_before_all_told_of_their_values_takes_all_back(rig) -> None:
         async with rig.serving() as master:
             parts = master.job.parts
             await rig.until(lambda: all_hold_tasks(rig, master))
-            assert not parts.ps.begun
+            assert not parts.holder.begun
             rig.kill("ps-0")
             await rig.until(lambda: parts.ledger.rewinds == 1)
             rig.world.mute.clear()
@@ -350,7 +350,7 @@ def test_no_worker_of_a_sync_job_begins_before_ps_0_counts_it(rig) -> None:
         rig.world.mute.add("ps-0")  # goes by what an earlier master told it, say
         async with rig.serving() as master:
             parts = master.job.parts
-            await rig.until(lambda: parts.ps.quorum.number == 2)
+            await rig.until(lambda: parts.holder.quorum.number == 2)
             assert not parts.ledger.queue.leased
             rig.world.mute.clear()
             await rig.until(lambda: all_hold_tasks(rig, master))
@@ -370,9 +370,9 @@ def test_a_worker_that_is_not_counted_yet_keeps_no_other_waiting(rig) -> None:
         rig.world.mute.add("ps-0")
         async with rig.serving() as master:
             parts = master.job.parts
-            await rig.until(lambda: parts.ps.quorum.number == 2)
+            await rig.until(lambda: parts.holder.quorum.number == 2)
             rig.kill("worker-0")
-            await rig.until(lambda: parts.ps.quorum.number == 1)
+            await rig.until(lambda: parts.holder.quorum.number == 1)
             rig.world.mute.clear()
             rig.world.go.set()
             report = await rig.ended()

@@ -162,7 +162,7 @@ def test_after_a_rewind_at_the_end_the_last_evaluation_and_export_are_of_the_new
             # Back to the first checkpoint, as if the last one could not be loaded.
             if first.manifest.version == rig.world.version:
                 parts.keeper.give_up(first.dir)
-            parts.ps.go_back("a test", now=master.job.clock())
+            parts.holder.go_back("a test", now=master.job.clock())
             await rig.until(lambda: bool(rig.world.rewinds))
             trained = len(rig.world.trained)
             rewound.set()
@@ -221,7 +221,7 @@ def test_strategy_local_goes_back_to_an_older_checkpoint_than_the_damaged_one(
             keeper = master.job.parts.keeper
             await rig.until(lambda: keeper.newest is not None)
             first = keeper.newest.dir
-            await rig.until(lambda: master.job.parts.ps.begun and not keeper.busy)
+            await rig.until(lambda: master.job.parts.holder.begun and not keeper.busy)
             keeper.ask("a test", now=master.job.clock())
             await rig.until(lambda: keeper.newest.dir != first)
             rig.world.damaged.add(keeper.newest.dir)
@@ -248,7 +248,7 @@ def test_all_replicas_begin_with_one_checkpoint_while_another_job_writes_newer_o
             rig.world.mute.clear()
             rig.world.restored.clear()
             rig.kill("ps-1")
-            await rig.until(lambda: master.job.parts.ps.begun)
+            await rig.until(lambda: master.job.parts.holder.begun)
             await rig.ended()
         assert restored(rig)["ps-1"] == str(others / "version-400")
 

@@ -33,7 +33,7 @@ class Master:
         self.ledger = Ledger.open(directory, now=now)
         if launched:
             self.ledger.record(facts.Run(time=now))
-        self.table = MemberTable(SPEC, self.ledger, num_ps=1)
+        self.table = MemberTable(SPEC, self.ledger, ps_seats=1)
         self.table.adopt(now=now)
         self.relaunches = Relaunches(self.ledger, Diary())
         goodput = Goodput(None, {})

@@ -1,0 +1,255 @@
+"""Who holds the model of a job: what the rest of the master may know of it.
+
+Owns what all holders have in common: whether training has begun, how often it went back
+and to what. The kinds are `PsGroup`, `WorkerHolder` and `FixedModel`; `master.assembly`
+chooses. Called by the loop, heartbeats, leasing and the watchdog, which know this class
+alone. Must not launch anything or write checkpoints.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from elasticdl.master.happenings import WentBack
+from elasticdl.master.members.member import Member
+from elasticdl.master.members.table import MemberTable
+from elasticdl.master.model.checkpointing import Keeper
+from elasticdl.master.model.evaluation_rounds import Rounds
+from elasticdl.master.model.origin import Origin
+from elasticdl.master.signals import Signals
+from elasticdl.master.tasks import facts
+from elasticdl.master.tasks.facts import Restore
+from elasticdl.master.tasks.ledger import Ledger
+from elasticdl.master.tasks.side_tasks import SideTasks
+from elasticdl.proto import master_pb2
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a holder works with."""
+
+    table: MemberTable
+    ledger: Ledger
+    signals: Signals
+    side: SideTasks
+    keeper: Keeper
+    rounds: Rounds
+    origin: Origin  # what the job begins with
+
+
+class Admission(Protocol):
+    """Which workers may begin to train; told of what they are about to do."""
+
+    def may_begin(self, worker: int) -> bool:
+        """Whether a worker may be given a training task that there is for it."""
+
+    def finished(self, worker: int) -> None:
+        """A worker reported a training task done."""
+
+    def side_done(self) -> None:
+        """A worker reported a task beside training."""
+
+    def asked(self, worker: int) -> None:
+        """A worker asked for tasks and was answered."""
+
+    def gone(self, worker: int) -> None:
+        """A worker is about to get nothing."""
+
+    def count(self, workers: Iterable[int] | None = None) -> None:
+        """Leases of these workers (None: of any) changed."""
+
+
+class Everybody:
+    """Admission where workers need not know of each other."""
+
+    def may_begin(self, worker: int) -> bool:
+        """Whether a worker may be given a training task: always."""
+        del worker
+        return True
+
+    def finished(self, worker: int) -> None:
+        """Take no notice."""
+
+    def side_done(self) -> None:
+        """Take no notice."""
+
+    def asked(self, worker: int) -> None:
+        """Take no notice."""
+
+    def gone(self, worker: int) -> None:
+        """Take no notice."""
+
+    def count(self, workers: Iterable[int] | None = None) -> None:
+        """Take no notice."""
+
+
+class ModelHolder(abc.ABC):
+    """Who has the model of one job."""
+
+    # Whether the model is still there when all workers are gone.
+    outlives_workers = True
+    # Whether training may go back for another reason than a loss: to get unstuck.
+    can_go_back = False
+    # Whether a heartbeat is answered only when the journal has what led to the answer.
+    answers_are_durable = False
+
+    def __init__(self, around: Around, admission: Admission) -> None:
+        """Continue where the journal says that the job is."""
+        self.origin = around.origin
+        self.admission = admission
+        self._table = around.table
+        self._ledger = around.ledger
+        self._signals = around.signals
+        self._keeper = around.keeper
+        self._rounds = around.rounds
+        self.version = 0  # the newest that is known
+        self.rewinding = False  # no training task is given out until that is over
+        self.begun = bool(self._ledger.all_of(facts.Begun))
+        lost = self._ledger.all_of(facts.LostUpdates)
+        self.lost_updates = sum(fact.count for fact in lost)
+        last = self._ledger.newest_of(facts.Rewind)
+        self._rewind_dir = last.dir if last else ""
+        self._on_rewind: list[Callable[[], None]] = []
+
+    @property
+    def rewind(self) -> int:
+        """Number of rewinds so far; every request about the model carries it."""
+        return self._ledger.rewinds
+
+    @property
+    def rewind_dir(self) -> str:
+        """Checkpoint of the last rewind."""
+        return self._rewind_dir
+
+    @property
+    @abc.abstractmethod
+    def known(self) -> bool:
+        """Whether the model's present state is known and can be pinned or written."""
+
+    # -- what replicas begin with, and are told --------------------------------------
+
+    @abc.abstractmethod
+    def registered(self, member: Member, *, now: float) -> Restore:
+        """Return what a replica begins with; the same again if it asks again.
+
+        Raises RpcError while that cannot be known yet.
+        """
+
+    def built(self, member: Member) -> None:
+        """A worker has built the model. Raises FencedError if it has the wrong one."""
+        del member
+
+    def view(self) -> master_pb2.PsView:
+        """Return where the model is, for those who pull it."""
+        return master_pb2.PsView(revision=self._signals.revision, rewind=self.rewind)
+
+    def asks_worker(self) -> master_pb2.LocalSnapshot | None:
+        """Return the snapshot that the worker is to write, if it is asked for one."""
+        return None
+
+    # -- what replicas say -------------------------------------------------------------
+
+    def heard_worker(self, member: Member, *, now: float) -> None:
+        """Take what a worker's heartbeat tells of the model."""
+        del member, now
+
+    def answered(self, versions: Iterable[int], *, rewind: int) -> None:
+        """Take the versions by PS that some worker was answered with in a rewind."""
+        del versions, rewind
+
+    def trained(self, *, version: int, now: float) -> None:
+        """A task counts as trained.
+
+        In one write with its report: who took initial values after it would lack what
+        counts as trained.
+        """
+        self.begins(now=now)
+        self.version = max(self.version, version)
+
+    def begins(self, *, now: float) -> None:
+        """Note that the job has begun: from now on it has something to lose."""
+        if not self.begun:
+            self.begun = True
+            self._ledger.record(facts.Begun(time=now))
+
+    # -- losses ------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def lost(self, member: Member, *, now: float) -> None:
+        """A replica is gone that was not told to go."""
+
+    def left(self, member: Member) -> None:
+        """A replica is gone that was told to go."""
+        del member
+
+    def tick(self, *, now: float) -> None:
+        """Do what time has made due."""
+        del now
+
+    def waits_for_values(self) -> float:
+        """Return how many seconds values may be on their way; 0 if none are."""
+        return 0.0
+
+    def gave_up(self, directory: str) -> bool:
+        """Whether a checkpoint was given up before: who says it has not heard it."""
+        return self._keeper.gave_up(directory) or self.origin.gave_up(directory)
+
+    def fall_back(self, member: Member, directory: str, *, now: float) -> str:
+        """A replica cannot load a checkpoint that it was told to: take an older one.
+
+        Returns why the job cannot go on, "" if it can.
+        """
+        if not (self._keeper.give_up(directory) or self.origin.give_up(directory)):
+            return self.origin.advice
+        self.go_back(f"{member.name} could not load {directory}", now=now)
+        return ""
+
+    def tell_rewinds(self, listener: Callable[[], None]) -> None:
+        """Call this after each rewind."""
+        self._on_rewind.append(listener)
+
+    def go_back(self, cause: str, *, now: float, why: str = "") -> None:
+        """Rewind queue and model to the newest checkpoint, or the job's beginning.
+
+        `why`: the cause in the words that the job's history has for it.
+        """
+        found = self._keeper.newest
+        if found is None:
+            begin = self._ledger.newest_of(facts.Start)
+            position, applied, version = (begin.position if begin else {}), {}, 0
+            self._rewind_dir = self.origin.dir
+        else:
+            position = found.manifest.position.get("queue", {})
+            applied = {
+                int(k): v for k, v in found.manifest.position.get("applied", {}).items()
+            }
+            version = found.manifest.version
+            self._rewind_dir = found.dir
+        if position or self._ledger.queue is None:
+            self._ledger.rewind(position, applied=applied, cause=cause, now=now)
+        self._ledger.record(
+            facts.Rewind(dir=self._rewind_dir, version=version, cause=cause, time=now)
+        )
+        at = version if found else None
+        self._signals.diary.say(WentBack(time=now, cause=why or cause, version=at))
+        self.version = version
+        self._take_back(version, loads=found is not None, now=now)
+        log.warning("%s: training goes back to version %d", cause, version)
+        queue = self._ledger.queue
+        self._keeper.rewound(version=version)
+        self._rounds.rewound(version=version, epochs_done=queue.epoch if queue else 0)
+        for tell in self._on_rewind:
+            tell()
+        self._signals.bump()
+        self._signals.work()
+
+    def _take_back(self, version: int, *, loads: bool, now: float) -> None:
+        """Let the replicas go back; `loads`: a checkpoint, else initial values."""
+        del version, loads, now
+        self._ledger.record(facts.Rewound(number=self.rewind))

@@ -1,0 +1,68 @@
+"""The one worker that has all of a job's model: its beginning, and what its end costs.
+
+Owns the rules of strategy local. Made by `master.assembly`; called as a `ModelHolder`.
+Must not launch anything or write checkpoints.
+
+All state is in the worker: when it is lost, its replacement begins with the newest
+checkpoint, and the data go back to its position.
+"""
+
+from __future__ import annotations
+
+from elasticdl.master.members.member import Member
+from elasticdl.master.model.holder import Around, Everybody, ModelHolder
+from elasticdl.master.tasks.facts import Restore
+from elasticdl.proto import master_pb2
+
+
+class WorkerHolder(ModelHolder):
+    """The worker of strategy local."""
+
+    outlives_workers = False
+
+    def __init__(self, around: Around) -> None:
+        """Continue where the journal says that the job is."""
+        super().__init__(around, Everybody())
+
+    @property
+    def known(self) -> bool:
+        """Whether the worker has been heard since it built the model."""
+        workers = self._table.workers()
+        return any(worker.ready and worker.worker is not None for worker in workers)
+
+    def registered(self, member: Member, *, now: float) -> Restore:
+        """Return what the worker begins with; one that follows another goes back."""
+        if member.restore is None:
+            if self.begun:
+                self.go_back("the worker was lost", now=now)
+                member.restore = Restore(dir=self.rewind_dir)
+            else:
+                member.restore = Restore(dir=self.origin.dir)
+        return member.restore
+
+    def fall_back(self, member: Member, directory: str, *, now: float) -> str:
+        """The worker cannot load a checkpoint: it takes an older one."""
+        advice = super().fall_back(member, directory, now=now)
+        if not advice:
+            member.restore = Restore(dir=self.rewind_dir)
+        return advice
+
+    def heard_worker(self, member: Member, *, now: float) -> None:
+        """Take the version of the model from the worker's heartbeat."""
+        if member.worker and member.worker.model_version:
+            self.version = member.worker.model_version
+            self.begins(now=now)
+
+    def asks_worker(self) -> master_pb2.LocalSnapshot | None:
+        """Return the snapshot that the worker is to write, if it is asked for one."""
+        return self._keeper.asks_worker()
+
+    def lost(self, member: Member, *, now: float) -> None:
+        """What it was writing will not come; its replacement goes back."""
+        del now
+        self.left(member)
+
+    def left(self, member: Member) -> None:
+        """What it was writing will not come."""
+        del member
+        self._keeper.abort()
