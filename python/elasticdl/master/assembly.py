@@ -177,7 +177,7 @@ def assemble(
         clock=clock,
     )
     if ended is not None:
-        job.state, job.ending = ended.state, ended
+        job.has_ended(ended)
     metrics = metrics or MasterMetrics()
     leasing = Leasing(job, metrics)
     heartbeats = Heartbeats(job, leasing)

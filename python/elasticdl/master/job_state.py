@@ -8,8 +8,9 @@ one event loop. Must not act: it has no runner.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import JobDir
@@ -128,10 +129,63 @@ class Job:
     def change_spec(self, spec: JobSpec) -> None:
         """Put another specification in force (live edits)."""
         self._spec = spec
-        self.parts.table.spec = spec
-        self.parts.rounds.schedule.spec = spec.evaluation
+        self.parts.table.take_spec(spec)
+        self.parts.rounds.schedule.take_spec(spec.evaluation)
         self.parts.signals.bump()
         self.parts.signals.work()
+
+    def has_ended(self, ending: Ending) -> None:
+        """An earlier master has brought it to its end."""
+        self.state, self.ending = ending.state, ending
+
+    def end_with(self, message: str) -> Ending:
+        """Say more of the end that it comes to; return that end."""
+        before = self.ending or Ending(self.state, "", ExitCode.OK)
+        self.ending = replace(before, message=message)
+        return self.ending
+
+    def finish(self) -> None:
+        """Nothing is left to do: workers may leave, and nobody is replaced."""
+        self.finished = True
+        self.parts.membership.let_leave()
+
+    def tell(self, message: str) -> None:
+        """Show this to whoever looks, until the job ends."""
+        self.message = message
+
+    def wait_for_disk(self, *, refused: bool) -> None:
+        """Whether the end waits for a disk to take its checkpoint."""
+        self.save_refused = refused
+
+    def serves_metrics(self, port: int) -> None:
+        """This master's metrics are at this port."""
+        self.metrics_port = port
+
+    def take_callbacks(self, callbacks: CallbackSet) -> None:
+        """The first model was built: what its callbacks want is known."""
+        self.callbacks = callbacks
+
+    def hear_of_batches(self, count: int, *, step_time: float | None) -> None:
+        """A worker did so many batches more; `step_time`: of its newest step."""
+        self.batches += count
+        if step_time is not None:
+            self.last_step_time = step_time
+
+    def count_report(self) -> None:
+        """A task is done."""
+        self.reports += 1
+
+    def take_loss(self, loss: float) -> None:
+        """A training task ended with this loss."""
+        self.last_loss = loss
+
+    def count_fatal_loss(self, loss: float) -> None:
+        """A task failed with this loss."""
+        self.fatal_losses += not math.isfinite(loss)
+
+    def add_exports(self, paths: Sequence[str]) -> None:
+        """A model was exported."""
+        self.exports += [path for path in paths if path not in self.exports]
 
     def storage_refused(self, who: str, why: str, *, now: float) -> None:
         """Remember that a worker handed a task back because storage is away."""
@@ -230,7 +284,7 @@ class Job:
         if self.ending is not None or self.state.ended:
             return
         self.ending = Ending(state, message, exit_code)
-        self.parts.membership.leaving = True
+        self.parts.membership.let_leave()
         if state is JobState.FAILED:
             log.error("the job fails: %s", message)
         elif state is JobState.STOPPED:

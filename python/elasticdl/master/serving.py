@@ -128,7 +128,7 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | 
         port=context.metrics_port,
         secure=secure_metrics(identity, context.metrics_token),
     )
-    master.job.metrics_port = metrics.port
+    master.job.serves_metrics(metrics.port)
     await server.start()
     log.info(
         "master generation %d of job %s at %s, metrics on port %d",

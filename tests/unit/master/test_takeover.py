@@ -27,7 +27,7 @@ def test_an_old_master_that_wakes_up_ends_and_touches_nothing(rig) -> None:
             next_one = Ledger.open(rig.job_dir.journal_dir, now=2.0)
             # What the old one would end: replicas that the next one started.
             stranger = ReplicaKey(Role.WORKER, 9)
-            old.loop._launching.stops.append(Stop(stranger, 0.0, "unknown"))
+            old.loop._launching._stops.append(Stop(stranger, 0.0, "unknown"))
             old.job.parts.signals.wake()
             await asyncio.wait([rig.running])
         assert isinstance(rig.running.exception(), SupersededError)
@@ -75,7 +75,7 @@ def test_no_replica_is_started_whose_generation_another_master_could_give_again(
             moment = master.job.clock()
             master.job.clock = lambda: moment
             stranger = ReplicaKey(Role.WORKER, 9)
-            master.loop._launching.stops.append(Stop(stranger, 0.0, "unknown"))
+            master.loop._launching._stops.append(Stop(stranger, 0.0, "unknown"))
             master.job.parts.signals.wake()
             ps_1 = ReplicaKey(Role.PS, 1)
             await rig.until(
@@ -200,10 +200,10 @@ def test_stops_that_failed_are_carried_out_at_the_end(rig) -> None:
         async with rig.serving() as master:
             launching = Launching(master.job, Away())
             stranger = ReplicaKey(Role.WORKER, 9)
-            launching.stops.append(Stop(stranger, 0.0, "unknown to the master"))
+            launching.add_stops([Stop(stranger, 0.0, "unknown to the master")])
             await launching.stop_all(pause=0.0)
             await rig.ended()
         assert tried == [stranger] * 3
-        assert launching.stops == []
+        assert launching._stops == []
 
     rig.run(story)

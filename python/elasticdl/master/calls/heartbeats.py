@@ -46,17 +46,18 @@ class Heartbeats:
         wrong = skew(request.version)
         if wrong:
             self._refuse(member, wrong)
-        member.last_heard = now
-        member.address = request.address
-        member.metrics_port = request.metrics_port
-        member.pid = request.pid or member.pid
+        member.up(
+            address=request.address,
+            metrics_port=request.metrics_port,
+            pid=request.pid,
+            now=now,
+        )
         if request.unloadable:
             reason = request.unloadable_reason
             fall_back(self._job, member, request.unloadable, reason, now=now)
         self._parts.membership.runs(member, now=now)
         restore = self._parts.holder.registered(member, now=now)
-        if not member.registered:
-            member.registered = True
+        if member.register():
             log.info("%s is up (pid %d)", member.name, member.pid)
         self._parts.table.note(member, now=now)
         self._parts.table.heard(member)
@@ -83,10 +84,9 @@ class Heartbeats:
     def model_ready(self, request: master_pb2.ModelReadyRequest, *, now: float) -> None:
         """A worker has built the model. Raises FencedError."""
         member = self._parts.table.require(request.replica)
-        member.last_heard = now
+        member.heard(now=now)
         self._parts.holder.built(member)
-        if not member.ready:
-            member.ready = True
+        if member.model_built():
             self._parts.table.note(member, now=now)
         if not self._parts.ledger.all_of(facts.Model):
             self._parts.ledger.record(
@@ -107,7 +107,7 @@ class Heartbeats:
         if known is None or self._job.callbacks is not None:
             return
         try:
-            self._job.callbacks = callbacks.from_json(known.callbacks)
+            self._job.take_callbacks(callbacks.from_json(known.callbacks))
         except UserCodeError as error:
             self._job.end(JobState.FAILED, str(error), error.exit_code)
             return
@@ -120,11 +120,13 @@ class Heartbeats:
         member = self._parts.table.require(request.replica)
         worker = request.worker
         was = member.phase
-        if member.worker and worker.step > member.worker.step:
-            # The phase counts from its last step.
-            self._job.last_step_time = now - worker.phase_seconds
         before = member.worker.batches if member.worker else 0
-        self._job.batches += max(0, worker.batches - before)
+        stepped = member.worker is not None and worker.step > member.worker.step
+        self._job.hear_of_batches(
+            max(0, worker.batches - before),
+            # The phase counts from its last step.
+            step_time=now - worker.phase_seconds if stepped else None,
+        )
         member.heard_worker(worker, now=now)
         self._parts.table.heard(member)
         self._parts.holder.heard_worker(member, now=now)

@@ -143,7 +143,7 @@ class Leasing:
         if not accepted:
             reports.labels("late").inc()
         elif report.outcome == Outcome.DONE:
-            self._job.reports += 1
+            self._job.count_report()
             reports.labels("done").inc()
             if given is not None:
                 self._metrics.task_seconds.observe(now - given)
@@ -165,13 +165,13 @@ class Leasing:
                 now=now,
             )
             if done is not None:
-                self._parts.membership.hangs = 0
+                self._parts.membership.nobody_hangs()
                 if not member.drain:
                     self._parts.holder.admission.finished(member.key.index)
                 if self._job.trains:
                     version = report.model_version
                     self._parts.holder.trained(version=version, now=now)
-                    self._job.last_loss = report.loss
+                    self._job.take_loss(report.loss)
             return done is not None
         failed = report.outcome == Outcome.FAILED
         task = ledger.give_back(
@@ -195,7 +195,7 @@ class Leasing:
         lines = error_first(report.error)
         most = self._job.spec.tasks.max_failures
         log.warning("%s failed on %s (%d): %s", member.name, what, failures, lines)
-        self._job.fatal_losses += not math.isfinite(report.loss)
+        self._job.count_fatal_loss(report.loss)
         if report.fatal:
             self._job.end(JobState.FAILED, f"{member.name}: {lines}", _code(report))
         elif failures >= most:
@@ -253,7 +253,7 @@ class Leasing:
                 point=checkpoint_identity.point(ledger),
             )
         )
-        self._job.exports += [p for p in paths if p not in self._job.exports]
+        self._job.add_exports(paths)
 
     def _note_trouble(self, member: Member, report: TaskReport, *, now: float) -> None:
         ledger = self._parts.ledger
@@ -298,7 +298,7 @@ class Leasing:
         )
         lost += parts.side.renew(index, side, deadline=now + seconds)
         held = self._leases_of(member)
-        member.unnamed = {i: member.unnamed.get(i, now) for i in held if i not in named}
+        member.know_leases(held, named, now=now)
         for lease_id, since in list(member.unnamed.items()):
             if now - since >= UNNAMED_SECONDS:
                 log.info("%s does not know of lease %d: back", member.name, lease_id)

@@ -46,7 +46,7 @@ class Launching:
         self._job = job
         self._parts = job.parts
         self._runner = runner
-        self.stops: list[Stop] = []  # to be carried out
+        self._stops: list[Stop] = []  # to be carried out
         self._tried = bool(job.parts.table.members)
         self.trial: asyncio.Task[None] | None = None
 
@@ -57,12 +57,16 @@ class Launching:
         has a generation that is not on the disk yet, and that the next master would
         give once more. Such a replica waits for the next turn.
         """
-        return Asked(tuple(self.stops), tuple(self._parts.table.due(now=now)))
+        return Asked(tuple(self._stops), tuple(self._parts.table.due(now=now)))
+
+    def add_stops(self, stops: Iterable[Stop]) -> None:
+        """Carry these out with the next turn, or at the end."""
+        self._stops += stops
 
     async def act(self, asked: Asked) -> None:
         """Carry out the stops, then start who is still to come."""
-        self.stops = self.stops[len(asked.stops) :]
-        later = {stop.key for stop in self.stops}
+        self._stops = self._stops[len(asked.stops) :]
+        later = {stop.key for stop in self._stops}
         # First stops, then starts: a PS keeps its name.
         await self._stop_all_of(asked.stops)
         due = [
@@ -84,16 +88,16 @@ class Launching:
         Some are of replicas that are in no table any more: nobody else would end them.
         """
         for _ in range(_LAST_STOPS):
-            if not self.stops:
+            if not self._stops:
                 return
             await self._stop_once()
-            if self.stops:
+            if self._stops:
                 await asyncio.sleep(pause)
-        for stop in self.stops:
+        for stop in self._stops:
             log.error("%s could not be ended (%s)", stop.key, stop.reason)
 
     async def _stop_once(self) -> None:
-        stops, self.stops = self.stops, []
+        stops, self._stops = self._stops, []
         await self._stop_all_of(stops)
 
     async def _stop_all_of(self, stops: Iterable[Stop]) -> None:
@@ -115,7 +119,7 @@ class Launching:
             )
         except PlatformError as error:
             log.warning("%s", error)
-            self.stops.append(stop)
+            self._stops.append(stop)
 
     async def _start(self, member: Member) -> None:
         self._parts.membership.launched(member, now=self._job.clock())
@@ -124,8 +128,7 @@ class Launching:
         except PlatformError as error:
             log.warning("%s not started: %s; trying again", member.name, error)
             if member.state is ReplicaState.LAUNCHED:
-                member.state = ReplicaState.SCHEDULED
-                member.launch_at = self._job.clock() + _START_RETRY_SECONDS
+                member.launch_again(self._job.clock() + _START_RETRY_SECONDS)
 
     def _launch(self, member: Member) -> Launch:
         job = self._job

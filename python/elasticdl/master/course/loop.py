@@ -24,7 +24,7 @@ from elasticdl.errors import (
 from elasticdl.job import folder
 from elasticdl.job.context import set_log_level
 from elasticdl.job.spec.job import JobSpec, JobType
-from elasticdl.job.words import EndCause, JobState, ReplicaState
+from elasticdl.job.words import EndCause, JobState
 from elasticdl.master import live_edits
 from elasticdl.master.attention import PAUSE_SECONDS, Attention
 from elasticdl.master.calls.leasing import Leasing
@@ -204,13 +204,12 @@ class Loop:
         parts, spec = self._parts, self._job.spec
         self._judge(now)
         workers = self._resting.wanted(self._job, now=now)
-        self._launching.stops += parts.membership.plan(workers=workers, now=now)
-        self._launching.stops += parts.membership.overdue(now=now)
-        if parts.table.orders:
-            parts.table.orders = False
+        self._launching.add_stops(parts.membership.plan(workers=workers, now=now))
+        self._launching.add_stops(parts.membership.overdue(now=now))
+        if parts.table.take_orders():
             parts.signals.bump()
         for member in parts.table.never_seen(now=now):
-            member.state = ReplicaState.SCHEDULED
+            member.launch_again()
         self._leasing.expire(now=now)
         parts.holder.tick(now=now)
         if parts.ledger.queue is not None or spec.type is JobType.EVALUATE:
@@ -248,7 +247,7 @@ class Loop:
                 self._dismiss(member, EndCause.HUNG, now=now)
 
     def _dismiss(self, member: Member, cause: EndCause, *, now: float) -> None:
-        self._launching.stops.append(Stop(member.key, 0.0, cause))
+        self._launching.add_stops([Stop(member.key, 0.0, cause)])
         departure = self._parts.membership.give_up_on(member, cause, now=now)
         self._departed([departure], now=now)
 
@@ -275,7 +274,7 @@ class Loop:
         now = self._job.clock()
         departures, stops = self._parts.membership.observe(observation, now=now)
         self._departed(departures, now=now)
-        self._launching.stops += stops
+        self._launching.add_stops(stops)
         self._parts.signals.wake()
 
     def _sleep_seconds(self, now: float) -> float:

@@ -86,12 +86,12 @@ class Stages:
     def _find_data(self) -> None:
         data, side = self._parts.data, self._parts.side
         if data.stage is Stage.PREPARE:
-            data.stage = Stage.PREPARING
+            data.being_prepared()
             self._job.enter(JobState.PREPARING)
             side.add(Task(type=master_pb2.PREPARE))
             self._parts.signals.work()
         elif data.stage is Stage.ASK:
-            data.stage = Stage.ASKING
+            data.being_asked()
             for kind in data.kinds:
                 path = self._job.spec.data.path_of(kind)
                 side.add(Task(type=master_pb2.SHARDS, target=kind, source=path))
@@ -159,7 +159,7 @@ class Stages:
     def _finish(self, *, now: float) -> None:
         """Everything is trained: last evaluation, checkpoint, export."""
         job = self._job
-        job.save_refused = False  # known further down, in this turn
+        job.wait_for_disk(refused=False)  # known further down, in this turn
         # All that an evaluation job does is its last round: that is no ending yet.
         if (
             job.state is not JobState.FINISHING
@@ -177,9 +177,8 @@ class Stages:
             return
         if self._parts.rounds.current is not None:
             return
-        job.finished = True
         # Whoever leaves from now on is not replaced, however fast it is.
-        self._parts.membership.leaving = True
+        job.finish()
         log.info("nothing is left to do; workers may leave")
         self._parts.signals.work()
         self._parts.signals.bump()
@@ -213,7 +212,7 @@ class Stages:
             return True
         if keeper.refused_end and self._refused_since is None:
             self._refused_since = now
-        self._job.save_refused = self._refused_since is not None
+        self._job.wait_for_disk(refused=self._refused_since is not None)
         if keeper.busy:
             return False
         waited = 0.0 if self._refused_since is None else now - self._refused_since
@@ -230,11 +229,11 @@ class Stages:
     def _give_up_saving(self, waited: float) -> bool:
         job, problem = self._job, self._parts.keeper.problem
         newest = self._parts.keeper.newest
-        job.save_refused = False
+        job.wait_for_disk(refused=False)
         if self._wants_export:
             # The model is saved by that; where to go on from is not.
             self._unsaved = True
-            job.message = f"{problem} (waited {waited:.0f} s)"
+            job.tell(f"{problem} (waited {waited:.0f} s)")
             log.error("%s; the model is exported all the same", job.message)
             return True
         where = f"the checkpoint of version {newest.manifest.version}" if newest else ""

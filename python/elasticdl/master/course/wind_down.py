@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 
 from elasticdl.errors import JournalError, PlatformError
 from elasticdl.job.words import ExitReason, JobState, ReplicaState
@@ -92,7 +91,7 @@ class WindDown:
             return [member for member in self._parts.table.ps() if member is not None]
 
         for member in present():
-            member.drain, member.told_why = True, _OVER
+            member.dismiss(_OVER)
             if member.state is ReplicaState.SCHEDULED:  # there is nothing to end
                 now = self._job.clock()
                 self._parts.membership.ended(member, ExitReason.DELETED, now=now)
@@ -140,8 +139,7 @@ class WindDown:
         problem = keeper.problem or "the last checkpoint was not completed"
         message = f"{ending.message}; {problem}; it resumes from {kept}"
         log.error("%s", message)
-        job.ending = replace(ending, message=message)
-        return job.ending
+        return job.end_with(message)
 
     async def _until_written(self) -> None:
         keeper = self._parts.keeper

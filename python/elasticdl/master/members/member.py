@@ -6,7 +6,7 @@ Owns what is known of it, and the judgement whether it is silent or hung. Held b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,6 +139,96 @@ class Member:
         if self.ps is not None:
             return self.ps.version
         return self.worker.model_version if self.worker else 0
+
+    # -- what becomes of it ---------------------------------------------------------
+
+    def enter(self, state: ReplicaState, *, now: float) -> None:
+        """Be in another state from now on."""
+        self.state, self.since = state, now
+
+    def show(self, *, pid: int, reason: str) -> None:
+        """Take what the platform shows of it; `reason`: why it is pending."""
+        self.seen = True
+        self.pid = pid or self.pid
+        self.reason = reason
+
+    def launch_again(self, at: float | None = None) -> None:
+        """Take a launch back that led to nothing; `at`: not before (Unix seconds)."""
+        self.state = ReplicaState.SCHEDULED
+        if at is not None:
+            self.launch_at = at
+
+    def end(self, reason: ExitReason, *, now: float) -> None:
+        """The platform says that it has ended."""
+        self.enter(ReplicaState.ENDED, now=now)
+        self.ended = reason
+
+    def explain(self, reason: str) -> None:
+        """Say in words how it ended."""
+        self.reason = reason
+
+    def dismiss(self, why: str) -> None:
+        """Want it to leave, and say why."""
+        self.drain, self.told_why = True, why
+
+    def kill_at(self, time: float) -> None:
+        """Give it until then to leave by itself; 0 is no more time."""
+        self.stop_at = time
+
+    def take_away(self) -> None:
+        """It has only its grace period left; its end is booked already."""
+        self.drain = self.end_said = True
+
+    def give_up(self, cause: EndCause) -> None:
+        """The master ends it, since it is silent or hangs."""
+        self.lost_by = cause
+
+    def begin_with(self, restore: Restore) -> Restore:
+        """Note what it begins with, and return that."""
+        self.restore = restore
+        return restore
+
+    def go_back(self, restore: Restore) -> None:
+        """Drop its values for others."""
+        self.initialized, self.restore = False, restore
+
+    def have_values(self) -> None:
+        """It has parameters."""
+        self.initialized = True
+
+    def watch(self, on_change: Callable[[Member, str], None] | None) -> None:
+        """Call this with each change of what members are looked for by."""
+        self.on_change = on_change
+
+    # -- what it says ---------------------------------------------------------------
+
+    def up(self, *, address: str, metrics_port: int, pid: int, now: float) -> None:
+        """Take where it can be reached."""
+        self.last_heard, self.address = now, address
+        self.metrics_port, self.pid = metrics_port, pid or self.pid
+
+    def register(self) -> bool:
+        """It is known to be up; whether it was not before."""
+        first, self.registered = not self.registered, True
+        return first
+
+    def model_built(self) -> bool:
+        """A worker has built the model; whether that is new."""
+        first = not self.ready
+        if first:
+            self.ready = True
+        return first
+
+    def heard(self, *, now: float) -> None:
+        """It was heard."""
+        self.last_heard = now
+
+    def know_leases(
+        self, held: Iterable[int], named: Collection[int], *, now: float
+    ) -> None:
+        """Note since when it does not name leases that it holds."""
+        before = self.unnamed
+        self.unnamed = {i: before.get(i, now) for i in held if i not in named}
 
     def heard_worker(self, worker: master_pb2.Worker, *, now: float) -> None:
         """Take a heartbeat."""

@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 
 # What every pod goes through.
 _ON_ITS_WAY = ("ContainerCreating", "PodInitializing")
+_TAKEN_AWAY = (ExitReason.PREEMPTED, ExitReason.EVICTED)
 _PHASES = {
     Phase.PENDING: ReplicaState.PENDING,
     Phase.RUNNING: ReplicaState.RUNNING,
@@ -93,6 +94,14 @@ class Membership:
         self._planned: tuple[int, int, JobSpec] | None = None
         self._awaited: set[str] = set()  # asked for in nobody's place, no work done
 
+    def let_leave(self) -> None:
+        """Replace nobody any more: the job is over."""
+        self.leaving = True
+
+    def nobody_hangs(self) -> None:
+        """A task was finished: what hangs next is the first in a row."""
+        self.hangs = 0
+
     # -- what the platform shows --------------------------------------------------
 
     def observe(
@@ -117,9 +126,7 @@ class Membership:
         return departures, stops
 
     def _take(self, member: Member, state: Observed, *, now: float) -> Departure | None:
-        member.seen = True
-        member.pid = state.pid or member.pid
-        member.reason = state.pending_reason
+        member.show(pid=state.pid, reason=state.pending_reason)
         if state.phase not in _PHASES:
             return self.ended(
                 member,
@@ -148,17 +155,17 @@ class Membership:
             lived_seconds=now - member.since,
             memory_bytes=member.memory_bytes,
         )
-        member.drain = member.end_said = True
+        member.take_away()
         self._decide(member, ending, now=now)
 
     def runs(self, member: Member, *, now: float) -> None:
         """It says itself that it runs; the platform's word is on its way."""
-        member.seen = True
+        member.show(pid=member.pid, reason=member.reason)
         if member.state is not ReplicaState.RUNNING:
             self._enter(member, ReplicaState.RUNNING, now=now)
 
     def _enter(self, member: Member, state: ReplicaState, *, now: float) -> None:
-        member.state, member.since = state, now
+        member.enter(state, now=now)
         # One that a restarted master takes over joined before.
         if state is ReplicaState.RUNNING and not member.registered:
             self._diary.say(
@@ -200,7 +207,7 @@ class Membership:
 
     def give_up_on(self, member: Member, cause: EndCause, *, now: float) -> Departure:
         """Count a silent or hung member as dead and replace it; the loop kills it."""
-        member.lost_by = cause
+        member.give_up(cause)
         self.hangs += cause is EndCause.HUNG
         departure = self.ended(member, ExitReason.KILLED, now=now)
         return departure or Departure(member, cause)
@@ -232,7 +239,7 @@ class Membership:
             used_bytes=member.used_bytes,
             ready=member.came_through,
         )
-        member.state, member.since, member.ended = ReplicaState.ENDED, now, reason
+        member.end(reason, now=now)
         self._awaited.discard(member.name)
         self.table.remove(member)
         if member.is_worker:
@@ -240,7 +247,7 @@ class Membership:
             self._ledger.record(facts.Goodput(seconds=self._goodput.closed()))
         self.table.note(member, now=now)
         if self.leaving or member.drain:
-            member.reason = member.why_it_goes or in_words(reason)
+            member.explain(member.why_it_goes or in_words(reason))
             log.info("%s left: %s", member.name, member.reason)
             if ran and not member.end_said:
                 self._diary.say(
@@ -257,7 +264,7 @@ class Membership:
         decision = self._relaunches.decide(
             member, ending, spec=self.table.spec, now=now
         )
-        member.reason = decision.reason
+        member.explain(decision.reason)
         replacement = None
         if isinstance(decision, Relaunch):
             replacement = self._replace(member, ending, decision, now=now)
@@ -339,13 +346,13 @@ class Membership:
     def drain(self, member: Member, cause: str, *, now: float) -> list[Stop]:
         """Let a worker hand back its tasks and leave; stop it if it cannot be told."""
         grace = self.table.spec.worker.grace_seconds
-        member.drain, member.told_why = True, cause
+        member.dismiss(cause)
         if member.state is ReplicaState.SCHEDULED:
             self.ended(member, ExitReason.DELETED, now=now)
             return []
         if not member.registered:
             return [Stop(member.key, grace, cause)]
-        member.stop_at = now + grace
+        member.kill_at(now + grace)
         return []
 
     def launched(self, member: Member, *, now: float) -> None:
@@ -359,22 +366,18 @@ class Membership:
         staying = [m for m in self.table.workers() if not m.drain]
         if member.is_worker and len(staying) >= wanted:
             return None
-        replacement = self.table.schedule(
+        return self.table.schedule(
             None if member.is_worker else member.key,
             priority=member.priority,
             memory_bytes=decision.memory_bytes or member.memory_bytes,
             at=now + decision.delay_seconds,
+            after_preemption=ending.reason in _TAKEN_AWAY,
             now=now,
         )
-        replacement.after_preemption = ending.reason in (
-            ExitReason.PREEMPTED,
-            ExitReason.EVICTED,
-        )
-        return replacement
 
     def overdue(self, *, now: float) -> list[Stop]:
         """Return the workers that were told to leave and did not."""
         late = self.table.overdue(now=now)
         for member in late:
-            member.stop_at = 0.0
+            member.kill_at(0.0)
         return [Stop(m.key, 1.0, m.why_it_goes) for m in late]

@@ -124,6 +124,15 @@ class MemberTable:
         launched = self._by_state[ReplicaState.LAUNCHED]
         return any(member.unsettled for member in launched.values())
 
+    def take_spec(self, spec: JobSpec) -> None:
+        """Go by another specification (live edits)."""
+        self.spec = spec
+
+    def take_orders(self) -> bool:
+        """Whether somebody is to leave and was not told yet; asked once."""
+        orders, self.orders = self.orders, False
+        return orders
+
     def pending(self) -> list[Member]:
         """Return the members that the platform cannot start now."""
         return list(self._by_state[ReplicaState.PENDING].values())
@@ -160,6 +169,7 @@ class MemberTable:
         now: float,
         at: float | None = None,
         memory_bytes: int = 0,
+        after_preemption: bool = False,
     ) -> Member:
         """Make a member; a worker (`key` None) gets the next free index."""
         if key is None:
@@ -172,6 +182,7 @@ class MemberTable:
             memory_bytes=memory_bytes or parse_bytes(of_role.resources.memory),
             launch_at=now if at is None else at,
             wanted_since=now,
+            after_preemption=after_preemption,
             since=now,
         )
         self._add(member)
@@ -181,7 +192,7 @@ class MemberTable:
     def remove(self, member: Member) -> None:
         """Take a member that ended off the table; it is still shown for a while."""
         del self.members[member.key]
-        member.on_change = None
+        member.watch(None)
         for of_state in self._by_state.values():
             of_state.pop(member.generation, None)
         if member.is_worker:
@@ -197,7 +208,7 @@ class MemberTable:
         self.members[member.key] = member
         if member.is_worker:
             self._workers[member.key.index] = member  # the highest index so far
-        member.on_change = self._changed
+        member.watch(self._changed)
         self._changed(member, "state")
 
     def _changed(self, member: Member, what: str) -> None:
@@ -272,7 +283,7 @@ class MemberTable:
             seconds = math.inf
         for member in self.members.values():
             heard = max(member.last_heard, member.since) + seconds
-            member.last_heard = max(member.last_heard, min(now, heard))
+            member.heard(now=max(member.last_heard, min(now, heard)))
         self._silence_from = -math.inf
 
     def next_time(self) -> float | None:

@@ -81,6 +81,14 @@ class Request:
             )
         return before != self._heard
 
+    def prepared(self, error: str) -> None:
+        """Its folder is there, or `error` says why it is not."""
+        self.ready, self.error = True, error or self.error
+
+    def moves(self, now: float) -> None:
+        """Something of it was heard."""
+        self.moved = now
+
     @property
     def _heard(self) -> tuple[object, ...]:
         return len(self.parts), len(self.pinned), self.ticket, self.error

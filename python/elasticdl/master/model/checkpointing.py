@@ -208,13 +208,14 @@ class Keeper:
                 if course.owns(manifest) and not course.holds(manifest):
                     shelf.abandon(path)
 
+        problem = ""
         try:
             await _in_thread(make)
         except OSError as error:
-            request.error = f"{request.dir}: {error.strerror}"
+            problem = f"{request.dir}: {error.strerror}"
         except CheckpointError as error:
-            request.error = str(error)
-        request.ready = True
+            problem = str(error)
+        request.prepared(problem)
         if self.request is request:
             self._settle(now)
             self._signals.bump_holders()
@@ -249,7 +250,7 @@ class Keeper:
         if heard:
             self._signals.bump_holders()
         if heard or request.written_bytes > before:
-            request.moved = now
+            request.moves(now)
         self._settle(now)
 
     def _settle(self, now: float) -> None:
@@ -259,7 +260,8 @@ class Keeper:
         if request.outcome is Outcome.FAILED:
             self._fail(request, request.error, now=now)
         elif request.outcome is Outcome.COMPLETE:
-            self._writing, request.moved = request, now
+            self._writing = request
+            request.moves(now)
             self._begin(self._complete(request, now))
 
     async def _complete(self, request: Request, now: float) -> None:

@@ -34,6 +34,10 @@ class EvaluationSchedule:
         self._time = started
         self._epochs = epochs_done
 
+    def take_spec(self, spec: EvaluationSpec) -> None:
+        """Go by another specification (live edits)."""
+        self.spec = spec
+
     def due(self, *, version: int, epochs_done: int, now: float) -> str | None:
         """Return why a round is due now, or None."""
         spec = self.spec

@@ -63,6 +63,37 @@ class Round:
     result: EvaluationResult | None = None  # while the best model is being exported
     actions: list[Action] = field(default_factory=list)  # once that is done
 
+    def pin(self, snapshot: str) -> None:
+        """Ask for a snapshot of this name."""
+        self.snapshot = snapshot
+
+    def pinned_by(self, index: int, done: master_pb2.SnapshotDone) -> None:
+        """A replica has pinned its part; the first one says which version it is."""
+        self.pinned[index] = done
+        if index == 0:
+            self.version = done.version
+
+    def start(self, *, tasks: int) -> None:
+        """Its tasks are given out from now on."""
+        self.started, self.left = True, tasks
+
+    def evaluated_by(self, version: int) -> None:
+        """A worker evaluated the model that it has, of this version."""
+        self.version = max(self.version, version)
+
+    def task_done(self) -> bool:
+        """A task is done; whether it was the last."""
+        self.left -= 1
+        return self.left == 0
+
+    def act_later(self, actions: list[Action]) -> None:
+        """Do this when the round is over."""
+        self.actions = actions
+
+    def keep(self, result: EvaluationResult) -> None:
+        """Its model is being exported as the best one."""
+        self.result = result
+
     @property
     def ticket(self) -> ps_pb2.Ticket | None:
         """Names the pinned version in sync mode, once PS 0 told it."""
@@ -221,7 +252,7 @@ class Rounds:
             point=point(self._ledger),
         )
         if self._pins:
-            self.current.snapshot = f"eval-{self._number}"
+            self.current.pin(f"eval-{self._number}")
             self._signals.bump_holders()
         else:
             self._start()
@@ -250,9 +281,8 @@ class Rounds:
             log.warning("evaluation put off: ps-%d: %s", index, done.error)
             self.abort()
             return
-        current.pinned[index] = done
+        current.pinned_by(index, done)
         if index == 0:
-            current.version = done.version
             self._signals.bump_holders()
         if len(current.pinned) == self._pins and not current.started:
             self._start()
@@ -261,9 +291,8 @@ class Rounds:
         current = self.current
         if current is None:
             return
-        current.started = True
         size = self._records_per_task
-        current.left = sum(-(-s.num_records // size) for s in self._shards)
+        current.start(tasks=sum(-(-s.num_records // size) for s in self._shards))
         self._side.add_lazily(self._tasks(current))
         self._signals.work()
 
@@ -306,9 +335,8 @@ class Rounds:
             records = report.records or task.end - task.start
             current.sums.add(report.state, records=records)
             if not self._pins:
-                current.version = max(current.version, report.model_version)
-            current.left -= 1
-            if current.left == 0:
+                current.evaluated_by(report.model_version)
+            if current.task_done():
                 summary = self._task(current, master_pb2.SUMMARIZE)
                 summary.state = current.sums.state()
                 self._side.add(summary)
@@ -328,13 +356,13 @@ class Rounds:
             why=current.why,
         )
         actions = self.callbacks.on_evaluation(result.metrics)
-        current.actions = [a for a in actions if not isinstance(a, KeepBest)]
+        current.act_later([a for a in actions if not isinstance(a, KeepBest)])
         keep = next((a for a in actions if isinstance(a, KeepBest)), None)
         if keep is None or not self._export:
             self._complete(current, result)
             return
         log.info("keeping the model of version %d: %s", current.version, keep)
-        current.result = result
+        current.keep(result)
         export = self._task(current, master_pb2.EXPORT)
         export.target = BEST
         self._side.add(export)

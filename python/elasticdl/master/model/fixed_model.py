@@ -35,8 +35,7 @@ class FixedModel(ModelHolder):
     def registered(self, member: Member, *, now: float) -> Restore:
         """Return the checkpoint for each worker, every time it asks."""
         del now
-        member.restore = Restore(dir=self.origin.dir)
-        return member.restore
+        return member.begin_with(Restore(dir=self.origin.dir))
 
     def built(self, member: Member) -> None:
         """Refuse a worker that has another checkpoint than all. Raises FencedError."""

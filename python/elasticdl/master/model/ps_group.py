@@ -132,8 +132,9 @@ class PsGroup(ModelHolder):
         if member.is_worker:
             return Restore()
         if member.restore is None:
-            member.restore = self._restore(member, now=now)
-            log.info("%s begins with %s", member.name, _in_words(member.restore))
+            restore = member.begin_with(self._restore(member, now=now))
+            log.info("%s begins with %s", member.name, _in_words(restore))
+            return restore
         return member.restore
 
     def _restore(self, member: Member, *, now: float) -> Restore:
@@ -255,7 +256,7 @@ class PsGroup(ModelHolder):
         self._bytes[index] = max(self._bytes.get(index, 0), status.bytes)
         self.quorum.heard()
         if first:
-            member.initialized = True
+            member.have_values()
             self._count_lost(member, began_at=status.began_at)
             self._signals.bump()
         if current:
@@ -307,8 +308,7 @@ class PsGroup(ModelHolder):
         # Those that are yet to come, too: their loss is behind all now.
         for member in self._table.ps():
             if member is not None:
-                member.initialized = False
-                member.restore = self._restore_of_rewind()
+                member.go_back(self._restore_of_rewind())
                 self._table.note(member, now=now)
         self.quorum.count()
 

@@ -32,19 +32,18 @@ class WorkerHolder(ModelHolder):
 
     def registered(self, member: Member, *, now: float) -> Restore:
         """Return what the worker begins with; one that follows another goes back."""
-        if member.restore is None:
-            if self.begun:
-                self.go_back("the worker was lost", now=now)
-                member.restore = Restore(dir=self.rewind_dir)
-            else:
-                member.restore = Restore(dir=self.origin.dir)
-        return member.restore
+        if member.restore is not None:
+            return member.restore
+        if self.begun:
+            self.go_back("the worker was lost", now=now)
+        begin = self.rewind_dir if self.begun else self.origin.dir
+        return member.begin_with(Restore(dir=begin))
 
     def fall_back(self, member: Member, directory: str, *, now: float) -> str:
         """The worker cannot load a checkpoint: it takes an older one."""
         advice = super().fall_back(member, directory, now=now)
         if not advice:
-            member.restore = Restore(dir=self.rewind_dir)
+            member.begin_with(Restore(dir=self.rewind_dir))
         return advice
 
     def heard_worker(self, member: Member, *, now: float) -> None:

@@ -105,6 +105,14 @@ class DataStage:
         self._can_prepare = False
         self.stage = Stage.CHECKING
 
+    def being_prepared(self) -> None:
+        """A worker is asked to run `data.prepare`."""
+        self.stage = Stage.PREPARING
+
+    def being_asked(self) -> None:
+        """A worker is asked what the user's reader finds."""
+        self.stage = Stage.ASKING
+
     def model_known(self, *, custom_reader: bool) -> None:
         """A worker has loaded the model module."""
         self._custom = custom_reader
