@@ -1,6 +1,7 @@
 """Live edits: which changes of a running job's values file are taken, which refused.
 
-Owns the list of fields that may change, and the poll of the file. Called by the loop.
+Owns the list of fields that may change, and the poll of a file that users edit. Called
+by the loop and by whoever starts it.
 `compare` is pure; must not apply anything.
 """
 
@@ -14,7 +15,8 @@ from typing import Any
 
 from elasticdl.errors import SpecError
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.job.values.file import load_values
+from elasticdl.job.spec.problems import spec_error
+from elasticdl.job.values.file import load_values, parse_values
 
 POLL_SECONDS = 0.5
 
@@ -128,6 +130,12 @@ def stamp(path: Path) -> Stamp | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def parse(text: str, source: str) -> JobSpec | SpecError:
+    """Return the job of a values file's text, or why it cannot be read."""
+    values, problems = parse_values(text, source=source)
+    return values.job if values is not None else spec_error(problems)
 
 
 def _load(path: Path) -> JobSpec | SpecError:

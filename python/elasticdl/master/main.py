@@ -20,7 +20,7 @@ from elasticdl.job.names import ENV_PLATFORM, PLATFORM_LOCAL, Role
 from elasticdl.job.values.file import load_values
 from elasticdl.job.words import JobState
 from elasticdl.master.garbage import rare_collections
-from elasticdl.master.live_edits import stamp
+from elasticdl.master.live_edits import stamp, watch
 from elasticdl.master.serving import Start, serve
 from elasticdl.runner.local.runner import LocalRunner
 from elasticdl.runner.local.targets import TargetsFile
@@ -47,7 +47,7 @@ async def serve_here(context: RoleContext) -> ExitCode:
         on_signal=lambda master: master.job.end(
             JobState.STOPPED, "asked to stop (signal)", ExitCode.STOPPED
         ),
-        spec_seen=seen,
+        edits=watch(context.job_dir.spec_file, seen=seen),
     )
     ending = await serve(context, spec, start)
     return ending.exit_code if ending else ExitCode.HANDED_OVER

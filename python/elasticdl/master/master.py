@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from elasticdl.errors import JournalError
+from elasticdl.errors import JournalError, SpecError
 from elasticdl.files import write_whole
 from elasticdl.job import folder
+from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.words import JobState
 from elasticdl.master.calls.servicer import MasterServicer
 from elasticdl.master.course.loop import Loop
 from elasticdl.master.job_state import Ending, Job
-from elasticdl.master.live_edits import Stamp
 from elasticdl.master.telling import status
 from elasticdl.master.telling.gauges import Gauges
 from elasticdl.master.telling.publishing import Publishing
@@ -41,7 +41,7 @@ class Master:
         self,
         call_itself: Callable[[], Awaitable[object]] | None = None,
         *,
-        spec_seen: Stamp | None = None,
+        edits: AsyncIterator[JobSpec | SpecError] | None = None,
     ) -> Ending | None:
         """Run the job to its end, write the report, log the last line.
 
@@ -49,7 +49,7 @@ class Master:
         """
         job = self.job
         over = job.ending if job.state.ended else None
-        ending = over or await self.loop.run(call_itself, spec_seen=spec_seen)
+        ending = over or await self.loop.run(call_itself, edits=edits)
         if ending is None:
             try:
                 await job.parts.ledger.commit()

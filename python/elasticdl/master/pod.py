@@ -39,11 +39,11 @@ from elasticdl.job.values.file import load_values
 from elasticdl.job.version_skew import skew
 from elasticdl.job.words import JobState
 from elasticdl.kube.api import ApiServer
+from elasticdl.master import live_edits
 from elasticdl.master.assembly import steady_clock
 from elasticdl.master.calls.enrolling import JobAuthority
 from elasticdl.master.happenings import JobEntered
 from elasticdl.master.job_state import Ending
-from elasticdl.master.live_edits import Stamp, stamp
 from elasticdl.master.master import Master
 from elasticdl.master.patience import patiently
 from elasticdl.master.platform_defaults import check as check_platform
@@ -72,7 +72,7 @@ class Prepared:
     spec: JobSpec
     launched: bool  # by the ConfigMap's first master; else this one takes over
     lock: JobLock | None  # none where a master of this job that is lost has it
-    spec_seen: Stamp | None  # of the values file in the job's folder
+    text: str  # of the values file that it was made of
 
 
 def prepare(
@@ -93,11 +93,12 @@ def prepare(
     except OSError as error:
         raise _not_writable(job_dir, error) from error
     try:
+        # What it says when it is read again is an edit, if it is something else.
+        text = source.read_text(encoding="utf-8", errors="replace")
         if _owner(job_dir) in (uid, _UNREADABLE):
-            seen = stamp(job_dir.spec_file)  # before its source is read
-            return Prepared(_after_edits(source, job_dir), False, lock, seen)
+            return Prepared(_after_edits(source, job_dir), False, lock, text)
         spec = _begin(load_values(source), job_dir)
-        return Prepared(spec, True, lock, stamp(job_dir.spec_file))
+        return Prepared(spec, True, lock, text)
     except OSError as error:
         _release(lock)
         raise _not_writable(job_dir, error) from error
@@ -248,9 +249,10 @@ async def _run(
 
     def attend(master: Master) -> None:
         take_over(context.job_dir, uid)
+        follow = _follow(cluster, master, prepared.text)
         following.extend(
             (
-                asyncio.create_task(_follow(cluster, master), name="config map"),
+                asyncio.create_task(follow, name="config map"),
                 asyncio.create_task(cluster.batch_job.allow_more(), name="batch job"),
             )
         )
@@ -267,7 +269,7 @@ async def _run(
                 launched=prepared.launched,
                 attend=attend,
                 on_signal=lambda master: master.loop.hand_over(),
-                spec_seen=prepared.spec_seen,
+                edits=None,  # they come from the ConfigMap
             ),
         )
     finally:
@@ -277,16 +279,23 @@ async def _run(
         _release(prepared.lock)
 
 
-async def _follow(cluster: Cluster, master: Master) -> None:
+async def _follow(cluster: Cluster, master: Master, known: str) -> None:
     """Pass on what people want of the job by way of its ConfigMap."""
     job = master.job
 
     def stop(reason: str) -> None:
         job.end(JobState.STOPPED, reason, ExitCode.STOPPED)
 
+    async def edit(text: str) -> None:
+        loop, source = asyncio.get_running_loop(), "the job's ConfigMap"
+        edited = await loop.run_in_executor(None, live_edits.parse, text, source)
+        master.loop.edit(edited)
+
     try:
         await cluster.follow(
             job.job_dir.spec_file,
+            known=known,
+            on_edit=edit,
             on_stop=stop,
             on_deleted=lambda: stop("its ConfigMap was deleted"),
         )

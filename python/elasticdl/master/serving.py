@@ -10,17 +10,16 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from elasticdl.errors import FINAL_EXITS, ElasticDLError, ExitCode
+from elasticdl.errors import ElasticDLError, ExitCode, FINAL_EXITS, SpecError
 from elasticdl.job.context import RoleContext
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.words import JobState
 from elasticdl.master.assembly import assemble, steady_clock
 from elasticdl.master.job_state import Ending
-from elasticdl.master.live_edits import Stamp
 from elasticdl.master.master import Master
 from elasticdl.master.patience import patiently
 from elasticdl.master.tasks import facts
@@ -50,7 +49,7 @@ class Start:
     # name of the launch that the journal does not have yet.
     launched: bool
     on_signal: Callable[[Master], None]  # the first one; the second ends at once
-    spec_seen: Stamp | None  # of the values file, from before it was read
+    edits: AsyncIterator[JobSpec | SpecError] | None  # of a file that users edit
     attend: Callable[[Master], None] = lambda _: None  # before the first call
     authority: JobAuthority | None = None  # None: calls are not encrypted
     launch: str = ""
@@ -139,7 +138,7 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | 
     )
     itself = context.announced(port)
     async with own_calls(itself, context.token, identity) as call_itself:
-        ending = await master.run(call_itself, spec_seen=start.spec_seen)
+        ending = await master.run(call_itself, edits=start.edits)
     if ending is not None:
         await on_end.tell_once(
             master.job, ending, namespace=context.namespace, environ=context.environ

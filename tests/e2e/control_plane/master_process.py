@@ -19,6 +19,7 @@ from elasticdl.job.names import JobDir
 from elasticdl.job.values.file import load_values
 from elasticdl.job.words import JobState
 from elasticdl.kube.api import ApiServer
+from elasticdl.master import live_edits
 from elasticdl.master.assembly import assemble, steady_clock
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.runner.kubernetes.cluster import Cluster
@@ -56,9 +57,15 @@ async def main(kubeconfig: str, namespace: str, job: str, folder: str) -> None:
         clock=clock,
     )
     end = master.job.end
+
+    async def edit(text: str) -> None:
+        master.loop.edit(live_edits.parse(text, "the ConfigMap"))
+
     following = asyncio.create_task(
         cluster.follow(
             job_dir.spec_file,
+            known=cluster.config.current.job,
+            on_edit=edit,
             on_stop=lambda why: end(JobState.STOPPED, why, ExitCode.STOPPED),
             on_deleted=lambda: end(JobState.STOPPED, "deleted", ExitCode.STOPPED),
         )

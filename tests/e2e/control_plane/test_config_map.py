@@ -16,6 +16,7 @@ class Asked:
     """What the ConfigMap asked of the master."""
 
     def __init__(self) -> None:
+        self.edits: list[str] = []
         self.stops: list[str] = []
         self.deleted = asyncio.Event()
 
@@ -23,9 +24,17 @@ class Asked:
 @asynccontextmanager
 async def following(cluster, spec_file):
     asked = Asked()
+
+    async def edit(text: str) -> None:
+        asked.edits.append(text)
+
     task = asyncio.create_task(
         cluster.follow(
-            spec_file, on_stop=asked.stops.append, on_deleted=asked.deleted.set
+            spec_file,
+            known=VALUES,
+            on_edit=edit,
+            on_stop=asked.stops.append,
+            on_deleted=asked.deleted.set,
         )
     )
     try:
@@ -62,7 +71,8 @@ def test_an_edit_reaches_the_jobs_folder_and_later_pods(rig, run, tmp_path) -> N
             rig.link.cut()
             rig.edit_config_map({"data": {"job.yaml": edited}})
             rig.link.join()
-            await rig.until(lambda: spec_file.read_text() == edited)
+            await rig.until(lambda: asked.edits == [edited])
+            assert spec_file.read_text() == edited
             assert asked.stops == []
             assert list(tmp_path.iterdir()) == [spec_file]
 

@@ -483,9 +483,18 @@ def test_the_rights_that_the_chart_gives_are_enough(rules, rig, run, tmp_path) -
 
         async with rig.cluster() as cluster:
             await cluster.config.forget_stop()
+            edits: list[str] = []
+
+            async def edit(text: str) -> None:
+                edits.append(text)
+
             following = asyncio.create_task(
                 cluster.follow(
-                    tmp_path / "job.yaml", on_stop=print, on_deleted=lambda: None
+                    tmp_path / "job.yaml",
+                    known="",
+                    on_edit=edit,
+                    on_stop=print,
+                    on_deleted=lambda: None,
                 )
             )
             launches = [rig.launch(Role.PS), rig.launch(Role.PS), rig.launch()]
@@ -500,7 +509,8 @@ def test_the_rights_that_the_chart_gives_are_enough(rules, rig, run, tmp_path) -
             cluster.publisher.headline("running", "")
             cluster.publisher.notice(Notice("JobRunning", "it runs"))
             await cluster.publisher.close(status="{}", report="{}")
-            await rig.until((tmp_path / "job.yaml").exists)
+            await rig.until(lambda: len(edits) == 1)
+            assert (tmp_path / "job.yaml").read_text() == edits[0]
             await rig.until(lambda: ANNOTATION_STATE in of_the_job()["annotations"])
             kept = rig.get("configmaps/elasticdl-digits")["metadata"]
             assert ANNOTATION_STOP not in kept.get("annotations", {})

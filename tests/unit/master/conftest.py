@@ -22,6 +22,7 @@ from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import write_values
 from elasticdl.job.words import ExitReason
+from elasticdl.master import live_edits
 from elasticdl.master.assembly import assemble, steady_clock
 from elasticdl.master.live_edits import Stamp
 from elasticdl.master.master import Master
@@ -484,7 +485,8 @@ class Rig:
         )
         master_pb2_grpc.add_MasterServicer_to_server(self.master.servicer, server)
         await server.start()
-        self.running = asyncio.ensure_future(self.master.run(spec_seen=spec_seen))
+        edits = live_edits.watch(self.job_dir.spec_file, seen=spec_seen)
+        self.running = asyncio.ensure_future(self.master.run(edits=edits))
         try:
             yield self.master
         finally:

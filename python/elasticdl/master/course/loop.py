@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 from elasticdl.errors import (
     DataError,
@@ -35,7 +35,6 @@ from elasticdl.master.course.watchdog import Verdict, Watchdog
 from elasticdl.master.course.wind_down import WindDown
 from elasticdl.master.happenings import EditRefused, JobEdited
 from elasticdl.master.job_state import Ending, Job
-from elasticdl.master.live_edits import Stamp
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.membership import Departure, Stop
 from elasticdl.master.tasks import data_plan, facts
@@ -97,22 +96,23 @@ class Loop:
         self,
         call_itself: Callable[[], Awaitable[object]] | None = None,
         *,
-        spec_seen: Stamp | None = None,
+        edits: AsyncIterator[JobSpec | SpecError] | None = None,
     ) -> Ending | None:
         """Run the job; return how it ended, with all replicas gone.
 
         None if another master shall go on with it. Raises SupersededError if one has
         done so already: then nothing must be asked of the platform, nor written.
         `call_itself` calls this master as a replica does; without it only the event
-        loop is known to be on time. `spec_seen`: the values file's stamp from before
-        the job's spec was read.
+        loop is known to be on time. `edits`: what the values file says whenever it has
+        changed, where it is a file that is edited.
         """
         hear = self._hear(call_itself or (lambda: asyncio.sleep(0)))
         tasks = [
             asyncio.create_task(hear, name="attention"),
             asyncio.create_task(self._watch_platform(), name="platform"),
-            asyncio.create_task(self._watch_spec(spec_seen), name="spec"),
         ]
+        if edits is not None:
+            tasks.append(asyncio.create_task(self._take_edits(edits), name="edits"))
         job = self._job
         self._leasing.take_over(now=job.clock())
         self._attention.heard(now=job.clock())
@@ -313,9 +313,8 @@ class Loop:
         self._counting = None
         self._stages.counted(result)
 
-    async def _watch_spec(self, seen: Stamp | None) -> None:
-        path = self._job.job_dir.spec_file
-        async for edited in live_edits.watch(path, seen=seen):
+    async def _take_edits(self, edits: AsyncIterator[JobSpec | SpecError]) -> None:
+        async for edited in edits:
             self.edit(edited)
 
     def edit(self, edited: JobSpec | SpecError) -> None:

@@ -13,7 +13,7 @@ Owns nothing but the wiring. Made by `master.main` in a pod, and by tests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from elasticdl.job import names
@@ -95,16 +95,25 @@ class Cluster:
         self,
         spec_file: Path,
         *,
+        known: str,
+        on_edit: Callable[[str], Awaitable[None]],
         on_stop: Callable[[str], None],
         on_deleted: Callable[[], None],
     ) -> None:
         """Keep the job's folder and the templates current, for ever.
 
-        A changed `job.yaml` is written to `spec_file`, where the master looks for
-        edits. `on_stop` gets the reason of the annotation `elasticdl.org/stop`;
-        `on_deleted` is called when the ConfigMap is gone, and all pods with it.
+        A changed `job.yaml` is written to `spec_file`, and its text given to `on_edit`,
+        if it is another one than `known`, which the master began with. `on_stop` gets
+        the reason of the annotation `elasticdl.org/stop`; `on_deleted` is called when
+        the ConfigMap is gone, and all pods with it.
         """
-        await self.config.follow(spec_file, on_stop=on_stop, on_deleted=on_deleted)
+        await self.config.follow(
+            spec_file,
+            known=known,
+            on_edit=on_edit,
+            on_stop=on_stop,
+            on_deleted=on_deleted,
+        )
 
     @property
     def platform(self) -> Platform:

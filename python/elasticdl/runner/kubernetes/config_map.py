@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -112,14 +112,18 @@ class JobConfigMap:
         self,
         spec_file: Path,
         *,
+        known: str,
+        on_edit: Callable[[str], Awaitable[None]],
         on_stop: Callable[[str], None],
         on_deleted: Callable[[], None],
     ) -> None:
         """Keep the job's folder and the templates current, for ever.
 
-        Writes a changed specification to `spec_file`. `on_stop` gets the reason of the
-        stop annotation; `on_deleted` is called when the ConfigMap is gone, with which
-        all pods of the job go. Raises PlatformError if watching is refused.
+        Writes a changed specification to `spec_file`, for those who look there, and
+        then gives its text to `on_edit`; `known` is the one that the master began
+        with. `on_stop` gets the reason of the stop
+        annotation; `on_deleted` is called when the ConfigMap is gone, with which all
+        pods of the job go. Raises PlatformError if watching is refused.
         """
         path = f"/api/v1/namespaces/{self._namespace}/configmaps"
         selector = {"fieldSelector": f"metadata.name={self.current.name}"}
@@ -134,6 +138,9 @@ class JobConfigMap:
                     on_deleted()
                     return
                 await self._take(item, spec_file, on_stop)
+                if self.current.job != known:
+                    known = self.current.job
+                    await on_edit(known)
 
     async def _take(
         self, item: Json, spec_file: Path, on_stop: Callable[[str], None]
