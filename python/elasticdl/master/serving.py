@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from elasticdl.errors import ElasticDLError, ExitCode, FINAL_EXITS, SpecError
+from elasticdl.errors import FINAL_EXITS, ElasticDLError, ExitCode, SpecError
 from elasticdl.job.context import RoleContext
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.words import JobState
