@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elasticdl.job.names import LABEL_JOB, LABEL_ROLE, Role
+from elasticdl.kube import pods
 from elasticdl.kube.amounts import Amounts, amounts, effective_request
 from elasticdl.kube.times import unix_seconds
 
@@ -23,7 +24,6 @@ ACTIVE, SUSPENDED, SUCCEEDED, FAILED = "active", "suspended", "succeeded", "fail
 # What runs the cluster itself has priorities above all that users may make.
 _HIGHEST_OF_USERS = 1_000_000_000
 # What every pod goes through is no reason to tell.
-_ON_ITS_WAY = (None, "", "ContainerCreating", "PodInitializing")
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,9 @@ def node_of(item: Json) -> Node:
 def pod_of(item: Json, serving: Serving) -> Pod | None:
     """Return a pod out of the API server's object; None of one that has ended."""
     metadata, spec = item["metadata"], item.get("spec") or {}
-    status = item.get("status") or {}
-    phase = status.get("phase", "Pending")
-    if phase in ("Succeeded", "Failed"):
+    if pods.is_over(item):
         return None
-    containers = status.get("containerStatuses") or []
-    started = [at for at in map(_started, containers) if at]
+    phase = pods.phase_of(item)
     return Pod(
         uid=metadata.get("uid", ""),
         namespace=metadata["namespace"],
@@ -106,9 +103,9 @@ def pod_of(item: Json, serving: Serving) -> Pod | None:
         holder=_holder(metadata, spec, serving),
         request=effective_request(spec),
         node=spec.get("nodeName", ""),
-        waiting=_waiting(status) if phase == "Pending" else "",
+        waiting=_waiting(item) if phase == "Pending" else "",
         created=unix_seconds(metadata.get("creationTimestamp")),
-        started=min(started, default=0.0),
+        started=pods.first_start(item),
         is_running_master=phase == "Running"
         and (metadata.get("labels") or {}).get(LABEL_ROLE) == Role.MASTER,
     )
@@ -144,22 +141,8 @@ def _holder(metadata: Json, spec: Json, serving: Serving) -> Holder:
     return Holder(OTHER)
 
 
-def _waiting(status: Json) -> str:
-    for condition in status.get("conditions") or []:
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return condition.get("reason") or STARTING
-    for key in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(key) or []:
-            reason = ((container.get("state") or {}).get("waiting") or {}).get("reason")
-            if reason not in _ON_ITS_WAY:
-                return str(reason)
-    return STARTING
-
-
-def _started(container: Json) -> float:
-    for key in ("state", "lastState"):
-        for kind in ("running", "terminated"):
-            at = ((container.get(key) or {}).get(kind) or {}).get("startedAt")
-            if at:
-                return unix_seconds(at)
-    return 0.0
+def _waiting(pod: Json) -> str:
+    if why := pods.unscheduled(pod):
+        return why.reason or STARTING
+    found = (one.reason for one in pods.waiting(pod))
+    return next((why for why in found if why and why not in pods.ON_ITS_WAY), STARTING)

@@ -19,6 +19,7 @@ from elasticdl.client.cluster.logs import read_pod_log
 from elasticdl.client.cluster.objects import why_pending
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import ENV_JOB_DIR, MAIN_CONTAINER, Role, template_key
+from elasticdl.kube import pods
 
 _TEMPLATES = (template_key(Role.PS), template_key(Role.WORKER))
 _LOOK_SECONDS = 0.5
@@ -67,10 +68,8 @@ def run_errand(
         lines = list(read_pod_log(cluster, pod))
     finally:
         cluster.delete(path)
-    for one in pod.get("status", {}).get("containerStatuses") or []:
-        ended = one.get("state", {}).get("terminated")
-        if ended:
-            return Errand("\n".join(lines), int(ended["exitCode"]))
+    for ended in pods.ended(pod):
+        return Errand("\n".join(lines), ended.exit_code)
     reason = pod.get("status", {}).get("message") or pod.get("status", {}).get("reason")
     raise PlatformError(f"the {kind}'s pod was ended from outside: {reason}; try again")
 
@@ -165,7 +164,7 @@ def _wait(job: ClusterJob, kind: str, pod: Object, pending_seconds: float) -> Ob
     cluster = job.cluster
     path = cluster.path("pods", str(pod["metadata"]["name"]))
     until = time.monotonic() + pending_seconds
-    while pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
+    while not pods.is_over(pod):
         why = why_pending(pod, job.events())
         if why and time.monotonic() > until:
             raise PlatformError(

@@ -44,6 +44,7 @@ from elasticdl.job.spec.problems import nearest, spec_error
 from elasticdl.job.status import JobReport
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import edit_text, parse_values
+from elasticdl.kube.pods import phase_of
 
 _LOOK_SECONDS = 1.0
 _TRIES = 5
@@ -86,10 +87,7 @@ class ClusterJob:
             return quick
         job = self._master_job()
         pods = self.pods()
-        running = any(
-            pod.get("status", {}).get("phase") == "Running"
-            for pod in pods_of(pods, Role.MASTER)
-        )
+        running = any(phase_of(pod) == "Running" for pod in pods_of(pods, Role.MASTER))
         events = [] if running else self.events()
         return Observed(config_map, status_map, job, pods, events)
 
@@ -191,7 +189,7 @@ class ClusterJob:
                 "logs of pods that are still there, leave --previous out for the newest"
             )
         pod = found[1 if previous else 0]
-        why = why_pending(pod, self.events()) if _phase(pod) == "Pending" else ""
+        why = why_pending(pod, self.events()) if phase_of(pod) == "Pending" else ""
         if why and not follow:
             raise JobError(f"{replica} of job {self.name} has no log yet: {why}")
         return read_pod_log(self.cluster, pod, tail=tail, follow=follow)
@@ -292,7 +290,3 @@ def _parse(config_map: Object) -> ValuesFile:
     if values is None:
         raise spec_error(problems)
     return values
-
-
-def _phase(pod: Object) -> str:
-    return str(pod.get("status", {}).get("phase") or "Pending")

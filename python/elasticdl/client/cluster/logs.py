@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from elasticdl.client.cluster.api import Cluster, ClusterError, Object
 from elasticdl.job.names import MAIN_CONTAINER
+from elasticdl.kube.pods import is_over
 
 _LOOK_SECONDS = 1.0
 
@@ -65,9 +66,7 @@ def _stamped(
 
 def _has_ended(cluster: Cluster, name: str) -> bool:
     found = cluster.find(cluster.path("pods", name))
-    if found is None:
-        return True
-    return str(found.get("status", {}).get("phase")) in ("Succeeded", "Failed")
+    return found is None or is_over(found)
 
 
 def _container(pod: Object) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
@@ -31,7 +31,7 @@ from elasticdl.job.names import (
 )
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.words import JobState
-from elasticdl.kube.gates import gated
+from elasticdl.kube.pods import ON_ITS_WAY, ended, gated, phase_of, unscheduled, waiting
 from elasticdl.kube.times import unix_seconds
 
 _ENDED = {
@@ -40,7 +40,6 @@ _ENDED = {
     JobState.STOPPED: Condition.STOPPED,
 }
 # A container in these waits for nothing that is wrong.
-_ON_ITS_WAY = ("ContainerCreating", "PodInitializing")
 _IMAGE_REASONS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName")
 _MOST_MESSAGE = 400
 _ARGO_CD = "argocd.argoproj.io/tracking-id"
@@ -168,7 +167,7 @@ def master_trouble(observed: Observed, masters: Sequence[Object]) -> str:
     job = observed.master_job
     if job is None:
         return "the Job of its master is gone; submit it again"
-    live = [pod for pod in masters if _phase(pod) in ("Pending", "Running")]
+    live = [pod for pod in masters if phase_of(pod) in ("Pending", "Running")]
     if not live:
         events = _warnings(observed.events, name_of(job))
         if events:
@@ -188,45 +187,38 @@ def why_pending(pod: Object, events: Sequence[Object] = ()) -> str:
     Images that cannot be pulled, containers that cannot be made, no node that fits,
     volumes that cannot be mounted: in the words of kubelet and scheduler.
     """
-    if _phase(pod) == "Running" and not list(_waiting(pod)):
+    if phase_of(pod) == "Running" and not list(waiting(pod)):
         return ""
-    for container, reason, message in _waiting(pod):
+    for one in waiting(pod):
+        container, message = one.container, one.message
+        reason = one.reason or "waiting"
         if reason in _IMAGE_REASONS:
             image = _image(pod, container)
             return _said(f"image {image} cannot be pulled ({reason})", message)
-        if reason not in _ON_ITS_WAY:
+        if reason not in ON_ITS_WAY:
             return _said(reason, message)
-    if unscheduled := _unscheduled(pod):
-        return unscheduled
+    if why := _unscheduled(pod):
+        return why
     events_of_pod = _warnings(events, name_of(pod))
     if events_of_pod:
         return events_of_pod[0]
-    return "its pod starts" if _phase(pod) == "Pending" else _phase(pod).lower()
+    return "its pod starts" if phase_of(pod) == "Pending" else phase_of(pod).lower()
 
 
 def _unscheduled(pod: Object) -> str:
     """Return why no node has a pod, "" if one has or nobody says."""
     if gates := gated(pod):
         return _said("its pod waits", gates)
-    for condition in pod.get("status", {}).get("conditions") or []:
-        found = condition.get("type") == "PodScheduled"
-        if found and condition.get("status") != "True":
-            return _said("no node for its pod", str(condition.get("message", "")))
-    return ""
+    why = unscheduled(pod)
+    return _said("no node for its pod", why.message) if why else ""
 
 
 def last_words(pods: Sequence[Object]) -> str:
     """Return how the newest ended container ended: exit code, reason, message."""
     for pod in pods:
-        for one in pod.get("status", {}).get("containerStatuses") or []:
-            ended = one.get("state", {}).get("terminated")
-            if not ended:
-                continue
-            message = str(ended.get("message") or "").strip()
-            if message:
-                return message
-            reason = ended.get("reason") or "Error"
-            return f"{reason}, exit code {ended.get('exitCode', '?')}"
+        for end in ended(pod):
+            words = f"{end.reason or 'Error'}, exit code {end.exit_code}"
+            return end.message.strip() or words
         if reason := pod.get("status", {}).get("reason"):
             return _said(str(reason), str(pod["status"].get("message") or ""))
     return ""
@@ -244,19 +236,6 @@ def _job_failure(job: Object | None) -> str | None:
 
 def _suspended(job: Object | None) -> bool:
     return bool((job or {}).get("spec", {}).get("suspend"))
-
-
-def _waiting(pod: Object) -> Iterator[tuple[str, str, str]]:
-    status = pod.get("status", {})
-    for kind in ("initContainerStatuses", "containerStatuses"):
-        for one in status.get(kind) or []:
-            waiting = one.get("state", {}).get("waiting")
-            if waiting:
-                yield (
-                    str(one.get("name", "")),
-                    str(waiting.get("reason") or "waiting"),
-                    str(waiting.get("message") or ""),
-                )
 
 
 def _warnings(events: Sequence[Object], name: str) -> list[str]:
@@ -293,10 +272,6 @@ def _image(pod: Object, container: str) -> str:
         if one.get("name") == container:
             return str(one.get("image", ""))
     return ""
-
-
-def _phase(pod: Object) -> str:
-    return str(pod.get("status", {}).get("phase") or "Pending")
 
 
 def _said(head: str, message: str) -> str:

@@ -16,7 +16,8 @@ from elasticdl.job import names
 from elasticdl.job.names import Role
 from elasticdl.job.spec.quantity import bytes_or_zero
 from elasticdl.job.words import ExitReason
-from elasticdl.kube.gates import gated
+from elasticdl.kube import pods
+from elasticdl.kube.pods import Ended, Waiting
 from elasticdl.kube.times import unix_seconds
 from elasticdl.runner.base import Observed, Phase, ReplicaKey
 
@@ -64,17 +65,12 @@ def state_of(pod: Json, *, deleted: bool = False) -> Observed | None:
     if identity is None:
         return None
     key, generation = identity
-    status = pod.get("status") or {}
-    main = _main(status)
     limit = _memory_limit(pod)
-    if (
-        deleted
-        or status.get("phase") in ("Succeeded", "Failed", "Unknown")
-        or main.get("terminated")
-    ):
+    lost = pods.phase_of(pod) == "Unknown"
+    if deleted or lost or pods.is_over(pod) or _end_of_main(pod):
         return _ended(pod, key, generation, memory_limit=limit)
-    waiting = _waiting(status)
-    if waiting.get("reason") in _NEVER_STARTS_WAITING:
+    waiting = _waiting(pod)
+    if waiting and waiting.reason in _NEVER_STARTS_WAITING:
         return Observed(
             key,
             generation,
@@ -82,14 +78,15 @@ def state_of(pod: Json, *, deleted: bool = False) -> Observed | None:
             reason=ExitReason.CANNOT_START,
             message=_words(waiting),
         )
-    if running := main.get("running"):
-        going = pod["metadata"].get("deletionTimestamp")
+    since = pods.running_since(pod, names.MAIN_CONTAINER)
+    if since is not None:
+        going = pods.is_going(pod)
         return Observed(
             key,
             generation,
             Phase.RUNNING,
-            reason=_exit_reason(pod, {}) if going else ExitReason.NONE,
-            since=unix_seconds(running.get("startedAt")),
+            reason=_exit_reason(pod, None) if going else ExitReason.NONE,
+            since=since,
             memory_limit=limit,
         )
     return Observed(
@@ -117,47 +114,38 @@ def _identity(pod: Json) -> tuple[ReplicaKey, int] | None:
     return ReplicaKey(Role(role), int(index)), generation
 
 
-def _main(status: Json) -> Json:
-    """Return the state of the main container; sidecars do not count."""
-    for container in status.get("containerStatuses") or []:
-        if container.get("name") == names.MAIN_CONTAINER:
-            state: Json = container.get("state") or {}
-            return state
-    return {}
+def _end_of_main(pod: Json) -> Ended | None:
+    """Return how the main container ended, if it has; sidecars do not count."""
+    found = (one for one in pods.ended(pod) if one.container == names.MAIN_CONTAINER)
+    return next(found, None)
 
 
 # -- waiting ----------------------------------------------------------------------
 
 
-def _waiting(status: Json) -> Json:
+def _waiting(pod: Json) -> Waiting | None:
     """Return what a container waits for, an init container's first."""
-    for kind in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(kind) or []:
-            waiting: Json = (container.get("state") or {}).get("waiting") or {}
-            if waiting.get("reason") not in (None, "PodInitializing"):
-                return waiting
-    return {}
+    found = (one for one in pods.waiting(pod) if one.reason != "PodInitializing")
+    return next((one for one in found if one.reason), None)
 
 
-def _pending_reason(pod: Json, waiting: Json) -> str:
-    if pod["metadata"].get("deletionTimestamp"):
+def _pending_reason(pod: Json, waiting: Waiting | None) -> str:
+    if pods.is_going(pod):
         return "being deleted"
     if waiting:
         return _words(waiting)
-    if gates := gated(pod):
+    if gates := pods.gated(pod):
         return f"SchedulingGated: {gates}"
-    for condition in (pod.get("status") or {}).get("conditions") or []:
-        if condition.get("type") == "PodScheduled" and condition["status"] == "False":
-            return _words(condition)
-    return ""
+    why = pods.unscheduled(pod)
+    return _words(why) if why else ""
 
 
-def _words(why: Json) -> str:
+def _words(why: Waiting) -> str:
     """Return reason and message in one line."""
     # What preemption or claims of devices could not do either says the same again.
-    message = (why.get("message") or "").partition(" preemption: ")[0]
+    message = why.message.partition(" preemption: ")[0]
     message = message.removesuffix(" no new claims to deallocate,")
-    text = f"{why.get('reason', '')}: {message}" if message else why.get("reason", "")
+    text = f"{why.reason}: {message}" if message else why.reason
     text = " ".join(text.split())
     if len(text) > _LONGEST_REASON:
         text = text[: _LONGEST_REASON - 3] + "..."
@@ -171,13 +159,17 @@ def _ended(
     pod: Json, key: ReplicaKey, generation: int, *, memory_limit: int
 ) -> Observed:
     status = pod.get("status") or {}
-    name, ending = _ending(status)
-    exit_code = int(ending.get("exitCode", 0))
+    ending = _end_of_main(pod)
+    failed = [one for one in pods.ended_init(pod) if one.exit_code]
+    of_init = ending is None and bool(failed)
+    if of_init:
+        ending = failed[0]
+    exit_code = ending.exit_code if ending else 0
     reason = _exit_reason(pod, ending)
-    message = ending.get("message") or status.get("message") or ""
-    if name and exit_code:
-        message = f"init container {name}: {message or ending.get('reason', '')}"
-    done = bool(ending) and exit_code == 0
+    message = (ending.message if ending else "") or status.get("message") or ""
+    if of_init and ending:
+        message = f"init container {ending.container}: {message or ending.reason}"
+    done = ending is not None and exit_code == 0
     return Observed(
         key,
         generation,
@@ -185,23 +177,12 @@ def _ended(
         reason=reason,
         exit_code=exit_code,
         message=message,
-        since=unix_seconds(ending.get("finishedAt")),
+        since=ending.time if ending else 0.0,
         memory_limit=memory_limit,
     )
 
 
-def _ending(status: Json) -> tuple[str, Json]:
-    """Return how the main container ended; or the init container that failed, named."""
-    if ended := _main(status).get("terminated"):
-        return "", ended
-    for container in status.get("initContainerStatuses") or []:
-        ended = (container.get("state") or {}).get("terminated") or {}
-        if ended.get("exitCode"):
-            return container.get("name", ""), ended
-    return "", {}
-
-
-def _exit_reason(pod: Json, ending: Json) -> ExitReason:
+def _exit_reason(pod: Json, ending: Ended | None) -> ExitReason:
     """Name the cause; who took the pod away counts before how it then ended."""
     status = pod.get("status") or {}
     for condition in status.get("conditions") or []:
@@ -212,20 +193,20 @@ def _exit_reason(pod: Json, ending: Json) -> ExitReason:
             return _DISRUPTIONS.get(condition.get("reason", ""), ExitReason.EVICTED)
     if known := _POD_REASONS.get(status.get("reason", "")):
         return known
-    if pod["metadata"].get("deletionTimestamp"):
+    if pods.is_going(pod):
         return ExitReason.DELETED
     if ending:
         return _own_reason(ending)
     # No container ended, and the pod is gone or lost.
-    lost = status.get("phase") == "Unknown"
+    lost = pods.phase_of(pod) == "Unknown"
     return ExitReason.NODE_LOST if lost else ExitReason.DELETED
 
 
-def _own_reason(ending: Json) -> ExitReason:
-    exit_code = int(ending.get("exitCode", 0))
-    if ending.get("reason") == "OOMKilled":
+def _own_reason(ending: Ended) -> ExitReason:
+    exit_code = ending.exit_code
+    if ending.reason == "OOMKilled":
         return ExitReason.OOM_KILLED
-    if ending.get("reason") in _NEVER_STARTS_ENDED:
+    if ending.reason in _NEVER_STARTS_ENDED:
         return ExitReason.CANNOT_START
     if exit_code == 0:
         return ExitReason.COMPLETED
