@@ -19,9 +19,9 @@ from pathlib import Path
 import psutil
 from elasticdl.data.reader import Shard
 from elasticdl.errors import FencedError
+from elasticdl.job.tasks import LeaseRequest
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.queue import Plan
-from elasticdl.proto import master_pb2
 from frame import Benchmark, Row, in_one_loop, interleaved, progress, ratios, row
 from master_crowd import crowd_of
 from master_role import SILENT, lease_rate, master, patiently, percentile_99
@@ -209,7 +209,7 @@ def master_restart() -> list[Row]:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             rig = stack.enter_context(master(folder))
             client = rig.open_plan(MANY)
-            client.lease(master_pb2.LeaseRequest(want=1, wait_seconds=5))
+            client.lease(LeaseRequest(want=1, wait_seconds=5))
             rig.kill()
             asyncio.run(write_journal(folder / "job" / "journal", tasks))
 
@@ -219,7 +219,7 @@ def master_restart() -> list[Row]:
 
                 def lease() -> None:
                     reply = client.lease(  # type: ignore[attr-defined] # MasterClient
-                        master_pb2.LeaseRequest(want=1, wait_seconds=5)
+                        LeaseRequest(want=1, wait_seconds=5)
                     )
                     if not reply.tasks:
                         raise FencedError("no task was leased")

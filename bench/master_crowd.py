@@ -22,6 +22,7 @@ from elasticdl import __version__
 from elasticdl.metrics.ledger import CAUSES
 from elasticdl.proto import master_pb2
 from elasticdl.rpc.channel import connect_aio
+from elasticdl.rpc.task_messages import replica_to_wire
 from elasticdl.worker.tasks.ahead import Ahead
 from master_role import MasterRig
 from roles import TOKEN
@@ -42,7 +43,7 @@ class Worker:
         self.errors: Counter[str] = Counter()  # by status and details
         self.lease_seconds: list[float] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._replica = rig.replica(index)
+        self._replica = replica_to_wire(rig.replica(index))
         self._channel = connect_aio(rig.address, TOKEN)
         self._register = self._method("Register", master_pb2.RegisterReply)
         self._model_ready = self._method("ModelReady", master_pb2.ModelReadyReply)

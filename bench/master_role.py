@@ -19,6 +19,8 @@ from pathlib import Path
 import grpc
 from elasticdl import __version__
 from elasticdl.errors import RpcError
+from elasticdl.job.heartbeats import ModelInfo, Registration
+from elasticdl.job.tasks import LeaseRequest, Outcome, ReplicaId, ShardInfo, TaskReport
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.proto import (
     master_pb2,
@@ -28,6 +30,7 @@ from elasticdl.proto import (
 )
 from elasticdl.rpc.channel import connect_aio, server_options
 from elasticdl.rpc.master_client import MasterClient
+from elasticdl.rpc.task_messages import replica_to_wire
 from roles import TOKEN, start_role, values_of
 
 SILENT = Path(__file__).with_name("silent_master.py")  # the real one, less its journal
@@ -137,7 +140,7 @@ class MasterRig:
             self.process.kill()
             self.process.wait()
 
-    def replica(self, index: int) -> master_pb2.Replica:
+    def replica(self, index: int) -> ReplicaId:
         """Return a worker that the master has launched."""
         generations = self.served.generations
         until = time.monotonic() + 60
@@ -145,7 +148,7 @@ class MasterRig:
             if time.monotonic() > until:
                 raise RuntimeError((self.folder / "master.log").read_text())
             time.sleep(0.005)
-        return master_pb2.Replica(
+        return ReplicaId(
             role="worker", index=index, generation=generations["worker", index]
         )
 
@@ -155,23 +158,21 @@ class MasterRig:
         # No real worker speaks before the platform has told that it runs.
         time.sleep(0.5)
         client = MasterClient(self.address, self.replica(0), token=TOKEN)
-        patiently(lambda: client.register(master_pb2.RegisterRequest(pid=1)))
-        client.model_ready(
-            master_pb2.ModelReadyRequest(callbacks_json="[]", custom_reader=True)
-        )
-        reply = client.lease(master_pb2.LeaseRequest(want=1, wait_seconds=5))
-        shard = master_pb2.ShardInfo(source="simulated", start=0, end=records)
+        patiently(lambda: client.register(Registration(pid=1)))
+        client.model_ready(ModelInfo(callbacks_json="[]", custom_reader=True))
+        reply = client.lease(LeaseRequest(want=1, wait_seconds=5))
+        shard = ShardInfo(source="simulated", start=0, end=records)
         (task,) = reply.tasks
         client.lease(
-            master_pb2.LeaseRequest(
-                reports=[
-                    master_pb2.TaskReport(
+            LeaseRequest(
+                reports=(
+                    TaskReport(
                         task_id=task.task_id,
                         lease_id=task.lease_id,
-                        outcome=master_pb2.DONE,
-                        shards=[shard],
-                    )
-                ]
+                        outcome=Outcome.DONE,
+                        shards=(shard,),
+                    ),
+                )
             )
         )
         return client
@@ -232,7 +233,7 @@ async def lease_rate(
     """
     channels = [connect_aio(rig.address, TOKEN) for _ in range(connections)]
     stubs = [master_pb2_grpc.MasterStub(channel) for channel in channels]
-    replicas = [rig.replica(index) for index in range(rig.workers)]
+    replicas = [replica_to_wire(rig.replica(index)) for index in range(rig.workers)]
     times: list[float] = []
     end = 0.0
 

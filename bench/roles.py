@@ -22,6 +22,7 @@ from typing import Any
 
 import grpc
 import psutil
+from elasticdl.job.heartbeats import PsView
 from elasticdl.job.names import (
     ENV_GENERATION,
     ENV_INDEX,
@@ -62,7 +63,7 @@ class StandIn(master_pb2_grpc.MasterServicer):
 
     def __init__(self) -> None:
         self.registered = threading.Event()
-        self.view = master_pb2.PsView()
+        self.view = PsView()
         self.metrics_port = 0
         self.pid = 0
 
@@ -70,10 +71,10 @@ class StandIn(master_pb2_grpc.MasterServicer):
         self, request: master_pb2.RegisterRequest, context: grpc.ServicerContext
     ) -> master_pb2.RegisterReply:
         del context
-        self.view = master_pb2.PsView(
+        self.view = PsView(
             revision=1,
-            addresses=[request.address],
-            generations=[request.replica.generation],
+            addresses=(request.address,),
+            generations=(request.replica.generation,),
         )
         self.metrics_port, self.pid = request.metrics_port, request.pid
         self.registered.set()
@@ -86,7 +87,7 @@ class StandIn(master_pb2_grpc.MasterServicer):
         time.sleep(request.hold_seconds)
         return master_pb2.PsSyncReply(revision=1, quorum=1, learning_rate_scale=1.0)
 
-    def wait_for_view(self, newer_than: int, seconds: float) -> master_pb2.PsView:
+    def wait_for_view(self, newer_than: int, seconds: float) -> PsView:
         """Wait, as for a view that never changes (worker.ps.link.Views)."""
         del newer_than
         time.sleep(seconds)

@@ -20,7 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
-from elasticdl.proto import master_pb2
+from elasticdl.job.heartbeats import (
+    ModelInfo,
+    Registration,
+    WorkerHeartbeat,
+    WorkerReport,
+)
+from elasticdl.job.tasks import LeaseRequest
 from elasticdl.rpc.master_client import MasterClient
 from frame import Benchmark, Row, interleaved, progress, ratios, row, seconds_row
 from master_role import MasterRig, master, patiently
@@ -194,24 +200,22 @@ class Crowd:
 
     def _join(self, index: int) -> None:
         client = self._clients[index]
-        register = master_pb2.RegisterRequest(pid=1, metrics_port=1024 + index)
+        register = Registration(pid=1, metrics_port=1024 + index)
         patiently(lambda: client.register(register))
-        client.model_ready(
-            master_pb2.ModelReadyRequest(callbacks_json="[]", custom_reader=True)
-        )
-        client.lease(master_pb2.LeaseRequest(want=1, wait_seconds=5))
+        client.model_ready(ModelInfo(callbacks_json="[]", custom_reader=True))
+        client.lease(LeaseRequest(want=1, wait_seconds=5))
         self._tell(index, 1)
 
     def _tell(self, index: int, step: int) -> None:
         seconds = {"start": 5.0, "train": 0.1 * step, "waitData": 0.01 * step}
-        worker = master_pb2.Worker(
+        worker = WorkerReport(
             phase="train",
             step=step,
             step_seconds=0.1 + index / 10_000,
             memory_bytes=500_000_000,
             seconds=seconds,
         )
-        self._clients[index].worker_sync(master_pb2.WorkerSyncRequest(worker=worker))
+        self._clients[index].worker_sync(WorkerHeartbeat(worker=worker))
 
     def _beat(self) -> None:
         everyone = range(len(self._clients))

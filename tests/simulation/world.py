@@ -20,8 +20,10 @@ from typing import Any
 
 from elasticdl.errors import ElasticDLError, ExitCode, FencedError
 from elasticdl.job.context import RoleContext
+from elasticdl.job.heartbeats import PsReport
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.tasks import LeaseReply, LeaseRequest, Outcome, TaskType
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import write_values
 from elasticdl.master import main as master_main
@@ -30,7 +32,6 @@ from elasticdl.master.calls.leasing import Leasing
 from elasticdl.master.members.member import Member
 from elasticdl.master.model.ps_group import PsGroup
 from elasticdl.master.tasks.side_tasks import is_side
-from elasticdl.proto import master_pb2
 from elasticdl.ps import main as ps_main
 from elasticdl.ps.optimizers import kernels
 from elasticdl.ps.parameters import Parameters
@@ -395,7 +396,7 @@ def _not_paused(lease: Any) -> Any:
     def leased(self: Leasing, *args: Any, **options: Any) -> Any:
         tasks = lease(self, *args, **options)
         world, job = World.current, self._job
-        trains = [task for task in tasks if task.type == master_pb2.TRAINING]
+        trains = [task for task in tasks if task.type == TaskType.TRAINING]
         if world is not None and trains and job.spec.paused:
             world.seen.while_paused.append(world.kernel.now)
         return tasks
@@ -404,9 +405,7 @@ def _not_paused(lease: Any) -> Any:
 
 
 def _of_ps(heard: Any) -> Any:
-    def told(
-        self: PsGroup, member: Member, status: master_pb2.PsStatus, **options: Any
-    ) -> bool:
+    def told(self: PsGroup, member: Member, status: PsReport, **options: Any) -> bool:
         if World.current is not None and status.initialized:
             World.current.losses.told(member.key.index, status.version)
         return heard(self, member, status, **options)
@@ -427,7 +426,7 @@ def _of_worker(heard: Any) -> Any:
 def _of_report(report: Any) -> Any:
     def told(self: Leasing, member: Member, sent: Any, **options: Any) -> Any:
         result = report(self, member, sent, **options)
-        done = result.accepted and sent.outcome == master_pb2.DONE
+        done = result.accepted and sent.outcome == Outcome.DONE
         if done and World.current is not None:
             losses = World.current.losses
             losses.reported(member.key.index, member.generation, sent.task_id)
@@ -440,9 +439,7 @@ def _of_report(report: Any) -> Any:
 
 
 def _of_answer(lease: Any) -> Any:
-    def answered(
-        self: MasterClient, request: master_pb2.LeaseRequest
-    ) -> master_pb2.LeaseReply:
+    def answered(self: MasterClient, request: LeaseRequest) -> LeaseReply:
         reply = lease(self, request)
         if World.current is not None:
             for result in reply.results:

@@ -28,7 +28,7 @@ from elasticdl.master.telling import on_end
 from elasticdl.metrics.event_loop import answers, in_loop
 from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.metrics.server import MetricsServer
-from elasticdl.proto import master_pb2_grpc
+from elasticdl.rpc.master_service import add_enrolment, add_master
 from elasticdl.rpc.own_calls import own_calls
 from elasticdl.rpc.server import aio_server, bind
 from elasticdl.rpc.tls.https import secure_metrics
@@ -109,14 +109,14 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | 
     await ledger.commit()
     _call_on_signals(lambda: start.on_signal(master))
     patiently(lambda: start.attend(master), seconds=patience)
-    master_pb2_grpc.add_MasterServicer_to_server(master.servicer, server)
+    add_master(master.servicer, server)
     if authority is not None:
         # Imported late: on one machine nobody needs its libraries.
         from elasticdl.master.calls.enrolling import Enrolling
 
         authority.identity.keep_young()
         enrolling = Enrolling(authority, master.job.parts.table.require)
-        master_pb2_grpc.add_EnrolmentServicer_to_server(enrolling, server)
+        add_enrolment(enrolling, server)
     loop = asyncio.get_running_loop()
     metrics = MetricsServer(
         figures.registry,

@@ -5,8 +5,9 @@ Owns what staleness means. Called by ps/server.py under its lock.
 
 from __future__ import annotations
 
+from elasticdl.job.tasks import Ticket
 from elasticdl.ps.parameters import Parameters, Push
-from elasticdl.ps.updater import Answer, Control, Ticket
+from elasticdl.ps.updater import Answer, Control
 from elasticdl.rpc.ps.tensors import STALE
 
 

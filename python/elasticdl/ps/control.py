@@ -19,9 +19,14 @@ from pathlib import Path
 import psutil
 
 from elasticdl.errors import RpcError
-from elasticdl.proto import master_pb2
+from elasticdl.job.heartbeats import (
+    PsHeartbeat,
+    PsOrders,
+    PsReport,
+    Registration,
+    SnapshotDone,
+)
 from elasticdl.ps.server import Figures, ParameterServer
-from elasticdl.ps.servicer import ticket_from_wire, ticket_to_wire
 from elasticdl.ps.snapshots import Done, Request
 from elasticdl.ps.traffic import Usage
 from elasticdl.ps.updater import Control
@@ -81,7 +86,7 @@ class ControlLoop:
         self,
         server: ParameterServer,
         master: MasterClient,
-        registration: master_pb2.RegisterRequest,
+        registration: Registration,
         *,
         life: Life,
         heartbeat_seconds: float,
@@ -188,8 +193,8 @@ class ControlLoop:
 
     def _beat(self) -> None:
         figures = self._server.figures()
-        request = master_pb2.PsSyncRequest(
-            status=status_to_wire(figures, self._usage),
+        request = PsHeartbeat(
+            status=report_of(figures, self._usage),
             seen_revision=self._revision,
             hold_seconds=_PENDING_SECONDS
             if figures.pending or figures.obeyed < self._revision
@@ -209,7 +214,7 @@ class ControlLoop:
         # Against a master that answers at once each time.
         self._stop.wait(_LEAST_PAUSE_SECONDS)
 
-    def _obey(self, reply: master_pb2.PsSyncReply) -> None:
+    def _obey(self, reply: PsOrders) -> None:
         self._revision = reply.revision
         if reply.stop:
             log.info("The job is over")
@@ -220,13 +225,7 @@ class ControlLoop:
             self._begin(reply.rewind, reply.restore_dir)
             return
         requests = [
-            Request(
-                request.id,
-                request.dir,
-                ticket_from_wire(request.ticket)
-                if request.HasField("ticket")
-                else None,
-            )
+            Request(request.id, request.dir, request.ticket)
             for request in reply.snapshots
         ]
         control = Control(
@@ -235,10 +234,10 @@ class ControlLoop:
         self._orders.put(_Order(control, requests, reply.rewind))
 
 
-def status_to_wire(figures: Figures, usage: Usage) -> master_pb2.PsStatus:
+def report_of(figures: Figures, usage: Usage) -> PsReport:
     """Return the figures as the master is told them."""
     sums = usage.traffic.sums()
-    return master_pb2.PsStatus(
+    return PsReport(
         initialized=figures.initialized,
         version=figures.version,
         bytes=figures.nbytes,
@@ -246,7 +245,7 @@ def status_to_wire(figures: Figures, usage: Usage) -> master_pb2.PsStatus:
         rejected=figures.rejected,
         staleness_sum=figures.staleness_sum,
         memory_bytes=psutil.Process().memory_info().rss,
-        snapshots=[_done_to_wire(done) for done in figures.snapshots],
+        snapshots=tuple(_told(done) for done in figures.snapshots),
         rewind=figures.rewind,
         error="" if figures.unloadable else figures.error,
         unloadable=figures.unloadable,
@@ -262,11 +261,11 @@ def status_to_wire(figures: Figures, usage: Usage) -> master_pb2.PsStatus:
     )
 
 
-def _done_to_wire(done: Done) -> master_pb2.SnapshotDone:
-    return master_pb2.SnapshotDone(
+def _told(done: Done) -> SnapshotDone:
+    return SnapshotDone(
         id=done.snapshot,
         version=done.version,
-        ticket=ticket_to_wire(done.ticket),
+        ticket=done.ticket,
         file=done.file.file if done.file else "",
         file_bytes=done.file.bytes if done.file else 0,
         crc32=done.file.crc32 if done.file else 0,

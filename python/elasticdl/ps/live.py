@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.errors import NotInitializedError, RefusedError, RpcError
+from elasticdl.job.tasks import Ticket
 from elasticdl.ps.parameters import Parameters
 from elasticdl.ps.snapshots import CHECKPOINT_PREFIX, Cut, Request, Snapshots
-from elasticdl.ps.updater import Control, Pin, Ticket, Updater
+from elasticdl.ps.updater import Control, Pin, Updater
 from elasticdl.rpc.ps.tensors import UNTRAINED
 from elasticdl.tensor.codec import Array
 from elasticdl.tensor.shared_state import StateLayout

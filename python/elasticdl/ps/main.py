@@ -27,12 +27,13 @@ import psutil
 from elasticdl.errors import ElasticDLError, ExitCode, FencedError
 from elasticdl.job.context import RoleContext, hold_lifeline, set_up_logging
 from elasticdl.job.folder import in_force
+from elasticdl.job.heartbeats import Registration
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec, UpdateMode
+from elasticdl.job.tasks import ReplicaId
 from elasticdl.metrics.memory import container_limit_bytes
 from elasticdl.metrics.registry import PsMetrics
 from elasticdl.metrics.server import MetricsServer
-from elasticdl.proto import master_pb2
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.ps import wire as ps_wire
 from elasticdl.rpc.server import serve
@@ -119,7 +120,7 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
     threading.Thread(target=kernels.warm_up, name="warm-up").start()
     master = MasterClient(
         context.master_address,
-        master_pb2.Replica(
+        ReplicaId(
             role=context.role, index=context.index, generation=context.generation
         ),
         token=context.token,
@@ -138,7 +139,7 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
     control = ControlLoop(
         server,
         master,
-        master_pb2.RegisterRequest(
+        Registration(
             address=context.announced(endpoint.port),
             metrics_port=monitor.port,
             pid=os.getpid(),

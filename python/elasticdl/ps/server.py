@@ -32,6 +32,7 @@ from elasticdl.errors import (
     RpcError,
     SpecError,
 )
+from elasticdl.job.tasks import Ticket
 from elasticdl.ps.apply import Shard
 from elasticdl.ps.carry_over import carry_over
 from elasticdl.ps.live import Job, Live, Pulled
@@ -39,7 +40,7 @@ from elasticdl.ps.optimizers.optimizer import Optimizer, optimizer_from_json
 from elasticdl.ps.parameters import Compute, Origin, Parameters, Push
 from elasticdl.ps.restore import Loaded, Place, ShardStore
 from elasticdl.ps.snapshots import Done, Request, Snapshots
-from elasticdl.ps.updater import Answer, Control, NewUpdater, Ticket
+from elasticdl.ps.updater import Answer, Control, NewUpdater
 from elasticdl.rpc.ps.tensors import STALE, WAITING
 from elasticdl.tensor.codec import Array
 from elasticdl.tensor.placement import Layout

@@ -20,7 +20,7 @@ from elasticdl.ps.live import Pulled
 from elasticdl.ps.parameters import Push
 from elasticdl.ps.server import Initial, ParameterServer
 from elasticdl.ps.traffic import Traffic
-from elasticdl.ps.updater import Answer, Ticket
+from elasticdl.ps.updater import Answer
 from elasticdl.rpc.ps.tensors import (
     DENSE,
     STALE,
@@ -33,6 +33,7 @@ from elasticdl.rpc.ps.tensors import (
     untrained_tensors,
 )
 from elasticdl.rpc.ps.wire import Tensors
+from elasticdl.rpc.task_messages import ticket_from_wire, ticket_to_wire
 from elasticdl.tensor.placement import Layout
 from elasticdl.tensor.shared_state import SharedState, StateLayout, StateShare
 
@@ -166,28 +167,6 @@ class PsServicer:
             self._metrics.pushes.labels("stale").inc()
         if answer.staleness is not None:
             self._metrics.staleness.observe(answer.staleness)
-
-
-def ticket_from_wire(ticket: ps_pb2.Ticket) -> Ticket:
-    """Return the ticket of a message."""
-    return Ticket(
-        ticket.version,
-        tuple(ticket.push_ids),
-        tuple(ticket.snapshots),
-        ticket.rate_scale,
-    )
-
-
-def ticket_to_wire(ticket: Ticket | None) -> ps_pb2.Ticket | None:
-    """Return the message of a ticket."""
-    if ticket is None:
-        return None
-    return ps_pb2.Ticket(
-        version=ticket.version,
-        push_ids=ticket.push_ids,
-        snapshots=ticket.snapshots,
-        rate_scale=ticket.rate_scale,
-    )
 
 
 def _floats(tensors: Tensors, name: str) -> Floats:

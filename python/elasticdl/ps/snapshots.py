@@ -22,8 +22,8 @@ from pathlib import Path
 
 from elasticdl.checkpoint.layout import ShardFile
 from elasticdl.errors import ElasticDLError
+from elasticdl.job.tasks import Ticket
 from elasticdl.ps.apply import Shard
-from elasticdl.ps.updater import Ticket
 from elasticdl.tensor.codec import Array
 from elasticdl.tensor.shared_state import SharedState
 

@@ -19,8 +19,9 @@ from __future__ import annotations
 import threading
 
 from elasticdl.errors import RpcError
+from elasticdl.job.tasks import Ticket
 from elasticdl.ps.parameters import Parameters, Push
-from elasticdl.ps.updater import Answer, Control, Pin, Ticket
+from elasticdl.ps.updater import Answer, Control, Pin
 from elasticdl.rpc.ps.tensors import STALE, SYNC_WAIT_SECONDS, WAITING, PushId
 
 

@@ -11,17 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from elasticdl.job.tasks import Ticket
 from elasticdl.ps.parameters import Parameters, Push
-
-
-@dataclass(frozen=True)
-class Ticket:
-    """What makes a version (sync mode): PS 0 writes it, the others follow it."""
-
-    version: int
-    push_ids: tuple[str, ...] = ()  # in the order in which they are added up
-    snapshots: tuple[str, ...] = ()  # to take before applying
-    rate_scale: float = 1.0  # learning rate factor; the master's may change meanwhile
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,37 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import grpc
 
 from elasticdl import __version__
 from elasticdl.errors import FencedError, RpcError
+from elasticdl.job.heartbeats import (
+    ModelInfo,
+    PsHeartbeat,
+    PsOrders,
+    Registration,
+    RegistrationReply,
+    WorkerHeartbeat,
+    WorkerOrders,
+)
 from elasticdl.job.names import Role
+from elasticdl.job.tasks import LeaseReply, LeaseRequest, ReplicaId
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.channel import Peer, connect
 from elasticdl.rpc.errors import raise_for
+from elasticdl.rpc.heartbeat_messages import (
+    model_to_wire,
+    ps_beat_to_wire,
+    ps_orders_from_wire,
+    registration_reply_from_wire,
+    registration_to_wire,
+    worker_beat_to_wire,
+    worker_orders_from_wire,
+)
+from elasticdl.rpc.task_messages import lease_reply_from_wire, lease_request_to_wire
 from elasticdl.rpc.tls.identity import Identity
 
 CALL_SECONDS = 5.0
@@ -39,7 +60,7 @@ class MasterClient:
     def __init__(
         self,
         address: str,
-        replica: master_pb2.Replica,
+        replica: ReplicaId,
         *,
         token: str,
         identity: Identity | None = None,
@@ -62,58 +83,64 @@ class MasterClient:
         self._stub = master_pb2_grpc.MasterStub(self._channel)
 
     @property
-    def replica(self) -> master_pb2.Replica:
-        """Who calls; put into every request that has no replica."""
+    def replica(self) -> ReplicaId:
+        """Who calls; put into every request."""
         return self._replica
 
-    def register(self, request: master_pb2.RegisterRequest) -> master_pb2.RegisterReply:
-        request.replica.CopyFrom(self._replica)
-        request.version = __version__
-        return self._call(
-            "register", lambda: self._stub.Register(request, timeout=CALL_SECONDS)
+    def register(self, registration: Registration) -> RegistrationReply:
+        """Say that this replica is up, of this package's version."""
+        message = registration_to_wire(
+            replace(registration, replica=self._replica, version=__version__)
+        )
+        reply = self._call(
+            "register", lambda: self._stub.Register(message, timeout=CALL_SECONDS)
+        )
+        return registration_reply_from_wire(reply)
+
+    def model_ready(self, model: ModelInfo) -> None:
+        """Tell of the model that this worker has built."""
+        message = model_to_wire(replace(model, replica=self._replica))
+        self._call(
+            "model ready", lambda: self._stub.ModelReady(message, timeout=CALL_SECONDS)
         )
 
-    def model_ready(
-        self, request: master_pb2.ModelReadyRequest
-    ) -> master_pb2.ModelReadyReply:
-        request.replica.CopyFrom(self._replica)
-        return self._call(
-            "model ready", lambda: self._stub.ModelReady(request, timeout=CALL_SECONDS)
-        )
-
-    def lease(self, request: master_pb2.LeaseRequest) -> master_pb2.LeaseReply:
-        request.replica.CopyFrom(self._replica)
+    def lease(self, request: LeaseRequest) -> LeaseReply:
+        """Report finished tasks and lease new ones."""
+        message = lease_request_to_wire(replace(request, replica=self._replica))
         seconds = request.wait_seconds + JOURNAL_SECONDS
-        return self._call("lease", lambda: self._stub.Lease(request, timeout=seconds))
+        reply = self._call("lease", lambda: self._stub.Lease(message, timeout=seconds))
+        return lease_reply_from_wire(reply)
 
-    def worker_sync(
-        self, request: master_pb2.WorkerSyncRequest
-    ) -> master_pb2.WorkerSyncReply:
-        request.replica.CopyFrom(self._replica)
-        seconds = request.hold_seconds + CALL_SECONDS
-        return self._call(
-            "heartbeat", lambda: self._stub.WorkerSync(request, timeout=seconds)
+    def worker_sync(self, beat: WorkerHeartbeat) -> WorkerOrders:
+        """Send a worker's heartbeat."""
+        message = worker_beat_to_wire(replace(beat, replica=self._replica))
+        seconds = beat.hold_seconds + CALL_SECONDS
+        reply = self._call(
+            "heartbeat", lambda: self._stub.WorkerSync(message, timeout=seconds)
         )
+        return worker_orders_from_wire(reply)
 
-    def ps_sync(self, request: master_pb2.PsSyncRequest) -> master_pb2.PsSyncReply:
-        request.replica.CopyFrom(self._replica)
-        seconds = request.hold_seconds + CALL_SECONDS
-        return self._call(
-            "heartbeat", lambda: self._stub.PsSync(request, timeout=seconds)
+    def ps_sync(self, beat: PsHeartbeat) -> PsOrders:
+        """Send a PS's heartbeat."""
+        message = ps_beat_to_wire(replace(beat, replica=self._replica))
+        seconds = beat.hold_seconds + CALL_SECONDS
+        reply = self._call(
+            "heartbeat", lambda: self._stub.PsSync(message, timeout=seconds)
         )
+        return ps_orders_from_wire(reply)
 
-    def status(
-        self, request: master_pb2.StatusRequest | None = None
-    ) -> master_pb2.StatusReply:
-        message = request or master_pb2.StatusRequest()
-        return self._call(
+    def status(self) -> str:
+        """Return the job as JSON (job.status.JobStatus)."""
+        message = master_pb2.StatusRequest()
+        reply = self._call(
             "status", lambda: self._stub.Status(message, timeout=CALL_SECONDS)
         )
+        return reply.json
 
-    def stop(self, request: master_pb2.StopRequest) -> master_pb2.StopReply:
-        return self._call(
-            "stop", lambda: self._stub.Stop(request, timeout=JOURNAL_SECONDS)
-        )
+    def stop(self, reason: str = "") -> None:
+        """Ask for a clean end of the job."""
+        message = master_pb2.StopRequest(reason=reason)
+        self._call("stop", lambda: self._stub.Stop(message, timeout=JOURNAL_SECONDS))
 
     def close(self) -> None:
         """Close the connection; calls in flight fail with RpcError."""

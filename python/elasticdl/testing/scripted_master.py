@@ -28,13 +28,13 @@ from elasticdl.job.status import (
     ReplicaStatus,
 )
 from elasticdl.job.words import JobState
-from elasticdl.proto import master_pb2, master_pb2_grpc
+from elasticdl.rpc.master_service import add_master
 from elasticdl.rpc.server import threaded_server
 
 RECORDS, EPOCHS = 1437, 3
 
 
-class ScriptedMaster(master_pb2_grpc.MasterServicer):
+class ScriptedMaster:
     """Status by the clock; the journal is a file with one line for each start."""
 
     def __init__(self, job_dir: JobDir, *, seconds: float, end: str) -> None:
@@ -50,23 +50,21 @@ class ScriptedMaster(master_pb2_grpc.MasterServicer):
         self._started, self._generation = times[0], len(times)
 
     def Echo(  # noqa: N802 - the name is the RPC's
-        self, request: master_pb2.EchoRequest, context: grpc.ServicerContext
-    ) -> master_pb2.EchoReply:
+        self, request: None, context: grpc.ServicerContext
+    ) -> None:
         del request, context
-        return master_pb2.EchoReply()
 
     def Status(  # noqa: N802 - the name is the RPC's
-        self, request: master_pb2.StatusRequest, context: grpc.ServicerContext
-    ) -> master_pb2.StatusReply:
+        self, request: None, context: grpc.ServicerContext
+    ) -> str:
         del request, context
-        return master_pb2.StatusReply(json=self.status().model_dump_json())
+        return self.status().model_dump_json()
 
     def Stop(  # noqa: N802 - the name is the RPC's
-        self, request: master_pb2.StopRequest, context: grpc.ServicerContext
-    ) -> master_pb2.StopReply:
-        del request, context
+        self, reason: str, context: grpc.ServicerContext
+    ) -> None:
+        del reason, context
         self.stop_asked.set()
-        return master_pb2.StopReply()
 
     def _absent(self, request: object, context: grpc.ServicerContext) -> NoReturn:
         del request
@@ -232,7 +230,7 @@ def main() -> int:
     )
     signal.signal(signal.SIGTERM, lambda *_: master.stop_asked.set())
     server = threaded_server(4, environ[ENV_TOKEN])
-    master_pb2_grpc.add_MasterServicer_to_server(master, server)
+    add_master(master, server)
     server.add_insecure_port(environ[ENV_MASTER_ADDRESS])
     server.start()
     sys.stderr.write("serving\n")

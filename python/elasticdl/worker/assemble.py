@@ -10,17 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from elasticdl.errors import RefusedError, UserCodeError
+from elasticdl.job.heartbeats import ModelInfo
 from elasticdl.job.spec.job import (
     JobSpec,
     JobType,
     OnBadRecord,
     UpdateMode,
 )
+from elasticdl.job.tasks import TaskReport, TaskType
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Batch, Feeder
 from elasticdl.model.state import non_trainable, seed_for_worker
-from elasticdl.proto import master_pb2
-from elasticdl.proto.master_pb2 import TaskType
 from elasticdl.worker.life import Life, leave_fenced
 from elasticdl.worker.loop import Handler, Loop, LoopParts
 from elasticdl.worker.tasks.errands import Errands
@@ -154,10 +154,10 @@ class Assembly:
         }[spec.type]
         predicts = spec.type is JobType.PREDICT
         self._life.tell_model_ready(
-            master_pb2.ModelReadyRequest(
+            ModelInfo(
                 callbacks_json="[]" if predicts else definition.callbacks_json(),
                 num_parameters=definition.model.count_params(),
-                metric_names=[] if predicts else definition.metrics().names(),
+                metric_names=() if predicts else tuple(definition.metrics().names()),
                 order_preserved=self._in_order,
                 custom_reader=definition.custom_reader(path) is not None,
             )
@@ -231,7 +231,7 @@ class Assembly:
         records = self._life.metrics.records.labels(kind)
         bad = self._life.metrics.bad_records
 
-        def handle(loaded: LoadedTask) -> master_pb2.TaskReport:
+        def handle(loaded: LoadedTask) -> TaskReport:
             report = handler(loaded)
             records.inc(report.records)
             bad.inc(len(report.bad_records))

@@ -12,11 +12,18 @@ import threading
 from collections.abc import Callable
 
 from elasticdl.errors import FencedError, RpcError
-from elasticdl.proto import master_pb2
+from elasticdl.job.heartbeats import (
+    PsView,
+    SnapshotDone,
+    WorkerHeartbeat,
+    WorkerOrders,
+    WorkerReport,
+)
+from elasticdl.job.tasks import ReplicaId
 
 log = logging.getLogger(__name__)
 
-Sync = Callable[[master_pb2.WorkerSyncRequest], master_pb2.WorkerSyncReply]
+Sync = Callable[[WorkerHeartbeat], WorkerOrders]
 MOST_WAIT_SECONDS = 1.0
 
 
@@ -26,12 +33,12 @@ class Heartbeat:
     def __init__(
         self,
         sync: Sync,
-        replica: master_pb2.Replica,
+        replica: ReplicaId,
         *,
-        status: Callable[[list[master_pb2.SnapshotDone]], master_pb2.Worker],
+        status: Callable[[list[SnapshotDone]], WorkerReport],
         seconds: float,
         on_fenced: Callable[[str], None],
-        on_reply: Callable[[master_pb2.WorkerSyncReply], None],
+        on_reply: Callable[[WorkerOrders], None],
     ) -> None:
         """Prepare; `start` begins.
 
@@ -53,22 +60,20 @@ class Heartbeat:
         self._on_reply = on_reply
         self._changed = threading.Condition()
         self._stop = threading.Event()
-        self._latest = master_pb2.WorkerSyncReply(
-            learning_rate_scale=1.0, active_workers=1
-        )
-        self._view = master_pb2.PsView()
+        self._latest = WorkerOrders(learning_rate_scale=1.0, active_workers=1)
+        self._view = PsView()
         self._lost: set[int] = set()
-        self._snapshots: list[master_pb2.SnapshotDone] = []
+        self._snapshots: list[SnapshotDone] = []
         self._drain = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     @property
-    def latest(self) -> master_pb2.WorkerSyncReply:
+    def latest(self) -> WorkerOrders:
         """The newest answer."""
         return self._latest
 
     @property
-    def view(self) -> master_pb2.PsView:
+    def view(self) -> PsView:
         """Where the PS are, as far as known."""
         return self._view
 
@@ -91,19 +96,19 @@ class Heartbeat:
         """Whether a lease was given to another worker."""
         return lease_id in self._lost
 
-    def tell_snapshot(self, done: master_pb2.SnapshotDone) -> None:
+    def tell_snapshot(self, done: SnapshotDone) -> None:
         """Tell the master about a local checkpoint, until it drops the request."""
         with self._changed:
             self._snapshots = [s for s in self._snapshots if s.id != done.id] + [done]
 
-    def learn_view(self, view: master_pb2.PsView) -> None:
+    def learn_view(self, view: PsView) -> None:
         """Take a view that came by another way, if it is newer."""
         with self._changed:
             if view.revision >= self._view.revision:
                 self._view = view
             self._changed.notify_all()
 
-    def wait_for_view(self, newer_than: int, seconds: float) -> master_pb2.PsView:
+    def wait_for_view(self, newer_than: int, seconds: float) -> PsView:
         """Wait for a view with a higher revision; return the newest there is then."""
         with self._changed:
             self._changed.wait_for(
@@ -116,7 +121,7 @@ class Heartbeat:
         while not self._stop.is_set():
             try:
                 reply = self._sync(
-                    master_pb2.WorkerSyncRequest(
+                    WorkerHeartbeat(
                         replica=self._replica,
                         worker=self._status(list(self._snapshots)),
                         seen_revision=self._latest.revision,
@@ -136,7 +141,7 @@ class Heartbeat:
             wait = self._seconds / 8
             self._take(reply)
 
-    def _take(self, reply: master_pb2.WorkerSyncReply) -> None:
+    def _take(self, reply: WorkerOrders) -> None:
         with self._changed:
             self._latest = reply
             self._lost.update(reply.lost_leases)

@@ -11,18 +11,28 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 import psutil
 
 from elasticdl.errors import ExitCode
 from elasticdl.job.context import RoleContext, set_log_level
+from elasticdl.job.heartbeats import (
+    ModelInfo,
+    PsView,
+    Registration,
+    RegistrationReply,
+    SnapshotDone,
+    WorkerOrders,
+    WorkerReport,
+)
 from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.tasks import LeaseReply, LeaseRequest, ReplicaId
 from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.metrics.memory import container_limit_bytes
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.metrics.server import MetricsServer
-from elasticdl.proto import master_pb2
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.retry import retry
 from elasticdl.rpc.tls.https import secure_metrics
@@ -39,7 +49,7 @@ class ValuesHeld(Protocol):
     def answered(self) -> tuple[int, list[int]]:
         """Return a rewind, and by PS the newest version told in it."""
 
-    def offer(self, view: master_pb2.PsView) -> None:
+    def offer(self, view: PsView) -> None:
         """Hand values to the PS that wait for them; returns at once."""
 
 
@@ -67,7 +77,7 @@ class Life:
         self.metrics = WorkerMetrics()
         if context.in_pod:
             self.metrics.memory_limit.set(container_limit_bytes())
-        self.replica = master_pb2.Replica(
+        self.replica = ReplicaId(
             role=context.role, index=context.index, generation=context.generation
         )
         self.master = MasterClient(
@@ -100,16 +110,14 @@ class Life:
         )
         self.heartbeat.start()
 
-    def register(
-        self, *, unloadable: str = "", reason: str = ""
-    ) -> master_pb2.RegisterReply:
+    def register(self, *, unloadable: str = "", reason: str = "") -> RegistrationReply:
         """Say that this worker is up. Raises FencedError; RpcError when leaving.
 
         `unloadable`: the checkpoint that it was told to load and cannot, and why.
         """
         reply = retry(
             lambda: self.master.register(
-                master_pb2.RegisterRequest(
+                Registration(
                     metrics_port=self.monitor.port,
                     pid=os.getpid(),
                     unloadable=unloadable,
@@ -122,7 +130,7 @@ class Life:
         self._registered.set()
         return reply
 
-    def tell_model_ready(self, request: master_pb2.ModelReadyRequest) -> None:
+    def tell_model_ready(self, request: ModelInfo) -> None:
         """Tell the master of the model. Raises FencedError; RpcError when leaving."""
         retry(lambda: self.master.model_ready(request), stop=self.leaving)
 
@@ -134,15 +142,15 @@ class Life:
         """Tell of these values in heartbeats, and hand them to PS that want them."""
         self._values = values
 
-    def lease(self, request: master_pb2.LeaseRequest) -> master_pb2.LeaseReply:
+    def lease(self, request: LeaseRequest) -> LeaseReply:
         """Report and lease; with the versions at which the PS have what is reported.
 
         A PS that is lost next lacks updates of tasks that count as done: the master has
         to know of them though no heartbeat came through. Raises as MasterClient.lease.
         """
         if self._values is not None:
-            request.ps_rewind, versions = self._values.answered()
-            request.ps_versions.extend(versions)
+            rewind, versions = self._values.answered()
+            request = replace(request, ps_rewind=rewind, ps_versions=tuple(versions))
         return self.master.lease(request)
 
     def close(self) -> None:
@@ -156,22 +164,21 @@ class Life:
         """Whether the job can count on this worker: it may be tracing, or training."""
         return self._registered.is_set() and not self.leaving.is_set()
 
-    def _status(self, snapshots: list[master_pb2.SnapshotDone]) -> master_pb2.Worker:
+    def _status(self, snapshots: list[SnapshotDone]) -> WorkerReport:
         if self._counts_bytes:
             moved = self._process.io_counters()
             self.progress.moved(moved.read_chars + moved.write_chars)
-        message = self.progress.message(
+        rewind, versions = self._values.answered() if self._values else (0, [])
+        return self.progress.report(
             seconds=self.ledger.seconds(),
             memory_bytes=self._process.memory_info().rss,
             lease_ids=self._held(),
             snapshots=snapshots,
+            ps_rewind=rewind,
+            ps_versions=versions,
         )
-        if self._values is not None:
-            message.ps_rewind, versions = self._values.answered()
-            message.ps_versions.extend(versions)
-        return message
 
-    def _on_reply(self, reply: master_pb2.WorkerSyncReply) -> None:
+    def _on_reply(self, reply: WorkerOrders) -> None:
         if reply.drain and not self.leaving.is_set():
             log.info("Told to hand tasks back and leave")
             self.leaving.set()

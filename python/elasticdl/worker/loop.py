@@ -11,7 +11,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from elasticdl.errors import (
@@ -24,10 +24,9 @@ from elasticdl.errors import (
     UserCodeError,
     is_storage_away,
 )
+from elasticdl.job.tasks import Task, TaskReport, TaskType
 from elasticdl.job.words import GoodputCause, WorkerPhase
 from elasticdl.metrics.ledger import GoodputLedger
-from elasticdl.proto import master_pb2
-from elasticdl.proto.master_pb2 import TaskType
 from elasticdl.worker.progress import Progress
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.tasks.stream import (
@@ -47,7 +46,7 @@ LOOK_SECONDS = 0.2
 # A task that a PS could not serve is not asked for again at once.
 PAUSE_SECONDS = 0.2
 
-Handler = Callable[[LoadedTask], master_pb2.TaskReport]
+Handler = Callable[[LoadedTask], TaskReport]
 
 
 class TrainingTasks(Protocol):
@@ -59,7 +58,7 @@ class TrainingTasks(Protocol):
     def settle(self) -> None:
         """Wait for all acknowledgements and report."""
 
-    def hand_back(self, *, keep: master_pb2.Task | None = None) -> None:
+    def hand_back(self, *, keep: Task | None = None) -> None:
         """Return every task that is not acknowledged, but for `keep`."""
 
 
@@ -151,7 +150,7 @@ class Loop:
         chosen = handler
         self._guarded(task, lambda: parts.stream.report(chosen(loaded)))
 
-    def _guarded(self, task: master_pb2.Task | None, act: Callable[[], None]) -> None:
+    def _guarded(self, task: Task | None, act: Callable[[], None]) -> None:
         """Act; turn what goes wrong into a report of the task."""
         try:
             act()
@@ -167,7 +166,7 @@ class Loop:
             else:
                 self._broken(task, error)
 
-    def _broken(self, task: master_pb2.Task | None, error: Exception) -> None:
+    def _broken(self, task: Task | None, error: Exception) -> None:
         """Report what no other try would get round."""
         if isinstance(error, (NanLossError, DataError)):
             text = self._with_source(task, error)
@@ -184,13 +183,13 @@ class Loop:
             self._fail(task, with_trace(text, error), ExitCode.USER_CODE)
             raise UserCodeError(text) from error
 
-    def _without_storage(self, task: master_pb2.Task | None, error: Exception) -> None:
+    def _without_storage(self, task: Task | None, error: Exception) -> None:
         text = self._with_source(task, error)
         log.warning("Handing the task back, storage does not answer: %s", text)
         self._give_back(task, why=text)
         self._parts.leaving.wait(STORAGE_SECONDS)
 
-    def _begin_again(self, task: master_pb2.Task | None, why: str) -> None:
+    def _begin_again(self, task: Task | None, why: str) -> None:
         parts = self._parts
         log.info("Beginning again from the PS's checkpoint: %s", why)
         parts.progress.given_up()
@@ -203,7 +202,7 @@ class Loop:
         except LeavingError:
             log.info("told to leave while waiting for the PS")
 
-    def _not_served(self, task: master_pb2.Task | None, error: RpcError) -> None:
+    def _not_served(self, task: Task | None, error: RpcError) -> None:
         if isinstance(error, RefusedError):
             self._fail(task, str(error), error.exit_code)
             return
@@ -211,7 +210,7 @@ class Loop:
         self._give_back(task)
         self._parts.leaving.wait(PAUSE_SECONDS)
 
-    def _give_back(self, task: master_pb2.Task | None, *, why: str = "") -> None:
+    def _give_back(self, task: Task | None, *, why: str = "") -> None:
         """Return the task; one of training with all that nobody has acknowledged.
 
         What kept another task from being done says nothing of gradients that are on
@@ -226,7 +225,7 @@ class Loop:
 
     def _fail(
         self,
-        task: master_pb2.Task | None,
+        task: Task | None,
         error: str,
         exit_code: ExitCode,
         *,
@@ -242,11 +241,10 @@ class Loop:
         parts.training.hand_back(keep=task)
         if task is not None:
             report = failure(task, error, fatal=fatal, exit_code=exit_code)
-            report.loss = loss
-            parts.stream.report(report)
+            parts.stream.report(replace(report, loss=loss))
 
     @staticmethod
-    def _with_source(task: master_pb2.Task | None, error: Exception) -> str:
+    def _with_source(task: Task | None, error: Exception) -> str:
         text = str(error)
         if task is None or not task.source or task.source in text:
             return text

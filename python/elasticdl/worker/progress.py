@@ -14,8 +14,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
+from elasticdl.job.heartbeats import SnapshotDone, WorkerReport
 from elasticdl.job.words import WorkerPhase
-from elasticdl.proto import master_pb2
 
 # Weight of the newest step in the mean step time that heartbeats carry.
 _NEWEST = 0.1
@@ -132,17 +132,19 @@ class Progress:
             self._step_seconds = old + _NEWEST * (seconds - old)
             return self._step
 
-    def message(
+    def report(
         self,
         *,
         seconds: Mapping[str, float],
         memory_bytes: int,
         lease_ids: Sequence[int],
-        snapshots: Sequence[master_pb2.SnapshotDone],
-    ) -> master_pb2.Worker:
+        snapshots: Sequence[SnapshotDone],
+        ps_rewind: int = 0,
+        ps_versions: Sequence[int] = (),
+    ) -> WorkerReport:
         """Return the worker's part of a heartbeat."""
         with self._lock:
-            return master_pb2.Worker(
+            return WorkerReport(
                 phase=str(self._phase),
                 step=self._step,
                 batches=self._batches,
@@ -153,6 +155,8 @@ class Progress:
                 memory_bytes=memory_bytes,
                 phase_seconds=self._clock() - self._since,
                 usual_seconds=self._usual.get(self._kind, (0.0, 0))[0],
-                lease_ids=lease_ids,
-                snapshots=snapshots,
+                lease_ids=tuple(lease_ids),
+                snapshots=tuple(snapshots),
+                ps_rewind=ps_rewind,
+                ps_versions=tuple(ps_versions),
             )

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.errors import ElasticDLError
-from elasticdl.proto import ps_pb2
+from elasticdl.job.tasks import ModelVersion
 
 Array = NDArray[np.generic]
 
@@ -89,12 +89,8 @@ class Trainer(Protocol):
     def recover(self) -> None:
         """Begin again at the parameters that are in force after a FencedError."""
 
-    def values(self, snapshot: str, ticket: ps_pb2.Ticket | None) -> Values | None:
-        """Return the values of a snapshot; None: those in the model.
-
-        "" is live; AVERAGE (checkpoint/layout.py) are the averages of a model whose
-        training is over, where the optimizer keeps some.
-        """
+    def values(self, model: ModelVersion) -> Values | None:
+        """Return the values of a version; None: those in the model."""
 
     def between_steps(self) -> None:
         """Do what is asked for between steps, also while there is nothing to train."""

@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from elasticdl.job.tasks import BadRecord, Outcome, Task, TaskReport, TaskType
 from elasticdl.job.words import GoodputCause
 from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.model.feeding import Batch, Feeder, kind_of
-from elasticdl.proto import master_pb2
-from elasticdl.proto.master_pb2 import Outcome, TaskType
 from elasticdl.worker.progress import Progress
 from elasticdl.worker.tasks.feed_ahead import FeedAhead
 from elasticdl.worker.tasks.records import LoadedTask
@@ -46,7 +45,7 @@ class _Run:
     last_batch: int = -1  # Trainer.trained after its last batch; -1 is under way
 
     @property
-    def task(self) -> master_pb2.Task:
+    def task(self) -> Task:
         return self.loaded.task
 
     def count(self, done: BatchDone, records: int) -> None:
@@ -59,9 +58,9 @@ class _Run:
             self.steps += 1
             self.loss_sum += done.loss
 
-    def report(self, bad: list[master_pb2.BadRecord]) -> master_pb2.TaskReport:
+    def report(self, bad: list[BadRecord]) -> TaskReport:
         task = self.task
-        return master_pb2.TaskReport(
+        return TaskReport(
             task_id=task.task_id,
             lease_id=task.lease_id,
             outcome=Outcome.DONE,
@@ -74,7 +73,7 @@ class _Run:
             steps=self.steps,
             loss=self.loss_sum / max(1, self.steps),
             model_version=self.version,
-            bad_records=[*self.loaded.bad, *bad],
+            bad_records=(*self.loaded.bad, *bad),
             skipped_batches=self.skipped,
         )
 
@@ -119,7 +118,7 @@ class Training:
         self._shows = shows
         self._in_order = in_order
         self._runs: list[_Run] = []
-        self._bad: dict[int, list[master_pb2.BadRecord]] = {}
+        self._bad: dict[int, list[BadRecord]] = {}
 
     def run(self, loaded: LoadedTask) -> None:
         """Train a task. Its report follows when its gradients are acknowledged."""
@@ -152,7 +151,7 @@ class Training:
             self._trainer.flush()
             self.report_acknowledged()
 
-    def hand_back(self, *, keep: master_pb2.Task | None = None) -> None:
+    def hand_back(self, *, keep: Task | None = None) -> None:
         """Return every task that is not acknowledged, but for `keep`."""
         for run in self._runs:
             if keep is None or run.task.lease_id != keep.lease_id:
@@ -224,10 +223,8 @@ class Training:
             "such batches out"
         )
 
-    def _bad_record(
-        self, loaded: LoadedTask, index: int, reason: str
-    ) -> master_pb2.BadRecord:
-        return master_pb2.BadRecord(
+    def _bad_record(self, loaded: LoadedTask, index: int, reason: str) -> BadRecord:
+        return BadRecord(
             source=loaded.task.source,
             record=loaded.task.start + index if loaded.is_as_planned else -1,
             reason=reason,

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from elasticdl.job.tasks import Task
 from elasticdl.model.feeding import kind_of
-from elasticdl.proto import master_pb2
 from elasticdl.worker.tasks import feed_ahead
 from elasticdl.worker.tasks.feed_ahead import FeedAhead
 from elasticdl.worker.tasks.records import LoadedTask
@@ -22,7 +22,7 @@ def ahead(built, feeder):
 @pytest.fixture
 def task(records):
     def make(number, part):
-        return LoadedTask(master_pb2.Task(lease_id=number), records[part])
+        return LoadedTask(Task(lease_id=number), records[part])
 
     return make
 
@@ -71,7 +71,7 @@ def test_no_more_batches_are_made_than_have_room(ahead, task, monkeypatch):
 
 
 def test_what_the_feed_raises_ahead_is_raised_when_the_task_is_trained(ahead, task):
-    broken = LoadedTask(master_pb2.Task(lease_id=2), [b"\xff\xff\xff"])
+    broken = LoadedTask(Task(lease_id=2), [b"\xff\xff\xff"])
     feed = ahead()
     good = task(1, slice(0, 21))
     batches = feed.batches(good)
@@ -84,9 +84,7 @@ def test_what_the_feed_raises_ahead_is_raised_when_the_task_is_trained(ahead, ta
 
 def test_bad_records_are_those_of_the_task_that_was_taken(ahead, task):
     good = task(1, slice(0, 8))
-    mixed = LoadedTask(
-        master_pb2.Task(lease_id=2), [*good.records[:3], b"\xff\xff\xff"]
-    )
+    mixed = LoadedTask(Task(lease_id=2), [*good.records[:3], b"\xff\xff\xff"])
     feed = ahead(skip_bad=True)
     batches = feed.batches(good)
     next(batches)
@@ -118,9 +116,7 @@ def test_tasks_fed_together_have_the_batches_of_each_alone(ahead, task):
 
 def test_a_bad_record_among_tasks_fed_together_is_that_of_its_task(ahead, task):
     good, other = task(1, slice(0, 8)), task(3, slice(8, 16))
-    mixed = LoadedTask(
-        master_pb2.Task(lease_id=2), [*good.records[:3], b"\xff\xff\xff"]
-    )
+    mixed = LoadedTask(Task(lease_id=2), [*good.records[:3], b"\xff\xff\xff"])
     feed = ahead(skip_bad=True)
     batches = feed.batches(good)
     next(batches)

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from elasticdl.job.heartbeats import PsView
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.tasks import LIVE
 from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.metrics.registry import PsMetrics, WorkerMetrics
 from elasticdl.model.definition import load_definition
@@ -24,7 +26,6 @@ from elasticdl.model.variables import (
     to_buffers,
     trainable_variables,
 )
-from elasticdl.proto import master_pb2
 from elasticdl.ps.async_updater import AsyncUpdater
 from elasticdl.ps.restore import Place, ShardStore
 from elasticdl.ps.server import ParameterServer
@@ -64,7 +65,7 @@ class PsGroup:
             self.endpoints.append(endpoint)
         for server in self.servers:
             server.begin(rewind=0, restore_dir=None)
-        self.view = master_pb2.PsView()
+        self.view = PsView()
         self.publish()
         self.control()
 
@@ -100,7 +101,7 @@ class PsGroup:
     def publish(self, away=()):
         with self.changed:
             self.revision += 1
-            self.view = master_pb2.PsView(
+            self.view = PsView(
                 revision=self.revision,
                 addresses=[
                     "" if i in away else e.address for i, e in enumerate(self.endpoints)
@@ -255,7 +256,7 @@ class Rig:
 
     def values(self):
         """Live values on the PS, by variable."""
-        got = self.trainer.values("", None)
+        got = self.trainer.values(LIVE)
         names = [v.name for v in trainable_variables(self.definition.model)]
         return dict(zip(names, got.trainable, strict=True))
 

@@ -7,6 +7,7 @@ import pytest
 from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import CheckpointError, RefusedError
+from elasticdl.job.tasks import LIVE
 from elasticdl.ps.snapshots import Request
 from elasticdl.ps.updater import Control
 from elasticdl.worker.uses.fixed_trainer import FixedTrainer
@@ -40,7 +41,7 @@ def backbone(module):
 def held(one):
     """The same of a model whose trained weights are on PS."""
     values = ModelValues(one.definition.model, one.trainer)
-    with values.set_to(one.trainer.values("", None)):
+    with values.set_to(one.trainer.values(LIVE)):
         return backbone(one.definition)
 
 

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import Manifest
-from elasticdl.proto import master_pb2
+from elasticdl.job.heartbeats import LocalSnapshot
+from elasticdl.job.tasks import LIVE
 from elasticdl.worker.local.checkpoint import LocalCheckpoints, LocalState
 from elasticdl.worker.local.own_step import OwnStep, other_optimizers
 
@@ -23,7 +24,7 @@ def saved(module, version, folder):
     """Write a checkpoint as the master would have it written."""
     folder.mkdir(parents=True)
     told = []
-    request = master_pb2.LocalSnapshot(id="ckpt-1", dir=str(folder))
+    request = LocalSnapshot(id="ckpt-1", dir=str(folder))
     checkpoints = LocalCheckpoints(
         state_of(module), wanted=lambda: request, tell=told.append
     )
@@ -153,7 +154,7 @@ def test_ps_begin_with_a_checkpoint_of_strategy_local_and_the_jobs_optimizer(
     group.publish()
     one = rig(group, definition(text_of(mlp, after)), pipeline=False)
     one.train(batches_of(3, seed=5))
-    assert one.trainer.values("", None).version == 7
+    assert one.trainer.values(LIVE).version == 7
     for mine, theirs in zip(one.values().values(), weights(plain), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6)
 

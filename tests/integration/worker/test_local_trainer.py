@@ -7,7 +7,8 @@ import tensorflow as tf
 from elasticdl.checkpoint import files, store
 from elasticdl.checkpoint.layout import AVERAGE, Manifest
 from elasticdl.errors import UserCodeError
-from elasticdl.proto import master_pb2
+from elasticdl.job.heartbeats import LocalSnapshot
+from elasticdl.job.tasks import ModelVersion
 from elasticdl.worker.local.checkpoint import LocalCheckpoints, LocalState
 from elasticdl.worker.local.trainer import LocalTrainer
 from elasticdl.worker.steps.variable_step import VariableStep
@@ -142,7 +143,7 @@ def test_averages_are_in_the_model_once_it_is_exported_or_loaded(
     store.write_manifest(tmp_path, manifest)
     loaded = definition(text)
     FixedTrainer(loaded.model, tmp_path)  # of evaluation and prediction jobs
-    assert trainer.values(AVERAGE, None) is None
+    assert trainer.values(ModelVersion(AVERAGE)) is None
     for some in (module, loaded):
         for mine, mean in zip(weights(some), averages, strict=True):
             np.testing.assert_allclose(mine, mean, rtol=1e-5, atol=1e-6)
@@ -206,14 +207,14 @@ def test_a_restored_checkpoint_goes_on_as_if_nothing_had_happened(
     batches = list(batches_of(12))
     module = definition()
     state = LocalState(module.model, module.optimizer, module.optimizer_json())
-    wanted = master_pb2.LocalSnapshot()
+    wanted = LocalSnapshot()
     told = []
     checkpoints = LocalCheckpoints(state, wanted=lambda: wanted, tell=told.append)
     trainer = local(module, between=checkpoints.between_steps)
     train(trainer, batches[:5])
     folder = tmp_path / "version-6"
     folder.mkdir()
-    wanted.id, wanted.dir = "ckpt-1", str(folder)
+    wanted = LocalSnapshot("ckpt-1", str(folder))
     train(trainer, batches[5:6], task=2)
     checkpoints.finish()
     train(trainer, batches[6:], task=2)

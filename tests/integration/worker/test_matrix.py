@@ -16,11 +16,11 @@ from elasticdl.data.reader import Metadata
 from elasticdl.errors import RefusedError, UserCodeError
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.tasks import LIVE, Task
 from elasticdl.model import building
 from elasticdl.model.definition import load_definition
 from elasticdl.model.feeding import Feeder
 from elasticdl.model.variables import trainable_variables
-from elasticdl.proto import master_pb2
 from elasticdl.worker.local.own_step import OwnStep
 from elasticdl.worker.local.trainer import LocalTrainer
 from elasticdl.worker.progress import Progress
@@ -184,7 +184,7 @@ def product_of(module, rig, ps_group):
             done += batch.num_records
             at = BatchPosition(1, 0, done, batch.num_records, batch is batches[-1])
             losses.append(trainer.train_batch(batch.features, batch.labels, at).loss)
-            values = trainer.values("", None)
+            values = trainer.values(LIVE)
             variables = trainable_variables(definition.model)
             weights.append(
                 [v.numpy() for v in variables]
@@ -199,9 +199,9 @@ def product_of(module, rig, ps_group):
             borrowed=ModelValues(definition.model, trainer),
             progress=Progress(time.monotonic),
         )
-        task = master_pb2.Task(task_id=2, lease_id=2)
+        task = Task(task_id=2, lease_id=2)
         report = evaluator.evaluate(LoadedTask(task, data(), []))
-        summary = evaluator.summarize(master_pb2.Task(state=report.state))
+        summary = evaluator.summarize(Task(state=report.state))
         return Trained(losses, weights, state, json.loads(summary.results_json))
 
     return train

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from elasticdl.checkpoint.layout import AVERAGE
+from elasticdl.job.tasks import ModelVersion
 from elasticdl.worker.ps.clipping import Clipping
 
 # float32: norms are summed in another order.
@@ -80,7 +81,7 @@ def test_what_is_exported_are_the_averages_as_where_keras_fit_ends(
     for mine, theirs in zip(one.values().values(), raw, strict=True):
         np.testing.assert_allclose(mine, theirs, **TOLERANCE)
     module.optimizer.finalize_variable_values(module.model.trainable_variables)
-    averages = one.trainer.values(AVERAGE, None)
+    averages = one.trainer.values(ModelVersion(AVERAGE))
     assert averages.version == 12
     variables = module.model.trainable_variables
     for mine, theirs, before in zip(averages.trainable, variables, raw, strict=True):

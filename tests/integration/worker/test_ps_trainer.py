@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from elasticdl.errors import FencedError
+from elasticdl.job.tasks import LIVE, ModelVersion
 from elasticdl.worker.trainer import BatchPosition, LeavingError, NanLossError
 
 TOLERANCE = {"rtol": 2e-5, "atol": 2e-6}
@@ -89,7 +90,7 @@ def test_a_refused_gradient_is_computed_again_until_accepted(rig, ps_group, batc
     late.trainer.flush()
     assert late.metrics.refused._value.get() == before + 1
     assert late.trainer.acknowledged == 2
-    assert late.trainer.values("", None).version == 8
+    assert late.trainer.values(LIVE).version == 8
 
 
 def test_two_sync_workers_make_each_version_of_both_gradients(
@@ -102,7 +103,7 @@ def test_two_sync_workers_make_each_version_of_both_gradients(
     beside.start()
     one.train(batches_of(10))
     beside.join(60)
-    assert one.trainer.values("", None).version == 10
+    assert one.trainer.values(LIVE).version == 10
 
 
 def test_nan_loss_stops_or_is_skipped(rig, ps_group, definition, batches_of):
@@ -114,7 +115,7 @@ def test_nan_loss_stops_or_is_skipped(rig, ps_group, definition, batches_of):
     patient.trainer.flush()
     assert [d.skipped for d in patient.seen] == [False, False, True, False]
     assert patient.trainer.acknowledged == 4
-    assert patient.trainer.values("", None).version == 3
+    assert patient.trainer.values(LIVE).version == 3
 
 
 def test_a_lost_ps_gets_its_values_back_from_the_worker(rig, ps_group, batches_of):
@@ -146,9 +147,9 @@ def test_after_a_rewind_nothing_computed_before_is_pushed(rig, ps_group, batches
     with pytest.raises(FencedError):
         one.train(batches_of(2))
     one.trainer.recover()
-    assert one.trainer.values("", None).version == 0
+    assert one.trainer.values(LIVE).version == 0
     one.train(batches_of(2))
-    assert one.trainer.values("", None).version == 2
+    assert one.trainer.values(LIVE).version == 2
 
 
 def test_a_worker_told_to_leave_does_not_wait_for_a_lost_ps(rig, ps_group, batches_of):
@@ -188,7 +189,7 @@ def test_statistics_of_batch_normalization_are_shared_through_ps_0(
     one = rig(group, definition(mlp.replace(DENSE, BATCH_NORM)), pipeline=False)
     one.train(batches_of(10))
     mine = {v.path: v.numpy() for v in one.definition.model.non_trainable_variables}
-    shared = one.trainer.values("", None).state
+    shared = one.trainer.values(LIVE).state
     for name in shared:
         np.testing.assert_allclose(shared[name], mine[name], rtol=1e-5)
     assert any("moving_mean" in name for name in shared)
@@ -234,7 +235,7 @@ def test_a_snapshot_keeps_the_values_of_its_version(rig, ps_group, batches_of):
     group.control(snapshots=["eval-1"])
     pinned = {name: value.copy() for name, value in one.values().items()}
     one.train(batches_of(3))
-    got = one.trainer.values("eval-1", None)
+    got = one.trainer.values(ModelVersion("eval-1"))
     for value, expected in zip(got.trainable, pinned.values(), strict=True):
         np.testing.assert_array_equal(value, expected)
     assert got.version == 3

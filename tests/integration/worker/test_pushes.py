@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from elasticdl.errors import FencedError, RefusedError
+from elasticdl.job.tasks import Task
 from elasticdl.model.feeding import Batch
 from elasticdl.model.optimizers import own_rate
-from elasticdl.proto import master_pb2
 from elasticdl.worker.steps.step import as_gradient
 from elasticdl.worker.tasks.feed_ahead import FeedAhead
 from elasticdl.worker.tasks.records import LoadedTask
@@ -120,8 +120,8 @@ class _Numbers:
 
 def test_the_feed_goes_on_with_the_next_task_whoever_holds_the_one_before():
     ahead = FeedAhead(_Numbers())
-    one = LoadedTask(master_pb2.Task(lease_id=1), list(range(50)))
-    two = LoadedTask(master_pb2.Task(lease_id=2), list(range(50, 60)))
+    one = LoadedTask(Task(lease_id=1), list(range(50)))
+    two = LoadedTask(Task(lease_id=2), list(range(50, 60)))
     held = ahead.batches(one)
     assert next(held).features == 0
     got = [batch.features for batch in ahead.batches(two)]

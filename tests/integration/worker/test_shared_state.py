@@ -5,6 +5,7 @@ import time
 import keras
 import numpy as np
 import pytest
+from elasticdl.job.tasks import LIVE
 from elasticdl.model.state import non_trainable, read_state, write_state
 from elasticdl.model.state_keeps import keep_of, state_layout
 from elasticdl.worker.ps.shared_variables import SharedVariables
@@ -31,7 +32,7 @@ def of_keras(batches, model):
 
 
 def on_the_ps(one):
-    return list(one.trainer.values("", None).state.values())
+    return list(one.trainer.values(LIVE).state.values())
 
 
 def equal(got, expected):
@@ -61,7 +62,7 @@ def test_statistics_of_any_number_of_workers_are_those_of_plain_keras(
     for one in rigs:
         one.trainer.flush()
     equal(on_the_ps(rigs[0]), of_keras(batches, rigs[0].definition.model))
-    assert rigs[0].trainer.values("", None).version == 24
+    assert rigs[0].trainer.values(LIVE).version == 24
 
 
 def test_a_sync_version_has_the_batches_of_all_its_workers(
@@ -74,7 +75,7 @@ def test_a_sync_version_has_the_batches_of_all_its_workers(
     _beside([lambda one=one: one.train(batches) for one in rigs])
     same = [batch for batch in batches for _ in rigs]
     equal(on_the_ps(rigs[0]), of_keras(same, rigs[0].definition.model))
-    assert rigs[0].trainer.values("", None).version == 4
+    assert rigs[0].trainer.values(LIVE).version == 4
 
 
 def _beside(calls):
@@ -194,7 +195,7 @@ def test_a_model_without_state_sends_none(rig, batches_of):
     features, labels = next(batches_of(1))
     one.trainer.train_batch(features, labels, BatchPosition(1, 0, 16, 16, True))
     one.trainer.flush()
-    assert one.trainer.values("", None).state == {}
+    assert one.trainer.values(LIVE).state == {}
 
 
 OWN_STATE = """
@@ -231,9 +232,7 @@ def test_state_of_own_layers_is_put_together_as_its_steps_make_it(
         rigs[number % 4].trainer.flush()
         mean = float(features.mean())
         average = 0.8 * average + 0.2 * mean
-    got = {
-        n.split("/")[-1]: a for n, a in rigs[0].trainer.values("", None).state.items()
-    }
+    got = {n.split("/")[-1]: a for n, a in rigs[0].trainer.values(LIVE).state.items()}
     assert got["average"] == pytest.approx(average, abs=1e-5)
     assert got["last"] == pytest.approx(mean, abs=1e-5)
     assert got["seen"] == 40

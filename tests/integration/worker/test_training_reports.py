@@ -4,11 +4,10 @@ import threading
 import time
 
 import pytest
+from elasticdl.job.tasks import BadRecord, Outcome, Task, TaskType
 from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.model.feeding import BadInput, Batch
-from elasticdl.proto import master_pb2
-from elasticdl.proto.master_pb2 import Outcome, TaskType
 from elasticdl.worker.progress import Progress
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.trainer import BatchDone, NanLossError
@@ -84,7 +83,7 @@ def training(trainer, *, in_order=False):
 
 
 def task(end=12):
-    return master_pb2.Task(
+    return Task(
         task_id=3, lease_id=9, type=TaskType.TRAINING, source="a", start=0, end=end
     )
 
@@ -105,7 +104,7 @@ def test_a_report_tells_rows_bad_records_and_skipped_rows_apart():
 
 
 def test_a_report_tells_when_the_reader_gave_fewer_records():
-    bad = (master_pb2.BadRecord(source="a", record=2, reason="torn"),)
+    bad = (BadRecord(source="a", record=2, reason="torn"),)
     made, reports = training(Steps())
     made.run(LoadedTask(task(), records(0, 1, 4, 5), bad))
     assert reports[0].records == 5  # of 12

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,31 @@ import pytest
 from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import shard_file
 from elasticdl.errors import ExitCode, FencedError, RpcError, SupersededError
+from elasticdl.job.heartbeats import (
+    ModelInfo,
+    PsHeartbeat,
+    PsReport,
+    PsView,
+    Registration,
+    RegistrationReply,
+    SnapshotDone,
+    SnapshotRequest,
+    WorkerHeartbeat,
+    WorkerReport,
+)
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.status import JobReport
+from elasticdl.job.tasks import (
+    LeaseReply,
+    LeaseRequest,
+    Outcome,
+    ReplicaId,
+    ShardInfo,
+    Task,
+    TaskReport,
+    TaskType,
+    Ticket,
+)
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import write_values
 from elasticdl.job.words import ExitReason
@@ -28,8 +52,8 @@ from elasticdl.master.live_edits import Stamp
 from elasticdl.master.master import Master
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.telling import status
-from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.master_client import MasterClient
+from elasticdl.rpc.master_service import add_master
 from elasticdl.rpc.server import aio_server, bind
 from elasticdl.runner.base import Launch, ReplicaKey
 from elasticdl.runner.publisher import Platform
@@ -38,7 +62,7 @@ from elasticdl.testing.fakes import InMemoryPublisher, InMemoryRunner
 from elasticdl.testing.scripted import TOKEN
 
 BOUND_SECONDS = 10.0
-DONE = master_pb2.DONE
+DONE = Outcome.DONE
 RECORDS = 64
 
 
@@ -55,11 +79,11 @@ class World:
         self.trained: list[tuple[str, int, int, int]] = []  # who, epoch, start, end
         self.summaries: list[float] = []
         self.ready: dict[str, object] = {}
-        self.fail: Callable[[master_pb2.Task], str] = lambda task: ""
+        self.fail: Callable[[Task], str] = lambda task: ""
         self.results: Callable[[int], dict[str, float]] = lambda n: {"accuracy": 0.9}
         self.quorums: list[int] = []
         self.scales: list[float] = []
-        self.views: dict[str, master_pb2.PsView] = {}
+        self.views: dict[str, PsView] = {}
         self.types: list[int] = []
         self.restored: list[tuple[str, str, bool]] = []
         self.rewinds: list[int] = []
@@ -72,7 +96,7 @@ class World:
         self.fenced: set[str] = set()
         self.at_work: set[str] = set()  # who was given a task
         self.beats_per_part = 0  # a PS reports bytes in so many before a part is there
-        self.before: Callable[[master_pb2.Task], Awaitable[None]] | None = None
+        self.before: Callable[[Task], Awaitable[None]] | None = None
         self.pulled: int | None = None  # version of the values that all workers hold
         self.bytes = 0  # that each PS holds
         self.handed: int | None = None  # version of the values handed to a PS
@@ -90,7 +114,7 @@ class Replica:
         self.name = f"{launch.key.role}-{launch.key.index}"
         self.client = MasterClient(
             rig.address,
-            master_pb2.Replica(
+            ReplicaId(
                 role=launch.key.role,
                 index=launch.key.index,
                 generation=launch.generation,
@@ -118,9 +142,7 @@ class Replica:
         try:
             reply = await self.call(
                 self.client.register,
-                master_pb2.RegisterRequest(
-                    address=f"127.0.0.1:{1000 + self.key.index}", pid=1
-                ),
+                Registration(address=f"127.0.0.1:{1000 + self.key.index}", pid=1),
             )
             if self.key.role is Role.WORKER:
                 reply = await self.loadable(reply)
@@ -140,47 +162,49 @@ class Replica:
 
     # -- a PS ---------------------------------------------------------------------
 
-    async def ps(self, reply: master_pb2.RegisterReply) -> None:
-        status = master_pb2.PsStatus(rewind=reply.ps.rewind, initialized=True)
+    async def ps(self, reply: RegistrationReply) -> None:
+        status = PsReport(rewind=reply.ps.rewind, initialized=True)
         handback = reply.handback
-        self.load(status, reply.restore_dir)
+        status = self.load(status, reply.restore_dir)
         seen, pinned = 0, {}
         while True:
             if handback:
-                status.initialized = self.world.handed is not None
-                status.began_at = self.world.handed or 0
-            status.version = self.world.version
-            status.bytes = self.world.bytes if status.initialized else 0
-            status.pushes += 1  # somebody always trains in this world
-            del status.snapshots[:]
-            status.snapshots.extend(pinned.values())
+                status = replace(
+                    status,
+                    initialized=self.world.handed is not None,
+                    began_at=self.world.handed or 0,
+                )
+            status = replace(
+                status,
+                version=self.world.version,
+                bytes=self.world.bytes if status.initialized else 0,
+                pushes=status.pushes + 1,  # somebody always trains in this world
+                snapshots=tuple(pinned.values()),
+            )
             if self.name in self.world.mute:
                 await asyncio.sleep(0.05)
                 continue
             answer = await self.call(
                 self.client.ps_sync,
-                master_pb2.PsSyncRequest(
-                    status=status, seen_revision=seen, hold_seconds=0.1
-                ),
+                PsHeartbeat(status=status, seen_revision=seen, hold_seconds=0.1),
             )
-            seen = status.obeyed_revision = answer.revision
+            seen = answer.revision
+            status = replace(status, obeyed_revision=seen)
             self.world.quorums.append(answer.quorum)
             self.world.scales.append(answer.learning_rate_scale)
             if answer.stop:
                 return
             if answer.rewind > status.rewind:
-                status.rewind = answer.rewind
+                status = replace(status, rewind=answer.rewind)
                 self.world.rewinds.append(answer.rewind)
                 handback = False
-                self.load(status, answer.restore_dir)
+                status = self.load(status, answer.restore_dir)
             pinned = {
                 wanted.id: self.write_on(pinned.get(wanted.id), wanted)
                 for wanted in answer.snapshots
             }
 
-    async def loadable(
-        self, reply: master_pb2.RegisterReply
-    ) -> master_pb2.RegisterReply:
+    async def loadable(self, reply: RegistrationReply) -> RegistrationReply:
         """As a worker that loads one itself: say which checkpoint it cannot load."""
         if self.name == self.world.can_load:
             await self.world.go.wait()
@@ -188,24 +212,27 @@ class Replica:
         while reply.restore_dir in self.world.damaged:
             reply = await self.call(
                 self.client.register,
-                master_pb2.RegisterRequest(
-                    unloadable=reply.restore_dir, unloadable_reason="damaged"
-                ),
+                Registration(unloadable=reply.restore_dir, unloadable_reason="damaged"),
             )
         return reply
 
-    def load(self, status: master_pb2.PsStatus, directory: str) -> None:
+    def load(self, status: PsReport, directory: str) -> PsReport:
         broken = directory in self.world.damaged
-        status.initialized = not broken
-        status.unloadable = directory if broken else ""
+        began_at = status.began_at
         if directory and not broken:
             self.world.loaded.add(directory)
             self.world.version = store.read_manifest(Path(directory)).version
-            status.began_at = self.world.version
+            began_at = self.world.version
+        return replace(
+            status,
+            initialized=not broken,
+            unloadable=directory if broken else "",
+            began_at=began_at,
+        )
 
     def write_on(
-        self, done: master_pb2.SnapshotDone | None, wanted: master_pb2.SnapshotRequest
-    ) -> master_pb2.SnapshotDone:
+        self, done: SnapshotDone | None, wanted: SnapshotRequest
+    ) -> SnapshotDone:
         """Write a part, or a bit more of one that takes long."""
         if done is not None and not done.pinned_only:
             return done
@@ -214,32 +241,29 @@ class Replica:
         if not self.world.beats_per_part:
             return self.pin(wanted)
         done = done or self.pin_only(wanted)
-        done.written_bytes += 1
+        return replace(done, written_bytes=done.written_bytes + 1)
+
+    def pin_only(self, wanted: SnapshotRequest) -> SnapshotDone:
+        done = SnapshotDone(id=wanted.id, version=self.world.version, pinned_only=True)
+        if self.key.index == 0:
+            done = replace(done, ticket=Ticket(self.world.version))
         return done
 
-    def pin_only(self, wanted: master_pb2.SnapshotRequest) -> master_pb2.SnapshotDone:
-        done = master_pb2.SnapshotDone(
-            id=wanted.id, version=self.world.version, pinned_only=True
-        )
+    def pin(self, wanted: SnapshotRequest) -> SnapshotDone:
+        done = SnapshotDone(id=wanted.id, version=self.world.version)
         if self.key.index == 0:
-            done.ticket.version = self.world.version
-        return done
-
-    def pin(self, wanted: master_pb2.SnapshotRequest) -> master_pb2.SnapshotDone:
-        done = master_pb2.SnapshotDone(id=wanted.id, version=self.world.version)
-        if self.key.index == 0:
-            done.ticket.version = self.world.version
+            done = replace(done, ticket=Ticket(self.world.version))
         if not (wanted.dir or self.world.pins_for_evaluation):
-            done.id = "another"
+            done = replace(done, id="another")
         elif wanted.dir and self.world.disk_full:
-            done.error = "No space left on device"
+            done = replace(done, error="No space left on device")
         elif wanted.dir:
-            write_part(done, wanted.dir, self.key.index, self.rig.num_ps)
+            done = write_part(done, wanted.dir, self.key.index, self.rig.num_ps)
         return done
 
     # -- a worker -----------------------------------------------------------------
 
-    async def worker(self, reply: master_pb2.RegisterReply) -> None:
+    async def worker(self, reply: RegistrationReply) -> None:
         beat = asyncio.ensure_future(self.beat())
         self.tasks.append(beat)
         try:
@@ -258,16 +282,16 @@ class Replica:
             versions = [] if pulled is None else [self.world.version] * self.rig.num_ps
             answer = await self.call(
                 self.client.worker_sync,
-                master_pb2.WorkerSyncRequest(
-                    worker=master_pb2.Worker(
+                WorkerHeartbeat(
+                    worker=WorkerReport(
                         phase="train" if stuck else "idle",
                         step=max(1, self.step),
                         model_version=self.world.version,
                         phase_seconds=1000.0 if stuck else 0.0,
                         seconds={"train": 2.0, "idle": 1.0},
-                        lease_ids=list(self.held),
-                        snapshots=done,
-                        ps_versions=versions,
+                        lease_ids=tuple(self.held),
+                        snapshots=tuple(done),
+                        ps_versions=tuple(versions),
                         ps_rewind=rewind,
                     ),
                     seen_revision=seen,
@@ -284,20 +308,17 @@ class Replica:
             if not answer.local_snapshot.id:
                 done = []
             elif not done:
-                part = master_pb2.SnapshotDone(
+                part = SnapshotDone(
                     id=answer.local_snapshot.id, version=self.world.version
                 )
-                write_part(part, answer.local_snapshot.dir, 0, 1)
-                done = [part]
+                done = [write_part(part, answer.local_snapshot.dir, 0, 1)]
 
     async def work(self) -> None:
         answer = await self.lease([], want=1, wait=0.1)
         first = [await self.do(task) for task in answer.tasks]
         await self.lease(first, want=0, wait=0.0)
-        await self.call(
-            self.client.model_ready, master_pb2.ModelReadyRequest(**self.world.ready)
-        )
-        reports: list[master_pb2.TaskReport] = []
+        await self.call(self.client.model_ready, ModelInfo(**self.world.ready))
+        reports: list[TaskReport] = []
         while not self.drain:
             answer = await self.lease(reports, want=1, wait=0.1)
             if answer.finished:
@@ -306,66 +327,71 @@ class Replica:
         await self.lease(reports, want=0, wait=0.0)
 
     async def lease(
-        self, reports: list[master_pb2.TaskReport], *, want: int, wait: float
-    ) -> master_pb2.LeaseReply:
-        request = master_pb2.LeaseRequest(reports=reports, want=want, wait_seconds=wait)
+        self, reports: list[TaskReport], *, want: int, wait: float
+    ) -> LeaseReply:
+        request = LeaseRequest(reports=tuple(reports), want=want, wait_seconds=wait)
         answer = await self.call(self.client.lease, request)
         self.held -= {report.lease_id for report in reports}
         self.held |= {task.lease_id for task in answer.tasks}
         self.world.late += [not result.accepted for result in answer.results]
         return answer
 
-    async def do(self, task: master_pb2.Task) -> master_pb2.TaskReport:
+    async def do(self, task: Task) -> TaskReport:
         self.world.types.append(task.type)
         self.world.at_work.add(self.name)
         if self.world.before:
             await self.world.before(task)
-        report = master_pb2.TaskReport(
+        report = TaskReport(
             task_id=task.task_id,
             lease_id=task.lease_id,
             outcome=DONE,
             records=task.end - task.start,
             model_version=self.world.version,
         )
-        if task.type == master_pb2.TRAINING:
+        if task.type == TaskType.TRAINING:
             while self.world.pausing() or self.name in self.world.stuck:
                 if self.drain:
-                    report.outcome = master_pb2.RETURNED
-                    report.records = 0
-                    return report
+                    return replace(report, outcome=Outcome.RETURNED, records=0)
                 await asyncio.sleep(0.005)
         error = self.world.fail(task)
         if error:
-            report.outcome, report.error = master_pb2.FAILED, error
-            report.fatal = error.startswith("fatal")
-            report.exit_code = ExitCode.DATA if "data" in error else 0
-            return report
-        if task.type == master_pb2.TRAINING:
+            return replace(
+                report,
+                outcome=Outcome.FAILED,
+                error=error,
+                fatal=error.startswith("fatal"),
+                exit_code=ExitCode.DATA if "data" in error else 0,
+            )
+        if task.type == TaskType.TRAINING:
             self.step += 2
             self.world.version += 2
-            report.steps, report.loss = 2, 0.5
-            report.model_version = self.world.version
+            report = replace(
+                report, steps=2, loss=0.5, model_version=self.world.version
+            )
             self.world.trained.append((self.name, task.epoch, task.start, task.end))
-        elif task.type == master_pb2.EVALUATION:
+        elif task.type == TaskType.EVALUATION:
             count = np.array(float(task.end - task.start))
-            report.state = codec.join(codec.encode(b"", {"count": count}))
-        elif task.type == master_pb2.SUMMARIZE:
+            state = codec.join(codec.encode(b"", {"count": count}))
+            report = replace(report, state=state)
+        elif task.type == TaskType.SUMMARIZE:
             total = float(codec.decode(task.state).tensors["count"])
             self.world.summaries.append(total)
             results = self.world.results(len(self.world.summaries))
-            report.results_json = json.dumps(results)
-        elif task.type == master_pb2.EXPORT:
-            report.results_json = json.dumps({"paths": [f"/out/{task.target}"]})
-        elif task.type == master_pb2.SHARDS:
-            report.shards.add(source="table", start=0, end=RECORDS)
-        elif task.type == master_pb2.PREPARE:
+            report = replace(report, results_json=json.dumps(results))
+        elif task.type == TaskType.EXPORT:
+            paths = json.dumps({"paths": [f"/out/{task.target}"]})
+            report = replace(report, results_json=paths)
+        elif task.type == TaskType.SHARDS:
+            shard = ShardInfo(source="table", start=0, end=RECORDS)
+            report = replace(report, shards=(shard,))
+        elif task.type == TaskType.PREPARE:
             write_data(self.rig.root)
         return report
 
 
 def write_part(
-    done: master_pb2.SnapshotDone, directory: str, index: int, total: int
-) -> None:
+    done: SnapshotDone, directory: str, index: int, total: int
+) -> SnapshotDone:
     part = store.write_shard(
         Path(directory),
         index,
@@ -374,7 +400,7 @@ def write_part(
         {"version": done.version},
     )
     assert part.file == shard_file(index, total)
-    done.file, done.file_bytes, done.crc32 = part.file, part.bytes, part.crc32
+    return replace(done, file=part.file, file_bytes=part.bytes, crc32=part.crc32)
 
 
 def write_data(root: Path) -> None:
@@ -452,7 +478,7 @@ class Rig:
         """Have a worker call as one does that reports, or asks for a task."""
         role, index = name.split("-")
         replica = self.replicas[ReplicaKey(Role(role), int(index))]
-        request = master_pb2.LeaseRequest(**told)
+        request = LeaseRequest(**told)
         await replica.call(replica.client.lease, request)
 
     @asynccontextmanager
@@ -483,7 +509,7 @@ class Rig:
             clock=clock,
             launched=launched,
         )
-        master_pb2_grpc.add_MasterServicer_to_server(self.master.servicer, server)
+        add_master(self.master.servicer, server)
         await server.start()
         edits = live_edits.watch(self.job_dir.spec_file, seen=spec_seen)
         self.running = asyncio.ensure_future(self.master.run(edits=edits))

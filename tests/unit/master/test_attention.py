@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from elasticdl.job.heartbeats import WorkerReport
 from elasticdl.job.spec.job import WorkerSpec
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.words import ReplicaState
@@ -12,7 +13,6 @@ from elasticdl.master.attention import Attention
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.table import MemberTable
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.proto import master_pb2
 
 SPEC = WorkerSpec(dead_seconds=6.0)
 
@@ -59,7 +59,7 @@ def table(tmp_path: Path) -> Iterator[MemberTable]:
 def heard_at(table: MemberTable, now: float) -> Member:
     (member,) = table.workers()
     member.state = ReplicaState.RUNNING
-    member.heard_worker(master_pb2.Worker(phase="train"), now=now)
+    member.heard_worker(WorkerReport(phase="train"), now=now)
     return member
 
 

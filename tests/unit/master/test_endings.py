@@ -7,9 +7,9 @@ from elasticdl.errors import ExitCode, JournalError
 from elasticdl.job import folder
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.tasks import LeaseRequest, ReplicaId
 from elasticdl.master import assembly
 from elasticdl.master.tasks import facts
-from elasticdl.proto import master_pb2
 
 
 def test_no_worker_is_told_that_the_job_is_over_before_the_last_report_is_on_disk(
@@ -23,8 +23,8 @@ def test_no_worker_is_told_that_the_job_is_over_before_the_last_report_is_on_dis
             )
             parts = master.job.parts
             worker = next(w for w in parts.table.workers() if w.ready)
-            request = master_pb2.LeaseRequest(
-                replica=master_pb2.Replica(
+            request = LeaseRequest(
+                replica=ReplicaId(
                     role="worker",
                     index=worker.key.index,
                     generation=worker.generation,

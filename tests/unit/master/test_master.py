@@ -11,8 +11,23 @@ from elasticdl.checkpoint import shelf, store
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import CheckpointError, ExitCode, FencedError
 from elasticdl.job.folder import in_force
+from elasticdl.job.heartbeats import (
+    ModelInfo,
+    PsHeartbeat,
+    PsReport,
+    Registration,
+    WorkerHeartbeat,
+)
 from elasticdl.job.names import Role
 from elasticdl.job.status import JobReport, JobStatus
+from elasticdl.job.tasks import (
+    BadRecord,
+    LeaseRequest,
+    Outcome,
+    Task,
+    TaskReport,
+    TaskType,
+)
 from elasticdl.job.values.file import edit_values
 from elasticdl.job.words import ExitReason, JobState
 from elasticdl.master.calls import leasing
@@ -21,7 +36,6 @@ from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit import audit
 from elasticdl.master.tasks.eta import Pace
 from elasticdl.master.telling import status
-from elasticdl.proto import master_pb2
 from elasticdl.runner.base import ReplicaKey
 
 
@@ -803,7 +817,7 @@ def test_stop_hands_tasks_back_and_writes_a_checkpoint(rig) -> None:
             await rig.until(lambda: len(rig.world.trained) >= 2)
             rig.world.go.clear()
             some = next(iter(rig.replicas.values()))
-            await some.call(some.client.stop, master_pb2.StopRequest(reason="enough"))
+            await some.call(some.client.stop, "enough")
             report = await rig.ended()
             assert not master.job.parts.ledger.queue.leased
         assert report.status is JobState.STOPPED
@@ -819,8 +833,8 @@ def test_status_tells_everything_as_json(rig) -> None:
         async with rig.serving() as master:
             await rig.until(lambda: two_leases(master))
             some = next(iter(rig.replicas.values()))
-            reply = await some.call(some.client.status, master_pb2.StatusRequest())
-            seen = JobStatus.model_validate_json(reply.json)
+            text = await some.call(lambda _: some.client.status(), None)
+            seen = JobStatus.model_validate_json(text)
             assert seen.state is JobState.RUNNING
             assert {r.name for r in seen.replicas} == {
                 "ps-0", "ps-1", "worker-0", "worker-1",
@@ -854,7 +868,7 @@ def test_missing_data_is_prepared_once_by_a_worker(rig) -> None:
         async with rig.serving():
             report = await rig.ended()
         assert report.status is JobState.SUCCEEDED
-        assert rig.world.types.count(master_pb2.PREPARE) == 1
+        assert rig.world.types.count(TaskType.PREPARE) == 1
         assert report.records == 64
 
     rig.run(story, data__prepare={"command": ["make-it"]})
@@ -866,7 +880,7 @@ def test_a_custom_reader_is_asked_for_its_shards(rig) -> None:
         async with rig.serving():
             report = await rig.ended()
         assert report.status is JobState.SUCCEEDED
-        assert rig.world.types.count(master_pb2.SHARDS) == 1
+        assert rig.world.types.count(TaskType.SHARDS) == 1
         assert report.records == 64
 
     rig.run(story, data__training="table://somewhere")
@@ -928,7 +942,7 @@ def test_an_evaluate_job_shows_its_checkpoints_version_and_that_it_runs(rig) -> 
 
 def test_an_evaluate_job_says_how_long_it_will_take(rig) -> None:
     async def slowly(task) -> None:
-        if task.type == master_pb2.EVALUATION:
+        if task.type == TaskType.EVALUATION:
             await asyncio.sleep(0.1)
 
     async def story(rig) -> None:
@@ -1004,7 +1018,7 @@ def test_a_predict_job_goes_through_every_record(rig) -> None:
         async with rig.serving():
             report = await rig.ended()
         assert report.status is JobState.SUCCEEDED
-        assert set(rig.world.types) == {master_pb2.PREDICTION}
+        assert set(rig.world.types) == {TaskType.PREDICTION}
         assert report.records == 64
         assert report.predictions
 
@@ -1086,10 +1100,10 @@ def test_a_replica_of_an_old_generation_is_fenced(rig) -> None:
             rig.kill("worker-0")
             await rig.until(lambda: live_workers(rig) == [1, 2])
             for method, request in (
-                (old.client.register, master_pb2.RegisterRequest()),
-                (old.client.lease, master_pb2.LeaseRequest(want=1)),
-                (old.client.worker_sync, master_pb2.WorkerSyncRequest()),
-                (old.client.model_ready, master_pb2.ModelReadyRequest()),
+                (old.client.register, Registration()),
+                (old.client.lease, LeaseRequest(want=1)),
+                (old.client.worker_sync, WorkerHeartbeat()),
+                (old.client.model_ready, ModelInfo()),
             ):
                 with pytest.raises(FencedError, match="it was replaced"):
                     await old.call(method, request)
@@ -1107,10 +1121,10 @@ def test_a_repeated_report_gets_the_same_answer_and_counts_once(rig) -> None:
             some = rig.replicas[ReplicaKey(Role.WORKER, 0)]
             some.kill()
             lease_id = next(iter(some.held))
-            report = master_pb2.TaskReport(lease_id=lease_id, outcome=master_pb2.DONE)
+            report = TaskReport(lease_id=lease_id, outcome=Outcome.DONE)
             for _ in range(3):
                 reply = await some.call(
-                    some.client.lease, master_pb2.LeaseRequest(reports=[report])
+                    some.client.lease, LeaseRequest(reports=[report])
                 )
                 assert [r.accepted for r in reply.results] == [True]
             assert master.job.parts.ledger.queue.done_tasks == 1
@@ -1131,7 +1145,7 @@ def test_a_lease_whose_answer_got_lost_goes_back(rig, monkeypatch) -> None:
             await rig.until(lambda: leases_known(rig) == 2)
             some = rig.replicas[ReplicaKey(Role.WORKER, 0)]
             # Asked for by a call whose answer this worker never sees.
-            await some.call(some.client.lease, master_pb2.LeaseRequest(want=1))
+            await some.call(some.client.lease, LeaseRequest(want=1))
             assert len(master.job.parts.ledger.queue.leased) == 3
             await rig.until(lambda: two_leases(master))
             rig.world.go.set()
@@ -1257,17 +1271,13 @@ def test_bad_records_and_skipped_batches_reach_the_report(rig) -> None:
         async with rig.serving():
             await rig.until(lambda: leases_known(rig) == 2)
             some = rig.replicas[ReplicaKey(Role.WORKER, 0)]
-            report = master_pb2.TaskReport(
+            report = TaskReport(
                 lease_id=next(iter(some.held)),
-                outcome=master_pb2.DONE,
+                outcome=Outcome.DONE,
                 skipped_batches=2,
-                bad_records=[
-                    master_pb2.BadRecord(source="train.csv", record=3, reason="torn")
-                ],
+                bad_records=[BadRecord(source="train.csv", record=3, reason="torn")],
             )
-            await some.call(
-                some.client.lease, master_pb2.LeaseRequest(reports=[report])
-            )
+            await some.call(some.client.lease, LeaseRequest(reports=[report]))
             rig.world.go.set()
             report = await rig.ended()
         assert report.bad_records == [
@@ -1297,8 +1307,8 @@ def test_a_ps_that_cannot_go_on_fails_the_job(rig) -> None:
         async with rig.serving() as master:
             await rig.until(lambda: two_leases(master))
             ps = rig.replicas[ReplicaKey(Role.PS, 0)]
-            status = master_pb2.PsStatus(error="optimizer Foo cannot be run")
-            await ps.call(ps.client.ps_sync, master_pb2.PsSyncRequest(status=status))
+            status = PsReport(error="optimizer Foo cannot be run")
+            await ps.call(ps.client.ps_sync, PsHeartbeat(status=status))
             report = await rig.ended()
         assert report.status is JobState.FAILED
         assert "optimizer Foo" in report.message
@@ -1405,13 +1415,13 @@ def test_a_master_restarted_while_it_finishes_finishes(rig) -> None:
     async def story(rig) -> None:
         export_may_end = asyncio.Event()
 
-        async def before(task: master_pb2.Task) -> None:
-            if task.type == master_pb2.EXPORT:
+        async def before(task: Task) -> None:
+            if task.type == TaskType.EXPORT:
                 await export_may_end.wait()
 
         rig.world.before = before
         async with rig.serving() as master:
-            await rig.until(lambda: master_pb2.EXPORT in rig.world.types)
+            await rig.until(lambda: TaskType.EXPORT in rig.world.types)
             assert master.job.state is JobState.FINISHING
         export_may_end.set()
         async with rig.serving():

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from elasticdl.job.heartbeats import PsView
 from elasticdl.metrics.registry import PsMetrics
-from elasticdl.proto import master_pb2
 from elasticdl.ps.async_updater import AsyncUpdater
 from elasticdl.ps.restore import Place, ShardStore
 from elasticdl.ps.server import ParameterServer
@@ -128,9 +128,9 @@ class Group:
         self.tell_clients()
 
     @property
-    def view(self) -> master_pb2.PsView:
+    def view(self) -> PsView:
         self.revision += 1
-        return master_pb2.PsView(
+        return PsView(
             revision=self.revision,
             addresses=[endpoint.address for endpoint in self.endpoints],
             generations=self.generations,

@@ -14,6 +14,7 @@ import pytest
 from elasticdl.errors import ExitCode, FencedError, RpcError
 from elasticdl.job import names
 from elasticdl.job.context import RoleContext
+from elasticdl.job.heartbeats import PsView, Registration, RegistrationReply
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.values.document import ValuesFile
@@ -21,7 +22,7 @@ from elasticdl.job.values.file import write_values
 from elasticdl.job.words import ExitReason
 from elasticdl.proto import master_pb2, master_pb2_grpc, ps_pb2
 from elasticdl.ps import main
-from elasticdl.ps.control import ControlLoop, Life, status_to_wire
+from elasticdl.ps.control import ControlLoop, Life, report_of
 from elasticdl.ps.restore import Place, ShardStore
 from elasticdl.ps.server import ParameterServer
 from elasticdl.ps.traffic import Traffic, Usage
@@ -139,7 +140,7 @@ def test_heartbeats_tell_what_a_ps_uses_and_what_went_through_it():
         new_updater=lambda *_: None,
         store=ShardStore(place, common_version=False),
     )
-    told = status_to_wire(server.figures(), Usage(traffic, 1 << 30))
+    told = report_of(server.figures(), Usage(traffic, 1 << 30))
     assert (told.received_bytes, told.sent_bytes) == (40, 24)
     assert (told.calls, told.call_seconds) == (2, 0.75)
     assert told.memory_limit_bytes == 1 << 30
@@ -211,10 +212,10 @@ def test_orders_of_the_master_are_carried_out(start, tmp_path, sgd, group):
     def client(rewind: int) -> PsClient:
         client = PsClient(worker=0, generation=1, sync=False, token=TOKEN)
         client.set_view(
-            master_pb2.PsView(
+            PsView(
                 revision=rewind,
-                addresses=[master.registered[0].address, other.address],
-                generations=[5, layout_of.generations[1]],
+                addresses=(master.registered[0].address, other.address),
+                generations=(5, layout_of.generations[1]),
                 rewind=rewind,
             )
         )
@@ -353,7 +354,7 @@ class BrokenClient:
     """A master that answers nothing that can be understood."""
 
     def register(self, request):
-        return master_pb2.RegisterReply()
+        return RegistrationReply()
 
     def ps_sync(self, request):
         raise ZeroDivisionError("no such figure")
@@ -368,7 +369,7 @@ def test_what_breaks_the_control_loop_ends_the_ps(tmp_path: Path):
             store=ShardStore(place, common_version=False),
         ),
         BrokenClient(),
-        master_pb2.RegisterRequest(),
+        Registration(),
         life=Life(),
         heartbeat_seconds=0.2,
         keep_versions=True,

@@ -2,11 +2,13 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from elasticdl.errors import RpcError
-from elasticdl.proto import master_pb2
+from elasticdl.job.heartbeats import PsView, WorkerOrders, WorkerReport
+from elasticdl.job.tasks import ReplicaId
 from elasticdl.rpc.ps.tensors import PushOrder
 from elasticdl.tensor.placement import Variable
 from elasticdl.worker.heartbeat import Heartbeat
@@ -20,9 +22,9 @@ from tests.unit.ps.test_snapshots_service import checkpoint
 def link_to(ps: Group) -> tuple[PsLink, Heartbeat]:
     """A worker's link, and where it learns of the PS."""
     views = Heartbeat(
-        lambda _: master_pb2.WorkerSyncReply(),
-        master_pb2.Replica(),
-        status=lambda _: master_pb2.Worker(),
+        lambda _: WorkerOrders(),
+        ReplicaId(),
+        status=lambda _: WorkerReport(),
         seconds=1.0,
         on_fenced=lambda _: None,
         on_reply=lambda _: None,
@@ -41,11 +43,10 @@ def link_to(ps: Group) -> tuple[PsLink, Heartbeat]:
     return link, views
 
 
-def asking(ps: Group) -> master_pb2.PsView:
+def asking(ps: Group) -> PsView:
     """What the master tells while the last PS waits for values."""
-    view = ps.view
-    view.wants_values.extend(n == ps.num_ps - 1 for n in range(ps.num_ps))
-    return view
+    wants = tuple(n == ps.num_ps - 1 for n in range(ps.num_ps))
+    return replace(ps.view, wants_values=wants)
 
 
 def order_of(link: PsLink) -> PushOrder:
@@ -91,9 +92,12 @@ def test_what_a_ps_answered_is_told_while_another_one_keeps_the_push_waiting(gro
     link, views = link_to(ps)
     link.join()
     link.pull()
-    away = ps.view
-    away.revision += 1
-    away.addresses[2] = ""
+    view = ps.view
+    away = replace(
+        view,
+        revision=view.revision + 1,
+        addresses=(*view.addresses[:2], ""),
+    )
     views.learn_view(away)
     link._leaving.set()  # the first failure ends the call
     with pytest.raises(LeavingError):

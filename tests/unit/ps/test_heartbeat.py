@@ -4,6 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
+from elasticdl.job.heartbeats import Registration
+from elasticdl.job.tasks import ReplicaId
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.ps.control import ControlLoop, Life
 from elasticdl.ps.snapshots import Request
@@ -29,13 +31,13 @@ def loop_of():
         master_pb2_grpc.add_MasterServicer_to_server(master, rpc)
         port = bind(rpc, "127.0.0.1", 0)
         rpc.start()
-        replica = master_pb2.Replica(role="ps", index=0, generation=1)
+        replica = ReplicaId(role="ps", index=0, generation=1)
         client = MasterClient(f"127.0.0.1:{port}", replica, token=TOKEN)
         servers.append((rpc, client))
         return ControlLoop(
             server,
             client,
-            master_pb2.RegisterRequest(address="127.0.0.1:1"),
+            Registration(address="127.0.0.1:1"),
             life=Life(),
             heartbeat_seconds=0.05,
             keep_versions=True,

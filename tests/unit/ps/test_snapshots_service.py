@@ -11,9 +11,8 @@ import pytest
 from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import FencedError, NotInitializedError
-from elasticdl.ps.servicer import ticket_to_wire
+from elasticdl.job.tasks import Ticket
 from elasticdl.ps.snapshots import Request
-from elasticdl.ps.updater import Ticket
 from elasticdl.tensor.placement import Kind, Variable
 from elasticdl.tensor.shared_state import (
     SharedState,
@@ -121,7 +120,7 @@ def test_a_follower_serves_a_snapshot_that_the_master_has_not_named_yet(group):
     request = (Request("eval-1"),)
     ps.servers[0].control(ps.control_figures, request)
     ticket = ps.servers[0].figures().snapshots[0].ticket
-    pulled = client.pull(snapshot="eval-1", ticket=ticket_to_wire(ticket))
+    pulled = client.pull(snapshot="eval-1", ticket=ticket)
     assert pulled.versions == [1, 1]
 
 

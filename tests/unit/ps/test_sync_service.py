@@ -5,11 +5,12 @@ import random
 import numpy as np
 import pytest
 from elasticdl.errors import FencedError, RpcError
+from elasticdl.job.tasks import Ticket
 from elasticdl.ps.apply import Gradient, Shard
 from elasticdl.ps.optimizers.optimizer import optimizer_from_json
 from elasticdl.ps.parameters import Compute, Origin, Parameters, Push
 from elasticdl.ps.sync_updater import SyncFollower
-from elasticdl.ps.updater import Control, Ticket
+from elasticdl.ps.updater import Control
 from elasticdl.rpc.ps.tensors import STALE, PushId
 from elasticdl.tensor.placement import Variable, place
 from hypothesis import given, settings

@@ -12,24 +12,32 @@ from elasticdl.errors import (
     RefusedError,
     RpcError,
 )
+from elasticdl.job.heartbeats import (
+    ModelInfo,
+    PsHeartbeat,
+    Registration,
+    WorkerHeartbeat,
+)
+from elasticdl.job.tasks import LeaseRequest, ReplicaId
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.errors import status_of
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.server import bind, serve
+from elasticdl.rpc.task_messages import replica_from_wire
 from elasticdl.testing.scripted import TOKEN
 
-REPLICA = master_pb2.Replica(role="worker", index=3, generation=7)
+REPLICA = ReplicaId(role="worker", index=3, generation=7)
 
 
 class Master(master_pb2_grpc.MasterServicer):
     """Echoes who calls; answers `Stop` with a status."""
 
     def __init__(self) -> None:
-        self.seen: list[master_pb2.Replica] = []
+        self.seen: list[ReplicaId] = []
         self.answer: ElasticDLError | None = None
 
     def _note(self, request) -> None:
-        self.seen.append(request.replica)
+        self.seen.append(replica_from_wire(request.replica))
 
     def Register(self, request, context):
         self._note(request)
@@ -75,15 +83,15 @@ def master():
 
 def test_every_call_says_who_calls(master):
     servicer, client = master
-    assert client.register(master_pb2.RegisterRequest()).master_generation == 2
-    client.model_ready(master_pb2.ModelReadyRequest())
-    assert client.lease(master_pb2.LeaseRequest(want=1)).finished
-    assert client.worker_sync(master_pb2.WorkerSyncRequest()).revision == 1
-    assert client.ps_sync(master_pb2.PsSyncRequest()).revision == 1
+    assert client.register(Registration()).master_generation == 2
+    client.model_ready(ModelInfo())
+    assert client.lease(LeaseRequest(want=1)).finished
+    assert client.worker_sync(WorkerHeartbeat()).revision == 1
+    assert client.ps_sync(PsHeartbeat()).revision == 1
     assert servicer.seen == [REPLICA] * 5
     assert client.replica == REPLICA
-    assert client.status().json == "{}"
-    client.stop(master_pb2.StopRequest(reason="enough"))
+    assert client.status() == "{}"
+    client.stop("enough")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +107,7 @@ def test_errors_cross_the_wire_as_what_they_are(master, error):
     servicer, client = master
     servicer.answer = error
     with pytest.raises(RpcError) as caught:
-        client.stop(master_pb2.StopRequest())
+        client.stop()
     assert type(caught.value) is type(error)
     assert str(error) in str(caught.value)
     assert "stop at master 127.0.0.1" in str(caught.value)
@@ -109,7 +117,7 @@ def test_an_error_of_ours_that_is_not_rpc_refuses_the_call(master):
     servicer, client = master
     servicer.answer = PlatformError("no")
     with pytest.raises(RefusedError):
-        client.stop(master_pb2.StopRequest())
+        client.stop()
 
 
 def test_a_master_that_is_away_is_an_rpc_error():
@@ -151,7 +159,7 @@ def test_each_answer_of_the_master_counts_as_a_sign_of_life(master):
     )
     for _ in range(3):
         now[0] += 590.0
-        assert patient.status().json == "{}"
+        assert patient.status() == "{}"
     patient.close()
 
 

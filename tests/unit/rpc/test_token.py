@@ -8,6 +8,7 @@ import grpc
 import pytest
 from elasticdl.errors import RefusedError, SpecError
 from elasticdl.job.names import JobDir
+from elasticdl.job.tasks import ReplicaId
 from elasticdl.proto import (
     master_pb2,
     master_pb2_grpc,
@@ -30,7 +31,7 @@ from elasticdl.testing.scripted import TOKEN
 
 from tests.unit.rpc.ps.test_wire import Echo
 
-REPLICA = master_pb2.Replica(role="worker", index=0, generation=1)
+REPLICA = ReplicaId(role="worker", index=0, generation=1)
 
 
 def strangers(address: str) -> Iterator[grpc.Channel]:
@@ -126,7 +127,7 @@ def test_the_masters_service_asks_for_the_token() -> None:
                 client.status()
             client.close()
             client = MasterClient(address, REPLICA, token=TOKEN)
-            assert client.status().json == "{}"
+            assert client.status() == "{}"
             client.close()
 
         await asyncio.to_thread(ask)

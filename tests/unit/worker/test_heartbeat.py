@@ -4,7 +4,14 @@ import threading
 
 import pytest
 from elasticdl.errors import FencedError, RpcError
-from elasticdl.proto import master_pb2
+from elasticdl.job.heartbeats import (
+    LocalSnapshot,
+    PsView,
+    SnapshotDone,
+    WorkerOrders,
+    WorkerReport,
+)
+from elasticdl.job.tasks import ReplicaId
 from elasticdl.worker.heartbeat import Heartbeat
 
 SECONDS = 20.0
@@ -32,7 +39,7 @@ class Master:
 
 
 def view(revision):
-    return master_pb2.PsView(revision=revision, addresses=["h:1"], generations=[1])
+    return PsView(revision=revision, addresses=["h:1"], generations=[1])
 
 
 @pytest.fixture
@@ -43,10 +50,8 @@ def beat():
         master = Master(replies)
         one = Heartbeat(
             master.sync,
-            master_pb2.Replica(role="worker"),
-            status=lambda snapshots: master_pb2.Worker(
-                phase="train", snapshots=snapshots
-            ),
+            ReplicaId(role="worker"),
+            status=lambda snapshots: WorkerReport(phase="train", snapshots=snapshots),
             seconds=0.01,
             on_fenced=on_fenced,
             on_reply=lambda _: None,
@@ -62,7 +67,7 @@ def beat():
 
 
 def test_the_newest_view_wins_whatever_way_it_came(beat):
-    master, one = beat([master_pb2.WorkerSyncReply(revision=1, ps=view(3))])
+    master, one = beat([WorkerOrders(revision=1, ps=view(3))])
     assert master.used_up.wait(SECONDS)
     assert one.wait_for_view(2, SECONDS).revision == 3
     one.learn_view(view(2))
@@ -73,9 +78,7 @@ def test_the_newest_view_wins_whatever_way_it_came(beat):
 
 
 def test_orders_arrive_and_the_seen_revision_goes_back(beat):
-    reply = master_pb2.WorkerSyncReply(
-        revision=7, drain=True, lost_leases=[4], active_workers=3
-    )
+    reply = WorkerOrders(revision=7, drain=True, lost_leases=[4], active_workers=3)
     master, one = beat([reply])
     assert master.used_up.wait(SECONDS)
     assert one.drain.is_set()
@@ -86,9 +89,7 @@ def test_orders_arrive_and_the_seen_revision_goes_back(beat):
 
 
 def test_a_master_that_is_away_is_tried_again(beat):
-    master, one = beat(
-        [RpcError("away"), RpcError("away"), master_pb2.WorkerSyncReply(revision=1)]
-    )
+    master, one = beat([RpcError("away"), RpcError("away"), WorkerOrders(revision=1)])
     assert master.used_up.wait(SECONDS)
     assert one.latest.revision == 1
 
@@ -105,12 +106,10 @@ def test_a_fenced_worker_is_told_once(beat):
 
 
 def test_news_of_a_local_checkpoint_is_repeated_until_the_request_goes(beat):
-    asked = master_pb2.WorkerSyncReply(
-        local_snapshot=master_pb2.LocalSnapshot(id="ckpt-1", dir="d")
-    )
+    asked = WorkerOrders(local_snapshot=LocalSnapshot(id="ckpt-1", dir="d"))
     _, one = beat([])
-    one.tell_snapshot(master_pb2.SnapshotDone(id="ckpt-1", version=3))
+    one.tell_snapshot(SnapshotDone(id="ckpt-1", version=3))
     one._take(asked)
     assert [s.id for s in one._snapshots] == ["ckpt-1"]
-    one._take(master_pb2.WorkerSyncReply())
+    one._take(WorkerOrders())
     assert one._snapshots == []

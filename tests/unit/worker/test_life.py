@@ -6,6 +6,7 @@ import pytest
 from elasticdl.job.context import RoleContext
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.tasks import LeaseRequest
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.server import bind, threaded_server
 from elasticdl.worker.life import Life
@@ -57,9 +58,9 @@ def test_a_report_tells_at_which_versions_the_ps_have_what_is_reported(
     context = RoleContext(JobDir(tmp_path), Role.WORKER, 0, 1, master.address, TOKEN)
     life = Life(context, SPEC, threading.Event())
     try:
-        life.lease(master_pb2.LeaseRequest())  # nothing was pulled yet
+        life.lease(LeaseRequest())  # nothing was pulled yet
         life.hold_values(Values())
-        life.lease(master_pb2.LeaseRequest())
+        life.lease(LeaseRequest())
     finally:
         life.close()
     told = [(request.ps_rewind, list(request.ps_versions)) for request in master.leases]

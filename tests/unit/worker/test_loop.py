@@ -6,9 +6,15 @@ from dataclasses import replace
 
 import pytest
 from elasticdl.errors import NotInitializedError
+from elasticdl.job.tasks import (
+    LeaseReply,
+    Outcome,
+    ReplicaId,
+    Task,
+    TaskReport,
+    TaskType,
+)
 from elasticdl.metrics.ledger import GoodputLedger
-from elasticdl.proto import master_pb2
-from elasticdl.proto.master_pb2 import Outcome, TaskType
 from elasticdl.worker.loop import Loop, LoopParts
 from elasticdl.worker.progress import Progress
 from elasticdl.worker.tasks.records import LoadedTask
@@ -16,7 +22,7 @@ from elasticdl.worker.tasks.stream import TaskStream, returned
 from elasticdl.worker.trainer import LeavingError
 
 SECONDS = 20.0
-TASK = master_pb2.Task(task_id=1, lease_id=101, type=TaskType.EVALUATION, source="a")
+TASK = Task(task_id=1, lease_id=101, type=TaskType.EVALUATION, source="a")
 
 
 class Master:
@@ -31,7 +37,7 @@ class Master:
         self.outcomes |= {one.lease_id: one.outcome for one in request.reports}
         self.reported = self.reported or bool(request.reports)
         tasks, self.tasks = (self.tasks, []) if request.want else ([], self.tasks)
-        return master_pb2.LeaseReply(tasks=tasks, finished=self.reported)
+        return LeaseReply(tasks=tasks, finished=self.reported)
 
 
 class Nothing:
@@ -60,7 +66,7 @@ def parts():
 
     stream = TaskStream(
         Master().lease,
-        master_pb2.Replica(),
+        ReplicaId(),
         load=load,
         describe=lambda what, error: f"{what}: {error}",
         on_fenced=lambda _: None,
@@ -71,7 +77,7 @@ def parts():
         trainer=nothing,
         training=nothing,
         handlers={
-            TaskType.EVALUATION: lambda loaded: master_pb2.TaskReport(
+            TaskType.EVALUATION: lambda loaded: TaskReport(
                 task_id=loaded.task.task_id,
                 lease_id=loaded.task.lease_id,
                 outcome=Outcome.DONE,
@@ -89,9 +95,7 @@ def parts():
 
 
 def told(parts):
-    return parts.progress.message(
-        seconds={}, memory_bytes=0, lease_ids=[], snapshots=[]
-    )
+    return parts.progress.report(seconds={}, memory_bytes=0, lease_ids=[], snapshots=[])
 
 
 def until(condition):
@@ -122,7 +126,7 @@ def test_a_worker_whose_task_is_being_read_waits_for_data_and_is_not_idle(parts)
 class OnTheirWay(Nothing):
     """A task is trained whose last gradient no PS has acknowledged yet."""
 
-    task = master_pb2.Task(task_id=2, lease_id=102, type=TaskType.TRAINING, source="a")
+    task = Task(task_id=2, lease_id=102, type=TaskType.TRAINING, source="a")
 
     def __init__(self, stream):
         self.stream, self.runs = stream, True
@@ -131,9 +135,7 @@ class OnTheirWay(Nothing):
         if self.runs:
             self.runs = False
             self.stream.report(
-                master_pb2.TaskReport(
-                    task_id=2, lease_id=self.task.lease_id, outcome=Outcome.DONE
-                )
+                TaskReport(task_id=2, lease_id=self.task.lease_id, outcome=Outcome.DONE)
             )
 
     def hand_back(self, *, keep=None):
@@ -152,7 +154,7 @@ def test_an_evaluation_that_cannot_be_served_takes_no_trained_task_back(parts, e
     master = Master()
     stream = TaskStream(
         master.lease,
-        master_pb2.Replica(),
+        ReplicaId(),
         load=lambda task: LoadedTask(task, [b"x"]),
         describe=lambda what, error: f"{what}: {error}",
         on_fenced=lambda _: None,

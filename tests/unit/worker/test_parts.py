@@ -2,14 +2,21 @@
 
 import json
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from elasticdl.data.reader import BadRecord, Records, Shard
 from elasticdl.errors import DataError, RpcError
+from elasticdl.job.tasks import (
+    LeaseReply,
+    Outcome,
+    ReplicaId,
+    Task,
+    TaskReport,
+    TaskType,
+)
 from elasticdl.job.words import WorkerPhase
-from elasticdl.proto import master_pb2
-from elasticdl.proto.master_pb2 import Outcome, TaskType
 from elasticdl.worker.progress import Progress
 from elasticdl.worker.tasks.early import EarlyTasks
 from elasticdl.worker.tasks.errands import Errands
@@ -39,20 +46,20 @@ def test_phase_seconds_start_anew_with_each_step():
     progress = Progress(lambda: now[0])
     progress.enter(WorkerPhase.TRAIN)
     now[0] = 13.0
-    message = progress.message(seconds={}, memory_bytes=1, lease_ids=[5], snapshots=[])
+    message = progress.report(seconds={}, memory_bytes=1, lease_ids=[5], snapshots=[])
     assert (message.phase, message.phase_seconds) == ("train", 3.0)
     assert progress.stepped(version=4, loss=0.5, seconds=0.2) == 1
-    message = progress.message(seconds={}, memory_bytes=1, lease_ids=[], snapshots=[])
+    message = progress.report(seconds={}, memory_bytes=1, lease_ids=[], snapshots=[])
     assert (message.step, message.model_version, message.phase_seconds) == (1, 4, 0.0)
     assert message.step_seconds == pytest.approx(0.2)
     now[0] = 20.0
     progress.touch()
-    message = progress.message(seconds={}, memory_bytes=1, lease_ids=[], snapshots=[])
+    message = progress.report(seconds={}, memory_bytes=1, lease_ids=[], snapshots=[])
     assert message.phase_seconds == 0.0
 
 
 def told(progress):
-    return progress.message(seconds={}, memory_bytes=1, lease_ids=[], snapshots=[])
+    return progress.report(seconds={}, memory_bytes=1, lease_ids=[], snapshots=[])
 
 
 def test_how_long_a_batch_takes_is_known_of_batches_of_its_kind_alone():
@@ -114,7 +121,7 @@ def test_a_read_that_goes_on_is_no_sign_of_life_but_the_next_one_is():
 
 def test_a_report_stays_in_the_outbox_until_it_is_acknowledged():
     box = Outbox()
-    first, second = master_pb2.TaskReport(lease_id=1), master_pb2.TaskReport(lease_id=2)
+    first, second = TaskReport(lease_id=1), TaskReport(lease_id=2)
     box.add(first)
     taken = box.take()
     box.add(second)
@@ -127,16 +134,16 @@ def test_a_report_stays_in_the_outbox_until_it_is_acknowledged():
 
 def test_records_are_permuted_the_same_on_every_worker():
     loader = RecordLoader(lambda _: Reader(), skip_bad=True, shuffle_records=True)
-    task = master_pb2.Task(type=TaskType.TRAINING, source="a", start=0, end=9, seed=3)
+    task = Task(type=TaskType.TRAINING, source="a", start=0, end=9, seed=3)
     loaded = loader.load(task)
     assert loaded.records == permuted([b"%d" % i for i in range(9)], 3)
     assert sorted(loaded.records) == [b"%d" % i for i in range(9)]
     assert loaded.records != sorted(loaded.records)
     assert loaded.bad[0].reason == "cut"
-    task.type = TaskType.EVALUATION
-    assert loader.load(task).records == [b"%d" % i for i in range(9)]
-    task.type = TaskType.EXPORT
-    assert loader.load(task).records == []
+    evaluation = replace(task, type=TaskType.EVALUATION)
+    assert loader.load(evaluation).records == [b"%d" % i for i in range(9)]
+    export = replace(task, type=TaskType.EXPORT)
+    assert loader.load(export).records == []
 
 
 @pytest.mark.parametrize("name", ["jsonl", "parquet"])
@@ -189,7 +196,7 @@ class EarlyMaster:
 def early(master, errands):
     return EarlyTasks(
         master.lease,
-        master_pb2.Replica(),
+        ReplicaId(),
         errands,
         leaving=threading.Event(),
         progress=Progress(lambda: 0.0),
@@ -197,8 +204,8 @@ def early(master, errands):
 
 
 def one_task(kind, **fields):
-    task = master_pb2.Task(task_id=-1, lease_id=-2, type=kind, **fields)
-    return master_pb2.LeaseReply(tasks=[task])
+    task = Task(task_id=-1, lease_id=-2, type=kind, **fields)
+    return LeaseReply(tasks=[task])
 
 
 def test_data_is_prepared_and_reported_before_the_model_is_built():
@@ -207,7 +214,7 @@ def test_data_is_prepared_and_reported_before_the_model_is_built():
         RpcError("not up yet"),
         one_task(TaskType.PREPARE),
         one_task(TaskType.SHARDS, target="training"),
-        master_pb2.LeaseReply(),
+        LeaseReply(),
     )
     errands = Errands(lambda: ran.append("prepared"), lambda kind: Reader())
     assert early(master, errands).run(0.0)
@@ -222,9 +229,7 @@ def test_data_that_cannot_be_prepared_fails_the_job():
     def prepare():
         raise DataError("no network")
 
-    master = EarlyMaster(
-        one_task(TaskType.PREPARE), master_pb2.LeaseReply(finished=True)
-    )
+    master = EarlyMaster(one_task(TaskType.PREPARE), LeaseReply(finished=True))
     assert not early(master, Errands(prepare, lambda kind: Reader())).run(0.0)
     report = master.requests[-1].reports[0]
     assert report.fatal

@@ -19,8 +19,9 @@ from elasticdl.errors import ElasticDLError, PlatformError
 from elasticdl.job import names
 from elasticdl.job.context import RoleContext
 from elasticdl.job.names import Role
-from elasticdl.proto import master_pb2, master_pb2_grpc
+from elasticdl.job.tasks import ReplicaId
 from elasticdl.rpc.errors import status_of
+from elasticdl.rpc.master_service import Enrolled
 from elasticdl.rpc.tls.certificates import Authority, Credentials
 from elasticdl.rpc.tls.identity import Identity
 from elasticdl.rpc.tls.peer_name import PeerName
@@ -75,14 +76,12 @@ class JobAuthority:
             names.ENV_ENROLMENT_SEED: seed,
         }
 
-    def sign(self, caller: PeerName, request: bytes) -> master_pb2.EnrolReply:
+    def sign(self, caller: PeerName, request: bytes) -> Enrolled:
         """Return a certificate of who calls. Raises RefusedError."""
         name = self._name(caller.role, caller.index, caller.generation)
         authority = self._authority
         certificate, enrolment = authority.sign(name, request, hours=self._hours)
-        return master_pb2.EnrolReply(
-            certificate=certificate, authority=authority.pem, enrolment=enrolment
-        )
+        return Enrolled(certificate, authority.pem, enrolment)
 
     def _own(self) -> Credentials:
         return self._authority.own(self._name(Role.MASTER, 0, 0), hours=self._hours)
@@ -121,11 +120,11 @@ class JobAuthority:
         return PeerName(self._namespace, self._job, role, index, generation)
 
 
-class Enrolling(master_pb2_grpc.EnrolmentServicer):
+class Enrolling:
     """Answers replicas that ask for a certificate."""
 
     def __init__(
-        self, authority: JobAuthority, require: Callable[[master_pb2.Replica], object]
+        self, authority: JobAuthority, require: Callable[[ReplicaId], object]
     ) -> None:
         """`require` raises FencedError for a replica that is not the job's."""
         self._authority = authority
@@ -133,20 +132,20 @@ class Enrolling(master_pb2_grpc.EnrolmentServicer):
 
     async def Enrol(  # noqa: N802 - the name is the RPC's
         self,
-        request: master_pb2.EnrolRequest,
+        request: bytes,
         context: grpc.aio.ServicerContext[Any, Any],
-    ) -> master_pb2.EnrolReply:
+    ) -> Enrolled:
         """Sign the caller's key, if the caller is a replica of today."""
         caller = caller_of(context)
         if caller is None:
             raise AssertionError("served on encrypted connections alone")
         try:
             self._require(
-                master_pb2.Replica(
+                ReplicaId(
                     role=caller.role, index=caller.index, generation=caller.generation
                 )
             )
-            return self._authority.sign(caller, request.request)
+            return self._authority.sign(caller, request)
         except ElasticDLError as error:
             await context.abort(status_of(error), str(error))
         raise AssertionError("abort raises")

@@ -7,9 +7,17 @@ Owns the answers to them; those of PS are in `master.calls.ps_heartbeats`. Calle
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import NoReturn
 
 from elasticdl.errors import ExitCode, RefusedError, UserCodeError
+from elasticdl.job.heartbeats import (
+    ModelInfo,
+    Registration,
+    RegistrationReply,
+    WorkerHeartbeat,
+    WorkerOrders,
+)
 from elasticdl.job.version_skew import skew
 from elasticdl.job.words import JobState
 from elasticdl.master.calls.leasing import Leasing
@@ -17,7 +25,6 @@ from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.model import callbacks
 from elasticdl.master.tasks import facts
-from elasticdl.proto import master_pb2
 
 log = logging.getLogger(__name__)
 
@@ -32,11 +39,9 @@ class Heartbeats:
         self._leasing = leasing
         # What all workers are told alike, and what it was made of.
         self._common: tuple[object, ...] = ()
-        self._reply = master_pb2.WorkerSyncReply()
+        self._reply = WorkerOrders()
 
-    def register(
-        self, request: master_pb2.RegisterRequest, *, now: float
-    ) -> master_pb2.RegisterReply:
+    def register(self, request: Registration, *, now: float) -> RegistrationReply:
         """Take up a replica.
 
         Raises FencedError, RefusedError for one of another version, and RpcError to be
@@ -65,7 +70,7 @@ class Heartbeats:
             self._parts.signals.wake()
         else:
             self._parts.signals.bump()  # workers learn where it is
-        return master_pb2.RegisterReply(
+        return RegistrationReply(
             master_generation=self._parts.ledger.generation,
             ps=self._parts.holder.view(),
             restore_dir=restore.dir,
@@ -81,7 +86,7 @@ class Heartbeats:
             self._job.end(JobState.FAILED, message, ExitCode.SPEC)
         raise RefusedError(message)
 
-    def model_ready(self, request: master_pb2.ModelReadyRequest, *, now: float) -> None:
+    def model_ready(self, request: ModelInfo, *, now: float) -> None:
         """A worker has built the model. Raises FencedError."""
         member = self._parts.table.require(request.replica)
         member.heard(now=now)
@@ -115,7 +120,7 @@ class Heartbeats:
 
     # -- heartbeats ---------------------------------------------------------------
 
-    def worker(self, request: master_pb2.WorkerSyncRequest, *, now: float) -> list[int]:
+    def worker(self, request: WorkerHeartbeat, *, now: float) -> list[int]:
         """Take a worker's heartbeat; return the leases it has lost. FencedError."""
         member = self._parts.table.require(request.replica)
         worker = request.worker
@@ -141,9 +146,7 @@ class Heartbeats:
             self._parts.signals.wake()
         return self._leasing.renew(member, list(worker.lease_ids), now=now)
 
-    def worker_reply(
-        self, request: master_pb2.WorkerSyncRequest, lost: list[int]
-    ) -> master_pb2.WorkerSyncReply:
+    def worker_reply(self, request: WorkerHeartbeat, lost: list[int]) -> WorkerOrders:
         """Answer a worker's heartbeat. Raises FencedError if it ended meanwhile."""
         member = self._parts.table.require(request.replica)
         job, parts = self._job, self._parts
@@ -156,7 +159,7 @@ class Heartbeats:
         )
         if common != self._common:
             self._common = common
-            self._reply = master_pb2.WorkerSyncReply(
+            self._reply = WorkerOrders(
                 revision=parts.signals.revision,
                 ps=parts.holder.view(),
                 active_workers=parts.table.num_active,
@@ -167,13 +170,12 @@ class Heartbeats:
         snapshot = parts.holder.asks_worker()
         if not (lost or member.drain or snapshot):
             return self._reply
-        reply = master_pb2.WorkerSyncReply()
-        reply.CopyFrom(self._reply)
-        reply.drain = member.drain
-        reply.lost_leases.extend(lost)
-        if snapshot is not None:
-            reply.local_snapshot.CopyFrom(snapshot)
-        return reply
+        return replace(
+            self._reply,
+            drain=member.drain,
+            lost_leases=tuple(lost),
+            local_snapshot=snapshot or self._reply.local_snapshot,
+        )
 
 
 def fall_back(

@@ -19,6 +19,7 @@ from typing import TypeVar
 from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode, UserCodeError
 from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.tasks import Outcome, ReportResult, Task, TaskReport, TaskType
 from elasticdl.job.words import JobState
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
@@ -31,14 +32,12 @@ from elasticdl.master.tasks.queue import LeasedTask
 from elasticdl.master.tasks.queue import Task as QueuedTask
 from elasticdl.master.tasks.side_tasks import is_side
 from elasticdl.metrics.registry import MasterMetrics
-from elasticdl.proto import master_pb2
-from elasticdl.proto.master_pb2 import Outcome, Task, TaskReport
 
 log = logging.getLogger(__name__)
 
 V = TypeVar("V")
 
-_BEFORE_MODEL = frozenset({int(master_pb2.PREPARE), int(master_pb2.SHARDS)})
+_BEFORE_MODEL = frozenset({TaskType.PREPARE, TaskType.SHARDS})
 _REMEMBERED = 4096
 # A lease that its worker does not name in heartbeats for so long was lost on the way.
 UNNAMED_SECONDS = 5.0
@@ -104,7 +103,7 @@ class Leasing:
 
     def _message(self, leased: LeasedTask) -> Task:
         task = leased.task
-        kind = master_pb2.TRAINING if self._job.trains else master_pb2.PREDICTION
+        kind = TaskType.TRAINING if self._job.trains else TaskType.PREDICTION
         return Task(
             task_id=task.task_id,
             lease_id=leased.lease_id,
@@ -120,9 +119,7 @@ class Leasing:
 
     # -- in -----------------------------------------------------------------------
 
-    def report(
-        self, member: Member, report: TaskReport, *, now: float
-    ) -> master_pb2.ReportResult:
+    def report(self, member: Member, report: TaskReport, *, now: float) -> ReportResult:
         """Take a report; the caller commits the ledger before it answers."""
         accepted = self._answered.get(report.lease_id)
         if accepted is None:
@@ -131,7 +128,7 @@ class Leasing:
             self._count(report, accepted, now=now)
             self._parts.holder.admission.count([member.key.index])
             self._parts.signals.wake()
-        return master_pb2.ReportResult(
+        return ReportResult(
             lease_id=report.lease_id,
             accepted=accepted,
             reason="" if accepted else "the lease had moved on to another worker",
@@ -226,15 +223,15 @@ class Leasing:
 
     def _side_done(self, task: Task, report: TaskReport, *, now: float) -> None:
         parts = self._parts
-        if task.type == master_pb2.PREPARE:
+        if task.type == TaskType.PREPARE:
             parts.ledger.record(facts.Prepared(time=now))
             parts.data.prepared()
-        elif task.type == master_pb2.SHARDS:
+        elif task.type == TaskType.SHARDS:
             parts.data.asked(
                 task.target, [Shard(s.source, s.start, s.end) for s in report.shards]
             )
         else:
-            if task.type == master_pb2.EXPORT:
+            if task.type == TaskType.EXPORT:
                 self._exported(task, report)
             try:
                 parts.rounds.done(task, report, now=now)
@@ -392,7 +389,7 @@ def _remember(table: OrderedDict[int, V], key: int, value: V) -> None:
 
 def _made(report: TaskReport) -> Made | None:
     """Return what became of a task's records; an older worker does not say."""
-    if not report.HasField("rows"):
+    if report.rows is None:
         return None
     return Made(report.rows, len(report.bad_records), report.skipped_rows)
 

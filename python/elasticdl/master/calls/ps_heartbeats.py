@@ -6,11 +6,11 @@ Owns the answers to them. Made by `master.assembly` for jobs that have PS; calle
 
 from __future__ import annotations
 
+from elasticdl.job.heartbeats import PsHeartbeat, PsOrders
 from elasticdl.job.words import JobState
 from elasticdl.master.calls.heartbeats import fall_back
 from elasticdl.master.job_state import Job
 from elasticdl.master.model.ps_group import PsGroup
-from elasticdl.proto import master_pb2
 
 
 class PsHeartbeats:
@@ -22,7 +22,7 @@ class PsHeartbeats:
         self._parts = job.parts
         self._group = group
 
-    def take(self, request: master_pb2.PsSyncRequest, *, now: float) -> None:
+    def take(self, request: PsHeartbeat, *, now: float) -> None:
         """Take a PS's heartbeat. Raises FencedError."""
         member = self._parts.table.require(request.replica)
         status = request.status
@@ -45,18 +45,18 @@ class PsHeartbeats:
         if spec.evaluation.every_steps or spec.checkpoint.every_steps:
             self._parts.signals.wake()
 
-    def reply(self, request: master_pb2.PsSyncRequest) -> master_pb2.PsSyncReply:
+    def reply(self, request: PsHeartbeat) -> PsOrders:
         """Answer a PS's heartbeat. Raises FencedError if it ended meanwhile."""
         member = self._parts.table.require(request.replica)
         index = member.key.index
-        return master_pb2.PsSyncReply(
+        return PsOrders(
             revision=self._parts.signals.ps_revision,
             quorum=self._group.quorum.number,
             learning_rate_scale=self._job.learning_rate_scale,
-            snapshots=[
+            snapshots=(
                 *self._parts.rounds.requests(index),
                 *self._parts.keeper.asks_ps(index),
-            ],
+            ),
             rewind=self._group.rewind,
             restore_dir=self._group.rewind_dir,
             stop=member.drain,

@@ -20,6 +20,16 @@ from elasticdl.errors import (
     JournalError,
     SupersededError,
 )
+from elasticdl.job.heartbeats import (
+    ModelInfo,
+    PsHeartbeat,
+    PsOrders,
+    Registration,
+    RegistrationReply,
+    WorkerHeartbeat,
+    WorkerOrders,
+)
+from elasticdl.job.tasks import LeaseReply, LeaseRequest, Task
 from elasticdl.job.words import JobState
 from elasticdl.master.calls.heartbeats import Heartbeats
 from elasticdl.master.calls.leasing import Leasing
@@ -27,7 +37,6 @@ from elasticdl.master.calls.ps_heartbeats import PsHeartbeats
 from elasticdl.master.calls.stagger import until_place
 from elasticdl.master.job_state import Job
 from elasticdl.master.telling import status
-from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.errors import status_of
 
 log = logging.getLogger(__name__)
@@ -78,7 +87,7 @@ def _answering(method: Method[Reply]) -> Method[Reply]:
     return call
 
 
-class MasterServicer(master_pb2_grpc.MasterServicer):
+class MasterServicer:
     """Adapts the service to the job's parts. All methods run in one event loop."""
 
     def __init__(
@@ -97,8 +106,8 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
 
     @_answering
     async def Register(  # noqa: N802 - the name is the RPC's
-        self, request: master_pb2.RegisterRequest, _: ServicerContext
-    ) -> master_pb2.RegisterReply:
+        self, request: Registration, _: ServicerContext
+    ) -> RegistrationReply:
         """A replica is up."""
         reply = self._heartbeats.register(request, now=self.job.clock())
         await self._parts.ledger.commit()
@@ -106,17 +115,16 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
 
     @_answering
     async def ModelReady(  # noqa: N802 - the name is the RPC's
-        self, request: master_pb2.ModelReadyRequest, _: ServicerContext
-    ) -> master_pb2.ModelReadyReply:
+        self, request: ModelInfo, _: ServicerContext
+    ) -> None:
         """A worker has built the model."""
         self._heartbeats.model_ready(request, now=self.job.clock())
         await self._parts.ledger.commit()
-        return master_pb2.ModelReadyReply()
 
     @_answering
     async def Lease(  # noqa: N802 - the name is the RPC's
-        self, request: master_pb2.LeaseRequest, _: ServicerContext
-    ) -> master_pb2.LeaseReply:
+        self, request: LeaseRequest, _: ServicerContext
+    ) -> LeaseReply:
         """Reports in, tasks out; parked until there is something to do."""
         clock = self.job.clock
         member = self._parts.table.require(request.replica)
@@ -127,7 +135,7 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
         ]
         seconds = min(self._patient(request.wait_seconds), _MOST_HOLD_SECONDS)
         until = clock() + seconds
-        tasks: list[master_pb2.Task] = []
+        tasks: list[Task] = []
         unwritten = bool(results)
         while request.want > 0:
             member = self._parts.table.require(request.replica)
@@ -147,9 +155,9 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
             # One write for what was reported and what is leased. Who is told that the
             # job is over leaves: the report that made it so has to be on disk before.
             await self._parts.ledger.commit()
-        return master_pb2.LeaseReply(
-            tasks=tasks,
-            results=results,
+        return LeaseReply(
+            tasks=tuple(tasks),
+            results=tuple(results),
             finished=finished,
             call_seconds=until_place(
                 member.key.index,
@@ -161,8 +169,8 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
 
     @_answering
     async def WorkerSync(  # noqa: N802 - the name is the RPC's
-        self, request: master_pb2.WorkerSyncRequest, _: ServicerContext
-    ) -> master_pb2.WorkerSyncReply:
+        self, request: WorkerHeartbeat, _: ServicerContext
+    ) -> WorkerOrders:
         """Heartbeat of a worker, held until there is news."""
         lost = self._heartbeats.worker(request, now=self.job.clock())
         signals = self._parts.signals
@@ -181,8 +189,8 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
 
     @_answering
     async def PsSync(  # noqa: N802 - the name is the RPC's
-        self, request: master_pb2.PsSyncRequest, _: ServicerContext
-    ) -> master_pb2.PsSyncReply:
+        self, request: PsHeartbeat, _: ServicerContext
+    ) -> PsOrders:
         """Heartbeat of a PS, held until there is news."""
         if self._ps is None:
             raise FencedError("a PS says that it is there, but the job has none: leave")
@@ -214,25 +222,22 @@ class MasterServicer(master_pb2_grpc.MasterServicer):
         return self._parts.table.num_workers / _CALLS_PER_SECOND
 
     async def Echo(  # noqa: N802 - the name is the RPC's
-        self, _request: master_pb2.EchoRequest, _: ServicerContext
-    ) -> master_pb2.EchoReply:
+        self, _request: None, _: ServicerContext
+    ) -> None:
         """The master calls itself: how long is the line?"""
-        return master_pb2.EchoReply()
 
     @_answering
     async def Status(  # noqa: N802 - the name is the RPC's
-        self, _request: master_pb2.StatusRequest, _: ServicerContext
-    ) -> master_pb2.StatusReply:
-        """The job now."""
+        self, _request: None, _: ServicerContext
+    ) -> str:
+        """Return the job as JSON (job.status.JobStatus)."""
         document = status.build(self.job, now=self.job.clock())
-        return master_pb2.StatusReply(json=document.model_dump_json())
+        return document.model_dump_json()
 
     @_answering
     async def Stop(  # noqa: N802 - the name is the RPC's
-        self, request: master_pb2.StopRequest, _: ServicerContext
-    ) -> master_pb2.StopReply:
+        self, reason: str, _: ServicerContext
+    ) -> None:
         """End the job in good order."""
-        reason = request.reason or "asked to stop"
-        self.job.end(JobState.STOPPED, reason, status.STOPPED)
+        self.job.end(JobState.STOPPED, reason or "asked to stop", status.STOPPED)
         await asyncio.sleep(0)
-        return master_pb2.StopReply()

@@ -15,6 +15,7 @@ import logging
 
 from elasticdl.errors import DataError, ElasticDLError, ExitCode
 from elasticdl.job.spec.job import JobType
+from elasticdl.job.tasks import Task, TaskType
 from elasticdl.job.words import DataKind, JobState
 from elasticdl.master.job_state import Job
 from elasticdl.master.model import evaluation
@@ -22,8 +23,6 @@ from elasticdl.master.model.checkpoint_identity import point
 from elasticdl.master.model.checkpointing import THE_END
 from elasticdl.master.tasks import data_plan, facts
 from elasticdl.master.tasks.data_plan import Shards, Stage
-from elasticdl.proto import master_pb2
-from elasticdl.proto.master_pb2 import Task
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ class Stages:
     def rewound(self) -> None:
         """Training went back: what the end was made of belongs to a course left."""
         job, keeper = self._job, self._parts.keeper
-        self._parts.side.drop(master_pb2.EXPORT, target=FINAL)
+        self._parts.side.drop(TaskType.EXPORT, target=FINAL)
         if keeper.newest is None and keeper.had_one:
             job.end(JobState.FAILED, keeper.nothing_left, ExitCode.STORAGE)
 
@@ -88,13 +87,13 @@ class Stages:
         if data.stage is Stage.PREPARE:
             data.being_prepared()
             self._job.enter(JobState.PREPARING)
-            side.add(Task(type=master_pb2.PREPARE))
+            side.add(Task(type=TaskType.PREPARE))
             self._parts.signals.work()
         elif data.stage is Stage.ASK:
             data.being_asked()
             for kind in data.kinds:
                 path = self._job.spec.data.path_of(kind)
-                side.add(Task(type=master_pb2.SHARDS, target=kind, source=path))
+                side.add(Task(type=TaskType.SHARDS, target=kind, source=path))
             self._parts.signals.work()
         elif data.stage is Stage.FAILED:
             self._job.end(JobState.FAILED, data.error, ExitCode.DATA)
@@ -256,7 +255,7 @@ class Stages:
             return True
         if self._exporting != here:
             self._exporting = here
-            self._parts.side.drop(master_pb2.EXPORT, target=FINAL)
-            self._parts.side.add(Task(type=master_pb2.EXPORT, target=FINAL))
+            self._parts.side.drop(TaskType.EXPORT, target=FINAL)
+            self._parts.side.add(Task(type=TaskType.EXPORT, target=FINAL))
             self._parts.signals.work()
         return False

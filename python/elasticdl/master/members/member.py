@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from elasticdl.job.heartbeats import PsReport, WorkerReport
 from elasticdl.job.names import Role, replica_name
 from elasticdl.job.spec.job import WorkerSpec
 from elasticdl.job.words import (
@@ -20,7 +21,6 @@ from elasticdl.job.words import (
     WorkerPhase,
 )
 from elasticdl.master.tasks.facts import Restore
-from elasticdl.proto import master_pb2
 from elasticdl.runner.base import ReplicaKey
 
 HANG_STEPS = 20
@@ -59,8 +59,8 @@ class Member:
     ready: bool = False  # a worker: has built the model
     initialized: bool = False  # a PS: has parameters
     last_heard: float = 0.0
-    worker: master_pb2.Worker | None = None
-    ps: master_pb2.PsStatus | None = None
+    worker: WorkerReport | None = None
+    ps: PsReport | None = None
     restore: Restore | None = None
     # What the master wants of it.
     drain: bool = False
@@ -230,7 +230,7 @@ class Member:
         before = self.unnamed
         self.unnamed = {i: before.get(i, now) for i in held if i not in named}
 
-    def heard_worker(self, worker: master_pb2.Worker, *, now: float) -> None:
+    def heard_worker(self, worker: WorkerReport, *, now: float) -> None:
         """Take a heartbeat."""
         self.last_heard = now
         self.worker = worker
@@ -239,7 +239,7 @@ class Member:
             self._step = mark
             self._waited_at_step = worker.seconds.get(_OTHERS_FAULT, 0.0)
 
-    def heard_ps(self, status: master_pb2.PsStatus, *, now: float) -> None:
+    def heard_ps(self, status: PsReport, *, now: float) -> None:
         """Take a heartbeat."""
         self.last_heard = now
         self.ps = status

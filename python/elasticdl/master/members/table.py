@@ -17,11 +17,11 @@ from elasticdl.errors import FencedError
 from elasticdl.job.names import Role, replica_name
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.spec.quantity import parse_bytes
+from elasticdl.job.tasks import ReplicaId
 from elasticdl.job.words import ReplicaState
 from elasticdl.master.members.member import Member
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.proto import master_pb2
 from elasticdl.runner.base import ReplicaKey
 
 NOT_SEEN_SECONDS = 10.0
@@ -78,7 +78,7 @@ class MemberTable:
             for index in range(self.ps_seats)
         ]
 
-    def require(self, replica: master_pb2.Replica) -> Member:
+    def require(self, replica: ReplicaId) -> Member:
         """Return the member that calls. Raises FencedError if it is none (any more)."""
         key = ReplicaKey(Role(replica.role), replica.index)
         member = self.members.get(key)

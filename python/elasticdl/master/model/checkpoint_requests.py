@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from elasticdl.job.heartbeats import SnapshotDone
 from elasticdl.job.spec.job import CheckpointSpec
-from elasticdl.proto import master_pb2
+from elasticdl.job.tasks import Ticket
 
 _LEAST_RETRY_SECONDS = 5.0
 _LONGEST_RETRY_SECONDS = 30.0
@@ -63,16 +64,16 @@ class Request:
     written: dict[int, int] = field(default_factory=dict)  # bytes by shard
     parts: dict[int, Part] = field(default_factory=dict)
     pinned: set[int] = field(default_factory=set)
-    ticket: bytes | None = None  # of PS 0, sync mode; serialized Ticket
+    ticket: Ticket | None = None  # of PS 0, sync mode
     error: str = ""
 
-    def take(self, shard: int, done: master_pb2.SnapshotDone) -> bool:
+    def take(self, shard: int, done: SnapshotDone) -> bool:
         """Take a replica's word about its part; whether anything was new."""
         before = self._heard
         self.pinned.add(shard)
         self.written[shard] = max(self.written.get(shard, 0), done.written_bytes)
-        if shard == 0 and done.HasField("ticket"):
-            self.ticket = done.ticket.SerializeToString()
+        if shard == 0 and done.ticket is not None:
+            self.ticket = done.ticket
         if done.error:
             self.error = self.error or done.error
         elif not done.pinned_only and done.file:

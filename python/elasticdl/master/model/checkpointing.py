@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from elasticdl.checkpoint import files, shelf, store
 from elasticdl.checkpoint.layout import PENDING, Manifest, ShardFile
 from elasticdl.errors import CheckpointError
+from elasticdl.job.heartbeats import LocalSnapshot, SnapshotDone, SnapshotRequest
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.master.happenings import CheckpointFailed, CheckpointWritten
 from elasticdl.master.model.checkpoint_identity import (
@@ -44,7 +45,6 @@ from elasticdl.master.patience import patiently
 from elasticdl.master.signals import Signals
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.proto import master_pb2
 
 log = logging.getLogger(__name__)
 
@@ -220,27 +220,25 @@ class Keeper:
             self._settle(now)
             self._signals.bump_holders()
 
-    def asks_ps(self, index: int) -> list[master_pb2.SnapshotRequest]:
+    def asks_ps(self, index: int) -> list[SnapshotRequest]:
         """Return what a PS is asked for."""
         request = self.request
         if request is None or not request.ready or index in request.parts:
             return []
-        message = master_pb2.SnapshotRequest(id=request.id, dir=request.dir)
-        if self._holding.ticketed and index:
-            if request.ticket is None:
-                return []
-            message.ticket.SetInParent()  # that of version 0 is empty
-            message.ticket.MergeFromString(request.ticket)
-        return [message]
+        if not (self._holding.ticketed and index):
+            return [SnapshotRequest(request.id, request.dir)]
+        if request.ticket is None:
+            return []
+        return [SnapshotRequest(request.id, request.dir, request.ticket)]
 
-    def asks_worker(self) -> master_pb2.LocalSnapshot | None:
+    def asks_worker(self) -> LocalSnapshot | None:
         """Return what the worker that has the model is asked for."""
         request = self.request
         if request is None or not request.ready or request.parts:
             return None
-        return master_pb2.LocalSnapshot(id=request.id, dir=request.dir)
+        return LocalSnapshot(id=request.id, dir=request.dir)
 
-    def take(self, shard: int, done: master_pb2.SnapshotDone, *, now: float) -> None:
+    def take(self, shard: int, done: SnapshotDone, *, now: float) -> None:
         """Take a replica's word about its shard."""
         request = self.request
         if request is None or done.id != request.id or self._writing is request:

@@ -18,11 +18,13 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from elasticdl.data.reader import Shard
+from elasticdl.job.heartbeats import SnapshotDone, SnapshotRequest
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.status import EvaluationResult
+from elasticdl.job.tasks import ModelVersion, Task, TaskReport, TaskType, Ticket
 from elasticdl.master.happenings import Evaluated
 from elasticdl.master.model import evaluation
 from elasticdl.master.model.callbacks import (
@@ -37,8 +39,6 @@ from elasticdl.master.signals import Signals
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.side_tasks import SideTasks
-from elasticdl.proto import master_pb2, ps_pb2
-from elasticdl.proto.master_pb2 import Task, TaskReport
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Round:
     epochs_done: int
     version: int
     snapshot: str = ""
-    pinned: dict[int, master_pb2.SnapshotDone] = field(default_factory=dict)
+    pinned: dict[int, SnapshotDone] = field(default_factory=dict)
     started: bool = False
     left: int = 0
     sums: MetricSums = field(default_factory=MetricSums)
@@ -67,7 +67,7 @@ class Round:
         """Ask for a snapshot of this name."""
         self.snapshot = snapshot
 
-    def pinned_by(self, index: int, done: master_pb2.SnapshotDone) -> None:
+    def pinned_by(self, index: int, done: SnapshotDone) -> None:
         """A replica has pinned its part; the first one says which version it is."""
         self.pinned[index] = done
         if index == 0:
@@ -95,10 +95,10 @@ class Round:
         self.result = result
 
     @property
-    def ticket(self) -> ps_pb2.Ticket | None:
+    def ticket(self) -> Ticket | None:
         """Names the pinned version in sync mode, once PS 0 told it."""
         first = self.pinned.get(0)
-        return first.ticket if first and first.HasField("ticket") else None
+        return first.ticket if first else None
 
 
 class Rounds:
@@ -257,22 +257,19 @@ class Rounds:
         else:
             self._start()
 
-    def requests(self, index: int) -> list[master_pb2.SnapshotRequest]:
+    def requests(self, index: int) -> list[SnapshotRequest]:
         """Return the snapshots that a PS has to keep for the round."""
         current = self.current
         if current is None or not current.snapshot:
             return []
-        request = master_pb2.SnapshotRequest(id=current.snapshot)
         if index and 0 not in current.pinned:
             # In sync mode the version comes from PS 0; in async mode it costs one
             # heartbeat, and the shards lie no further apart.
             return []
-        if index and current.ticket is not None:
-            request.ticket.SetInParent()  # that of version 0 is empty
-            request.ticket.CopyFrom(current.ticket)
-        return [request]
+        ticket = current.ticket if index else None
+        return [SnapshotRequest(current.snapshot, ticket=ticket)]
 
-    def take(self, index: int, done: master_pb2.SnapshotDone) -> None:
+    def take(self, index: int, done: SnapshotDone) -> None:
         """Take a PS's word that it has pinned a snapshot."""
         current = self.current
         if current is None or done.id != current.snapshot or index in current.pinned:
@@ -299,13 +296,13 @@ class Rounds:
     def _tasks(self, current: Round) -> Iterator[Task]:
         for shard in evaluation.cut(self._shards, self._records_per_task):
             yield self._task(
-                current, master_pb2.EVALUATION, shard.source, shard.start, shard.end
+                current, TaskType.EVALUATION, shard.source, shard.start, shard.end
             )
 
     def _task(
         self,
         current: Round,
-        kind: master_pb2.TaskType.ValueType,
+        kind: TaskType,
         source: str = "",
         start: int = 0,
         end: int = 0,
@@ -316,8 +313,7 @@ class Rounds:
             start=start,
             end=end,
             epoch=max(0, current.epochs_done - 1),
-            snapshot=current.snapshot,
-            ticket=current.ticket,
+            model=ModelVersion(current.snapshot, current.ticket),
             round=current.number,
         )
 
@@ -331,17 +327,16 @@ class Rounds:
         current = self.current
         if current is None or task.round != current.number:
             return
-        if task.type == master_pb2.EVALUATION:
+        if task.type == TaskType.EVALUATION:
             records = report.records or task.end - task.start
             current.sums.add(report.state, records=records)
             if not self._pins:
                 current.evaluated_by(report.model_version)
             if current.task_done():
-                summary = self._task(current, master_pb2.SUMMARIZE)
-                summary.state = current.sums.state()
-                self._side.add(summary)
+                summary = self._task(current, TaskType.SUMMARIZE)
+                self._side.add(replace(summary, state=current.sums.state()))
                 self._signals.work()
-        elif task.type == master_pb2.SUMMARIZE:
+        elif task.type == TaskType.SUMMARIZE:
             self._finish(current, report.results_json, now=now)
         elif current.result is not None:
             self._complete(current, current.result)
@@ -363,9 +358,8 @@ class Rounds:
             return
         log.info("keeping the model of version %d: %s", current.version, keep)
         current.keep(result)
-        export = self._task(current, master_pb2.EXPORT)
-        export.target = BEST
-        self._side.add(export)
+        export = self._task(current, TaskType.EXPORT)
+        self._side.add(replace(export, target=BEST))
         self._signals.work()
 
     def _complete(self, current: Round, result: EvaluationResult) -> None:

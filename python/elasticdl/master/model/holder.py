@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from elasticdl.job.heartbeats import LocalSnapshot, PsView
 from elasticdl.master.happenings import WentBack
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.table import MemberTable
@@ -25,7 +26,6 @@ from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.facts import Restore
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.side_tasks import SideTasks
-from elasticdl.proto import master_pb2
 
 log = logging.getLogger(__name__)
 
@@ -145,11 +145,11 @@ class ModelHolder(abc.ABC):
         """A worker has built the model. Raises FencedError if it has the wrong one."""
         del member
 
-    def view(self) -> master_pb2.PsView:
+    def view(self) -> PsView:
         """Return where the model is, for those who pull it."""
-        return master_pb2.PsView(revision=self._signals.revision, rewind=self.rewind)
+        return PsView(revision=self._signals.revision, rewind=self.rewind)
 
-    def asks_worker(self) -> master_pb2.LocalSnapshot | None:
+    def asks_worker(self) -> LocalSnapshot | None:
         """Return the snapshot that the worker is to write, if it is asked for one."""
         return None
 

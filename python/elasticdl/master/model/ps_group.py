@@ -23,6 +23,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 
 from elasticdl.errors import RpcError
+from elasticdl.job.heartbeats import PsReport, PsView
 from elasticdl.job.spec.job import JobSpec, Recovery, UpdateMode
 from elasticdl.master.members.member import Member
 from elasticdl.master.model.holder import Around, ModelHolder
@@ -30,7 +31,6 @@ from elasticdl.master.model.missing import Range, after_loss, after_rewind
 from elasticdl.master.model.quorum import Quorum
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.facts import Restore
-from elasticdl.proto import master_pb2
 
 log = logging.getLogger(__name__)
 
@@ -94,15 +94,15 @@ class PsGroup(ModelHolder):
 
     # -- what replicas are told ---------------------------------------------------
 
-    def view(self) -> master_pb2.PsView:
+    def view(self) -> PsView:
         """Return where the PS are; "" while one is away or not to be talked to."""
         members = self._table.ps()
-        return master_pb2.PsView(
+        return PsView(
             revision=self._signals.revision,
-            addresses=[m.address if m and self._open(m) else "" for m in members],
-            generations=[m.generation if m else 0 for m in members],
+            addresses=tuple(m.address if m and self._open(m) else "" for m in members),
+            generations=tuple(m.generation if m else 0 for m in members),
             rewind=self.rewind,
-            wants_values=[m is not None and self._wants(m) for m in members],
+            wants_values=tuple(m is not None and self._wants(m) for m in members),
         )
 
     def _wants(self, member: Member) -> bool:
@@ -245,7 +245,7 @@ class PsGroup(ModelHolder):
         waiting = (m for m in self._table.ps() if m is not None and self._wants(m))
         return max((self._handback_seconds(member) for member in waiting), default=0.0)
 
-    def heard(self, member: Member, status: master_pb2.PsStatus, *, now: float) -> bool:
+    def heard(self, member: Member, status: PsReport, *, now: float) -> bool:
         """Take a heartbeat; return whether the PS has just got its parameters."""
         current = status.initialized and status.rewind >= self.rewind
         first = current and not member.initialized

@@ -9,10 +9,10 @@ checkpoint, and the data go back to its position.
 
 from __future__ import annotations
 
+from elasticdl.job.heartbeats import LocalSnapshot
 from elasticdl.master.members.member import Member
 from elasticdl.master.model.holder import Around, Everybody, ModelHolder
 from elasticdl.master.tasks.facts import Restore
-from elasticdl.proto import master_pb2
 
 
 class WorkerHolder(ModelHolder):
@@ -52,7 +52,7 @@ class WorkerHolder(ModelHolder):
             self.version = member.worker.model_version
             self.begins(now=now)
 
-    def asks_worker(self) -> master_pb2.LocalSnapshot | None:
+    def asks_worker(self) -> LocalSnapshot | None:
         """Return the snapshot that the worker is to write, if it is asked for one."""
         return self._keeper.asks_worker()
 

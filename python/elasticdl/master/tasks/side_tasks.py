@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
+from elasticdl.job.tasks import Task, TaskType
 from elasticdl.master.tasks.leases import Leases
-from elasticdl.proto import master_pb2
-from elasticdl.proto.master_pb2 import Task
 
 
 class SideTasks:
@@ -36,8 +36,7 @@ class SideTasks:
 
     def add(self, task: Task) -> None:
         """Add a task; its ids are given here."""
-        task.task_id = self._id()
-        self._waiting.append(task)
+        self._waiting.append(replace(task, task_id=self._id()))
 
     def add_lazily(self, tasks: Iterable[Task]) -> None:
         """Add tasks that are made when they are leased; one such run at a time."""
@@ -54,7 +53,7 @@ class SideTasks:
         task = self._take(types)
         if task is None:
             return None
-        task.lease_id = self._id()
+        task = replace(task, lease_id=self._id())
         self._leased.add(task.lease_id, task, worker=worker, deadline=deadline)
         self.leased_records += task.end - task.start
         return task
@@ -64,12 +63,10 @@ class SideTasks:
             if types is None or task.type in types:
                 del self._waiting[place]
                 return task
-        if types is not None and master_pb2.EVALUATION not in types:
+        if types is not None and TaskType.EVALUATION not in types:
             return None
         made = next(self._lazy, None)
-        if made is not None:
-            made.task_id = self._id()
-        return made
+        return None if made is None else replace(made, task_id=self._id())
 
     def finish(self, lease_id: int) -> Task | None:
         """Take a finished task off; None if its lease has moved on."""
@@ -135,7 +132,7 @@ class SideTasks:
         for lease_id, task in list(self._leased.all.items()):
             if goes(task):
                 self._end(lease_id)
-        if master_pb2.EVALUATION in types:
+        if TaskType.EVALUATION in types:
             self._lazy = iter(())
 
     def drop_round(self, number: int) -> None:

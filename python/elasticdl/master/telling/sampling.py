@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from elasticdl.job.heartbeats import PsReport
 from elasticdl.job.history import PsSample, Sample, WorkerSample
 from elasticdl.job.names import Role
 from elasticdl.job.status import JobStatus, ReplicaStatus
 from elasticdl.job.words import NOT_YET_RUNNING, EndCause, ReplicaState
-from elasticdl.proto import master_pb2
 
 LEAST_SECONDS = 2.0
 # A sample each 500th of the job's age: 4,000 in its first month, and the same again
@@ -97,7 +97,7 @@ def _worker(replica: ReplicaStatus) -> WorkerSample:
     )
 
 
-def ps_sample(state: str, told: master_pb2.PsStatus | None) -> PsSample:
+def ps_sample(state: str, told: PsReport | None) -> PsSample:
     """Return what a PS in this state told last."""
     if told is None:
         return PsSample(state=state)

@@ -16,7 +16,9 @@ from typing import TypeVar
 import numpy as np
 
 from elasticdl.errors import FencedError, RpcError
-from elasticdl.proto import master_pb2, ps_pb2
+from elasticdl.job.heartbeats import PsView
+from elasticdl.job.tasks import Ticket
+from elasticdl.proto import ps_pb2
 from elasticdl.rpc.fan_out import call_all
 from elasticdl.rpc.ps.tensors import (
     STATE,
@@ -32,6 +34,7 @@ from elasticdl.rpc.ps.tensors import (
     PushId,
     PushIds,
     PushOrder,
+    as_pull,
     gradient_tensors,
     new_source,
     pulled_from_replies,
@@ -41,6 +44,7 @@ from elasticdl.rpc.ps.tensors import (
 from elasticdl.rpc.ps.view import PsCallView
 from elasticdl.rpc.ps.wire import PsStub, Tensors
 from elasticdl.rpc.retry import backoff, is_transient
+from elasticdl.rpc.task_messages import ticket_to_wire
 from elasticdl.rpc.tls.identity import Identity
 from elasticdl.tensor.codec import Array
 from elasticdl.tensor.placement import Layout
@@ -105,7 +109,7 @@ class PsClient:
 
     # The view
 
-    def set_view(self, view: master_pb2.PsView) -> None:
+    def set_view(self, view: PsView) -> None:
         """Take where the PS are now; an older revision than the present is ignored.
 
         Calls in flight to a PS that has moved end with RpcError.
@@ -250,17 +254,17 @@ class PsClient:
         *,
         have: Sequence[int] | None = None,
         snapshot: str = "",
-        ticket: ps_pb2.Ticket | None = None,
+        ticket: Ticket | None = None,
     ) -> Pulled:
         """Return the values: live ones newer than `have`, or those of a snapshot.
 
         `have` is `Pulled.versions` of before. In sync mode the values of all PS are
-        of one version; `ticket` is needed with a snapshot alone (Task.ticket).
+        of one version; `ticket` is needed with a snapshot alone (ModelVersion).
         """
         for attempt in range(_PULL_TRIES):
             view = self._require_view()
             if snapshot:
-                return self._pull_all(view, None, snapshot, ticket)
+                return self._pull_all(view, None, snapshot, ticket_to_wire(ticket))
             if not self._sync or len(view.stubs) == 1:
                 return self._pull_all(view, have, "", None)
             pulled = self._pull_sync(view, have)
@@ -406,7 +410,7 @@ class PsClient:
         first, tensors = answers[0]
         if VALUES not in tensors:
             return None
-        got = [(_as_pull(first), self._brought_by(0, tensors))]
+        got = [(as_pull(first), self._brought_by(0, tensors))]
         if self._sync:
             got += self._each(
                 range(1, len(view.stubs)),
@@ -418,7 +422,7 @@ class PsClient:
             return None  # PS 0 alone was asked, and refused
         else:
             got += [
-                (_as_pull(reply), self._brought_by(ps, tensors))
+                (as_pull(reply), self._brought_by(ps, tensors))
                 for ps, (reply, tensors) in enumerate(answers[1:], 1)
             ]
         for ps in range(len(view.stubs)):
@@ -491,9 +495,3 @@ class PsClient:
         if pool is None or len(numbers) == 1:
             return [call(number) for number in numbers]
         return call_all(pool, numbers, call)
-
-
-def _as_pull(reply: ps_pb2.PushReply) -> ps_pb2.PullReply:
-    """Return what a pull at that moment would have answered."""
-    ticket = reply.ticket if reply.HasField("ticket") else None
-    return ps_pb2.PullReply(version=reply.version, ticket=ticket)

@@ -152,6 +152,12 @@ class Pushed:
     pulled: Pulled | None = None
 
 
+def as_pull(reply: ps_pb2.PushReply) -> ps_pb2.PullReply:
+    """Return what a pull at the moment of a push's answer would have answered."""
+    ticket = reply.ticket if reply.HasField("ticket") else None
+    return ps_pb2.PullReply(version=reply.version, ticket=ticket)
+
+
 def pulled_from_replies(
     answers: Sequence[tuple[ps_pb2.PullReply, Brought]],
 ) -> Pulled:

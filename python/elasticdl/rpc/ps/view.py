@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import grpc
 
+from elasticdl.job.heartbeats import PsView
 from elasticdl.job.names import Role
-from elasticdl.proto import master_pb2
 from elasticdl.rpc.channel import Peer, connect
 from elasticdl.rpc.ps.wire import PsStub
 from elasticdl.rpc.tls.identity import Identity
@@ -28,7 +28,7 @@ class PsCallView:
     stubs: tuple[PsStub | None, ...] = ()
 
     def moved_to(
-        self, view: master_pb2.PsView, token: str, identity: Identity | None = None
+        self, view: PsView, token: str, identity: Identity | None = None
     ) -> tuple[PsCallView, list[grpc.Channel]]:
         """Return the next view, and the connections that it has no use for.
 

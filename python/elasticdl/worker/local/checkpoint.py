@@ -10,6 +10,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from elasticdl.checkpoint import reshard, store
 from elasticdl.checkpoint.layout import AVERAGE, FIRST_STEP, ITERATIONS
 from elasticdl.checkpoint.optimizer_kind import class_name, same_kind
 from elasticdl.errors import CheckpointError
+from elasticdl.job.heartbeats import LocalSnapshot, SnapshotDone
 from elasticdl.model.optimizers import inner_optimizer
 from elasticdl.model.state import non_trainable, read_state
 from elasticdl.model.variables import (
@@ -29,7 +31,6 @@ from elasticdl.model.variables import (
     to_buffers,
     trainable_variables,
 )
-from elasticdl.proto import master_pb2
 from elasticdl.tensor.placement import place
 from elasticdl.worker.untrained import load_untrained
 
@@ -262,8 +263,8 @@ class LocalCheckpoints:
         self,
         state: LocalState,
         *,
-        wanted: Callable[[], master_pb2.LocalSnapshot],
-        tell: Callable[[master_pb2.SnapshotDone], None],
+        wanted: Callable[[], LocalSnapshot],
+        tell: Callable[[SnapshotDone], None],
     ) -> None:
         """Take where requests come from and where the outcome goes."""
         self._state = state
@@ -279,7 +280,7 @@ class LocalCheckpoints:
             return
         self.finish()
         self._taken = request.id
-        done = master_pb2.SnapshotDone(id=request.id, version=version, applied=applied)
+        done = SnapshotDone(id=request.id, version=version, applied=applied)
         write = self._state.write(version)
         self._thread = threading.Thread(
             target=self._write,
@@ -297,21 +298,18 @@ class LocalCheckpoints:
         self,
         write: Callable[[Path, Progress], Any],
         directory: Path,
-        done: master_pb2.SnapshotDone,
+        done: SnapshotDone,
     ) -> None:
         def progress(written: int) -> None:
-            so_far = master_pb2.SnapshotDone()
-            so_far.CopyFrom(done)
-            so_far.pinned_only, so_far.written_bytes = True, written
-            self._tell(so_far)
+            self._tell(replace(done, pinned_only=True, written_bytes=written))
 
         progress(0)
         try:
             entry = write(directory, progress)
         except CheckpointError as error:
-            done.error = str(error)
+            done = replace(done, error=str(error))
         else:
-            done.file = entry.file
-            done.file_bytes = entry.bytes
-            done.crc32 = entry.crc32
+            done = replace(
+                done, file=entry.file, file_bytes=entry.bytes, crc32=entry.crc32
+            )
         self._tell(done)

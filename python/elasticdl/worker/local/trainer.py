@@ -14,8 +14,8 @@ from typing import Any
 import keras
 
 from elasticdl.checkpoint.layout import AVERAGE
+from elasticdl.job.tasks import ModelVersion
 from elasticdl.model.optimizers import base_learning_rate
-from elasticdl.proto import ps_pb2
 from elasticdl.worker.local.own_step import OwnStep
 from elasticdl.worker.steps.variable_step import VariableStep
 from elasticdl.worker.trainer import (
@@ -96,9 +96,8 @@ class LocalTrainer:
     def recover(self) -> None:
         raise RuntimeError("strategy local has no PS that could be rewound")
 
-    def values(self, snapshot: str, ticket: ps_pb2.Ticket | None) -> Values | None:
-        del ticket
-        if snapshot == AVERAGE:  # as Keras's fit does when it ends
+    def values(self, model: ModelVersion) -> Values | None:
+        if model.snapshot == AVERAGE:  # as Keras's fit does when it ends
             self._optimizer.finalize_variable_values(self._step.variables)
         return None
 

@@ -23,7 +23,7 @@ from elasticdl.errors import (
     RefusedError,
     RpcError,
 )
-from elasticdl.proto import master_pb2
+from elasticdl.job.heartbeats import PsView
 from elasticdl.rpc.ps.client import PsClient
 from elasticdl.rpc.ps.tensors import Gradients, Pulled, Pushed, PushOrder
 from elasticdl.tensor.codec import Array
@@ -54,10 +54,10 @@ class Views(Protocol):
     """Where the newest PsView comes from (worker.heartbeat)."""
 
     @property
-    def view(self) -> master_pb2.PsView:
+    def view(self) -> PsView:
         """The newest view."""
 
-    def wait_for_view(self, newer_than: int, seconds: float) -> master_pb2.PsView:
+    def wait_for_view(self, newer_than: int, seconds: float) -> PsView:
         """Wait for a newer one; return the newest there is then."""
 
 
@@ -163,7 +163,7 @@ class PsLink:
             if self._answered and rewind == self._held.rewind:
                 self._answered[ps] = max(self._answered[ps], version)
 
-    def offer(self, view: master_pb2.PsView) -> None:
+    def offer(self, view: PsView) -> None:
         """Hand pulled values to the PS that wait for them, in a thread of its own.
 
         Called with each view that names such PS, so what fails is tried again.

@@ -16,11 +16,11 @@ from typing import Any
 
 from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.errors import ElasticDLError, FencedError
+from elasticdl.job.tasks import ModelVersion
 from elasticdl.job.words import GoodputCause
 from elasticdl.metrics.ledger import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.model.variables import from_buffers
-from elasticdl.proto import ps_pb2
 from elasticdl.rpc.ps.tensors import Pulled, PushOrder
 from elasticdl.tensor.shared_state import StateShare
 from elasticdl.worker.ps.link import PsLink
@@ -138,15 +138,15 @@ class PsTrainer:
         self._sent = None
         self._begin()
 
-    def values(self, snapshot: str, ticket: ps_pb2.Ticket | None) -> Values:
+    def values(self, model: ModelVersion) -> Values:
         with self._ledger.cause(GoodputCause.WAIT_PS):
             client = self._link.client
-            if snapshot == AVERAGE:
+            if model.snapshot == AVERAGE:
                 self._link.pull()  # brings all PS to one version (sync mode)
-            if snapshot:
+            if model.snapshot:
                 pulled: Pulled = self._link.call_snapshot(
                     "pull snapshot",
-                    lambda: client.pull(snapshot=snapshot, ticket=ticket),
+                    lambda: client.pull(snapshot=model.snapshot, ticket=model.ticket),
                 )
                 buffers, version = pulled.buffers, pulled.version
                 state = pulled.state

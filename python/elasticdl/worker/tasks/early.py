@@ -13,9 +13,15 @@ import threading
 from collections.abc import Callable
 
 from elasticdl.errors import ElasticDLError
+from elasticdl.job.tasks import (
+    LeaseReply,
+    LeaseRequest,
+    ReplicaId,
+    Task,
+    TaskReport,
+    TaskType,
+)
 from elasticdl.job.words import WorkerPhase
-from elasticdl.proto import master_pb2
-from elasticdl.proto.master_pb2 import TaskType
 from elasticdl.rpc.retry import retry
 from elasticdl.worker.progress import Progress
 from elasticdl.worker.tasks.errands import Errands
@@ -23,7 +29,7 @@ from elasticdl.worker.tasks.stream import failure
 
 log = logging.getLogger(__name__)
 
-Lease = Callable[[master_pb2.LeaseRequest], master_pb2.LeaseReply]
+Lease = Callable[[LeaseRequest], LeaseReply]
 
 
 class EarlyTasks:
@@ -32,7 +38,7 @@ class EarlyTasks:
     def __init__(
         self,
         lease: Lease,
-        replica: master_pb2.Replica,
+        replica: ReplicaId,
         errands: Errands,
         *,
         leaving: threading.Event,
@@ -57,11 +63,11 @@ class EarlyTasks:
         Args:
             wait_seconds: How long the first call may wait for something to do.
         """
-        reports: list[master_pb2.TaskReport] = []
+        reports: list[TaskReport] = []
         while not self._leaving.is_set():
-            request = master_pb2.LeaseRequest(
+            request = LeaseRequest(
                 replica=self._replica,
-                reports=reports,
+                reports=tuple(reports),
                 want=1,
                 wait_seconds=0.0 if reports else wait_seconds,
             )
@@ -74,7 +80,7 @@ class EarlyTasks:
                 return True
         return False
 
-    def _do(self, task: master_pb2.Task) -> master_pb2.TaskReport:
+    def _do(self, task: Task) -> TaskReport:
         phase = self._progress.phase
         self._progress.enter(WorkerPhase.PREPARE)
         try:

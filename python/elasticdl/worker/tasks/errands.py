@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from elasticdl.data.reader import Reader
+from elasticdl.job.tasks import Outcome, ShardInfo, Task, TaskReport
 from elasticdl.job.words import DataKind
-from elasticdl.proto import master_pb2
-from elasticdl.proto.master_pb2 import Outcome
 
 log = logging.getLogger(__name__)
 
@@ -34,22 +34,19 @@ class Errands:
         self._prepare = prepare
         self._reader_of = reader_of
 
-    def prepare(self, task: master_pb2.Task) -> master_pb2.TaskReport:
+    def prepare(self, task: Task) -> TaskReport:
         """Make the data; return the report."""
         self._prepare()
         return _done(task)
 
-    def shards(self, task: master_pb2.Task) -> master_pb2.TaskReport:
+    def shards(self, task: Task) -> TaskReport:
         """List the shards of the custom reader; return the report."""
-        report = _done(task)
-        for shard in self._reader_of(
-            DataKind(task.target or DataKind.TRAINING)
-        ).shards():
-            report.shards.add(source=shard.source, start=shard.start, end=shard.end)
-        return report
+        reader = self._reader_of(DataKind(task.target or DataKind.TRAINING))
+        shards = tuple(ShardInfo(s.source, s.start, s.end) for s in reader.shards())
+        return replace(_done(task), shards=shards)
 
 
-def _done(task: master_pb2.Task) -> master_pb2.TaskReport:
-    return master_pb2.TaskReport(
+def _done(task: Task) -> TaskReport:
+    return TaskReport(
         task_id=task.task_id, lease_id=task.lease_id, outcome=Outcome.DONE
     )

@@ -6,15 +6,15 @@ again until then, whatever happens to the master. Pure. Called by the task strea
 
 from __future__ import annotations
 
-from elasticdl.proto import master_pb2
+from elasticdl.job.tasks import TaskReport
 
 
 class Outbox:
     """Reports waiting and reports under way. The caller holds the lock."""
 
     def __init__(self) -> None:
-        self._waiting: list[master_pb2.TaskReport] = []
-        self._under_way: list[master_pb2.TaskReport] = []
+        self._waiting: list[TaskReport] = []
+        self._under_way: list[TaskReport] = []
 
     def __len__(self) -> int:
         """Reports not acknowledged."""
@@ -30,22 +30,22 @@ class Outbox:
         """Leases of all of them."""
         return [r.lease_id for r in (*self._under_way, *self._waiting)]
 
-    def add(self, report: master_pb2.TaskReport) -> None:
+    def add(self, report: TaskReport) -> None:
         """Put a report in; it leaves with the next call."""
         self._waiting.append(report)
 
-    def take(self) -> list[master_pb2.TaskReport]:
+    def take(self) -> list[TaskReport]:
         """Return all that wait; they are under way until acknowledged or put back."""
         taken, self._waiting = self._waiting, []
         self._under_way += taken
         return taken
 
-    def acknowledge(self, reports: list[master_pb2.TaskReport]) -> None:
+    def acknowledge(self, reports: list[TaskReport]) -> None:
         """Forget reports that the master has in its journal."""
         done = {id(r) for r in reports}
         self._under_way = [r for r in self._under_way if id(r) not in done]
 
-    def put_back(self, reports: list[master_pb2.TaskReport]) -> None:
+    def put_back(self, reports: list[TaskReport]) -> None:
         """Let reports wait again whose call failed; they keep their place."""
         self.acknowledge(reports)
         self._waiting[:0] = reports

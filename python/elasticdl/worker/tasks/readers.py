@@ -15,8 +15,8 @@ from pathlib import Path
 from elasticdl.data.reader import Metadata, Reader, open_reader
 from elasticdl.errors import DataError
 from elasticdl.job.spec.job import DataSpec
+from elasticdl.job.tasks import TaskType
 from elasticdl.job.words import DataKind
-from elasticdl.proto.master_pb2 import TaskType
 
 KIND_OF_TASK = {
     TaskType.TRAINING: DataKind.TRAINING,
@@ -52,7 +52,7 @@ class Readers:
                 self._open[kind] = self._make(kind)
             return self._open[kind]
 
-    def of_task(self, task_type: TaskType.ValueType) -> Reader:
+    def of_task(self, task_type: TaskType) -> Reader:
         """Return the reader for a type of task."""
         return self.of(KIND_OF_TASK[task_type])
 

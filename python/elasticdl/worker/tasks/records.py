@@ -12,17 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from elasticdl.data.reader import Reader
-from elasticdl.proto import master_pb2
-from elasticdl.proto.master_pb2 import TaskType
+from elasticdl.job.tasks import BadRecord, Task, TaskType
 
 
 @dataclass(frozen=True)
 class LoadedTask:
     """A leased task and what it needs."""
 
-    task: master_pb2.Task
+    task: Task
     records: list[bytes]
-    bad: tuple[master_pb2.BadRecord, ...] = ()
+    bad: tuple[BadRecord, ...] = ()
     unplanned: int = 0  # of `records`, beyond the task's range (data.records.Records)
 
     @property
@@ -46,7 +45,7 @@ class RecordLoader:
 
     def __init__(
         self,
-        reader_for: Callable[[TaskType.ValueType], Reader],
+        reader_for: Callable[[TaskType], Reader],
         *,
         skip_bad: bool,
         shuffle_records: bool,
@@ -56,7 +55,7 @@ class RecordLoader:
         self._skip_bad = skip_bad
         self._shuffle = shuffle_records
 
-    def load(self, task: master_pb2.Task) -> LoadedTask:
+    def load(self, task: Task) -> LoadedTask:
         """Read the task's records. Raises DataError, BadRecordError unless skipped."""
         if task.type not in WITH_RECORDS:
             return LoadedTask(task, [])
@@ -67,7 +66,7 @@ class RecordLoader:
         if self._shuffle and task.type == TaskType.TRAINING:
             values = permuted(values, task.seed)
         bad = tuple(
-            master_pb2.BadRecord(source=b.source, record=b.record, reason=b.reason)
+            BadRecord(source=b.source, record=b.record, reason=b.reason)
             for b in found.bad
         )
         return LoadedTask(task, values, bad, found.unplanned)

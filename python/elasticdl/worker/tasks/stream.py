@@ -17,6 +17,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from elasticdl.errors import (
     BadRecordError,
@@ -26,8 +27,15 @@ from elasticdl.errors import (
     RpcError,
     is_storage_away,
 )
-from elasticdl.proto import master_pb2
-from elasticdl.proto.master_pb2 import Outcome
+from elasticdl.job.tasks import (
+    LeaseReply,
+    LeaseRequest,
+    Outcome,
+    ReplicaId,
+    Task,
+    TaskReport,
+    TaskType,
+)
 from elasticdl.worker.tasks.ahead import Ahead
 from elasticdl.worker.tasks.outbox import Outbox
 from elasticdl.worker.tasks.records import LoadedTask
@@ -39,7 +47,7 @@ _BAD_RECORD_HELP = (
     "list them in the report"
 )
 
-Lease = Callable[[master_pb2.LeaseRequest], master_pb2.LeaseReply]
+Lease = Callable[[LeaseRequest], LeaseReply]
 # A lease call is held by the master for so long; short, because a worker that leaves
 # waits for the end of the call so that no task is leased to nobody.
 POLL_SECONDS = 1.0
@@ -48,7 +56,7 @@ POLL_SECONDS = 1.0
 FIRST_RETRY_SECONDS = 0.05
 MOST_RETRY_SECONDS = 0.25
 # Tasks of the job's records; all others are beside them.
-_OF_RECORDS = {master_pb2.TRAINING, master_pb2.PREDICTION}
+_OF_RECORDS = {TaskType.TRAINING, TaskType.PREDICTION}
 # A task that storage did not give is handed back after so long.
 STORAGE_SECONDS = 2.0
 
@@ -59,9 +67,9 @@ class TaskStream:
     def __init__(
         self,
         lease: Lease,
-        replica: master_pb2.Replica,
+        replica: ReplicaId,
         *,
-        load: Callable[[master_pb2.Task], LoadedTask],
+        load: Callable[[Task], LoadedTask],
         describe: Callable[[str, BaseException], str],
         on_fenced: Callable[[str], None],
         far_ahead: bool = False,
@@ -164,7 +172,7 @@ class TaskStream:
         """Whether no task will come any more."""
         return (self._finished or self._draining) and not (self._ready or self._loading)
 
-    def report(self, report: master_pb2.TaskReport, *, can_wait: bool = False) -> None:
+    def report(self, report: TaskReport, *, can_wait: bool = False) -> None:
         """Hand a task's report over; it is sent until it is acknowledged.
 
         One that `can_wait` does so for a moment, for others to go with it.
@@ -220,7 +228,7 @@ class TaskStream:
             return 0
         return self._ahead.wanted(len(self._ready))
 
-    def _post(self, report: master_pb2.TaskReport, *, urgent: bool) -> None:
+    def _post(self, report: TaskReport, *, urgent: bool) -> None:
         if not self._outbox.waiting:
             self._report_since = self._clock()
             self._urgent = False
@@ -273,7 +281,7 @@ class TaskStream:
             for task in reply.tasks:
                 self._make_ready(task)
 
-    def _make_ready(self, task: master_pb2.Task) -> None:
+    def _make_ready(self, task: Task) -> None:
         with self._changed:
             self._reading = task.lease_id
             self._changed.notify_all()
@@ -287,7 +295,7 @@ class TaskStream:
                 self._return(task)
             self._changed.notify_all()
 
-    def _load_or_report(self, task: master_pb2.Task) -> LoadedTask | None:
+    def _load_or_report(self, task: Task) -> LoadedTask | None:
         try:
             return self._load(task)
         except (ElasticDLError, OSError) as error:
@@ -299,7 +307,7 @@ class TaskStream:
             self.report(failure(task, text, exit_code=ExitCode.USER_CODE))
         return None
 
-    def _not_read(self, task: master_pb2.Task, error: Exception) -> None:
+    def _not_read(self, task: Task, error: Exception) -> None:
         if isinstance(error, BadRecordError):
             text = f"{error}; {_BAD_RECORD_HELP}"
             self.report(failure(task, text, fatal=True, exit_code=error.exit_code))
@@ -317,7 +325,7 @@ class TaskStream:
         code = error.exit_code if isinstance(error, ElasticDLError) else ExitCode.DATA
         self.report(failure(task, text, exit_code=code))
 
-    def _return(self, task: master_pb2.Task) -> None:
+    def _return(self, task: Task) -> None:
         self._held.discard(task.lease_id)
         self._post(returned(task), urgent=True)
 
@@ -342,13 +350,11 @@ class TaskStream:
                 self._changed.wait_for(lambda: self._closed, wait)
             wait = min(wait * 2, MOST_RETRY_SECONDS)
 
-    def _call(
-        self, reports: list[master_pb2.TaskReport], want: int
-    ) -> master_pb2.LeaseReply | None:
+    def _call(self, reports: list[TaskReport], want: int) -> LeaseReply | None:
         """Call the master; None when it has to be tried again."""
-        request = master_pb2.LeaseRequest(
+        request = LeaseRequest(
             replica=self._replica,
-            reports=reports,
+            reports=tuple(reports),
             want=want,
             wait_seconds=POLL_SECONDS if want else 0.0,
         )
@@ -389,9 +395,9 @@ def with_trace(message: str, error: BaseException) -> str:
     return f"{message}\n{textwrap.indent(trace.rstrip(), '    ')}"
 
 
-def returned(task: master_pb2.Task, records_done: int = 0) -> master_pb2.TaskReport:
+def returned(task: Task, records_done: int = 0) -> TaskReport:
     """Return the report that hands a task back undone."""
-    return master_pb2.TaskReport(
+    return TaskReport(
         task_id=task.task_id,
         lease_id=task.lease_id,
         outcome=Outcome.RETURNED,
@@ -399,20 +405,18 @@ def returned(task: master_pb2.Task, records_done: int = 0) -> master_pb2.TaskRep
     )
 
 
-def storage_away(task: master_pb2.Task, why: str) -> master_pb2.TaskReport:
+def storage_away(task: Task, why: str) -> TaskReport:
     """Return the report that hands a task back until storage answers again."""
-    report = returned(task)
-    report.error = why
-    return report
+    return replace(returned(task), error=why)
 
 
 def failure(
-    task: master_pb2.Task,
+    task: Task,
     error: str,
     *,
     fatal: bool = False,
     exit_code: ExitCode = ExitCode.JOB_FAILED,
-) -> master_pb2.TaskReport:
+) -> TaskReport:
     """Return the report of a task that failed.
 
     Args:
@@ -421,7 +425,7 @@ def failure(
         fatal: More tries are useless.
         exit_code: What the job ends with, should it end by this failure.
     """
-    return master_pb2.TaskReport(
+    return TaskReport(
         task_id=task.task_id,
         lease_id=task.lease_id,
         outcome=Outcome.FAILED,

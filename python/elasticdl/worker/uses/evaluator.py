@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from elasticdl.job.tasks import Outcome, Task, TaskReport
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Feeder, kind_of
 from elasticdl.model.measures.masks import put_masks
-from elasticdl.proto import master_pb2
-from elasticdl.proto.master_pb2 import Outcome
 from elasticdl.tensor import codec
 from elasticdl.worker.progress import Progress
 from elasticdl.worker.steps.step import Traced
@@ -53,7 +52,7 @@ class Evaluator:
         """Drop the cached snapshot (the PS were rewound)."""
         self._cached = None
 
-    def evaluate(self, loaded: LoadedTask) -> master_pb2.TaskReport:
+    def evaluate(self, loaded: LoadedTask) -> TaskReport:
         """Return the report of an evaluation task: metric states to add up."""
         task = loaded.task
         values = self._values(task)
@@ -71,7 +70,7 @@ class Evaluator:
                 )
                 records += batch.num_records
                 self._progress.ended()
-        return master_pb2.TaskReport(
+        return TaskReport(
             task_id=task.task_id,
             lease_id=task.lease_id,
             outcome=Outcome.DONE,
@@ -81,25 +80,25 @@ class Evaluator:
             state=encode_state(self._metrics.state()),
         )
 
-    def summarize(self, task: master_pb2.Task) -> master_pb2.TaskReport:
+    def summarize(self, task: Task) -> TaskReport:
         """Return the report of a SUMMARIZE task: the results of the summed states."""
         self._metrics.load_state(decode_state(task.state))
         results = self._metrics.results()
         self._metrics.reset()
-        return master_pb2.TaskReport(
+        return TaskReport(
             task_id=task.task_id,
             lease_id=task.lease_id,
             outcome=Outcome.DONE,
             results_json=results_json(results),
         )
 
-    def _values(self, task: master_pb2.Task) -> Values | None:
-        if not task.snapshot:
-            return self._trainer.values("", None)
-        if self._cached is None or self._cached[0] != task.snapshot:
-            ticket = task.ticket if task.HasField("ticket") else None
+    def _values(self, task: Task) -> Values | None:
+        model = task.model
+        if not model.snapshot:
+            return self._trainer.values(model)
+        if self._cached is None or self._cached[0] != model.snapshot:
             self._cached = None  # not two versions in memory at once
-            self._cached = (task.snapshot, self._trainer.values(task.snapshot, ticket))
+            self._cached = (model.snapshot, self._trainer.values(model))
         return self._cached[1]
 
 

@@ -14,9 +14,9 @@ import keras
 from elasticdl.checkpoint import reshard
 from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.errors import CheckpointError, JobError
+from elasticdl.job.tasks import ModelVersion
 from elasticdl.model.state import is_seed, non_trainable
 from elasticdl.model.variables import trainable_variables
-from elasticdl.proto import ps_pb2
 from elasticdl.worker.trainer import BatchDone, BatchPosition, Values
 from elasticdl.worker.untrained import load_untrained
 
@@ -64,8 +64,8 @@ class FixedTrainer:
     def recover(self) -> None:
         """There are no PS to recover with."""
 
-    def values(self, snapshot: str, ticket: ps_pb2.Ticket | None) -> Values | None:
-        del snapshot, ticket
+    def values(self, model: ModelVersion) -> Values | None:
+        del model
         return None
 
     def between_steps(self) -> None:

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.job.spec.job import ExportSpec
+from elasticdl.job.tasks import ModelVersion, Outcome, Task, TaskReport
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.export import export_model
 from elasticdl.model.optimizers import inner_optimizer
-from elasticdl.proto import master_pb2
-from elasticdl.proto.master_pb2 import Outcome
 from elasticdl.worker.trainer import Trainer
 from elasticdl.worker.uses.model_values import ModelValues
 
@@ -41,13 +40,12 @@ class Exporter:
         self._trainer = trainer
         self._borrowed = borrowed
 
-    def export(self, task: master_pb2.Task) -> master_pb2.TaskReport:
+    def export(self, task: Task) -> TaskReport:
         """Write the model; return the report with its paths."""
-        ticket = task.ticket if task.HasField("ticket") else None
-        snapshot = task.snapshot
+        model = task.model
         if task.target != BEST and inner_optimizer(self._definition.optimizer).use_ema:
-            snapshot = AVERAGE
-        values = self._trainer.values(snapshot, ticket)
+            model = ModelVersion(AVERAGE)
+        values = self._trainer.values(model)
         directory = Path(self._spec.dir)
         if task.target == BEST:
             directory /= BEST
@@ -59,7 +57,7 @@ class Exporter:
                 input_signature=self._definition.input_signature,
             )
         log.info("Exported %s", ", ".join(str(path) for path in paths))
-        return master_pb2.TaskReport(
+        return TaskReport(
             task_id=task.task_id,
             lease_id=task.lease_id,
             outcome=Outcome.DONE,

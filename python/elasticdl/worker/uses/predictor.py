@@ -10,10 +10,9 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from elasticdl.errors import DataError
+from elasticdl.job.tasks import LIVE, Outcome, TaskReport
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Feeder, kind_of
-from elasticdl.proto import master_pb2
-from elasticdl.proto.master_pb2 import Outcome
 from elasticdl.worker.progress import Progress
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.trainer import Trainer
@@ -105,12 +104,12 @@ class Predictor:
         self._progress = progress
         self._outputs = tf.function(definition.predict, reduce_retracing=True)
 
-    def predict(self, loaded: LoadedTask) -> master_pb2.TaskReport:
+    def predict(self, loaded: LoadedTask) -> TaskReport:
         """Return the report of a prediction task."""
         task = loaded.task
         records = 0
         self._sink.task_begins()
-        with self._borrowed.set_to(self._trainer.values("", None)):
+        with self._borrowed.set_to(self._trainer.values(LIVE)):
             for batch in self._feeder.batches(loaded.records):
                 self._progress.begins(kind_of(batch))
                 outputs = self._outputs(batch.features)
@@ -120,7 +119,7 @@ class Predictor:
         if not records and loaded.records:
             raise DataError(f"{task.source}: feed made no batch of its records")
         self._sink.task_done(loaded, self._feeder.order_preserved)
-        return master_pb2.TaskReport(
+        return TaskReport(
             task_id=task.task_id,
             lease_id=task.lease_id,
             outcome=Outcome.DONE,

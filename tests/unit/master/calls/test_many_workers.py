@@ -11,7 +11,9 @@ from statistics import fmean
 
 import pytest
 from elasticdl.data.reader import Shard
+from elasticdl.job.heartbeats import PsReport, WorkerHeartbeat, WorkerReport
 from elasticdl.job.names import JobDir
+from elasticdl.job.tasks import LeaseReply, LeaseRequest, Outcome, ReplicaId, TaskReport
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.master.assembly import assemble
 from elasticdl.master.calls.heartbeats import Heartbeats
@@ -20,7 +22,6 @@ from elasticdl.master.course.watchdog import Watchdog
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.queue import Plan
 from elasticdl.metrics.registry import MasterMetrics
-from elasticdl.proto import master_pb2
 from elasticdl.runner.publisher import Platform
 from elasticdl.testing.fakes import InMemoryPublisher, InMemoryRunner
 
@@ -82,7 +83,7 @@ class Crowd:
         self.membership.plan(workers=workers, now=NOW)
         for ps in self.table.ps():
             assert ps is not None
-            ps.ps = master_pb2.PsStatus(obeyed_revision=1 << 62)
+            ps.ps = PsReport(obeyed_revision=1 << 62)
         for member in self.table.workers():
             self.membership.runs(member, now=NOW)
             member.ready = member.registered = True
@@ -90,33 +91,31 @@ class Crowd:
         for index in range(workers):
             self.beat(index)
 
-    def replica(self, index: int) -> master_pb2.Replica:
+    def replica(self, index: int) -> ReplicaId:
         member = self.table.workers()[index]
-        return master_pb2.Replica(
+        return ReplicaId(
             role="worker", index=member.key.index, generation=member.generation
         )
 
     def beat(self, index: int) -> None:
         queue = self.ledger.queue
         assert queue is not None
-        request = master_pb2.WorkerSyncRequest(
+        request = WorkerHeartbeat(
             replica=self.replica(index),
-            worker=master_pb2.Worker(
+            worker=WorkerReport(
                 phase="train", step=3, lease_ids=queue.leases_of(index)
             ),
         )
         self.answer(request)
 
-    def answer(self, request: master_pb2.WorkerSyncRequest) -> None:
+    def answer(self, request: WorkerHeartbeat) -> None:
         lost = self.heartbeats.worker(request, now=NOW)
         self.heartbeats.worker_reply(request, lost)
 
     def cost_of_a_beat(self) -> int:
-        request = master_pb2.WorkerSyncRequest(
+        request = WorkerHeartbeat(
             replica=self.replica(3),
-            worker=master_pb2.Worker(
-                phase="train", step=4, lease_ids=self.leases_of(3)
-            ),
+            worker=WorkerReport(phase="train", step=4, lease_ids=self.leases_of(3)),
         )
         return bytecodes(lambda: self.answer(request))
 
@@ -127,8 +126,8 @@ class Crowd:
 
     def cost_of_a_lease(self) -> int:
         member = self.table.workers()[5]
-        report = master_pb2.TaskReport(
-            lease_id=self.leases_of(5)[0], outcome=master_pb2.DONE, records=1, steps=1
+        report = TaskReport(
+            lease_id=self.leases_of(5)[0], outcome=Outcome.DONE, records=1, steps=1
         )
 
         def call() -> None:
@@ -139,8 +138,8 @@ class Crowd:
 
     def cost_of_a_late_report(self) -> int:
         member = self.table.workers()[7]
-        report = master_pb2.TaskReport(
-            lease_id=self.leases_of(7)[0], outcome=master_pb2.DONE, records=1, steps=1
+        report = TaskReport(
+            lease_id=self.leases_of(7)[0], outcome=Outcome.DONE, records=1, steps=1
         )
         for one in reversed(self.table.workers()):
             self.ledger.recover(one.key.index, cause="lost", now=NOW)
@@ -167,8 +166,8 @@ class Crowd:
         self.job.reports += 1
         return bytecodes(lambda: watchdog.ask(now=NOW))
 
-    async def lease(self, want: int, worker: int = 0) -> master_pb2.LeaseReply:
-        request = master_pb2.LeaseRequest(replica=self.replica(worker), want=want)
+    async def lease(self, want: int, worker: int = 0) -> LeaseReply:
+        request = LeaseRequest(replica=self.replica(worker), want=want)
         return await self.servicer.Lease(request, None)
 
 

@@ -1,6 +1,7 @@
 """Silent or hung: the judgement about one replica."""
 
 import pytest
+from elasticdl.job.heartbeats import PsReport, WorkerReport
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import WorkerSpec
 from elasticdl.job.spec.quantity import format_bytes, parse_bytes
@@ -9,7 +10,6 @@ from elasticdl.master.members.goodput import Goodput, share
 from elasticdl.master.members.member import Member
 from elasticdl.master.tasks.facts import Restore
 from elasticdl.master.tasks.speed import Speed
-from elasticdl.proto import master_pb2
 from elasticdl.runner.base import ReplicaKey
 
 SPEC = WorkerSpec(dead_seconds=6.0, hang_seconds=8.0, start_seconds=300.0)
@@ -21,8 +21,8 @@ def member(role: Role = Role.WORKER) -> Member:
     )
 
 
-def beat(phase: str, stuck: float, **fields: object) -> master_pb2.Worker:
-    return master_pb2.Worker(phase=phase, phase_seconds=stuck, **fields)  # type: ignore[arg-type]
+def beat(phase: str, stuck: float, **fields: object) -> WorkerReport:
+    return WorkerReport(phase=phase, phase_seconds=stuck, **fields)  # type: ignore[arg-type]
 
 
 def test_silence_counts_from_the_last_word() -> None:
@@ -37,14 +37,14 @@ def test_silence_counts_from_the_last_word() -> None:
 def test_a_ps_may_take_its_time_until_its_first_word() -> None:
     one = member(Role.PS)
     assert one.silent_at(SPEC) == 400.0
-    one.heard_ps(master_pb2.PsStatus(), now=110.0)
+    one.heard_ps(PsReport(), now=110.0)
     assert one.silent_at(SPEC) == 116.0
 
 
 def test_a_ps_that_compiles_before_it_has_initial_values_is_not_silent() -> None:
     one = member(Role.PS)
     one.restore = Restore()
-    one.heard_ps(master_pb2.PsStatus(), now=110.0)
+    one.heard_ps(PsReport(), now=110.0)
     assert one.silent_at(SPEC) == 410.0
     one.initialized = True  # with the first values
     assert one.silent_at(SPEC) == 116.0
@@ -54,7 +54,7 @@ def test_a_ps_that_others_wait_for_is_silent_soon() -> None:
     one = member(Role.PS)
     for restore in (Restore(dir="version-8"), Restore(handback=True)):
         one.restore = restore
-        one.heard_ps(master_pb2.PsStatus(), now=110.0)
+        one.heard_ps(PsReport(), now=110.0)
         assert one.silent_at(SPEC) == 116.0
 
 
@@ -93,7 +93,7 @@ def test_who_does_not_run_is_not_silent() -> None:
         (beat("wait", 1e6, step=9), False),
     ],
 )
-def test_a_worker_without_a_step_is_hung(worker: master_pb2.Worker, hung: bool) -> None:
+def test_a_worker_without_a_step_is_hung(worker: WorkerReport, hung: bool) -> None:
     one = member()
     one.heard_worker(worker, now=100.0)
     assert one.is_hung(SPEC) is hung
@@ -102,7 +102,7 @@ def test_a_worker_without_a_step_is_hung(worker: master_pb2.Worker, hung: bool) 
 def test_waiting_for_a_ps_is_not_the_workers_fault() -> None:
     one = member()
 
-    def waits(stuck: float, waited: float) -> master_pb2.Worker:
+    def waits(stuck: float, waited: float) -> WorkerReport:
         return beat(
             "train", stuck, step=3, usual_seconds=0.01, seconds={"waitPs": waited}
         )

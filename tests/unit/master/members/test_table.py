@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+from elasticdl.job.heartbeats import WorkerReport
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.words import EndCause, ReplicaState
 from elasticdl.master.members.table import MemberTable
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.proto import master_pb2
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_a_worker_that_is_to_leave_or_is_lost_does_not_count_as_active(
     table = MemberTable(spec, Ledger.open(tmp_path, now=1.0), ps_seats=1)
     one = table.schedule(None, priority="low", now=1.0)
     one.state, one.ready = ReplicaState.RUNNING, True
-    one.worker = master_pb2.Worker(phase="train", step=1)
+    one.worker = WorkerReport(phase="train", step=1)
     assert (table.num_active, table.num_at_work) == (1, 1)
     setattr(one, field, value)
     assert table.num_active == 0

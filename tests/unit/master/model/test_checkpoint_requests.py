@@ -1,13 +1,14 @@
 """When checkpoints are due, and when one is complete."""
 
+from elasticdl.job.heartbeats import SnapshotDone
 from elasticdl.job.spec.job import CheckpointSpec
+from elasticdl.job.tasks import Ticket
 from elasticdl.master.model.checkpoint_requests import (
     CheckpointSchedule,
     Outcome,
     Request,
     least_applied,
 )
-from elasticdl.proto import master_pb2
 
 
 def schedule(version: int | None = 0, **fields: object) -> CheckpointSchedule:
@@ -52,8 +53,8 @@ def request(shards: int = 2) -> Request:
     return Request("ckpt-1", "/d", "steps", {}, 0, 0.0, shards)
 
 
-def done(version: int, **applied: int) -> master_pb2.SnapshotDone:
-    return master_pb2.SnapshotDone(
+def done(version: int, **applied: int) -> SnapshotDone:
+    return SnapshotDone(
         id="ckpt-1",
         version=version,
         file="f",
@@ -65,8 +66,7 @@ def done(version: int, **applied: int) -> master_pb2.SnapshotDone:
 
 def test_a_checkpoint_is_complete_when_every_shard_is_written() -> None:
     one = request()
-    pinned = master_pb2.SnapshotDone(id="ckpt-1", version=4, pinned_only=True)
-    pinned.ticket.version = 4
+    pinned = SnapshotDone(id="ckpt-1", version=4, ticket=Ticket(4), pinned_only=True)
     assert one.take(0, pinned)
     assert not one.take(0, pinned)
     assert one.ticket is not None
@@ -82,7 +82,7 @@ def test_a_checkpoint_is_complete_when_every_shard_is_written() -> None:
 def test_one_failed_shard_fails_the_checkpoint() -> None:
     one = request()
     one.take(0, done(4))
-    one.take(1, master_pb2.SnapshotDone(id="ckpt-1", error="disk full"))
+    one.take(1, SnapshotDone(id="ckpt-1", error="disk full"))
     assert one.outcome is Outcome.FAILED
     assert one.error == "disk full"
 

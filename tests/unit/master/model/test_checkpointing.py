@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from elasticdl.checkpoint import shelf, store
+from elasticdl.job.heartbeats import SnapshotDone, SnapshotRequest
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.master.model.checkpoint_identity import Course
 from elasticdl.master.model.checkpoint_requests import COPY_SECONDS, STILL_SECONDS
@@ -15,7 +17,6 @@ from elasticdl.master.model.checkpointing import Keeper
 from elasticdl.master.model.holding import Holding
 from elasticdl.master.signals import Signals
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.proto import master_pb2
 
 Story = Callable[[Keeper, Ledger], Coroutine[Any, Any, None]]
 
@@ -53,16 +54,14 @@ async def until(test: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-async def asked(keeper: Keeper, *, now: float = 0.0) -> master_pb2.SnapshotRequest:
+async def asked(keeper: Keeper, *, now: float = 0.0) -> SnapshotRequest:
     """Ask for one; return what the PS is told."""
     keeper.ask("a test", now=now)
     await until(lambda: bool(keeper.asks_ps(0)))
     return keeper.asks_ps(0)[0]
 
 
-def written(
-    wanted: master_pb2.SnapshotRequest, version: int
-) -> master_pb2.SnapshotDone:
+def written(wanted: SnapshotRequest, version: int) -> SnapshotDone:
     """Write what the PS is asked for, and return its word of it."""
     part = store.write_shard(
         Path(wanted.dir),
@@ -71,7 +70,7 @@ def written(
         {"value|w|0|1": np.ones(1, np.float32)},
         {"version": version},
     )
-    return master_pb2.SnapshotDone(
+    return SnapshotDone(
         id=wanted.id,
         version=version,
         file=part.file,
@@ -124,11 +123,11 @@ def test_the_good_checkpoint_of_a_version_wins_over_a_damaged_one_of_it(run):
 def test_a_part_may_take_for_ever_as_long_as_bytes_are_written(run):
     async def story(keeper: Keeper, ledger: Ledger) -> None:
         wanted = await asked(keeper)
-        done = master_pb2.SnapshotDone(id=wanted.id, version=1, pinned_only=True)
+        done = SnapshotDone(id=wanted.id, version=1, pinned_only=True)
         now = 0.0
         for _ in range(1000):
             now += STILL_SECONDS - 1.0
-            done.written_bytes += 1
+            done = replace(done, written_bytes=done.written_bytes + 1)
             keeper.take(0, done, now=now)
             keeper.watch(now=now)
         assert keeper.busy

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from elasticdl.data.reader import Shard
 from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.tasks import Task, TaskReport, TaskType
 from elasticdl.master.model import callbacks, evaluation
 from elasticdl.master.model.callbacks import Action, ScaleLearningRate
 from elasticdl.master.model.evaluation_rounds import BEST, Rounds
@@ -16,9 +17,8 @@ from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.queue import Plan
 from elasticdl.master.tasks.side_tasks import SideTasks
-from elasticdl.proto import master_pb2
 
-EXPORT = master_pb2.EXPORT
+EXPORT = TaskType.EXPORT
 BEST_MODEL = [{"class": "BestModel", "monitor": "accuracy"}]
 PLATEAU = [
     {"class": "ReduceLROnPlateau", "monitor": "accuracy", "factor": 0.5, "patience": 1}
@@ -51,14 +51,14 @@ class Course:
         made = callbacks.from_json(json.dumps(described))
         self.rounds.begin([Shard("v.csv", 0, 8)], made, self.actions.append)
 
-    def lease(self) -> master_pb2.Task | None:
+    def lease(self) -> Task | None:
         return self.side.lease(0, types=None, deadline=9.0)
 
-    def report(self, task: master_pb2.Task, **report: object) -> None:
+    def report(self, task: Task, **report: object) -> None:
         self.side.finish(task.lease_id)
-        self.rounds.done(task, master_pb2.TaskReport(**report), now=1.0)
+        self.rounds.done(task, TaskReport(**report), now=1.0)
 
-    def measure(self, accuracy: float, *, version: int) -> master_pb2.Task | None:
+    def measure(self, accuracy: float, *, version: int) -> Task | None:
         """Evaluate the round that is open; the task that writes the best model."""
         while (task := self.lease()) is not None:
             if task.type == EXPORT:
@@ -129,7 +129,7 @@ def test_a_round_that_is_given_up_leaves_the_last_export_alone(ledger) -> None:
     course = Course(ledger, BEST_MODEL)
     course.rounds.open("test", version=4, epochs_done=0, now=0.0)
     assert course.measure(0.9, version=4) is not None
-    course.side.add(master_pb2.Task(type=EXPORT, target="final"))
+    course.side.add(Task(type=EXPORT, target="final"))
     course.rounds.abort()
     assert course.lease().target == "final"
 

@@ -120,7 +120,7 @@ def test_a_job_of_a_third_kind_of_holder_goes_through_losses_to_its_end(
             holder.begins(now=job.job.clock())
             rig.kill("worker-0", ExitReason.KILLED)
             await rig.until(lambda: len([w for w in table.workers() if w.ready]) == 2)
-            assert (holder.rewind, holder.view().addresses) == (0, [])
+            assert (holder.rewind, holder.view().addresses) == (0, ())
             for name in [worker.name for worker in table.workers()]:
                 rig.kill(name, ExitReason.KILLED)
             await rig.until(lambda: holder.rewind == 1 and at_work() == 2)

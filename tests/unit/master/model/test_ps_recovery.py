@@ -4,15 +4,16 @@ import os
 import sys
 
 import pytest
+from elasticdl.job.heartbeats import PsHeartbeat
 from elasticdl.job.spec.job import JobSpec, UpdateMode
+from elasticdl.job.tasks import ReplicaId, Task, TaskType
 from elasticdl.job.words import JobState, ReplicaState
 from elasticdl.master.course.watchdog import look_at
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit import audit
-from elasticdl.proto import master_pb2
 
 RECORDS = 64
-EVALUATION = master_pb2.Task(type=master_pb2.EVALUATION)
+EVALUATION = Task(type=TaskType.EVALUATION)
 
 
 def first_checkpoint(master) -> bool:
@@ -262,10 +263,8 @@ def test_ps_0_hears_of_no_lower_quorum_that_the_next_master_would_not_know_of(
             tasks = parts.ledger.recover(0, cause="cut off", now=0.0, died=False)
             parts.holder.quorum.gone(0)
             assert tasks
-            request = master_pb2.PsSyncRequest(
-                replica=master_pb2.Replica(
-                    role="ps", index=0, generation=first.generation
-                )
+            request = PsHeartbeat(
+                replica=ReplicaId(role="ps", index=0, generation=first.generation)
             )
             reply = await master.servicer.PsSync(request, None)
             assert reply.quorum == 1

@@ -8,12 +8,12 @@ import pytest
 from elasticdl.checkpoint import shelf, store
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import ExitCode
+from elasticdl.job.tasks import Task, TaskType
 from elasticdl.job.words import JobState
 from elasticdl.master.model import checkpoint_requests
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit import audit
 from elasticdl.master.telling import status
-from elasticdl.proto import master_pb2
 
 
 def test_a_full_disk_while_training_is_told_and_training_goes_on(rig) -> None:
@@ -115,8 +115,8 @@ def test_a_checkpoint_of_a_moment_before_the_end_does_not_pass_for_the_last_one(
 ) -> None:
     """PS 0 had its last update already, another PS had not: the version is the same."""
 
-    async def before_the_last(task: master_pb2.Task) -> None:
-        last = task.type == master_pb2.TRAINING and len(rig.world.trained) == 7
+    async def before_the_last(task: Task) -> None:
+        last = task.type == TaskType.TRAINING and len(rig.world.trained) == 7
         if not last or made:
             return
         made.append(task)
@@ -135,15 +135,15 @@ def test_a_checkpoint_of_a_moment_before_the_end_does_not_pass_for_the_last_one(
         assert report.status is JobState.SUCCEEDED
         assert_has_everything(rig, report)
 
-    made: list[master_pb2.Task] = []
+    made: list[Task] = []
     rig.run(story, worker__replicas=1, checkpoint__every_seconds=0)
 
 
-@pytest.mark.parametrize("held", [master_pb2.EVALUATION, master_pb2.EXPORT])
+@pytest.mark.parametrize("held", [TaskType.EVALUATION, TaskType.EXPORT])
 def test_after_a_rewind_at_the_end_the_last_evaluation_and_export_are_of_the_new_course(
     rig, held
 ) -> None:
-    async def hold(task: master_pb2.Task) -> None:
+    async def hold(task: Task) -> None:
         final = rig.master.job.state is JobState.FINISHING
         if final and task.type == held and not rig.world.rewinds:
             holding.set()

@@ -1,11 +1,10 @@
 """Tasks beside training: given out, taken back, never mixed with the ledger's."""
 
+from elasticdl.job.tasks import Task, TaskType
 from elasticdl.master.tasks.side_tasks import SideTasks, is_side
-from elasticdl.proto import master_pb2
-from elasticdl.proto.master_pb2 import Task
 
 EVALUATION, EXPORT, PREPARE = (
-    master_pb2.EVALUATION, master_pb2.EXPORT, master_pb2.PREPARE,
+    TaskType.EVALUATION, TaskType.EXPORT, TaskType.PREPARE,
 )  # fmt: skip
 
 

@@ -3,9 +3,9 @@
 import math
 
 import pytest
+from elasticdl.job.tasks import LeaseRequest, Outcome, TaskReport
 from elasticdl.job.values.file import edit_values
 from elasticdl.job.words import ExitReason, JobState
-from elasticdl.proto import master_pb2
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -34,8 +34,8 @@ class Shown:
         return self.all(name)[labels]
 
 
-async def tell(replica, report: master_pb2.TaskReport) -> None:
-    request = master_pb2.LeaseRequest(reports=[report])
+async def tell(replica, report: TaskReport) -> None:
+    request = LeaseRequest(reports=[report])
     await replica.call(replica.client.lease, request)
 
 
@@ -196,9 +196,9 @@ def test_a_loss_that_is_not_finite_is_counted_skipped_or_fatal(rig) -> None:
             mine, others = (
                 queue.leases_of(replica.key.index)[0] for replica in (worker, other)
             )
-            skipped = master_pb2.TaskReport(
+            skipped = TaskReport(
                 lease_id=mine,
-                outcome=master_pb2.DONE,
+                outcome=Outcome.DONE,
                 records=8,
                 steps=1,
                 skipped_batches=1,
@@ -206,9 +206,9 @@ def test_a_loss_that_is_not_finite_is_counted_skipped_or_fatal(rig) -> None:
             )
             await tell(worker, skipped)
             assert Shown(master).one("job_nonfinite_losses_total") == 1
-            fatal = master_pb2.TaskReport(
+            fatal = TaskReport(
                 lease_id=others,
-                outcome=master_pb2.FAILED,
+                outcome=Outcome.FAILED,
                 error="loss is nan",
                 fatal=True,
                 loss=math.nan,

@@ -12,6 +12,7 @@ from elasticdl.data.formats.tfrecord import TFRecordReader
 from elasticdl.data.records import BadRecords
 from elasticdl.job import history
 from elasticdl.job.decision import Decision
+from elasticdl.job.heartbeats import PsReport
 from elasticdl.job.history import PsSample, Sample
 from elasticdl.job.names import Role
 from elasticdl.job.status import EvaluationResult
@@ -20,7 +21,7 @@ from elasticdl.job.words import JobState
 from elasticdl.master.telling import sampling
 from elasticdl.master.telling.appending import append
 from elasticdl.master.telling.history import MOST_PACKED_BYTES, packed
-from elasticdl.proto import master_pb2, tensorboard_pb2
+from elasticdl.proto import tensorboard_pb2
 
 MONTH_SECONDS = 30 * 86_400.0
 
@@ -239,6 +240,6 @@ def test_a_line_is_json_for_everybody() -> None:
 
 def test_a_ps_that_never_told_anything_has_no_figures() -> None:
     assert sampling.ps_sample("pending", None) == PsSample(state="pending")
-    told = master_pb2.PsStatus(bytes=8, calls=3, memory_limit_bytes=5)
+    told = PsReport(bytes=8, calls=3, memory_limit_bytes=5)
     made = sampling.ps_sample("running", told)
     assert (made.parameter_bytes, made.calls, made.memory_limit_bytes) == (8, 3, 5)

@@ -8,8 +8,10 @@ from elasticdl.errors import FencedError
 from elasticdl.job import names
 from elasticdl.job.context import RoleContext
 from elasticdl.job.names import Role
+from elasticdl.job.tasks import ReplicaId
 from elasticdl.master.calls.enrolling import Enrolling, JobAuthority
 from elasticdl.proto import master_pb2, master_pb2_grpc
+from elasticdl.rpc.master_service import add_enrolment
 from elasticdl.rpc.server import aio_server, bind
 from elasticdl.rpc.tls.certificates import Authority
 from elasticdl.rpc.tls.identity import Identity, identity_of
@@ -85,15 +87,13 @@ class EncryptedMaster:
         server = aio_server(self.token, identity)
         self.address = f"127.0.0.1:{bind(server, '127.0.0.1', port, identity)}"
         master_pb2_grpc.add_MasterServicer_to_server(Answers(), server)
-        master_pb2_grpc.add_EnrolmentServicer_to_server(
-            Enrolling(self.authority, self._require), server
-        )
+        add_enrolment(Enrolling(self.authority, self._require), server)
         await server.start()
         self._started.set()
         await self._over.wait()
         await server.stop(0)
 
-    def _require(self, replica: master_pb2.Replica) -> None:
+    def _require(self, replica: ReplicaId) -> None:
         if (replica.role, replica.index) in self.fenced:
             raise FencedError("it was replaced, leave")
 

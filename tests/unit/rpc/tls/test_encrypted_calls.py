@@ -15,7 +15,9 @@ import pytest
 from elasticdl.errors import FencedError, PlatformError, RefusedError, RpcError
 from elasticdl.job import names
 from elasticdl.job.context import Enrolment, RoleContext
+from elasticdl.job.heartbeats import Registration, WorkerHeartbeat
 from elasticdl.job.names import Role
+from elasticdl.job.tasks import LeaseRequest, ReplicaId
 from elasticdl.proto import master_pb2, master_pb2_grpc, ps_pb2
 from elasticdl.rpc.channel import Peer, client_options, connect
 from elasticdl.rpc.enrolment import shown_first
@@ -63,7 +65,7 @@ def served(identity: Identity) -> ThreadedServer:
 def client(
     master: EncryptedMaster, identity: Identity, role: Role = Role.WORKER, index=0
 ) -> MasterClient:
-    replica = master_pb2.Replica(role=role, index=index, generation=1)
+    replica = ReplicaId(role=role, index=index, generation=1)
     return MasterClient(master.address, replica, token=TOKEN, identity=identity)
 
 
@@ -97,8 +99,8 @@ def test_a_replica_gets_its_certificate_from_the_master_and_calls_with_it(master
     worker = master.replica(Role.WORKER, 3)
     assert str(worker.name) == "worker-3 of job ml/digits, generation 1"
     calls = client(master, worker, index=3)
-    assert calls.register(master_pb2.RegisterRequest()).master_generation == 7
-    assert calls.lease(master_pb2.LeaseRequest()) is not None
+    assert calls.register(Registration()).master_generation == 7
+    assert calls.lease(LeaseRequest()) is not None
     reply, _ = ps_stub(ps, worker).pull(pull(3), size=0, timeout=10)
     assert isinstance(reply, ps_pb2.PullReply)
 
@@ -132,7 +134,7 @@ def test_a_replica_of_another_job_is_refused(master, ps, tmp_path):
     finally:
         other.close()
     with pytest.raises(RpcError, match="unavailable"):
-        client(master, stranger).lease(master_pb2.LeaseRequest())
+        client(master, stranger).lease(LeaseRequest())
 
 
 def test_a_replica_of_a_job_with_the_same_authority_is_refused_too(master, tmp_path):
@@ -146,7 +148,7 @@ def test_a_replica_of_a_job_with_the_same_authority_is_refused_too(master, tmp_p
         name=dataclasses.replace(stranger.name, job="digits"),  # the server it expects
     )
     with pytest.raises(RefusedError, match="job ml/wide, generation 1 is not of this"):
-        client(master, Identity(shown, lambda: shown)).lease(master_pb2.LeaseRequest())
+        client(master, Identity(shown, lambda: shown)).lease(LeaseRequest())
 
 
 @pytest.mark.parametrize(
@@ -177,9 +179,9 @@ def test_a_role_may_not_call_what_is_of_another_one(master, role, method):
 def test_nobody_speaks_for_another_replica(master, ps):
     worker = master.replica(Role.WORKER, 1)
     with pytest.raises(RefusedError, match="says that it is of worker-0, generation 1"):
-        client(master, worker, index=0).lease(master_pb2.LeaseRequest())
+        client(master, worker, index=0).lease(LeaseRequest())
     with pytest.raises(RefusedError, match="says that it is of ps-0"):
-        client(master, worker, Role.PS).register(master_pb2.RegisterRequest())
+        client(master, worker, Role.PS).register(Registration())
     for request in (pull(0), pull(1, generation=2)):
         with pytest.raises(RefusedError, match="nobody may speak for another one"):
             ps_stub(ps, worker).pull(request, size=0, timeout=10)
@@ -220,7 +222,7 @@ def test_an_enrolment_is_good_for_nothing_but_a_certificate(master, ps):
     shown = shown_first(context.enrolment, TOKEN)
     identity = Identity(shown, lambda: shown)
     with pytest.raises(RefusedError, match=r"not enrolled yet.* may not call"):
-        client(master, identity).lease(master_pb2.LeaseRequest())
+        client(master, identity).lease(LeaseRequest())
     with pytest.raises(RefusedError, match=r"not enrolled yet.* may not call"):
         ps_stub(ps, identity).pull(pull(), size=0, timeout=10)
 
@@ -309,12 +311,10 @@ def test_a_certificate_is_renewed_without_ending_a_call(master):
     worker = Renewed(master, Role.WORKER)
     calls = client(master, worker.identity)
     with ThreadPoolExecutor(1) as pool:
-        held = pool.submit(
-            calls.worker_sync, master_pb2.WorkerSyncRequest(hold_seconds=1.0)
-        )
+        held = pool.submit(calls.worker_sync, WorkerHeartbeat(hold_seconds=1.0))
         worker.renew()
         # A second one: the channel of the call that is held is the one before.
-        assert calls.lease(master_pb2.LeaseRequest()) is not None
+        assert calls.lease(LeaseRequest()) is not None
         assert held.result(timeout=20) is not None
     ps_identity = Renewed(master, Role.PS)
     server = served(ps_identity.identity)
@@ -346,9 +346,9 @@ def test_a_certificate_that_has_ended_opens_no_connection_until_it_is_renewed(
         while datetime.datetime.now(datetime.UTC) <= worker.credentials.not_after:
             threading.Event().wait(0.1)
         with pytest.raises(RpcError, match="unavailable"):
-            client(master, worker).lease(master_pb2.LeaseRequest())
+            client(master, worker).lease(LeaseRequest())
         assert worker.renew_if_due()
-        assert client(master, worker).lease(master_pb2.LeaseRequest()) is not None
+        assert client(master, worker).lease(LeaseRequest()) is not None
         with pytest.raises(RpcError, match="unavailable"):
             ps_stub(server, worker).pull(pull(), size=100, timeout=5)
         assert ps.renew_if_due()
@@ -364,10 +364,10 @@ def test_a_replica_whose_certificate_has_ended_gets_the_next_one(master, monkeyp
     while datetime.datetime.now(datetime.UTC) <= worker.credentials.not_after:
         threading.Event().wait(0.1)
     with pytest.raises(RpcError, match="unavailable"):
-        client(master, worker).lease(master_pb2.LeaseRequest())
+        client(master, worker).lease(LeaseRequest())
     monkeypatch.setattr(master.authority, "_hours", 1.0)
     assert worker.renew_if_due()
-    assert client(master, worker).lease(master_pb2.LeaseRequest()) is not None
+    assert client(master, worker).lease(LeaseRequest()) is not None
 
 
 def test_an_authority_that_is_renewed_in_time_keeps_its_replicas(tmp_path):
@@ -385,9 +385,9 @@ def test_an_authority_that_is_renewed_in_time_keeps_its_replicas(tmp_path):
             assert force(identity)  # both before the first one ends
         while first.days_left() > 0:
             threading.Event().wait(0.05)
-        assert client(master, worker).lease(master_pb2.LeaseRequest()) is not None
+        assert client(master, worker).lease(LeaseRequest()) is not None
         assert force(worker)
-        assert client(master, worker).lease(master_pb2.LeaseRequest()) is not None
+        assert client(master, worker).lease(LeaseRequest()) is not None
     finally:
         master.close()
 
@@ -403,19 +403,17 @@ def test_a_new_pod_of_a_running_master_enrols_though_the_secret_has_another_key(
 ):
     Authority.new().write(tmp_path / "authority")
     worker = master.replica(Role.WORKER)
-    assert client(master, worker).lease(master_pb2.LeaseRequest()) is not None
+    assert client(master, worker).lease(LeaseRequest()) is not None
 
 
 def test_a_call_is_held_over_many_renewals(master):
     worker = Renewed(master, Role.WORKER)
     calls = client(master, worker.identity)
     with ThreadPoolExecutor(1) as pool:
-        held = pool.submit(
-            calls.worker_sync, master_pb2.WorkerSyncRequest(hold_seconds=1.5)
-        )
+        held = pool.submit(calls.worker_sync, WorkerHeartbeat(hold_seconds=1.5))
         for _ in range(3):
             force(worker.identity)
-            assert calls.lease(master_pb2.LeaseRequest()) is not None
+            assert calls.lease(LeaseRequest()) is not None
         assert held.result(timeout=20) is not None
 
 

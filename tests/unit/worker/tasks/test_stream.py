@@ -2,11 +2,19 @@
 
 import errno
 import threading
+from dataclasses import replace
 
 import pytest
 from elasticdl.errors import BadRecordError, DataError, FencedError, RpcError
-from elasticdl.proto import master_pb2
-from elasticdl.proto.master_pb2 import Outcome, TaskType
+from elasticdl.job.tasks import (
+    LeaseReply,
+    Outcome,
+    ReplicaId,
+    ReportResult,
+    Task,
+    TaskReport,
+    TaskType,
+)
 from elasticdl.worker.tasks import stream as task_stream
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.tasks.stream import TaskStream, failure
@@ -38,19 +46,19 @@ class Master:
             self.reports.extend(request.reports)
             self.changed.notify_all()
             results = [
-                master_pb2.ReportResult(lease_id=r.lease_id, accepted=True)
+                ReportResult(lease_id=r.lease_id, accepted=True)
                 for r in request.reports
             ]
             if request.want and not self.tasks:
                 done = len(self.reports) >= self.leased
                 if not done:
                     self.changed.wait(min(request.wait_seconds, 0.02))
-                return master_pb2.LeaseReply(results=results, finished=done)
+                return LeaseReply(results=results, finished=done)
             taken = [
                 self.tasks.pop(0) for _ in range(min(request.want, len(self.tasks)))
             ]
             self.leased += len(taken)
-            return master_pb2.LeaseReply(
+            return LeaseReply(
                 tasks=taken, results=results, call_seconds=self.call_seconds
             )
 
@@ -61,7 +69,7 @@ class Master:
 
 
 def task(number, **fields):
-    return master_pb2.Task(
+    return Task(
         task_id=number,
         lease_id=100 + number,
         type=TaskType.TRAINING,
@@ -82,7 +90,7 @@ def take(stream):
 
 
 def done(loaded):
-    return master_pb2.TaskReport(
+    return TaskReport(
         task_id=loaded.task.task_id, lease_id=loaded.task.lease_id, outcome=Outcome.DONE
     )
 
@@ -100,7 +108,7 @@ def stream():
         made.append(
             TaskStream(
                 master.lease,
-                master_pb2.Replica(),
+                ReplicaId(),
                 **settings,
                 load=load,
                 describe=lambda what, error: f"{what} raised {error}",
@@ -308,7 +316,7 @@ def test_a_file_that_is_missing_is_a_failure_at_once(stream):
 def test_a_sync_worker_leases_no_training_task_while_it_evaluates(stream):
     """It would begin that task without being counted again for a version."""
     evaluation = task(1)
-    evaluation.type = TaskType.EVALUATION
+    evaluation = replace(evaluation, type=TaskType.EVALUATION)
     one = stream(Master([evaluation, task(2)]))
     evaluates = take(one)
     assert evaluates.task.type == TaskType.EVALUATION
@@ -319,7 +327,7 @@ def test_a_sync_worker_leases_no_training_task_while_it_evaluates(stream):
 
 def test_an_async_worker_reads_training_tasks_ahead_while_it_evaluates(stream):
     evaluation = task(1)
-    evaluation.type = TaskType.EVALUATION
+    evaluation = replace(evaluation, type=TaskType.EVALUATION)
     one = stream(Master([evaluation, task(2)]), far_ahead=True)
     assert take(one).task.type == TaskType.EVALUATION
     assert take(one).task.task_id == 2

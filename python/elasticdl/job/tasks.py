@@ -1,0 +1,163 @@
+"""Tasks on their way from the master to a worker, and reports on the way back.
+
+Owns what a lease and a report say, and the ways to name a version of the model. Used by
+master, workers and PS. Must not know how any of it is encoded: `rpc.task_messages`
+turns these classes into messages, and back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class TaskType(IntEnum):
+    """What is to be done."""
+
+    UNSPECIFIED = 0
+    TRAINING = 1
+    EVALUATION = 2
+    PREDICTION = 3
+    EXPORT = 4  # write the final (or best) model
+    PREPARE = 5  # run data.prepare
+    SHARDS = 6  # list the shards of a custom reader
+    SUMMARIZE = 7  # turn merged metric states into results
+
+
+class Outcome(IntEnum):
+    """What became of a task."""
+
+    UNSPECIFIED = 0
+    DONE = 1
+    FAILED = 2  # user code raised: counts against tasks.maxFailures
+    RETURNED = 3  # handed back undone (shutdown, fenced by PS): does not count
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaId:
+    """Who calls. A replica of an older generation is fenced."""
+
+    role: str = ""  # job.names.Role
+    index: int = 0
+    generation: int = 0  # given at launch, unique in a job
+
+
+NOBODY = ReplicaId()  # the client that makes a call says who it is
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What makes a version (sync mode): PS 0 writes it, the others follow it."""
+
+    version: int
+    push_ids: tuple[str, ...] = ()  # in the order in which they are added up
+    snapshots: tuple[str, ...] = ()  # to take before applying
+    rate_scale: float = 1.0  # learning rate factor; the master's may change meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class ModelVersion:
+    """Which of the model's values are meant."""
+
+    # "": the newest; AVERAGE (checkpoint/layout.py): the averages of a model whose
+    # training is over, where the optimizer keeps some; else one that PS have pinned.
+    snapshot: str = ""
+    ticket: Ticket | None = None  # of a pinned snapshot, sync mode
+
+
+LIVE = ModelVersion()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A leased task."""
+
+    task_id: int = 0
+    lease_id: int = 0  # unique in the job, never used twice
+    type: TaskType = TaskType.UNSPECIFIED
+    source: str = ""  # file (or the custom reader's shard name)
+    start: int = 0  # first record in the source
+    end: int = 0  # one past the last
+    epoch: int = 0  # from 0
+    seed: int = 0  # for shuffleRecords
+    model: ModelVersion = LIVE  # EVALUATION, EXPORT: whose values are used
+    state: bytes = b""  # SUMMARIZE: merged metric states
+    target: str = ""  # EXPORT: "final" or "best"; SHARDS: "training", ...
+    round: int = 0  # EVALUATION, SUMMARIZE
+    replay: bool = False  # was leased before: seconds count as replay
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A record that could not be read or fed, and was left out."""
+
+    source: str = ""
+    record: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardInfo:
+    """A shard that a custom reader told of."""
+
+    source: str = ""
+    start: int = 0
+    end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """What a worker says of a task that it was leased."""
+
+    task_id: int = 0
+    lease_id: int = 0
+    outcome: Outcome = Outcome.UNSPECIFIED
+    error: str = ""  # FAILED: last traceback
+    records: int = 0  # that the reader gave of the range, bad ones too
+    steps: int = 0
+    loss: float = 0.0  # mean over the task
+    model_version: int = 0
+    bad_records: tuple[BadRecord, ...] = ()
+    state: bytes = b""  # EVALUATION: metric states to add
+    results_json: str = ""  # SUMMARIZE: {"accuracy": 0.9}; EXPORT: {"paths": [...]}
+    shards: tuple[ShardInfo, ...] = ()  # SHARDS
+    skipped_batches: int = 0  # onNanLoss: skip
+    fatal: bool = False  # FAILED: more tries are useless (NaN loss, bad data)
+    exit_code: int = 0  # FAILED: kind of error, errors.ExitCode; 0: not known
+    rows: int | None = None  # DONE, training: that `feed` made and were trained
+    skipped_rows: int = 0  # onNanLoss: skip: rows of the batches left out
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRequest:
+    """Reports of finished tasks, and how many new ones are wanted."""
+
+    replica: ReplicaId = NOBODY
+    reports: tuple[TaskReport, ...] = ()
+    want: int = 0  # 0 only reports
+    wait_seconds: float = 0.0
+    # As in heartbeats: what is reported is in the PS at these versions.
+    ps_versions: tuple[int, ...] = ()
+    ps_rewind: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReportResult:
+    """What became of a report."""
+
+    lease_id: int = 0
+    accepted: bool = False  # False: the lease had moved on; the ledger has a replay
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseReply:
+    """New tasks, and what became of the reports."""
+
+    tasks: tuple[Task, ...] = ()
+    results: tuple[ReportResult, ...] = ()
+    finished: bool = False  # no task will come any more: leave
+    # The caller should call no more often than once in so many seconds: its share of
+    # the calls that the master has time for. Async: tasks and reports of that time go
+    # together.
+    call_seconds: float = 0.0
