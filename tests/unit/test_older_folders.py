@@ -6,7 +6,7 @@ from pathlib import Path
 from elasticdl.job import history
 from elasticdl.job.status import JobReport
 from elasticdl.job.values.file import load_values
-from elasticdl.job.words import EndCause, Happening, JobState
+from elasticdl.job.words import EndCause, HappeningKind, JobState
 from elasticdl.master.happenings import Diary
 from elasticdl.master.members.relaunches import Relaunches
 from elasticdl.master.tasks import facts
@@ -28,9 +28,9 @@ def test_the_causes_of_its_losses_are_known_without_having_been_written() -> Non
     assert [
         (one.replica, one.end_cause)
         for one in told.decisions
-        if one.kind == Happening.ENDED
+        if one.kind == HappeningKind.ENDED
     ] == [("worker-1", EndCause.KILLED), ("ps-0", EndCause.KILLED)]
-    assert {one.kind for one in told.decisions} <= set(Happening)
+    assert {one.kind for one in told.decisions} <= set(HappeningKind)
 
 
 def test_its_journal_is_gone_on_with(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_its_journal_is_gone_on_with(tmp_path: Path) -> None:
     known = Relaunches(ledger, Diary())
     assert known.causes_by_role() == {"ps": {"killed": 1}, "worker": {"killed": 1}}
     assert known.counts_by_role() == known.causes_by_role()
-    assert ledger.newest_of(facts.JobState).state is JobState.STOPPED
+    assert ledger.newest_of(facts.JobStateFact).state is JobState.STOPPED
     ledger.close()
     report = audit(tmp_path)
     assert report.ok

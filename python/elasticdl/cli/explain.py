@@ -16,16 +16,16 @@ from elasticdl.cli.options.where import add_any_job, find_job
 from elasticdl.errors import ExitCode, NotFoundError
 from elasticdl.job.names import Role
 from elasticdl.job.spec.problems import nearest
-from elasticdl.job.words import Happening
+from elasticdl.job.words import HappeningKind
 
 if TYPE_CHECKING:
     from elasticdl.client import JobView
     from elasticdl.job.decision import Decision
 
 _MASTER = str(Role.MASTER)
-_OF_MASTER = (Happening.MASTER, Happening.STATE, Happening.ATTENTION)
+_OF_MASTER = (HappeningKind.MASTER, HappeningKind.STATE, HappeningKind.ATTENTION)
 # What nobody asks about a whole job; `--all` shows it too.
-_ROUTINE = (Happening.JOINED, Happening.CHECKPOINT)
+_ROUTINE = (HappeningKind.JOINED, HappeningKind.CHECKPOINT)
 _MOST_NAMES = 12
 
 

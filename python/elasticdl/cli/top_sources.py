@@ -17,7 +17,12 @@ from rich.text import Text
 
 from elasticdl import client
 from elasticdl.client import Condition, JobHandle, JobView, LocalJob
-from elasticdl.client.cluster import Cluster, ClusterJob, cluster_usage, cluster_views
+from elasticdl.client.cluster import (
+    ClusterClient,
+    ClusterJob,
+    cluster_usage,
+    cluster_views,
+)
 from elasticdl.client.usage import Capacity, Usage, machine
 from elasticdl.errors import JobError, PlatformError
 from elasticdl.job.history import History
@@ -166,7 +171,7 @@ class LocalJobs:
 class ClusterJobs:
     """The jobs of a namespace, or of a whole cluster."""
 
-    def __init__(self, cluster: Cluster, *, everywhere: bool) -> None:
+    def __init__(self, cluster: ClusterClient, *, everywhere: bool) -> None:
         """Look into the cluster's namespace, or into all of them."""
         self._cluster = cluster
         self._everywhere = everywhere

@@ -75,7 +75,7 @@ class Board:
 
 
 @dataclass(frozen=True)
-class Place:
+class GridPlace:
     """A panel or a row's headline, with its number and its place on the grid."""
 
     number: int
@@ -86,18 +86,18 @@ class Place:
     height: int
 
 
-def places(board: Board) -> Iterator[Place]:
+def places(board: Board) -> Iterator[GridPlace]:
     """Yield headlines and panels in order, from left to right and then down."""
     number, y = 0, 0
     for row in board.rows:
         number += 1
-        yield Place(number, row, 0, y, GRID_WIDTH, 1)
+        yield GridPlace(number, row, 0, y, GRID_WIDTH, 1)
         y += 1
         x, height = 0, 0
         for panel in row.panels:
             if x + panel.width > GRID_WIDTH:
                 x, y, height = 0, y + height, 0
             number += 1
-            yield Place(number, panel, x, y, panel.width, panel.height)
+            yield GridPlace(number, panel, x, y, panel.width, panel.height)
             x, height = x + panel.width, max(height, panel.height)
         y += height

@@ -27,7 +27,7 @@ Usage = Mapping[tuple[str, str], Amounts]  # by namespace and name of a pod
 
 
 @dataclass(frozen=True)
-class Figures:
+class ClusterFigures:
     """A cluster at one time."""
 
     nodes: Mapping[str, int]  # by state
@@ -44,7 +44,7 @@ def figures(
     pods: Iterable[Pod],
     usage: Usage | None,
     jobs: Iterable[MasterJob] = (),
-) -> Figures:
+) -> ClusterFigures:
     """Return the sums. `usage` is None where the cluster does not measure it."""
     ready: dict[str, Node] = {}
     states: Counter[str] = Counter()
@@ -68,7 +68,7 @@ def figures(
                 used[pod.holder] = used.get(pod.holder, Amounts()) + measured
         if pod.waiting and pod.holder.kind == TRAINING:
             pending[pod.holder.namespace, pod.holder.job, pod.waiting] += 1
-    return Figures(
+    return ClusterFigures(
         nodes=states,
         allocatable=sum((n.allocatable for n in ready.values()), Amounts()),
         requested=requested,
@@ -116,7 +116,11 @@ def _waited(pod: Pod, now: float) -> float:
 
 
 def show(
-    metrics: ClusterMetrics, made: Figures, waited: Mapping[Job, float], *, up: bool
+    metrics: ClusterMetrics,
+    made: ClusterFigures,
+    waited: Mapping[Job, float],
+    *,
+    up: bool,
 ) -> None:
     """Set the metrics to figures; what is not in them disappears."""
     metrics.nodes.set_by(made.nodes)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from elasticdl.errors import ElasticDLError, ExitCode, SpecError
 from elasticdl.exporter.objects import Serving
-from elasticdl.exporter.watching import Cluster
+from elasticdl.exporter.watching import WatchedCluster
 from elasticdl.job.chart.monitoring import ExporterValues
 from elasticdl.job.context import set_up_logging
 from elasticdl.kube.api import ApiServer
@@ -70,7 +70,7 @@ def labels_of(text: str) -> dict[str, str]:
 async def export(args: argparse.Namespace, api: ApiServer) -> None:
     """Watch and serve until a signal comes. Raises ElasticDLError."""
     serving = Serving(args.serving_priority, labels_of(args.serving_labels))
-    cluster = Cluster(api, serving)
+    cluster = WatchedCluster(api, serving)
     metrics = ClusterMetrics()
     loop = asyncio.get_running_loop()
     watching = asyncio.create_task(cluster.watch(), name="watch")

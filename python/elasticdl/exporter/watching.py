@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from elasticdl.exporter.figures import Figures, Usage, Waits, figures, show
+from elasticdl.exporter.figures import ClusterFigures, Usage, Waits, figures, show
 from elasticdl.exporter.objects import (
     MasterJob,
     Node,
@@ -26,7 +26,7 @@ from elasticdl.job.names import LABEL_JOB
 from elasticdl.kube.amounts import Amounts, amounts
 from elasticdl.kube.api import ApiServer
 from elasticdl.kube.errors import ApiError, Json
-from elasticdl.kube.list_and_watch import Change, Listing, reflect
+from elasticdl.kube.list_and_watch import Listing, WatchEvent, reflect
 from elasticdl.metrics.registry import ClusterMetrics
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ _USAGE = "/apis/metrics.k8s.io/v1beta1/pods"
 _USAGE_SECONDS = 15.0  # as often as metrics-server measures
 
 
-class Cluster:
+class WatchedCluster:
     """A cluster as it is seen."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Cluster:
         if self._nodes is None or self._pods is None or self._jobs is None:
             return
         now, pods = self._clock(), self._pods.values()
-        made: Figures = figures(
+        made: ClusterFigures = figures(
             self._nodes.values(), pods, self._usage, self._jobs.values()
         )
         waited = self._waits.seconds(pods, now=now)
@@ -96,7 +96,7 @@ class Cluster:
                 self._change_node(self._nodes, seen)
 
     @staticmethod
-    def _change_node(nodes: dict[str, Node], seen: Change) -> None:
+    def _change_node(nodes: dict[str, Node], seen: WatchEvent) -> None:
         node = node_of(seen.item)
         if seen.deleted:
             nodes.pop(node.name, None)
@@ -115,7 +115,7 @@ class Cluster:
             elif self._pods is not None:
                 self._change_pod(self._pods, seen)
 
-    def _change_pod(self, pods: dict[str, Pod], seen: Change) -> None:
+    def _change_pod(self, pods: dict[str, Pod], seen: WatchEvent) -> None:
         pod = None if seen.deleted else pod_of(seen.item, self._serving)
         if pod is not None:
             pods[pod.uid] = pod

@@ -37,7 +37,7 @@ class Enrolment:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class PodPlace:
     """What a master in a pod knows of its surroundings."""
 
     namespace: str
@@ -77,7 +77,7 @@ class RoleContext:
     metrics_port: int = 0  # 0: any free one
     # What a reader of metrics brings; "": they are in the clear.
     metrics_token: str = field(default="", repr=False)
-    cluster: Cluster | None = None  # a master in a pod
+    cluster: PodPlace | None = None  # a master in a pod
     enrolment: Enrolment | None = None  # a PS or worker whose calls are encrypted
     # What a command of the user inherits.
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -208,7 +208,7 @@ def _enrolment(environ: Mapping[str, str]) -> Enrolment | None:
     return Enrolment(authority, certificate, environ[names.ENV_ENROLMENT_SEED])
 
 
-def _cluster(environ: Mapping[str, str]) -> Cluster | None:
+def _cluster(environ: Mapping[str, str]) -> PodPlace | None:
     platform = environ.get(names.ENV_PLATFORM, "") or names.PLATFORM_LOCAL
     if platform == names.PLATFORM_LOCAL:
         return None
@@ -219,7 +219,7 @@ def _cluster(environ: Mapping[str, str]) -> Cluster | None:
         )
     config_map = environ[names.ENV_CONFIG_MAP]
     words = {"high": names.ENV_PRIORITY_HIGH, "low": names.ENV_PRIORITY_LOW}
-    return Cluster(
+    return PodPlace(
         namespace=environ[names.ENV_NAMESPACE],
         config_map=config_map,
         job=config_map.removeprefix(names.config_map_name("")),

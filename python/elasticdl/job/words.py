@@ -151,7 +151,7 @@ MASTER_CAUSES = (GoodputCause.PENDING, GoodputCause.PREEMPTED)
 WORKER_CAUSES = tuple(cause for cause in GoodputCause if cause not in MASTER_CAUSES)
 
 
-class Happening(enum.StrEnum):
+class HappeningKind(enum.StrEnum):
     """What happened to a job or a replica, as a history's decisions are called."""
 
     PENDING = "pending"  # it waits, and why

@@ -32,7 +32,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Change:
+class WatchEvent:
     """One object that came, changed or went."""
 
     item: Json
@@ -41,7 +41,7 @@ class Change:
 
 async def reflect(
     api: ApiServer, path: str, selector: Mapping[str, str]
-) -> AsyncGenerator[Listing | Change, None]:
+) -> AsyncGenerator[Listing | WatchEvent, None]:
     """Yield the whole list first, then changes; the list again after a break.
 
     `selector` is `labelSelector` or `fieldSelector`. Outages are waited out. Raises
@@ -73,7 +73,7 @@ async def reflect(
 
 async def _follow(
     api: ApiServer, path: str, selector: Mapping[str, str], version: str
-) -> AsyncGenerator[Change, None]:
+) -> AsyncGenerator[WatchEvent, None]:
     """Watch on and on from a version. Raises ApiError when that is not possible."""
     loop = asyncio.get_running_loop()
     while True:
@@ -96,6 +96,6 @@ async def _follow(
                     )
                 version = item["metadata"]["resourceVersion"]
                 if event["type"] != "BOOKMARK":
-                    yield Change(item, deleted=event["type"] == "DELETED")
+                    yield WatchEvent(item, deleted=event["type"] == "DELETED")
         if loop.time() - began < 1.0:  # a server that is about to leave
             await asyncio.sleep(1.0)

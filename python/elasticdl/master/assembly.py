@@ -66,7 +66,7 @@ def spec_in_force(ledger: Ledger, spec: JobSpec) -> JobSpec:
 
     What changed in the file while no master ran is treated like any live edit.
     """
-    noted = ledger.newest_of(facts.Specification)
+    noted = ledger.newest_of(facts.SpecificationFact)
     if noted is None:
         return spec
     edit = live_edits.compare(JobSpec.model_validate(noted.job), spec)
@@ -87,15 +87,15 @@ def _put_in_force(job_dir: JobDir, spec: JobSpec) -> None:
 
 def _seconds_before(ledger: Ledger) -> float:
     """Return how long earlier launches ran, without the time between them."""
-    run = ledger.newest_of(facts.Run)
+    run = ledger.newest_of(facts.RunFact)
     if run is None:
         return 0.0
     # A launcher that was killed wrote no end: the last that is known of it counts.
-    times = [fact.time for fact in ledger.all_of(facts.Run)]
-    times += [fact.time for fact in ledger.all_of(facts.JobState)]
-    times += [fact.time for fact in ledger.all_of(facts.Replica)]
-    times += [fact.time for fact in ledger.all_of(facts.Evaluation)]
-    times += [fact.time for fact in ledger.all_of(facts.Relaunch)]
+    times = [fact.time for fact in ledger.all_of(facts.RunFact)]
+    times += [fact.time for fact in ledger.all_of(facts.JobStateFact)]
+    times += [fact.time for fact in ledger.all_of(facts.ReplicaFact)]
+    times += [fact.time for fact in ledger.all_of(facts.EvaluationFact)]
+    times += [fact.time for fact in ledger.all_of(facts.RelaunchFact)]
     return run.before + max(times) - run.time
 
 
@@ -106,7 +106,7 @@ def _take_back(ledger: Ledger, *, now: float) -> None:
         ledger.recover(worker, cause="the launcher was lost", now=now)
 
 
-def _ending_of(noted: facts.JobState | None, *, fresh: bool) -> Ending | None:
+def _ending_of(noted: facts.JobStateFact | None, *, fresh: bool) -> Ending | None:
     """Return how the job ended, if the master before this one got so far.
 
     Who launches a job again that failed or was stopped wants it to go on.
@@ -146,19 +146,19 @@ def assemble(
     Raises CheckpointError if `checkpoint.initFrom` is needed and cannot be used.
     """
     now = clock()
-    before = ledger.newest_of(facts.JobState)
+    before = ledger.newest_of(facts.JobStateFact)
     course = course_of(ledger, spec.name, new_run=uuid.uuid4().hex[:16])
     origin = Origin(ledger, spec.checkpoint.init_from)
-    fresh = launched or not ledger.all_of(facts.Run)
+    fresh = launched or not ledger.all_of(facts.RunFact)
     if launched:
         _take_back(ledger, now=now)
     if not fresh:
         spec = spec_in_force(ledger, spec)
     ended = _ending_of(before, fresh=fresh)
     if fresh and ended is None:
-        ledger.record(facts.Run(time=now, before=_seconds_before(ledger)))
-        ledger.record(facts.JobState(state=JobState.STARTING, time=now))
-    ledger.record(facts.Specification(job=spec.document()))
+        ledger.record(facts.RunFact(time=now, before=_seconds_before(ledger)))
+        ledger.record(facts.JobStateFact(state=JobState.STARTING, time=now))
+    ledger.record(facts.SpecificationFact(job=spec.document()))
     patiently(
         lambda: _put_in_force(job_dir, spec), seconds=spec.master.journal_wait_seconds
     )
@@ -209,8 +209,8 @@ def _make_job(
     table.adopt(now=now)
     # Those that ended since they were noted are in the sums already.
     adopted = {member.generation for member in table.workers()}
-    live = ledger.newest_of(facts.GoodputLive)
-    closed = ledger.newest_of(facts.Goodput)
+    live = ledger.newest_of(facts.GoodputLiveFact)
+    closed = ledger.newest_of(facts.GoodputFact)
     goodput = Goodput(
         closed.seconds if closed else None,
         {g: s for g, s in live.workers.items() if g in adopted} if live else {},
@@ -249,7 +249,7 @@ def _make_job(
         changes=Changes(),
         keeper=keeper,
         data=DataStage(
-            spec, known=start.known, prepared=bool(ledger.all_of(facts.Prepared))
+            spec, known=start.known, prepared=bool(ledger.all_of(facts.PreparedFact))
         ),
     )
     return Job(spec, job_dir, parts, started=ledger.started, clock=clock)
@@ -263,7 +263,7 @@ def _holder(spec: JobSpec, holding: Holding, around: Around) -> ModelHolder:
 
 
 def _known_shards(ledger: Ledger) -> dict[str, tuple[Shard, ...]] | None:
-    noted = ledger.newest_of(facts.Shards)
+    noted = ledger.newest_of(facts.ShardsFact)
     if noted is None:
         return None
     return {

@@ -107,7 +107,9 @@ class Job:
         self.finished = False  # workers may leave
         self.save_refused = False  # the end waits for a disk to take its checkpoint
         self.exports: list[str] = [
-            path for fact in parts.ledger.all_of(facts.Export) for path in fact.paths
+            path
+            for fact in parts.ledger.all_of(facts.ExportFact)
+            for path in fact.paths
         ]
         self.last_loss: float | None = None
         self.fatal_losses = 0  # tasks that ended with a loss that was not finite
@@ -262,7 +264,7 @@ class Job:
     @property
     def nonfinite_losses(self) -> int:
         """Batches whose loss was not finite, skipped or fatal."""
-        skipped = self.parts.ledger.all_of(facts.Skipped)
+        skipped = self.parts.ledger.all_of(facts.SkippedFact)
         return self.fatal_losses + sum(fact.batches for fact in skipped)
 
     @property

@@ -36,7 +36,7 @@ LIVE = (
 
 
 @dataclass(frozen=True)
-class Change:
+class FieldChange:
     """One field: what it was and what the file says now."""
 
     path: str
@@ -53,8 +53,8 @@ class Edit:
     """What comes of an edit of the file."""
 
     spec: JobSpec  # the old one with the accepted changes
-    accepted: tuple[Change, ...]
-    refused: tuple[Change, ...]
+    accepted: tuple[FieldChange, ...]
+    refused: tuple[FieldChange, ...]
 
 
 def compare(old: JobSpec, new: JobSpec) -> Edit:
@@ -82,15 +82,15 @@ def _is_live(path: str) -> bool:
 
 def _changes(
     old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
-) -> list[Change]:
-    found: list[Change] = []
+) -> list[FieldChange]:
+    found: list[FieldChange] = []
     for key in sorted({*old, *new}):
         path = f"{prefix}{key}"
         before, after = old.get(key), new.get(key)
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             found += _changes(before, after, f"{path}.")
         elif before != after:
-            found.append(Change(path, before, after))
+            found.append(FieldChange(path, before, after))
     return found
 
 

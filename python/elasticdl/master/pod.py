@@ -28,8 +28,7 @@ from elasticdl.errors import (
 )
 from elasticdl.files import write_whole
 from elasticdl.job import folder, names
-from elasticdl.job.context import Cluster as Place
-from elasticdl.job.context import RoleContext, set_up_logging
+from elasticdl.job.context import PodPlace, RoleContext, set_up_logging
 from elasticdl.job.folder import JobLock
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec
@@ -227,7 +226,7 @@ async def serve_in_pod(context: RoleContext, api: ApiServer) -> ExitCode:
 
 async def _run(
     context: RoleContext,
-    place: Place,
+    place: PodPlace,
     cluster: Cluster,
     authority: JobAuthority | None,
 ) -> Ending | None:

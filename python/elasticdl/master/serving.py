@@ -105,7 +105,7 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | 
     )
     if start.launch:
         # In one write with all of the beginning.
-        ledger.record(facts.Launch(of=start.launch))
+        ledger.record(facts.LaunchFact(of=start.launch))
     await ledger.commit()
     _call_on_signals(lambda: start.on_signal(master))
     patiently(lambda: start.attend(master), seconds=patience)
@@ -156,7 +156,7 @@ def _begins(ledger: Ledger, launch: str) -> bool:
 
     Its first masters may have died before they wrote a word: they began nothing.
     """
-    known = ledger.newest_of(facts.Launch)
+    known = ledger.newest_of(facts.LaunchFact)
     return bool(launch) and (known is None or known.of != launch)
 
 

@@ -26,7 +26,7 @@ from elasticdl.job.heartbeats import (
     Registration,
     SnapshotDone,
 )
-from elasticdl.ps.server import Figures, ParameterServer
+from elasticdl.ps.server import ParameterServer, PsFigures
 from elasticdl.ps.snapshots import Done, Request
 from elasticdl.ps.traffic import Usage
 from elasticdl.ps.updater import Control
@@ -234,7 +234,7 @@ class ControlLoop:
         self._orders.put(_Order(control, requests, reply.rewind))
 
 
-def report_of(figures: Figures, usage: Usage) -> PsReport:
+def report_of(figures: PsFigures, usage: Usage) -> PsReport:
     """Return the figures as the master is told them."""
     sums = usage.traffic.sums()
     return PsReport(

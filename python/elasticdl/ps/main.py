@@ -41,7 +41,7 @@ from elasticdl.rpc.tls.https import secure_metrics
 from elasticdl.rpc.tls.identity import identity_of
 
 if TYPE_CHECKING:
-    from elasticdl.ps.restore import Place
+    from elasticdl.ps.restore import PsPlace
     from elasticdl.ps.server import ParameterServer
     from elasticdl.ps.updater import NewUpdater
 
@@ -76,7 +76,7 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
     from elasticdl.ps.control import ControlLoop, Life
     from elasticdl.ps.optimizers import kernels
     from elasticdl.ps.parameters import Compute
-    from elasticdl.ps.restore import Place, ShardStore
+    from elasticdl.ps.restore import PsPlace, ShardStore
     from elasticdl.ps.server import ParameterServer
     from elasticdl.ps.servicer import PsServicer
     from elasticdl.ps.traffic import Usage
@@ -85,7 +85,7 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
     _stop_on_signals(life.stop)
     identity = identity_of(context, life.stop)
     sync = spec.ps.mode is UpdateMode.SYNC
-    place = Place(context.index, spec.ps.replicas)
+    place = PsPlace(context.index, spec.ps.replicas)
     metrics = PsMetrics()
     if context.in_pod:
         metrics.memory_limit.set(container_limit_bytes())
@@ -163,7 +163,7 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
     return ExitCode.OK
 
 
-def _updater_of(spec: JobSpec, place: Place) -> NewUpdater:
+def _updater_of(spec: JobSpec, place: PsPlace) -> NewUpdater:
     """Choose the policy: the one place where async and sync differ."""
     # Imported late: see serve_until_stopped.
     from elasticdl.ps.async_updater import AsyncUpdater

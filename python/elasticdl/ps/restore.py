@@ -34,7 +34,7 @@ def _ignore(_seconds: float, _written: bool) -> None:
 
 
 @dataclass(frozen=True)
-class Place:
+class PsPlace:
     """Which of the PS this is."""
 
     index: int
@@ -64,7 +64,7 @@ class ShardStore:
     """
 
     def __init__(
-        self, place: Place, *, common_version: bool, observe: Observe = _ignore
+        self, place: PsPlace, *, common_version: bool, observe: Observe = _ignore
     ) -> None:
         """`common_version`: all PS restore to one version (sync mode).
 

@@ -38,7 +38,7 @@ from elasticdl.ps.carry_over import carry_over
 from elasticdl.ps.live import Job, Live, Pulled
 from elasticdl.ps.optimizers.optimizer import Optimizer, optimizer_from_json
 from elasticdl.ps.parameters import Compute, Origin, Parameters, Push
-from elasticdl.ps.restore import Loaded, Place, ShardStore
+from elasticdl.ps.restore import Loaded, PsPlace, ShardStore
 from elasticdl.ps.snapshots import Done, Request, Snapshots
 from elasticdl.ps.updater import Answer, Control, NewUpdater
 from elasticdl.rpc.ps.tensors import STALE, WAITING
@@ -69,7 +69,7 @@ class Initial:
 
 
 @dataclass(frozen=True)
-class Figures:
+class PsFigures:
     """What a PS tells of itself."""
 
     initialized: bool
@@ -93,7 +93,7 @@ class ParameterServer:
 
     def __init__(
         self,
-        place: Place,
+        place: PsPlace,
         *,
         new_updater: NewUpdater,
         store: ShardStore,
@@ -415,7 +415,7 @@ class ParameterServer:
             if self._live is not None:
                 self._live.obey(control, requests)
 
-    def figures(self) -> Figures:
+    def figures(self) -> PsFigures:
         """Return what the master and the metrics are told.
 
         Never waits: a PS that copies or updates a large buffer holds the lock for
@@ -451,7 +451,7 @@ class ParameterServer:
     def _tell(self) -> None:
         """Replace what `figures` returns, in one go. Called under the lock."""
         live = self._live
-        self._told = Figures(
+        self._told = PsFigures(
             initialized=live is not None,
             version=live.parameters.version if live else 0,
             nbytes=live.parameters.nbytes if live else 0,

@@ -19,7 +19,7 @@ from elasticdl.errors import PlatformError
 from elasticdl.job.names import JobDir, Role
 from elasticdl.runner.base import Launch, Observed, Phase, ReplicaKey
 from elasticdl.runner.local.platform import LocalPlatform
-from elasticdl.runner.local.table import Place
+from elasticdl.runner.local.table import JobPlace
 
 # -S: a bare interpreter starts in a fraction of the time.
 PYTHON = (sys.executable, "-S", "-c")
@@ -116,7 +116,7 @@ def staged(job_dir: JobDir, environ: Mapping[str, str]) -> Iterator[Stage]:
     def command(role: Role) -> Sequence[str]:
         return (*PYTHON, scripts[role])
 
-    platform = LocalPlatform(Place(job_dir, "127.0.0.1:1", TOKEN, environ, command))
+    platform = LocalPlatform(JobPlace(job_dir, "127.0.0.1:1", TOKEN, environ, command))
     try:
         yield Stage(platform, job_dir, scripts)
     finally:

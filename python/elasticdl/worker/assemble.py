@@ -31,7 +31,7 @@ from elasticdl.worker.trainer import Trainer
 from elasticdl.worker.trainer_maker import TrainerMaker
 from elasticdl.worker.training import Shows, Training
 from elasticdl.worker.uses.evaluator import Evaluator
-from elasticdl.worker.uses.model_export import Exporter
+from elasticdl.worker.uses.model_export import ModelExporter
 from elasticdl.worker.uses.model_values import ModelValues
 from elasticdl.worker.uses.prediction_files import PredictionFiles, format_named
 from elasticdl.worker.uses.predictor import FileSink, Predictor, ProcessorSink
@@ -182,7 +182,7 @@ class Assembly:
                 borrowed=borrowed,
                 progress=life.progress,
             )
-            exporter = Exporter(
+            exporter = ModelExporter(
                 definition, spec.export, trainer=trainer, borrowed=borrowed
             )
             on_rewind = evaluator.forget

@@ -16,7 +16,7 @@ from elasticdl.job.names import JobDir, Role
 from elasticdl.job.words import ExitReason
 from elasticdl.runner.base import Phase, ReplicaKey
 from elasticdl.runner.local.platform import LocalPlatform
-from elasticdl.runner.local.table import Place, role_command
+from elasticdl.runner.local.table import JobPlace, role_command
 from elasticdl.runner.oom import OomKills
 from elasticdl.testing.scripted import (
     BOUND_SECONDS,
@@ -226,7 +226,7 @@ def test_an_older_generation_is_refused(stage: Stage) -> None:
 
 
 def test_what_cannot_be_started_has_failed(tmp_path: Path) -> None:
-    place = Place(
+    place = JobPlace(
         JobDir(tmp_path), "", "secret", {}, command=lambda _: ("/no/such/program",)
     )
     platform = LocalPlatform(place)
@@ -338,9 +338,9 @@ LAUNCHER = """
 import os, pathlib, sys
 from elasticdl.job.names import JobDir, Role
 from elasticdl.runner.base import Launch, ReplicaKey
-from elasticdl.runner.local.platform import LocalPlatform, Place
+from elasticdl.runner.local.platform import LocalPlatform, JobPlace
 
-place = Place(JobDir(pathlib.Path(sys.argv[1])), "", "secret", dict(os.environ),
+place = JobPlace(JobDir(pathlib.Path(sys.argv[1])), "", "secret", dict(os.environ),
               command=lambda role: (sys.executable, "-c", sys.argv[2]))
 platform = LocalPlatform(place)
 platform.start(Launch(ReplicaKey(Role.WORKER, 0), 1, 1.0, "1Gi", "low", 1.0))

@@ -27,7 +27,7 @@ from elasticdl.model.variables import (
     trainable_variables,
 )
 from elasticdl.ps.async_updater import AsyncUpdater
-from elasticdl.ps.restore import Place, ShardStore
+from elasticdl.ps.restore import PsPlace, ShardStore
 from elasticdl.ps.server import ParameterServer
 from elasticdl.ps.servicer import PsServicer
 from elasticdl.ps.snapshots import Request
@@ -70,7 +70,7 @@ class PsGroup:
         self.control()
 
     def _start(self, index):
-        where = Place(index, self.num_ps)
+        where = PsPlace(index, self.num_ps)
         server = ParameterServer(
             where,
             new_updater=self._updater(index),

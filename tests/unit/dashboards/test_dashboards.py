@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from elasticdl.dashboards.board import Board, Kind, Panel, Place, Row, places
+from elasticdl.dashboards.board import Board, GridPlace, Kind, Panel, Row, places
 from elasticdl.metrics.registry import ROLES
 
 from docs.generate.questions import QUESTIONS
@@ -178,10 +178,10 @@ def test_panels_stand_side_by_side_and_go_down_when_a_line_is_full():
     rows = (Row("first", (wide, low, high)), Row("second", (low,)))
     board = Board("u", "t", "d", rows)
     assert list(places(board)) == [
-        Place(1, rows[0], 0, 0, 24, 1),
-        Place(2, wide, 0, 1, 16, 4),
-        Place(3, low, 16, 1, 8, 4),
-        Place(4, high, 0, 5, 12, 8),
-        Place(5, rows[1], 0, 13, 24, 1),
-        Place(6, low, 0, 14, 8, 4),
+        GridPlace(1, rows[0], 0, 0, 24, 1),
+        GridPlace(2, wide, 0, 1, 16, 4),
+        GridPlace(3, low, 16, 1, 8, 4),
+        GridPlace(4, high, 0, 5, 12, 8),
+        GridPlace(5, rows[1], 0, 13, 24, 1),
+        GridPlace(6, low, 0, 14, 8, 4),
     ]

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from elasticdl.exporter.objects import Serving
-from elasticdl.exporter.watching import Cluster
+from elasticdl.exporter.watching import WatchedCluster
 from elasticdl.kube.api import ApiServer
 from elasticdl.kube.errors import ApiError
 from elasticdl.metrics.registry import ClusterMetrics
@@ -138,7 +138,7 @@ def run(server, story) -> None:
         configuration = Configuration()
         configuration.host = f"http://127.0.0.1:{server.http.server_port}"
         api = ApiServer(configuration)
-        cluster = Cluster(api, Serving(1_000_000))
+        cluster = WatchedCluster(api, Serving(1_000_000))
         watching = asyncio.create_task(cluster.watch())
         try:
             async with asyncio.timeout(BOUND_SECONDS):

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 from elasticdl.kube.api import ApiServer
 from elasticdl.kube.errors import ApiError
-from elasticdl.kube.list_and_watch import Change, Listing, reflect
+from elasticdl.kube.list_and_watch import Listing, WatchEvent, reflect
 from elasticdl.runner.kubernetes.publishing import Allowance
 from kubernetes.client.configuration import Configuration
 
@@ -213,7 +213,7 @@ async def seen(api: ApiServer, count: int) -> list[Any]:
         if isinstance(one, Listing):
             found.append([item["metadata"]["name"] for item in one.items])
         else:
-            assert isinstance(one, Change)
+            assert isinstance(one, WatchEvent)
             found.append((one.item["metadata"]["name"], one.deleted))
         if len(found) == count:
             break

@@ -22,7 +22,7 @@ from elasticdl.master.main import main
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.metrics.event_loop import answers
-from elasticdl.runner.local.platform import LocalPlatform, Place
+from elasticdl.runner.local.platform import JobPlace, LocalPlatform
 from elasticdl.runner.local.platform_server import PlatformServer
 from elasticdl.testing.scripted import TOKEN
 
@@ -145,7 +145,7 @@ def silent_roles(role: Role) -> Sequence[str]:
 def stopped_once_it_serves(job_dir: JobDir, number: int, **more: str) -> list[str]:
     """Start a master and stop it as soon as it serves; return what it said."""
     platform = LocalPlatform(
-        Place(job_dir, "127.0.0.1:1", TOKEN, dict(os.environ), silent_roles)
+        JobPlace(job_dir, "127.0.0.1:1", TOKEN, dict(os.environ), silent_roles)
     )
     server = PlatformServer(platform, token=TOKEN)
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -186,7 +186,7 @@ def test_the_first_sigterm_ends_the_job_in_good_order(job_dir: JobDir) -> None:
 def runs(job_dir: JobDir) -> int:
     ledger = Ledger.open(job_dir.journal_dir, now=1.0)
     ledger.close()
-    return ledger.count_of(facts.Run)
+    return ledger.count_of(facts.RunFact)
 
 
 def test_a_launch_whose_first_master_died_before_it_wrote_a_word_begins_all_the_same(

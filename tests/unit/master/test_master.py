@@ -670,7 +670,7 @@ def test_a_job_begun_anew_takes_the_file_as_it_is_and_mourns_nobody(rig) -> None
         rig.world.go.set()
         await asyncio.sleep(1.0)  # the machine is off: no time of the job's
         async with rig.serving(launched=True) as master:
-            (_, run) = master.job.parts.ledger.all_of(facts.Run)
+            (_, run) = master.job.parts.ledger.all_of(facts.RunFact)
             assert run.time - run.before >= master.job.started + 0.9
             assert master.job.spec.checkpoint.keep == 7
             assert not master.job.parts.ledger.queue.leased

@@ -10,7 +10,7 @@ import pytest
 from elasticdl.job.heartbeats import PsView
 from elasticdl.metrics.registry import PsMetrics
 from elasticdl.ps.async_updater import AsyncUpdater
-from elasticdl.ps.restore import Place, ShardStore
+from elasticdl.ps.restore import PsPlace, ShardStore
 from elasticdl.ps.server import ParameterServer
 from elasticdl.ps.servicer import PsServicer
 from elasticdl.ps.sync_updater import SyncFollower, SyncUpdater
@@ -74,7 +74,7 @@ class Group:
             self.endpoints.append(endpoint)
 
     def _start(self, index: int) -> tuple[ParameterServer, ThreadedServer]:
-        where = Place(index, self.num_ps)
+        where = PsPlace(index, self.num_ps)
         server = ParameterServer(
             where,
             new_updater=self._updater(index),

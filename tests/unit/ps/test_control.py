@@ -23,7 +23,7 @@ from elasticdl.job.words import ExitReason
 from elasticdl.proto import master_pb2, master_pb2_grpc, ps_pb2
 from elasticdl.ps import main
 from elasticdl.ps.control import ControlLoop, Life, report_of
-from elasticdl.ps.restore import Place, ShardStore
+from elasticdl.ps.restore import PsPlace, ShardStore
 from elasticdl.ps.server import ParameterServer
 from elasticdl.ps.traffic import Traffic, Usage
 from elasticdl.ps.updater import Control
@@ -134,7 +134,7 @@ def test_heartbeats_tell_what_a_ps_uses_and_what_went_through_it():
     traffic = Traffic()
     traffic.add(received_bytes=40, calls=1, call_seconds=0.25)
     traffic.add(sent_bytes=24, calls=1, call_seconds=0.5)
-    place = Place(0, 1)
+    place = PsPlace(0, 1)
     server = ParameterServer(
         place,
         new_updater=lambda *_: None,
@@ -361,7 +361,7 @@ class BrokenClient:
 
 
 def test_what_breaks_the_control_loop_ends_the_ps(tmp_path: Path):
-    place = Place(0, 1)
+    place = PsPlace(0, 1)
     loop = ControlLoop(
         ParameterServer(
             place,

@@ -1,7 +1,7 @@
 """A PS that hangs is found, one that works for long is not."""
 
 import pytest
-from elasticdl.ps.restore import Place, ShardStore
+from elasticdl.ps.restore import PsPlace, ShardStore
 from elasticdl.ps.server import ParameterServer
 from elasticdl.ps.watchdog import HangError, check
 
@@ -21,7 +21,7 @@ def clock():
 
 @pytest.fixture
 def server(clock):
-    place = Place(0, 1)
+    place = PsPlace(0, 1)
     return ParameterServer(
         place,
         new_updater=lambda *_: None,

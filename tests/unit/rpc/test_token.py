@@ -25,7 +25,7 @@ from elasticdl.rpc.server import aio_server, bind, serve, threaded_server
 from elasticdl.rpc.token import HEADER
 from elasticdl.runner.local.platform import LocalPlatform
 from elasticdl.runner.local.platform_server import PlatformServer
-from elasticdl.runner.local.table import Place
+from elasticdl.runner.local.table import JobPlace
 from elasticdl.tensor import codec
 from elasticdl.testing.scripted import TOKEN
 
@@ -148,7 +148,7 @@ def test_the_masters_service_asks_for_the_token() -> None:
 
 
 def test_the_local_platform_asks_for_the_token(tmp_path: Path) -> None:
-    platform = LocalPlatform(Place(JobDir(tmp_path), "127.0.0.1:1", TOKEN, {}))
+    platform = LocalPlatform(JobPlace(JobDir(tmp_path), "127.0.0.1:1", TOKEN, {}))
     server = PlatformServer(platform, token=TOKEN)
     for channel in strangers(server.address):
         stub = platform_pb2_grpc.LocalPlatformStub(channel)

@@ -9,14 +9,14 @@ own kube context. Called by the CLI and by notebooks:
 Must not print, nor read the environment.
 """
 
-from elasticdl.client.cluster.api import Cluster, Where, connect
+from elasticdl.client.cluster.api import ClusterClient, Where, connect
 from elasticdl.client.cluster.job import ClusterJob, find_in_cluster
 from elasticdl.client.cluster.listing import cluster_views
 from elasticdl.client.cluster.submit import Submission, render, submit
 from elasticdl.client.cluster.usage import cluster_usage
 
 __all__ = [
-    "Cluster",
+    "ClusterClient",
     "ClusterJob",
     "Submission",
     "Where",

@@ -54,7 +54,7 @@ class ClusterError(PlatformError):
         return self.status == 403
 
 
-def connect(where: Where) -> Cluster:
+def connect(where: Where) -> ClusterClient:
     """Return the cluster of a kube context, the current one by default.
 
     Makes no call. Raises PlatformError when there is no such context, or when the
@@ -74,11 +74,11 @@ def connect(where: Where) -> Cluster:
             f"no kube context {name!r}; there are: {', '.join(namespaces)}"
         )
     namespace = where.namespace or namespaces[name] or "default"
-    return Cluster(ApiServer.from_kubeconfig(context=name), name, namespace)
+    return ClusterClient(ApiServer.from_kubeconfig(context=name), name, namespace)
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ClusterClient:
     """One cluster, and the namespace that is meant. All calls raise ClusterError."""
 
     server: ApiServer

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 
-from elasticdl.client.cluster.api import Cluster, ClusterError
+from elasticdl.client.cluster.api import ClusterClient, ClusterError
 from elasticdl.job.values.defaults import CONFIG_MAP, KEY, Line, Origin, Platform
 
 
-def platform_of(cluster: Cluster) -> Platform:
+def platform_of(cluster: ClusterClient) -> Platform:
     """Return what the platform says; nothing where none is, or may not be read.
 
     Raises ClusterError where the cluster does not answer, SpecError where the

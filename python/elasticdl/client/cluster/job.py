@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from elasticdl.client.cluster.api import BATCH, Cluster, ClusterError, Object
+from elasticdl.client.cluster.api import BATCH, ClusterClient, ClusterError, Object
 from elasticdl.client.cluster.logs import read_pod_log
-from elasticdl.client.cluster.managed_fields import Change, change
+from elasticdl.client.cluster.managed_fields import Patch, change
 from elasticdl.client.cluster.objects import (
     Observed,
     documents,
@@ -55,7 +55,7 @@ _LIVE = (Condition.RUNNING, Condition.PENDING)
 class ClusterJob:
     """One job's ConfigMap in a namespace, and whatever its master made."""
 
-    cluster: Cluster
+    cluster: ClusterClient
     name: str
 
     @property
@@ -233,7 +233,7 @@ class ClusterJob:
     def _patch_map(self, body: Object) -> None:
         self.cluster.patch(self.cluster.path("configmaps", self._object), body)
 
-    def _write(self, wanted: Change) -> None:
+    def _write(self, wanted: Patch) -> None:
         if not wanted.manager:
             self._patch_map(wanted.body)
             return
@@ -260,7 +260,7 @@ class ClusterJob:
         )
 
 
-def changed(config_map: Object, wanted: Scaling) -> tuple[Change | None, Scaled]:
+def changed(config_map: Object, wanted: Scaling) -> tuple[Patch | None, Scaled]:
     """Return what to write, None for nothing, and what comes of it.
 
     The write fails if another came first. Comments and the order of keys in `job.yaml`
@@ -276,7 +276,7 @@ def changed(config_map: Object, wanted: Scaling) -> tuple[Change | None, Scaled]
     return change(config_map, ("data", KEY_JOB), text), scaled
 
 
-def find_in_cluster(cluster: Cluster, name: str) -> ClusterJob:
+def find_in_cluster(cluster: ClusterClient, name: str) -> ClusterJob:
     """Return the job of that name. Raises NotFoundError with names that are near."""
     job = ClusterJob(cluster, name)
     job.config_map()

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from elasticdl.client.cluster.api import BATCH, CORE, Cluster, ClusterError, Object
+from elasticdl.client.cluster.api import (
+    BATCH,
+    CORE,
+    ClusterClient,
+    ClusterError,
+    Object,
+)
 from elasticdl.client.cluster.objects import Observed, newest, view_of
 from elasticdl.client.handle import JobView
 from elasticdl.job.names import KEY_JOB, LABEL_JOB, status_config_map_name
@@ -17,7 +23,7 @@ from elasticdl.job.names import KEY_JOB, LABEL_JOB, status_config_map_name
 Key = tuple[str, str]  # namespace and job
 
 
-def cluster_views(cluster: Cluster, *, everywhere: bool = False) -> list[JobView]:
+def cluster_views(cluster: ClusterClient, *, everywhere: bool = False) -> list[JobView]:
     """Return what can be said of each job, by namespace and name.
 
     Four calls, however many jobs there are. Raises ClusterError.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 
-from elasticdl.client.cluster.api import Cluster, ClusterError, Object
+from elasticdl.client.cluster.api import ClusterClient, ClusterError, Object
 from elasticdl.job.names import MAIN_CONTAINER
 from elasticdl.kube.pods import is_over
 
@@ -17,7 +17,11 @@ _LOOK_SECONDS = 1.0
 
 
 def read_pod_log(
-    cluster: Cluster, pod: Object, *, tail: int | None = None, follow: bool = False
+    cluster: ClusterClient,
+    pod: Object,
+    *,
+    tail: int | None = None,
+    follow: bool = False,
 ) -> Iterator[str]:
     """Yield lines without their ends; with `follow` until the pod has ended.
 
@@ -34,7 +38,9 @@ def read_pod_log(
         yield from (line for _, line in _stamped(cluster, name, query, after=""))
 
 
-def _followed(cluster: Cluster, name: str, query: dict[str, str]) -> Iterator[str]:
+def _followed(
+    cluster: ClusterClient, name: str, query: dict[str, str]
+) -> Iterator[str]:
     query["follow"] = "true"
     last = ""
     while True:
@@ -54,7 +60,7 @@ def _followed(cluster: Cluster, name: str, query: dict[str, str]) -> Iterator[st
 
 
 def _stamped(
-    cluster: Cluster, name: str, query: Mapping[str, str], *, after: str
+    cluster: ClusterClient, name: str, query: Mapping[str, str], *, after: str
 ) -> Iterator[tuple[str, str]]:
     """Yield (time, line); none that is not later than `after`."""
     path = cluster.path("pods", f"{name}/log")
@@ -64,7 +70,7 @@ def _stamped(
             yield stamp, line
 
 
-def _has_ended(cluster: Cluster, name: str) -> bool:
+def _has_ended(cluster: ClusterClient, name: str) -> bool:
     found = cluster.find(cluster.path("pods", name))
     return found is None or is_over(found)
 

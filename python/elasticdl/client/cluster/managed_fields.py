@@ -17,14 +17,14 @@ from elasticdl.client.cluster.api import Object
 
 
 @dataclass(frozen=True)
-class Change:
+class Patch:
     """What to send; it is refused where somebody else wrote after it was made."""
 
     body: Object
     manager: str  # to be applied under this name; "" is a merge patch, as ourselves
 
 
-def change(thing: Object, path: Sequence[str], value: Any) -> Change:
+def change(thing: Object, path: Sequence[str], value: Any) -> Patch:
     """Return how to set the field at `path` of an object, as whoever applied it."""
     metadata = thing["metadata"]
     version = metadata["resourceVersion"]
@@ -32,7 +32,7 @@ def change(thing: Object, path: Sequence[str], value: Any) -> Change:
     if entry is None:
         body: Object = {"metadata": {"resourceVersion": version}}
         _set(body, path, value)
-        return Change(body, "")
+        return Patch(body, "")
     # An apply says all that its manager has; what it leaves out would be removed.
     body = _owned(thing, entry["fieldsV1"])
     body |= {"apiVersion": entry["apiVersion"], "kind": thing["kind"]}
@@ -40,7 +40,7 @@ def change(thing: Object, path: Sequence[str], value: Any) -> Change:
         _set(body, ("metadata", key), metadata[key])
     _set(body, ("metadata", "resourceVersion"), version)
     _set(body, path, value)
-    return Change(body, str(entry["manager"]))
+    return Patch(body, str(entry["manager"]))
 
 
 def _applier(entries: Sequence[Object], path: Sequence[str]) -> Object | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from elasticdl.client.cluster import chart as charts
-from elasticdl.client.cluster.api import Cluster, ClusterError, Where
+from elasticdl.client.cluster.api import ClusterClient, ClusterError, Where
 from elasticdl.client.cluster.defaults import notice, platform_of
 from elasticdl.client.cluster.helm import Helm, Values
 from elasticdl.client.cluster.job import ClusterJob
@@ -79,7 +79,7 @@ def render(values: ValuesFile, *, helm: Helm, chart: Path | None, where: Where) 
 def submit(
     values: ValuesFile,
     *,
-    cluster: Cluster,
+    cluster: ClusterClient,
     helm: Helm,
     chart: Path | None = None,
     create_namespace: bool = False,
@@ -147,7 +147,7 @@ def remove(job: ClusterJob, helm: Helm) -> str:
     return release
 
 
-def _make_room(cluster: Cluster, name: str, *, helm: Helm) -> list[str]:
+def _make_room(cluster: ClusterClient, name: str, *, helm: Helm) -> list[str]:
     """Remove the release of an ended job of that name; what to tell of it."""
     job = ClusterJob(cluster, name)
     try:
@@ -174,7 +174,7 @@ def _make_room(cluster: Cluster, name: str, *, helm: Helm) -> list[str]:
 
 
 def missing_needs(
-    cluster: Cluster,
+    cluster: ClusterClient,
     needs: charts.Needs,
     values: ValuesFile,
     *,
@@ -231,7 +231,7 @@ def missing_needs(
     return lines
 
 
-def _gone(cluster: Cluster, path: str) -> bool:
+def _gone(cluster: ClusterClient, path: str) -> bool:
     try:
         return cluster.find(path) is None
     except ClusterError as error:
@@ -240,7 +240,7 @@ def _gone(cluster: Cluster, path: str) -> bool:
         raise
 
 
-def _names(cluster: Cluster, path: str) -> list[str]:
+def _names(cluster: ClusterClient, path: str) -> list[str]:
     try:
         return sorted(str(one["metadata"]["name"]) for one in cluster.items(path))
     except ClusterError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from elasticdl.client.cluster.api import CORE, Cluster, ClusterError, Object
+from elasticdl.client.cluster.api import CORE, ClusterClient, ClusterError, Object
 from elasticdl.client.usage import ClusterUsage
 from elasticdl.exporter.figures import figures
 from elasticdl.exporter.objects import NOT_READY, Serving, node_of, pod_of
@@ -20,7 +20,7 @@ from elasticdl.kube.amounts import Amounts
 _SERVING = Serving(ExporterValues().serving_priority)
 
 
-def cluster_usage(cluster: Cluster) -> ClusterUsage:
+def cluster_usage(cluster: ClusterClient) -> ClusterUsage:
     """Look at all nodes and pods: two calls. Raises ClusterError for no answer."""
     try:
         nodes = cluster.items(f"{CORE}/nodes")

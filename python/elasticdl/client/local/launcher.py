@@ -33,7 +33,7 @@ from elasticdl.job.words import JobState
 from elasticdl.runner.base import Launch, Observed, Phase, ReplicaKey
 from elasticdl.runner.local.platform import LocalPlatform
 from elasticdl.runner.local.platform_server import PlatformServer
-from elasticdl.runner.local.table import CommandOf, Place, role_command
+from elasticdl.runner.local.table import CommandOf, JobPlace, role_command
 
 _MASTER = ReplicaKey(Role.MASTER, 0)
 _LOOK_SECONDS = 0.2
@@ -113,7 +113,7 @@ class Launcher:
         self._token = secrets.token_urlsafe(32)
         self._environ = environ
         self._platform = LocalPlatform(
-            Place(
+            JobPlace(
                 self.job_dir,
                 self.master_address,
                 self._token,

@@ -93,9 +93,9 @@ class Heartbeats:
         self._parts.holder.built(member)
         if member.model_built():
             self._parts.table.note(member, now=now)
-        if not self._parts.ledger.all_of(facts.Model):
+        if not self._parts.ledger.all_of(facts.ModelFact):
             self._parts.ledger.record(
-                facts.Model(
+                facts.ModelFact(
                     callbacks=request.callbacks_json,
                     custom_reader=request.custom_reader,
                     parameters=request.num_parameters,
@@ -108,7 +108,7 @@ class Heartbeats:
 
     def take_model(self) -> None:
         """Take what is known of the model, now or from before a restart."""
-        known = self._parts.ledger.newest_of(facts.Model)
+        known = self._parts.ledger.newest_of(facts.ModelFact)
         if known is None or self._job.callbacks is not None:
             return
         try:

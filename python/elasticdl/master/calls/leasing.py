@@ -224,7 +224,7 @@ class Leasing:
     def _side_done(self, task: Task, report: TaskReport, *, now: float) -> None:
         parts = self._parts
         if task.type == TaskType.PREPARE:
-            parts.ledger.record(facts.Prepared(time=now))
+            parts.ledger.record(facts.PreparedFact(time=now))
             parts.data.prepared()
         elif task.type == TaskType.SHARDS:
             parts.data.asked(
@@ -244,7 +244,7 @@ class Leasing:
         log.info("exported%s: %s", " the best model" if best else "", ", ".join(paths))
         ledger = self._parts.ledger
         ledger.record(
-            facts.Export(
+            facts.ExportFact(
                 target=task.target,
                 paths=paths,
                 point=checkpoint_identity.point(ledger),
@@ -258,11 +258,13 @@ class Leasing:
             self._job.storage_refused(member.name, report.error, now=now)
         for bad in report.bad_records:
             ledger.record(
-                facts.BadRecord(source=bad.source, record=bad.record, reason=bad.reason)
+                facts.BadRecordFact(
+                    source=bad.source, record=bad.record, reason=bad.reason
+                )
             )
         if report.skipped_batches:
             ledger.record(
-                facts.Skipped(worker=member.name, batches=report.skipped_batches)
+                facts.SkippedFact(worker=member.name, batches=report.skipped_batches)
             )
 
     # -- leases that nobody answers for -----------------------------------------------

@@ -340,7 +340,7 @@ class Loop:
             taken = JobEdited(time=job.clock(), path=path, old=old, new=new)
             self._parts.signals.diary.say(taken)
         set_log_level(str(edit.spec.log.level))
-        self._parts.ledger.record(facts.Specification(job=edit.spec.document()))
+        self._parts.ledger.record(facts.SpecificationFact(job=edit.spec.document()))
         try:
             folder.put_in_force(job.job_dir, edit.spec)
         except OSError as error:  # the next edit, or master, will
@@ -354,7 +354,7 @@ class Loop:
         before = self._job.spec.training.epochs
         if spec.training.epochs == before:
             return spec
-        change = live_edits.Change("training.epochs", before, spec.training.epochs)
+        change = live_edits.FieldChange("training.epochs", before, spec.training.epochs)
         self._say_refused(f"refused: {change}, for all records are done", str(change))
         training = spec.training.model_copy(update={"epochs": before})
         return spec.model_copy(update={"training": training})

@@ -23,7 +23,7 @@ class Resting:
 
     def __init__(self, ledger: Ledger) -> None:
         """Go on with what an earlier master had decided."""
-        told = ledger.newest_of(facts.Rest)
+        told = ledger.newest_of(facts.RestFact)
         self._ledger = ledger
         self._resting = told is not None and told.resting
         self._since: float | None = None  # nothing to do
@@ -54,7 +54,7 @@ class Resting:
     def _note(self, *, resting: bool) -> None:
         if resting != self._resting:
             self._resting = resting
-            self._ledger.record(facts.Rest(resting=resting))
+            self._ledger.record(facts.RestFact(resting=resting))
 
 
 def _is_busy(job: Job) -> bool:

@@ -117,19 +117,19 @@ class Stages:
             str(kind): tuple((s.source, s.start, s.end) for s in of_kind)
             for kind, of_kind in data.shards.items()
         }
-        noted = ledger.newest_of(facts.Shards)
+        noted = ledger.newest_of(facts.ShardsFact)
         if noted is None:
-            ledger.record(facts.Start(position=ledger.position()))
+            ledger.record(facts.StartFact(position=ledger.position()))
         # Other data for validation are taken when the job is launched again.
         if noted is None or noted.shards != shards:
-            ledger.record(facts.Shards(shards=shards))
+            ledger.record(facts.ShardsFact(shards=shards))
             for kind, of_kind in data.shards.items():
                 records = sum(shard.num_records for shard in of_kind)
                 log.info("%s data: %d records, %d files", kind, records, len(of_kind))
         validation = data.shards.get(DataKind.VALIDATION, ())
         self._parts.rounds.begin(validation, callbacks, job.act)
         job.enter(JobState.RUNNING)
-        ledger.record(facts.JobState(state=job.state, time=now))
+        ledger.record(facts.JobStateFact(state=job.state, time=now))
         self._parts.signals.work()
 
     # -- evaluation and the end ---------------------------------------------------
@@ -250,7 +250,7 @@ class Stages:
         here = point(ledger)
         if any(
             fact.target == FINAL and fact.point == here
-            for fact in ledger.all_of(facts.Export)
+            for fact in ledger.all_of(facts.ExportFact)
         ):
             return True
         if self._exporting != here:

@@ -60,7 +60,7 @@ class WindDown:
         await self._let_ps_leave()
         self._job.enter(ending.state)
         self._parts.ledger.record(
-            facts.JobState(
+            facts.JobStateFact(
                 state=ending.state,
                 message=ending.message,
                 exit_code=int(ending.exit_code),

@@ -201,7 +201,7 @@ class Membership:
         self._goodput.heard(member.generation, seconds)
         if self._goodput.is_due(now=now):
             live = self._goodput.live(now=now)
-            self._ledger.record(facts.GoodputLive(workers=live))
+            self._ledger.record(facts.GoodputLiveFact(workers=live))
 
     # -- ending -------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ class Membership:
         self.table.remove(member)
         if member.is_worker:
             self._goodput.ended(member.generation, now=now)
-            self._ledger.record(facts.Goodput(seconds=self._goodput.closed()))
+            self._ledger.record(facts.GoodputFact(seconds=self._goodput.closed()))
         self.table.note(member, now=now)
         if self.leaving or member.drain:
             member.explain(member.why_it_goes or in_words(reason))

@@ -1,6 +1,6 @@
 """What happened to replicas that ended, and what that allows for the next one.
 
-Owns the record of relaunches (journaled as `facts.Relaunch`, of which the
+Owns the record of relaunches (journaled as `facts.RelaunchFact`, of which the
 newest are kept), their counts, the count against `maxRestarts` and the series of quick
 endings. Called by `master.members.membership`. Decides with `relaunch_rules`. Must not
 start or stop anything.
@@ -56,19 +56,21 @@ class Relaunches:
         self._read(ledger)
 
     def _read(self, ledger: Ledger) -> None:
-        noted = ledger.all_of(facts.Relaunch)
-        self.total = ledger.count_of(facts.Relaunch)
-        took = {fact.record: fact.seconds for fact in ledger.all_of(facts.Recovered)}
+        noted = ledger.all_of(facts.RelaunchFact)
+        self.total = ledger.count_of(facts.RelaunchFact)
+        took = {
+            fact.record: fact.seconds for fact in ledger.all_of(facts.RecoveredFact)
+        }
         for number, fact in enumerate(noted, self.total - len(noted)):
             seconds = took.get(number)
             record = fact.record.model_copy(update={"seconds": seconds})
             self._kept.append(record)
-            awaited = ledger.newest_of(facts.Replica, record.replacement)
+            awaited = ledger.newest_of(facts.ReplicaFact, record.replacement)
             if awaited and record.seconds is None:
                 self._since[record.replacement] = (number, record.time)
-        counts = ledger.newest_of(facts.RelaunchCounts)
+        counts = ledger.newest_of(facts.RelaunchCountsFact)
         if counts is None:  # a journal of format 1, which kept all
-            run = ledger.newest_of(facts.Run)
+            run = ledger.newest_of(facts.RunFact)
             since = run.time if run else 0.0
             self.counts.update(_count_of(record) for record in self._kept)
             self.causes = _by_cause(self.counts)
@@ -81,7 +83,7 @@ class Relaunches:
         # Written since causes and reasons are apart.
         known = counts.causes
         self.causes = _by_cause(self.counts) if known is None else _flat(known)
-        if counts.run == ledger.count_of(facts.Run):
+        if counts.run == ledger.count_of(facts.RunFact):
             self._counted = list(counts.counted)
 
     @property
@@ -140,7 +142,7 @@ class Relaunches:
         return self._counted
 
     def _newest_checkpoint(self) -> int:
-        noted = self._ledger.newest_of(facts.Checkpoint)
+        noted = self._ledger.newest_of(facts.CheckpointFact)
         return noted.version if noted else 0
 
     def _got_nowhere(self, member: Member, ending: Ending, spec: JobSpec) -> int:
@@ -186,11 +188,13 @@ class Relaunches:
         self.causes[role_of(record.replica), cause] += 1
         counted = isinstance(decision, GiveUp) or decision.counted
         self._ledger.record(
-            facts.Relaunch(**record.model_dump(), counted=counted and member.is_worker)
+            facts.RelaunchFact(
+                **record.model_dump(), counted=counted and member.is_worker
+            )
         )
         self._ledger.record(
-            facts.RelaunchCounts(
-                run=self._ledger.count_of(facts.Run),
+            facts.RelaunchCountsFact(
+                run=self._ledger.count_of(facts.RunFact),
                 counted=[*self._counted],
                 counts=self.counts_by_role(),
                 causes=self.causes_by_role(),
@@ -210,7 +214,7 @@ class Relaunches:
             return
         seconds = round(now - since, 3)
         self.recovered += 1
-        self._ledger.record(facts.Recovered(record=number, seconds=seconds))
+        self._ledger.record(facts.RecoveredFact(record=number, seconds=seconds))
         place = number - (self.total - len(self._kept))
         if place < 0:
             return

@@ -46,7 +46,7 @@ class Seat:
 
 
 @dataclass(frozen=True)
-class Change:
+class Resize:
     """What makes the number of workers right."""
 
     start: tuple[str, ...] = ()  # a priority for each new worker
@@ -62,7 +62,7 @@ def wanted_workers(spec: JobSpec) -> int:
     return spec.worker.replicas
 
 
-def resize(seats: Iterable[Seat], *, wanted: int, priority: str) -> Change:
+def resize(seats: Iterable[Seat], *, wanted: int, priority: str) -> Resize:
     """Return who has to come or go so that `wanted` workers are there.
 
     Those that only wait for a machine go first, then low priority before high, the
@@ -71,11 +71,11 @@ def resize(seats: Iterable[Seat], *, wanted: int, priority: str) -> Change:
     seats = list(seats)
     if len(seats) > wanted:
         order = sorted(seats, key=lambda s: (s.running, s.priority == HIGH, -s.index))
-        return Change(drain=tuple(s.index for s in order[: len(seats) - wanted]))
+        return Resize(drain=tuple(s.index for s in order[: len(seats) - wanted]))
     missing = split_priorities(priority, wanted)
     for seat in seats:
         if seat.priority in missing:
             missing.remove(seat.priority)
         elif missing:
             missing.pop()
-    return Change(start=tuple(missing[: wanted - len(seats)]))
+    return Resize(start=tuple(missing[: wanted - len(seats)]))

@@ -94,7 +94,7 @@ class MemberTable:
 
     def adopt(self, *, now: float) -> None:
         """Take up the members that an earlier master of this run had."""
-        noted = self._ledger.all_of(facts.Replica)
+        noted = self._ledger.all_of(facts.ReplicaFact)
         for fact in sorted(noted, key=lambda fact: fact.index):
             key = ReplicaKey(Role(fact.role), fact.index)
             member = Member(
@@ -140,7 +140,7 @@ class MemberTable:
     def note(self, member: Member, *, now: float) -> None:
         """Journal what a restarted master must know of a member."""
         self._ledger.record(
-            facts.Replica(
+            facts.ReplicaFact(
                 name=member.name,
                 role=str(member.key.role),
                 index=member.key.index,

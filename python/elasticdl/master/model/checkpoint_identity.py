@@ -99,10 +99,10 @@ def course_of(ledger: Ledger, job: str, *, new_run: str) -> Course:
     A journal without an id gets `new_run`; if it was begun before there were ids, the
     checkpoints without one are its own.
     """
-    known = ledger.newest_of(facts.Course)
+    known = ledger.newest_of(facts.CourseFact)
     if known:
         return Course(job=job, **known.model_dump())
-    begun = bool(ledger.all_of(facts.Run))
+    begun = bool(ledger.all_of(facts.RunFact))
     limits = tuple((number, 1 << 62) for number in range(ledger.rewinds))
     course = Course(new_run, job, begun, ledger.rewinds, limits)
     note_course(ledger, course)
@@ -113,7 +113,7 @@ def note_course(ledger: Ledger, course: Course) -> None:
     """Journal which run and course this is."""
     tree = asdict(course)
     del tree["job"]
-    ledger.record(facts.Course(**tree))
+    ledger.record(facts.CourseFact(**tree))
 
 
 def find(directory: Path, course: Course, *, launched: bool = False) -> list[Found]:

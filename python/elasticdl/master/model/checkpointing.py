@@ -88,7 +88,7 @@ class Keeper:
         self.course = course
         self._dropped: set[str] = set()
         self._tidied: Course | None = None  # what was left of others is put aside
-        noted = ledger.newest_of(facts.Checkpoint)
+        noted = ledger.newest_of(facts.CheckpointFact)
         self.had_one = noted is not None  # as far as the journal knows
         patience = spec.master.journal_wait_seconds
         self._shelf = patiently(
@@ -304,7 +304,9 @@ class Keeper:
         self._shelf = [*self._shelf, Found(str(target), manifest)][-MOST_REMEMBERED:]
         self.newest_seconds = now - request.since
         self.schedule.completed(version=manifest.version, now=now)
-        self._ledger.record(facts.Checkpoint(version=manifest.version, dir=str(target)))
+        self._ledger.record(
+            facts.CheckpointFact(version=manifest.version, dir=str(target))
+        )
         self._signals.diary.say(
             CheckpointWritten(
                 time=now, version=manifest.version, seconds=self.newest_seconds

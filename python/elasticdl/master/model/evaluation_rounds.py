@@ -131,20 +131,20 @@ class Rounds:
         self._export = bool(spec.export.dir)
         self.callbacks = CallbackSet()
         undone = {
-            number for fact in ledger.all_of(facts.Undone) for number in fact.rounds
+            number for fact in ledger.all_of(facts.UndoneFact) for number in fact.rounds
         }
-        pasts = ledger.all_of(facts.Evaluation)
+        pasts = ledger.all_of(facts.EvaluationFact)
         self._past = deque(
             (past for past in pasts if past.number not in undone),
-            maxlen=facts.Evaluation.KEPT,  # what a restarted master reads back
+            maxlen=facts.EvaluationFact.KEPT,  # what a restarted master reads back
         )
         # Whose models were kept, as many: of undone rounds too.
         self._kept = deque(
-            (past for past in pasts if past.kept), maxlen=facts.Evaluation.KEPT
+            (past for past in pasts if past.kept), maxlen=facts.EvaluationFact.KEPT
         )
-        self._forgotten = ledger.count_of(facts.Evaluation) - len(pasts)
+        self._forgotten = ledger.count_of(facts.EvaluationFact) - len(pasts)
         # Journals of before results said this themselves.
-        epochs = [fact.epochs_done for fact in ledger.all_of(facts.Round)]
+        epochs = [fact.epochs_done for fact in ledger.all_of(facts.RoundFact)]
         epochs += [past.epochs_done for past in self._past]
         self.schedule = EvaluationSchedule(
             spec.evaluation,
@@ -364,7 +364,7 @@ class Rounds:
 
     def _complete(self, current: Round, result: EvaluationResult) -> None:
         """Everything that follows from the round is done, or is done now."""
-        past = facts.Evaluation(
+        past = facts.EvaluationFact(
             **result.model_dump(),
             number=current.number,
             epochs_done=current.epochs_done,
@@ -412,7 +412,7 @@ class Rounds:
             for past in undone:
                 self._past.remove(past)
             numbers = tuple(past.number for past in undone)
-            self._ledger.record(facts.Undone(rounds=numbers))
+            self._ledger.record(facts.UndoneFact(rounds=numbers))
             if self._kept and self._kept[-1] in undone:
                 best = self._kept[-1].result
                 log.warning(

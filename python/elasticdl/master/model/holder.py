@@ -110,10 +110,10 @@ class ModelHolder(abc.ABC):
         self._rounds = around.rounds
         self.version = 0  # the newest that is known
         self.rewinding = False  # no training task is given out until that is over
-        self.begun = bool(self._ledger.all_of(facts.Begun))
-        lost = self._ledger.all_of(facts.LostUpdates)
+        self.begun = bool(self._ledger.all_of(facts.BegunFact))
+        lost = self._ledger.all_of(facts.LostUpdatesFact)
         self.lost_updates = sum(fact.count for fact in lost)
-        last = self._ledger.newest_of(facts.Rewind)
+        last = self._ledger.newest_of(facts.RewindFact)
         self._rewind_dir = last.dir if last else ""
         self._on_rewind: list[Callable[[], None]] = []
 
@@ -176,7 +176,7 @@ class ModelHolder(abc.ABC):
         """Note that the job has begun: from now on it has something to lose."""
         if not self.begun:
             self.begun = True
-            self._ledger.record(facts.Begun(time=now))
+            self._ledger.record(facts.BegunFact(time=now))
 
     # -- losses ------------------------------------------------------------------------
 
@@ -221,7 +221,7 @@ class ModelHolder(abc.ABC):
         """
         found = self._keeper.newest
         if found is None:
-            begin = self._ledger.newest_of(facts.Start)
+            begin = self._ledger.newest_of(facts.StartFact)
             position, applied, version = (begin.position if begin else {}), {}, 0
             self._rewind_dir = self.origin.dir
         else:
@@ -234,7 +234,9 @@ class ModelHolder(abc.ABC):
         if position or self._ledger.queue is None:
             self._ledger.rewind(position, applied=applied, cause=cause, now=now)
         self._ledger.record(
-            facts.Rewind(dir=self._rewind_dir, version=version, cause=cause, time=now)
+            facts.RewindFact(
+                dir=self._rewind_dir, version=version, cause=cause, time=now
+            )
         )
         at = version if found else None
         self._signals.diary.say(WentBack(time=now, cause=why or cause, version=at))
@@ -252,4 +254,4 @@ class ModelHolder(abc.ABC):
     def _take_back(self, version: int, *, loads: bool, now: float) -> None:
         """Let the replicas go back; `loads`: a checkpoint, else initial values."""
         del version, loads, now
-        self._ledger.record(facts.Rewound(number=self.rewind))
+        self._ledger.record(facts.RewoundFact(number=self.rewind))

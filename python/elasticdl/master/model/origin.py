@@ -34,14 +34,14 @@ class Origin:
         """Find what `given` means. Raises CheckpointError if it is nothing."""
         self._ledger = ledger
         self._given = given
-        noted = ledger.newest_of(facts.InitFrom)
+        noted = ledger.newest_of(facts.InitFromFact)
         same = noted if noted and given and noted.given == given else None
         self._dropped = list(same.dropped) if same else []
         self.dir = same.dir if same else ""
         self.bytes = same.bytes if same else 0
         if not given:
             return
-        if ledger.all_of(facts.Begun):
+        if ledger.all_of(facts.BegunFact):
             # Needed for a rewind to the job's beginning at most.
             self.dir = self.dir or given
             return
@@ -80,7 +80,7 @@ class Origin:
     def _take(self, path: Path, manifest: Manifest) -> None:
         self.dir, self.bytes = str(path), manifest.total_bytes
         self._ledger.record(
-            facts.InitFrom(
+            facts.InitFromFact(
                 given=self._given,
                 dir=self.dir,
                 bytes=self.bytes,

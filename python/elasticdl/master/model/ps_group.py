@@ -66,10 +66,10 @@ class PsGroup(ModelHolder):
         self._bytes: dict[int, int] = {}  # the most that each PS told it holds
         # By the name of a PS: the updates that its values lack.
         self._missing: dict[str, list[Range]] = {
-            fact.name: list(fact.ranges) for fact in ledger.all_of(facts.Missing)
+            fact.name: list(fact.ranges) for fact in ledger.all_of(facts.MissingFact)
         }
         # Leases wait until all PS have gone back; a restarted master waits on.
-        over = ledger.newest_of(facts.Rewound)
+        over = ledger.newest_of(facts.RewoundFact)
         adopted = any(member is not None for member in table.ps())
         self.rewinding = adopted and (over.number if over else 0) < self.rewind
 
@@ -265,7 +265,7 @@ class PsGroup(ModelHolder):
             self.begins(now=now)
         if self.rewinding and self._all(self._has_rewound):
             self.rewinding = False
-            self._ledger.record(facts.Rewound(number=self.rewind))
+            self._ledger.record(facts.RewoundFact(number=self.rewind))
             log.info("all PS are at rewind %d", self.rewind)
             self._signals.bump()
             self._signals.work()
@@ -300,7 +300,7 @@ class PsGroup(ModelHolder):
         self.rewinding = loads
         if not loads:
             # Nothing to wait for: workers bring values with their next task.
-            self._ledger.record(facts.Rewound(number=self.rewind))
+            self._ledger.record(facts.RewoundFact(number=self.rewind))
         self._versions = dict.fromkeys(self._versions, version)
         for name, missing in list(self._missing.items()):
             self._lacks(name, after_rewind(missing, version=version))
@@ -324,13 +324,13 @@ class PsGroup(ModelHolder):
         self._lacks(member.name, missing)
         if count > 0:
             self.lost_updates += count
-            self._ledger.record(facts.LostUpdates(ps=member.name, count=count))
+            self._ledger.record(facts.LostUpdatesFact(ps=member.name, count=count))
             log.warning("%s lost %d updates", member.name, count)
 
     def _lacks(self, name: str, missing: list[Range]) -> None:
         if missing != self._missing.get(name, []):
             self._missing[name] = missing
-            self._ledger.record(facts.Missing(name=name, ranges=tuple(missing)))
+            self._ledger.record(facts.MissingFact(name=name, ranges=tuple(missing)))
 
 
 def _in_words(restore: Restore) -> str:

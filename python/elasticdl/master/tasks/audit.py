@@ -222,9 +222,9 @@ def _on_stop(count: _Count, event: Event) -> None:
 
 def _on_note(count: _Count, event: Event) -> None:
     fact = facts.read(event["kind"], event["data"])
-    if isinstance(fact, facts.JobState):
+    if isinstance(fact, facts.JobStateFact):
         count.succeeded = fact.state is JobState.SUCCEEDED
-    elif isinstance(fact, facts.LostUpdates):
+    elif isinstance(fact, facts.LostUpdatesFact):
         count.lost_updates += fact.count
 
 

@@ -69,7 +69,7 @@ class _State(Fact):
 # -- the job --------------------------------------------------------------------------
 
 
-class Run(Fact):
+class RunFact(Fact):
     """A launch of the job has begun."""
 
     KIND = "run"
@@ -78,7 +78,7 @@ class Run(Fact):
     before: float = 0.0  # seconds that earlier launches ran
 
 
-class Launch(Fact):
+class LaunchFact(Fact):
     """By which name the newest launch goes."""
 
     KIND = "launch"
@@ -87,7 +87,7 @@ class Launch(Fact):
     of: str
 
 
-class JobState(_State):
+class JobStateFact(_State):
     """The job is in this state now; with an end's message and exit code."""
 
     NAME = "job"
@@ -98,7 +98,7 @@ class JobState(_State):
     exit_code: int = 0
 
 
-class Specification(_State):
+class SpecificationFact(_State):
     """The specification in force, with the live edits that were taken."""
 
     NAME = "spec"
@@ -106,7 +106,7 @@ class Specification(_State):
     job: dict[str, Any]
 
 
-class Rest(_State):
+class RestFact(_State):
     """Whether the workers of a paused job were sent home."""
 
     NAME = "rest"
@@ -114,7 +114,7 @@ class Rest(_State):
     resting: bool
 
 
-class EndTold(Fact):
+class EndToldFact(Fact):
     """Whoever waits for the job's end was told of that of a run."""
 
     KIND = "toldEnd"
@@ -138,7 +138,7 @@ class Restore(BaseModel):
     alone: bool = False  # the others go on: what it lacks of theirs is lost
 
 
-class Replica(Fact):
+class ReplicaFact(Fact):
     """What is known of a replica. Those that live are kept, all of them."""
 
     KIND = "replica"
@@ -161,7 +161,7 @@ class Replica(Fact):
     time: float
 
 
-class Relaunch(status.Relaunch, Fact):
+class RelaunchFact(status.Relaunch, Fact):
     """What was done about a replica that ended."""
 
     KIND = "relaunch"
@@ -175,7 +175,7 @@ class Relaunch(status.Relaunch, Fact):
         return status.Relaunch(**self.model_dump(exclude={"counted"}))
 
 
-class Recovered(Fact):
+class RecoveredFact(Fact):
     """A replacement does its first work."""
 
     KIND = "recovered"
@@ -185,7 +185,7 @@ class Recovered(Fact):
     seconds: float  # since the end of the one before
 
 
-class RelaunchCounts(_State):
+class RelaunchCountsFact(_State):
     """How many replicas of each role ended, by reason and by cause."""
 
     NAME = "relaunches"
@@ -197,7 +197,7 @@ class RelaunchCounts(_State):
     causes: dict[str, dict[str, int]] | None = None
 
 
-class Goodput(_State):
+class GoodputFact(_State):
     """Where the seconds of workers that ended went, by cause."""
 
     NAME = "goodput"
@@ -205,7 +205,7 @@ class Goodput(_State):
     seconds: dict[str, float]
 
 
-class GoodputLive(_State):
+class GoodputLiveFact(_State):
     """Where the seconds of workers that live have gone so far."""
 
     NAME = "goodputLive"
@@ -216,7 +216,7 @@ class GoodputLive(_State):
 # -- the model ------------------------------------------------------------------------
 
 
-class Model(Fact):
+class ModelFact(Fact):
     """What the first worker told of the user's model."""
 
     KIND = "model"
@@ -226,7 +226,7 @@ class Model(Fact):
     parameters: int = 0
 
 
-class InitFrom(_State):
+class InitFromFact(_State):
     """The checkpoint that the job begins with."""
 
     NAME = "initFrom"
@@ -237,7 +237,7 @@ class InitFrom(_State):
     dropped: tuple[str, ...] = ()  # newer ones that could not be loaded
 
 
-class Begun(Fact):
+class BegunFact(Fact):
     """Training has begun: the job has something to lose."""
 
     KIND = "begun"
@@ -245,7 +245,7 @@ class Begun(Fact):
     time: float
 
 
-class Checkpoint(Fact):
+class CheckpointFact(Fact):
     """The newest checkpoint."""
 
     KIND = "checkpoint"
@@ -256,7 +256,7 @@ class Checkpoint(Fact):
     dir: str
 
 
-class Course(_State):
+class CourseFact(_State):
     """Which checkpoints are the job's own; see `model.checkpoint_identity.Course`."""
 
     NAME = "course"
@@ -267,7 +267,7 @@ class Course(_State):
     limits: tuple[tuple[int, int], ...]
 
 
-class Rewind(Fact):
+class RewindFact(Fact):
     """Training has gone back to a checkpoint, or to the job's beginning (no `dir`)."""
 
     KIND = "rewind"
@@ -279,7 +279,7 @@ class Rewind(Fact):
     time: float = 0.0
 
 
-class Rewound(Fact):
+class RewoundFact(Fact):
     """All PS are at a rewind."""
 
     KIND = "rewound"
@@ -288,7 +288,7 @@ class Rewound(Fact):
     number: int
 
 
-class LostUpdates(Fact):
+class LostUpdatesFact(Fact):
     """A PS came back without so many updates."""
 
     KIND = "lostUpdates"
@@ -298,7 +298,7 @@ class LostUpdates(Fact):
     count: int
 
 
-class Missing(Fact):
+class MissingFact(Fact):
     """Which updates the values of a PS lack."""
 
     KIND = "missing"
@@ -308,7 +308,7 @@ class Missing(Fact):
     ranges: tuple[tuple[int, int], ...]  # first and last version
 
 
-class Evaluation(status.EvaluationResult, Fact):
+class EvaluationFact(status.EvaluationResult, Fact):
     """A round of evaluation and its result; older journals have the result alone."""
 
     KIND = "evaluation"
@@ -325,7 +325,7 @@ class Evaluation(status.EvaluationResult, Fact):
         return status.EvaluationResult(**self.model_dump(include=set(fields)))
 
 
-class Undone(Fact):
+class UndoneFact(Fact):
     """A rewind has undone these rounds of evaluation."""
 
     KIND = "undone"
@@ -333,7 +333,7 @@ class Undone(Fact):
     rounds: tuple[int, ...]
 
 
-class Round(Fact):
+class RoundFact(Fact):
     """A round of evaluation was opened; written before results said this themselves."""
 
     KIND = "round"
@@ -341,7 +341,7 @@ class Round(Fact):
     epochs_done: int
 
 
-class Export(Fact):
+class ExportFact(Fact):
     """A model was exported."""
 
     KIND = "export"
@@ -354,7 +354,7 @@ class Export(Fact):
 # -- the data -------------------------------------------------------------------------
 
 
-class Prepared(Fact):
+class PreparedFact(Fact):
     """The data were prepared by the user's module."""
 
     KIND = "prepared"
@@ -362,7 +362,7 @@ class Prepared(Fact):
     time: float
 
 
-class Shards(Fact):
+class ShardsFact(Fact):
     """What the data consist of."""
 
     KIND = "shards"
@@ -371,7 +371,7 @@ class Shards(Fact):
     shards: dict[str, tuple[tuple[str, int, int], ...]]
 
 
-class Start(Fact):
+class StartFact(Fact):
     """The queue's position before the first task; see `TaskQueue.position`."""
 
     KIND = "start"
@@ -379,7 +379,7 @@ class Start(Fact):
     position: dict[str, Any]
 
 
-class BadRecord(Fact):
+class BadRecordFact(Fact):
     """A record that could not be read or parsed."""
 
     KIND = "badRecord"
@@ -390,7 +390,7 @@ class BadRecord(Fact):
     reason: str
 
 
-class Skipped(Fact):
+class SkippedFact(Fact):
     """Batches that were left out, since their loss was not finite."""
 
     KIND = "skipped"
@@ -401,36 +401,36 @@ class Skipped(Fact):
 
 
 KINDS: tuple[type[Fact], ...] = (
-    Run,
-    Launch,
-    JobState,
-    Specification,
-    Rest,
-    EndTold,
-    Replica,
-    Relaunch,
-    Recovered,
-    RelaunchCounts,
-    Goodput,
-    GoodputLive,
-    Model,
-    InitFrom,
-    Begun,
-    Checkpoint,
-    Course,
-    Rewind,
-    Rewound,
-    LostUpdates,
-    Missing,
-    Evaluation,
-    Undone,
-    Round,
-    Export,
-    Prepared,
-    Shards,
-    Start,
-    BadRecord,
-    Skipped,
+    RunFact,
+    LaunchFact,
+    JobStateFact,
+    SpecificationFact,
+    RestFact,
+    EndToldFact,
+    ReplicaFact,
+    RelaunchFact,
+    RecoveredFact,
+    RelaunchCountsFact,
+    GoodputFact,
+    GoodputLiveFact,
+    ModelFact,
+    InitFromFact,
+    BegunFact,
+    CheckpointFact,
+    CourseFact,
+    RewindFact,
+    RewoundFact,
+    LostUpdatesFact,
+    MissingFact,
+    EvaluationFact,
+    UndoneFact,
+    RoundFact,
+    ExportFact,
+    PreparedFact,
+    ShardsFact,
+    StartFact,
+    BadRecordFact,
+    SkippedFact,
 )
 
 _BY_KIND: Mapping[tuple[str, str], type[Fact]] = {
@@ -444,7 +444,7 @@ def read(kind: str, tree: Mapping[str, Any]) -> Fact:
     Raises JournalError if this version does not know its kind or cannot read it.
     """
     # The first journals had one fact of this kind, the job's state, without a name.
-    name = tree.get("name", JobState.NAME) if kind == _STATE else ""
+    name = tree.get("name", JobStateFact.NAME) if kind == _STATE else ""
     noted = f"{kind} {name}".strip()
     of = _BY_KIND.get((kind, name))
     if of is None or tree.get(_VERSION, 1) > of.VERSION:

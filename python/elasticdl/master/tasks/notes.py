@@ -17,7 +17,7 @@ from elasticdl.master.tasks.facts import Fact
 
 F = TypeVar("F", bound=Fact)
 
-_REPLICA, _RUN = facts.Replica.KIND, facts.Run.KIND
+_REPLICA, _RUN = facts.ReplicaFact.KIND, facts.RunFact.KIND
 
 
 class Notes:
@@ -38,7 +38,7 @@ class Notes:
             named.pop(fact.key, None)
             # Of replicas those that live are kept, all of them: another master adopts
             # them. One that has ended never comes back under the same generation.
-            if not (isinstance(fact, facts.Replica) and fact.ended):
+            if not (isinstance(fact, facts.ReplicaFact) and fact.ended):
                 named[fact.key] = fact
             return
         listed = self._listed.get(kind)

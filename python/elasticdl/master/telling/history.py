@@ -20,7 +20,7 @@ from elasticdl.job import history
 from elasticdl.job.decision import Decision
 from elasticdl.job.history import Sample
 from elasticdl.job.status import EvaluationResult, JobStatus
-from elasticdl.job.words import Happening, JobState
+from elasticdl.job.words import HappeningKind, JobState
 from elasticdl.master.job_state import Job
 from elasticdl.master.telling import sampling
 from elasticdl.master.telling.appending import Appending
@@ -64,7 +64,7 @@ class Recorder:
     def decided(self, decisions: Iterable[Decision]) -> None:
         """Note what happened."""
         for decision in decisions:
-            if decision.kind != Happening.EVALUATED:  # that has a line of its own
+            if decision.kind != HappeningKind.EVALUATED:  # that has a line of its own
                 self._add(decision)
         self._begin_writing()  # a master that is killed soon has told it
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from elasticdl.job.decision import Decision
-from elasticdl.job.words import EndCause, Happening, JobState
+from elasticdl.job.words import EndCause, HappeningKind, JobState
 from elasticdl.master.telling.sentences import sentence
 from elasticdl.runner.publisher import Notice
 
@@ -38,17 +38,17 @@ _HARMLESS = (EndCause.PREEMPTED, EndCause.EVICTED, EndCause.DELETED, EndCause.CO
 # By kind, with whether it is a warning. `joined` and `checkpoint` are none: pods tell
 # that they run, and a checkpoint each minute would push out what matters.
 _WORDS: dict[str, tuple[str, bool]] = {
-    Happening.RELAUNCHED: ("ReplicaRelaunched", False),
-    Happening.NOT_REPLACED: ("ReplicaNotReplaced", True),
-    Happening.LEFT: ("ReplicaLeft", False),
-    Happening.GROWN: ("Edited", False),
-    Happening.SHRUNK: ("Edited", False),
-    Happening.EDITED: ("Edited", False),
-    Happening.REFUSED: ("EditRefused", True),
-    Happening.REWOUND: ("Rewound", True),
-    Happening.CHECKPOINT_FAILED: ("CheckpointFailed", True),
-    Happening.MASTER: ("MasterStarted", False),
-    Happening.ATTENTION: ("Attention", True),
+    HappeningKind.RELAUNCHED: ("ReplicaRelaunched", False),
+    HappeningKind.NOT_REPLACED: ("ReplicaNotReplaced", True),
+    HappeningKind.LEFT: ("ReplicaLeft", False),
+    HappeningKind.GROWN: ("Edited", False),
+    HappeningKind.SHRUNK: ("Edited", False),
+    HappeningKind.EDITED: ("Edited", False),
+    HappeningKind.REFUSED: ("EditRefused", True),
+    HappeningKind.REWOUND: ("Rewound", True),
+    HappeningKind.CHECKPOINT_FAILED: ("CheckpointFailed", True),
+    HappeningKind.MASTER: ("MasterStarted", False),
+    HappeningKind.ATTENTION: ("Attention", True),
 }
 _MOST_NAMES = 8
 
@@ -76,18 +76,18 @@ def _fate(decision: Decision) -> tuple[str, ...]:
     if not decision.replica:
         return decision.kind, decision.cause, decision.text
     # The last words of crashes differ, and are no reason for a notice each.
-    detail = "" if decision.kind == Happening.ENDED else decision.detail
+    detail = "" if decision.kind == HappeningKind.ENDED else decision.detail
     return decision.kind, decision.cause, detail
 
 
 def _word(decision: Decision) -> tuple[str, bool]:
     """Return the notice's word ("" for none) and whether it is a warning."""
-    if decision.kind == Happening.ENDED:
+    if decision.kind == HappeningKind.ENDED:
         word = _ENDINGS.get(decision.end_cause, "ReplicaFailed")
         return word, decision.end_cause not in _HARMLESS
-    if decision.kind == Happening.PENDING:
+    if decision.kind == HappeningKind.PENDING:
         return pending_kind(decision.detail), True
-    if decision.kind == Happening.STATE:
+    if decision.kind == HappeningKind.STATE:
         state = JobState(decision.cause)
         return _STATES.get(state, ""), state is JobState.FAILED
     return _WORDS.get(decision.kind, ("", False))
@@ -106,7 +106,7 @@ def _text(same: list[Decision]) -> str:
             new=_names([one.replacement for one in same if one.replacement]),
             seconds=max(costs, default=None),
         )
-    if first.kind == Happening.ENDED and last.detail:
+    if first.kind == HappeningKind.ENDED and last.detail:
         text += f"\n{last.detail}"
     return text
 

@@ -99,8 +99,8 @@ async def tell_once(
 ) -> None:
     """Tell of a job's end unless an earlier master of this run has."""
     ledger, wanted = job.parts.ledger, job.spec.on_end
-    run = ledger.count_of(facts.Run)
-    told = any(fact.run == run for fact in ledger.all_of(facts.EndTold))
+    run = ledger.count_of(facts.RunFact)
+    told = any(fact.run == run for fact in ledger.all_of(facts.EndToldFact))
     if told or not (wanted.command or wanted.webhook):
         return
     end = End(
@@ -113,7 +113,7 @@ async def tell_once(
         environ,
     )
     await asyncio.get_running_loop().run_in_executor(None, tell, wanted, end)
-    ledger.record(facts.EndTold(run=run))
+    ledger.record(facts.EndToldFact(run=run))
     with contextlib.suppress(JournalError):  # then the next master tells it again
         await ledger.commit()
 

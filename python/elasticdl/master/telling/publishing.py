@@ -125,7 +125,9 @@ class Publishing:
             if isinstance(happening, Evaluated):
                 self._recorder.evaluated(happening.result)
             decisions += decisions_of(happening, job=name, message=message)
-        for waits in notices(d for d in decisions if d.kind == words.Happening.PENDING):
+        for waits in notices(
+            d for d in decisions if d.kind == words.HappeningKind.PENDING
+        ):
             log.warning("%s", waits.message)  # nobody else says that
         self._recorder.decided(decisions)
         self._diary.tell(decisions)

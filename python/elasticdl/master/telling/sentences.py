@@ -15,7 +15,7 @@ from elasticdl.master.happenings import Happening
 
 
 def sentence(
-    kind: words.Happening | str,
+    kind: words.HappeningKind | str,
     who: str,
     *,
     cause: str,
@@ -24,17 +24,17 @@ def sentence(
     seconds: float | None = None,
 ) -> str:
     """Return what happened to one replica, or to several with the same fate."""
-    if kind == words.Happening.ENDED:
+    if kind == words.HappeningKind.ENDED:
         return (
             f"{who} ended: {cause}; {f'replaced by {new}' if new else 'not replaced'}"
         )
-    if kind == words.Happening.RELAUNCHED:
+    if kind == words.HappeningKind.RELAUNCHED:
         return f"{new} works {seconds or 0:.1f} s after the end of {who} ({cause})"
-    if kind == words.Happening.NOT_REPLACED:
+    if kind == words.HappeningKind.NOT_REPLACED:
         return f"{who} is not replaced: {detail}"
-    if kind == words.Happening.PENDING:
+    if kind == words.HappeningKind.PENDING:
         return f"{who} waits: {detail or cause}"
-    if kind == words.Happening.LEFT:
+    if kind == words.HappeningKind.LEFT:
         return f"{who} left: {cause}"
     waited = f" after {seconds:.1f} s of waiting" if seconds else ""
     return f"{who} runs{waited}"
@@ -70,12 +70,12 @@ def _of_job(happening: Happening) -> list[Decision]:
         case happenings.JobEdited():
             return [_edited(happening)]
         case happenings.EditRefused(text=text, change=cause):
-            kind = words.Happening.REFUSED
+            kind = words.HappeningKind.REFUSED
         case happenings.MasterTookOver(generation=generation):
-            kind = words.Happening.MASTER
+            kind = words.HappeningKind.MASTER
             text = f"master generation {generation} goes on"
         case happenings.AttentionNeeded(message=text):
-            kind = words.Happening.ATTENTION
+            kind = words.HappeningKind.ATTENTION
         case _:
             return []  # who was asked for, or told to go: its coming or leaving is told
     return [Decision(time=happening.time, kind=kind, cause=cause, text=text)]
@@ -90,12 +90,12 @@ def _of_replica(
     seconds = None
     match happening:
         case happenings.ReplicaWaits():
-            kind = words.Happening.PENDING
+            kind = words.HappeningKind.PENDING
             cause, detail = happening.kind, happening.reason
         case happenings.ReplicaLeft():
-            kind, cause = words.Happening.LEFT, happening.reason
+            kind, cause = words.HappeningKind.LEFT, happening.reason
         case happenings.ReplicaJoined():
-            kind, seconds = words.Happening.JOINED, round(happening.waited, 1)
+            kind, seconds = words.HappeningKind.JOINED, round(happening.waited, 1)
     who = happening.replica
     return Decision(
         time=happening.time,
@@ -109,7 +109,7 @@ def _of_replica(
 
 
 def _ended(record: Relaunch) -> list[Decision]:
-    kind, replica = words.Happening.ENDED, record.replica
+    kind, replica = words.HappeningKind.ENDED, record.replica
     told = [
         Decision(
             time=record.time,
@@ -123,7 +123,7 @@ def _ended(record: Relaunch) -> list[Decision]:
         )
     ]
     if record.why_not:
-        kind = words.Happening.NOT_REPLACED
+        kind = words.HappeningKind.NOT_REPLACED
         told.append(
             Decision(
                 time=record.time,
@@ -141,12 +141,12 @@ def _ended(record: Relaunch) -> list[Decision]:
 def _relaunched(record: Relaunch) -> Decision:
     return Decision(
         time=record.time + (record.seconds or 0.0),
-        kind=words.Happening.RELAUNCHED,
+        kind=words.HappeningKind.RELAUNCHED,
         replica=record.replica,
         cause=record.reason,
         end=record.end_cause,
         text=sentence(
-            words.Happening.RELAUNCHED,
+            words.HappeningKind.RELAUNCHED,
             record.replica,
             cause=record.reason,
             new=record.replacement,
@@ -163,7 +163,7 @@ def _state(time: float, job: str, state: words.JobState, message: str) -> Decisi
         text += f": {message}"
     return Decision(
         time=time,
-        kind=words.Happening.STATE,
+        kind=words.HappeningKind.STATE,
         cause=str(state),
         text=text,
         detail=message,
@@ -171,10 +171,10 @@ def _state(time: float, job: str, state: words.JobState, message: str) -> Decisi
 
 
 def _edited(happening: happenings.JobEdited) -> Decision:
-    kind = words.Happening.EDITED
+    kind = words.HappeningKind.EDITED
     if happening.path == "worker.replicas":
         grown = happening.new > happening.old
-        kind = words.Happening.GROWN if grown else words.Happening.SHRUNK
+        kind = words.HappeningKind.GROWN if grown else words.HappeningKind.SHRUNK
     return Decision(
         time=happening.time,
         kind=kind,
@@ -188,7 +188,7 @@ def _of_model(happening: Happening) -> list[Decision]:
     cost: float | None = None
     match happening:
         case happenings.WentBack(cause=why, version=version):
-            kind, cause = words.Happening.REWOUND, why
+            kind, cause = words.HappeningKind.REWOUND, why
             where = (
                 "the job's beginning"
                 if version is None
@@ -196,12 +196,12 @@ def _of_model(happening: Happening) -> list[Decision]:
             )
             text = f"all PS and the data went back to {where}"
         case happenings.CheckpointWritten(version=written, seconds=seconds):
-            kind, cost = words.Happening.CHECKPOINT, seconds
+            kind, cost = words.HappeningKind.CHECKPOINT, seconds
             text = f"checkpoint of version {written} is complete"
         case happenings.CheckpointFailed(problem=text):
-            kind = words.Happening.CHECKPOINT_FAILED
+            kind = words.HappeningKind.CHECKPOINT_FAILED
         case happenings.Evaluated(result=result):
-            kind = words.Happening.EVALUATED
+            kind = words.HappeningKind.EVALUATED
             text = f"evaluation at version {result.version}: {_figures(result.metrics)}"
         case _:
             return []

@@ -75,7 +75,7 @@ def master_restarts(job: Job) -> int:
     """Return how many masters took the place of one that was lost."""
     ledger = job.parts.ledger
     # The first master of each launch took nobody's place.
-    return ledger.generation - ledger.count_of(facts.Run)
+    return ledger.generation - ledger.count_of(facts.RunFact)
 
 
 def message(job: Job) -> str:
@@ -193,7 +193,7 @@ def report(job: Job, *, now: float) -> JobReport:
     last = parts.rounds.last
     newest = parts.keeper.newest
     records = queue.done_records if queue else (last.records if last else 0)
-    run = parts.ledger.all_of(facts.Run)[-1]
+    run = parts.ledger.all_of(facts.RunFact)[-1]
     spent = run.before + now - run.time
     ending = job.ending
     return JobReport(
@@ -211,9 +211,9 @@ def report(job: Job, *, now: float) -> JobReport:
         records_per_second=round(records / spent, 1) if spent > 0 else 0.0,
         replayed_records=parts.ledger.replayed_records,
         replays=list(parts.ledger.replays),
-        bad_records=[bad.tree() for bad in parts.ledger.all_of(facts.BadRecord)],
+        bad_records=[bad.tree() for bad in parts.ledger.all_of(facts.BadRecordFact)],
         skipped_batches=sum(
-            fact.batches for fact in parts.ledger.all_of(facts.Skipped)
+            fact.batches for fact in parts.ledger.all_of(facts.SkippedFact)
         ),
         lost_updates=parts.holder.lost_updates,
         rewinds=parts.ledger.rewinds,

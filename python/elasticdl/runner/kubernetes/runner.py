@@ -23,7 +23,7 @@ from elasticdl.job.names import Role
 from elasticdl.job.words import ExitReason
 from elasticdl.kube.api import ApiServer
 from elasticdl.kube.errors import ApiError, Backoff
-from elasticdl.kube.list_and_watch import Change, Listing, reflect
+from elasticdl.kube.list_and_watch import Listing, WatchEvent, reflect
 from elasticdl.runner.base import Launch, Observation, Observed, Phase, ReplicaKey
 from elasticdl.runner.kubernetes import pods
 from elasticdl.runner.kubernetes.config_map import JobConfigMap
@@ -196,7 +196,7 @@ class KubernetesRunner:
 
     def _whole(self, listing: Listing) -> Observation:
         """Return all there is: the pods listed, and those still to be created."""
-        seen = (self._take(Change(item, deleted=False)) for item in listing.items)
+        seen = (self._take(WatchEvent(item, deleted=False)) for item in listing.items)
         states = [state for state in seen if state]
         waiting = []
         for key, wish in list(self._wishes.items()):
@@ -208,7 +208,7 @@ class KubernetesRunner:
             waiting.append(_waiting(key, wish))
         return Observation((*states, *waiting), resync=True)
 
-    def _take(self, change: Change) -> Observed | None:
+    def _take(self, change: WatchEvent) -> Observed | None:
         """Return what a pod shows; None if it is not one of the job's replicas."""
         pod = change.item
         state = (

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 _ROUNDING = 1e-9  # tenths of a CPU do not add up exactly
 
 
-class Holding(enum.Enum):
+class ClaimState(enum.Enum):
     """What a claim has of the CPUs now."""
 
     WAITING = "waiting"
@@ -30,7 +30,7 @@ class Claim:
     cpu: float
     rank: int  # of its priority; higher goes first
     age: int  # order of arrival; lower is older
-    holding: Holding
+    holding: ClaimState
 
 
 @dataclass(frozen=True)
@@ -55,19 +55,19 @@ def plan(claims: Iterable[Claim], capacity: float | None) -> Plan:
     process that held them has ended, not before.
     """
     claims = list(claims)
-    live = [claim for claim in claims if claim.holding is not Holding.LEAVING]
-    live.sort(key=lambda c: (-c.rank, c.holding is not Holding.RUNNING, c.age))
+    live = [claim for claim in claims if claim.holding is not ClaimState.LEAVING]
+    live.sort(key=lambda c: (-c.rank, c.holding is not ClaimState.RUNNING, c.age))
     admitted = _admit(live, capacity)
     preempt = tuple(
         claim.key
         for claim in live
-        if claim.holding is Holding.RUNNING and claim.key not in admitted
+        if claim.holding is ClaimState.RUNNING and claim.key not in admitted
     )
-    used = sum(claim.cpu for claim in claims if claim.holding is not Holding.WAITING)
+    used = sum(claim.cpu for claim in claims if claim.holding is not ClaimState.WAITING)
     start: list[int] = []
     waiting: dict[int, str] = {}
     for claim in live:
-        if claim.holding is not Holding.WAITING:
+        if claim.holding is not ClaimState.WAITING:
             continue
         if claim.key in admitted and _fits(used + claim.cpu, capacity):
             start.append(claim.key)

@@ -29,7 +29,7 @@ from elasticdl.job.names import Role
 from elasticdl.job.words import ExitReason
 from elasticdl.runner.base import Launch, Observed, Phase, ReplicaKey
 from elasticdl.runner.local import capacity as scheduling
-from elasticdl.runner.local.capacity import Holding
+from elasticdl.runner.local.capacity import ClaimState
 from elasticdl.runner.local.processes import (
     ChildProcess,
     Ending,
@@ -40,9 +40,9 @@ from elasticdl.runner.local.processes import (
     signal_name,
 )
 from elasticdl.runner.local.table import (
-    Change,
-    Place,
+    JobPlace,
     Replica,
+    TableChange,
     claim_of,
     is_worker,
     name_of,
@@ -67,7 +67,9 @@ def _of_pods(name: str) -> bool:
 class LocalPlatform:
     """Starts, stops, signals and schedules the processes of one job. Thread-safe."""
 
-    def __init__(self, place: Place, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, place: JobPlace, *, clock: Callable[[], float] = time.time
+    ) -> None:
         """Open the lifeline; `clock` gives Unix seconds for the states."""
         self._place = place
         self._clock = clock
@@ -153,18 +155,20 @@ class LocalPlatform:
             preempted = self._schedule()
             workers = [r for r in self._replicas.values() if is_worker(r)]
             self._condition.notify_all()
-            running = sum(r.holding is Holding.RUNNING for r in workers if not r.ended)
+            running = sum(
+                r.holding is ClaimState.RUNNING for r in workers if not r.ended
+            )
             pending = sum(r.state.phase is Phase.PENDING for r in workers)
             return running, preempted, pending
 
     # What is seen.
 
-    def states(self) -> Change:
+    def states(self) -> TableChange:
         """Return all replicas, also those that ended."""
         with self._condition:
             return self._since(0)
 
-    def next_change(self, seen: int, *, timeout_seconds: float) -> Change:
+    def next_change(self, seen: int, *, timeout_seconds: float) -> TableChange:
         """Wait for a revision after `seen`; empty states if there was none in time."""
         with self._condition:
             self._condition.wait_for(
@@ -215,10 +219,12 @@ class LocalPlatform:
         if old.ended:
             del self._replicas[old.number]
 
-    def _since(self, seen: int) -> Change:
+    def _since(self, seen: int) -> TableChange:
         changed = [r for r in self._replicas.values() if r.revision > seen]
         changed.sort(key=lambda r: r.revision)
-        return Change(tuple(r.state for r in changed), self._revision, self._capacity)
+        return TableChange(
+            tuple(r.state for r in changed), self._revision, self._capacity
+        )
 
     def _changed(self, number: int, state: Observed) -> None:
         self._revision += 1
@@ -234,7 +240,7 @@ class LocalPlatform:
         waiting = [
             r
             for r in self._replicas.values()
-            if r.holding is Holding.WAITING and not r.ended
+            if r.holding is ClaimState.WAITING and not r.ended
         ]
         blocked = {r.number: r for r in waiting if self._predecessor(r) is not None}
         for replica in waiting:

@@ -17,7 +17,7 @@ from elasticdl.proto import platform_pb2, platform_pb2_grpc
 from elasticdl.rpc.server import bind, threaded_server
 from elasticdl.runner.base import Launch, Observed, Phase, ReplicaKey
 from elasticdl.runner.local.platform import LocalPlatform
-from elasticdl.runner.local.table import Change
+from elasticdl.runner.local.table import TableChange
 
 # Each watcher keeps a thread: the master, and for moments the CLI and an old master.
 _THREADS = 16
@@ -130,7 +130,7 @@ def _key(role: str, index: int, context: grpc.ServicerContext) -> ReplicaKey:
     return ReplicaKey(Role(role), index)
 
 
-def _event(change: Change, *, resync: bool) -> platform_pb2.WatchEvent:
+def _event(change: TableChange, *, resync: bool) -> platform_pb2.WatchEvent:
     return platform_pb2.WatchEvent(
         resync=resync,
         states=[_state(state) for state in change.states],

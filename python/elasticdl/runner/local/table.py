@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from elasticdl.job import names
 from elasticdl.job.names import JobDir, Role
 from elasticdl.runner.base import Launch, Observed, Phase, ReplicaKey
-from elasticdl.runner.local.capacity import Claim, Holding, rank_of
+from elasticdl.runner.local.capacity import Claim, ClaimState, rank_of
 from elasticdl.runner.local.processes import ChildProcess, Intent
 
 CommandOf = Callable[[Role], Sequence[str]]
@@ -30,7 +30,7 @@ def role_command(role: Role) -> Sequence[str]:
 
 
 @dataclass(frozen=True)
-class Place:
+class JobPlace:
     """What all processes of a job have in common."""
 
     job_dir: JobDir
@@ -59,14 +59,16 @@ class Replica:
         return self.state.phase in (Phase.SUCCEEDED, Phase.FAILED)
 
     @property
-    def holding(self) -> Holding:
+    def holding(self) -> ClaimState:
         if self.child is None:
-            return Holding.WAITING
-        return Holding.LEAVING if self.intent is not Intent.NONE else Holding.RUNNING
+            return ClaimState.WAITING
+        return (
+            ClaimState.LEAVING if self.intent is not Intent.NONE else ClaimState.RUNNING
+        )
 
 
 @dataclass(frozen=True)
-class Change:
+class TableChange:
     """What a watcher gets: the states that changed since `revision` was last seen."""
 
     states: tuple[Observed, ...]

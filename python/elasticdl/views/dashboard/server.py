@@ -22,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from elasticdl.dashboards import choices
-from elasticdl.dashboards.board import Board, Panel, Place, places
+from elasticdl.dashboards.board import Board, GridPlace, Panel, places
 from elasticdl.dashboards.boards import BOARDS
 from elasticdl.dashboards.choices import Variable
 from elasticdl.errors import ElasticDLError, NotFoundError, PlatformError, RpcError
@@ -154,7 +154,7 @@ class Viewer:
         return {"variables": variables}
 
 
-def _placed(place: Place) -> dict[str, Any]:
+def _placed(place: GridPlace) -> dict[str, Any]:
     """Return a panel, or a row's headline, as the page takes it."""
     item = place.item
     kind, description = (

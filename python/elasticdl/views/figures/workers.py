@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from elasticdl.job.decision import Decision
 from elasticdl.job.history import History, Sample
-from elasticdl.job.words import EndCause, Happening, JobState, ReplicaState
+from elasticdl.job.words import EndCause, HappeningKind, JobState, ReplicaState
 from elasticdl.views import formatting as text
 from elasticdl.views.figures import look, series
 from elasticdl.views.figures.look import Chart
@@ -29,14 +29,14 @@ _MARKS = {
     "job": ("master, rewind, edit", "diamond", look.PURPLE),
 }
 _MARK_OF_KIND: dict[str, str] = {
-    Happening.ENDED: "lost",
-    Happening.JOINED: "new",
-    Happening.LEFT: "left",
-    Happening.GROWN: "job",
-    Happening.SHRUNK: "job",
-    Happening.REWOUND: "job",
-    Happening.MASTER: "job",
-    Happening.EDITED: "job",
+    HappeningKind.ENDED: "lost",
+    HappeningKind.JOINED: "new",
+    HappeningKind.LEFT: "left",
+    HappeningKind.GROWN: "job",
+    HappeningKind.SHRUNK: "job",
+    HappeningKind.REWOUND: "job",
+    HappeningKind.MASTER: "job",
+    HappeningKind.EDITED: "job",
 }
 _ENDED = frozenset(state for state in JobState if state.ended)
 _MOST_LINES = 10
@@ -98,7 +98,10 @@ def mark_of(decision: Decision) -> str:
     """Return which mark a decision gets, "" for none: PS are in the table alone."""
     if decision.replica and not decision.replica.startswith("worker-"):
         return ""
-    if decision.kind == Happening.ENDED and decision.end_cause is EndCause.PREEMPTED:
+    if (
+        decision.kind == HappeningKind.ENDED
+        and decision.end_cause is EndCause.PREEMPTED
+    ):
         return "preempted"
     return _MARK_OF_KIND.get(decision.kind, "")
 

@@ -11,27 +11,27 @@ from datetime import datetime, tzinfo
 from elasticdl.client import JobView
 from elasticdl.job.decision import Decision
 from elasticdl.job.history import History
-from elasticdl.job.words import Happening
+from elasticdl.job.words import HappeningKind
 from elasticdl.views import formatting as text
 from elasticdl.views import pages
 
 _MOST_ROWS = 500
 _KINDS: dict[str, str] = {
-    Happening.PENDING: "pending",
-    Happening.JOINED: "joined",
-    Happening.LEFT: "left",
-    Happening.ENDED: "ended",
-    Happening.RELAUNCHED: "replaced",
-    Happening.NOT_REPLACED: "not replaced",
-    Happening.GROWN: "grown",
-    Happening.SHRUNK: "shrunk",
-    Happening.REFUSED: "refused",
-    Happening.EDITED: "edited",
-    Happening.REWOUND: "rewound",
-    Happening.CHECKPOINT_FAILED: "checkpoint failed",
-    Happening.MASTER: "new master",
-    Happening.STATE: "state",
-    Happening.ATTENTION: "attention",
+    HappeningKind.PENDING: "pending",
+    HappeningKind.JOINED: "joined",
+    HappeningKind.LEFT: "left",
+    HappeningKind.ENDED: "ended",
+    HappeningKind.RELAUNCHED: "replaced",
+    HappeningKind.NOT_REPLACED: "not replaced",
+    HappeningKind.GROWN: "grown",
+    HappeningKind.SHRUNK: "shrunk",
+    HappeningKind.REFUSED: "refused",
+    HappeningKind.EDITED: "edited",
+    HappeningKind.REWOUND: "rewound",
+    HappeningKind.CHECKPOINT_FAILED: "checkpoint failed",
+    HappeningKind.MASTER: "new master",
+    HappeningKind.STATE: "state",
+    HappeningKind.ATTENTION: "attention",
 }
 
 
@@ -48,7 +48,9 @@ def changes(view: JobView, history: History) -> list[Decision]:
     return [
         Decision(
             time=one.time,
-            kind=Happening.RELAUNCHED if one.replacement else Happening.NOT_REPLACED,
+            kind=HappeningKind.RELAUNCHED
+            if one.replacement
+            else HappeningKind.NOT_REPLACED,
             replica=one.replica,
             cause=one.reason,
             text=text.first_line(one.detail),

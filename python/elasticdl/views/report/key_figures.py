@@ -12,7 +12,7 @@ from elasticdl.client import JobView
 from elasticdl.job.history import History
 from elasticdl.job.names import Role
 from elasticdl.job.status import JobReport, JobStatus
-from elasticdl.job.words import Happening, ReplicaState
+from elasticdl.job.words import HappeningKind, ReplicaState
 from elasticdl.master.members.goodput import share
 from elasticdl.views import formatting as text
 
@@ -40,7 +40,7 @@ def key_figures(view: JobView, history: History, *, now: float) -> Iterator[KeyF
     costs = [
         one.cost_seconds
         for one in history.decisions
-        if one.kind == Happening.RELAUNCHED and one.cost_seconds is not None
+        if one.kind == HappeningKind.RELAUNCHED and one.cost_seconds is not None
     ]
     if costs:
         yield KeyFigure(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from elasticdl.job.decision import Decision
 from elasticdl.job.spec.kinds import JobType
 from elasticdl.job.status import EvaluationResult, JobStatus
-from elasticdl.job.words import Happening, JobState
+from elasticdl.job.words import HappeningKind, JobState
 from elasticdl.views import formatting as text
 
 _STATES = {
@@ -63,26 +63,26 @@ def _new_lines(seen: Seen, status: JobStatus, *, fails: bool) -> tuple[list[str]
         lines.append(f"{count} left out here; `elasticdl explain` has all")
     state, said = seen.state, ""
     for one in status.happened[max(0, told - status.happened_before) :]:
-        if one.kind == Happening.STATE:
+        if one.kind == HappeningKind.STATE:
             if one.cause != state and not fails:
                 lines.append(_state_line(JobState(one.cause), one.detail, status.type))
                 said = one.detail
             state = one.cause
-        elif one.kind != Happening.ATTENTION or (one.text != said and not fails):
+        elif one.kind != HappeningKind.ATTENTION or (one.text != said and not fails):
             lines += _line(one, fails=fails)
     return lines, state
 
 
 def _line(one: Decision, *, fails: bool) -> Sequence[str]:
-    if one.kind == Happening.ENDED:
+    if one.kind == HappeningKind.ENDED:
         return [_ended_line(one)] if one.replacement or not fails else []
-    if one.kind == Happening.ATTENTION:
+    if one.kind == HappeningKind.ATTENTION:
         return [text.first_line(one.text)]
-    if one.kind == Happening.EVALUATED:
+    if one.kind == HappeningKind.EVALUATED:
         return [one.text]
-    if one.kind == Happening.MASTER:
+    if one.kind == HappeningKind.MASTER:
         return [_BACK]
-    return [_REWOUND] if one.kind == Happening.REWOUND else []
+    return [_REWOUND] if one.kind == HappeningKind.REWOUND else []
 
 
 def evaluation_line(evaluation: EvaluationResult) -> str:

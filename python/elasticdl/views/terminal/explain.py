@@ -13,28 +13,28 @@ from rich.text import Text
 
 from elasticdl.client import JobView
 from elasticdl.job.decision import Decision
-from elasticdl.job.words import NOT_YET_RUNNING, Happening
+from elasticdl.job.words import NOT_YET_RUNNING, HappeningKind
 from elasticdl.views import formatting as text
 from elasticdl.views.terminal.tables import make_table
 
 # What a kind is called, and its colour.
 _KINDS: dict[str, tuple[str, str]] = {
-    Happening.PENDING: ("waits", "yellow"),
-    Happening.JOINED: ("runs", ""),
-    Happening.LEFT: ("left", ""),
-    Happening.ENDED: ("lost", "red"),
-    Happening.RELAUNCHED: ("replaced", "green"),
-    Happening.NOT_REPLACED: ("not replaced", "red"),
-    Happening.GROWN: ("grown", "cyan"),
-    Happening.SHRUNK: ("shrunk", "cyan"),
-    Happening.EDITED: ("edited", "cyan"),
-    Happening.REFUSED: ("refused", "yellow"),
-    Happening.REWOUND: ("rewound", "yellow"),
-    Happening.CHECKPOINT: ("checkpoint", ""),
-    Happening.CHECKPOINT_FAILED: ("no checkpoint", "red"),
-    Happening.MASTER: ("master", "yellow"),
-    Happening.STATE: ("state", "bold"),
-    Happening.ATTENTION: ("attention", "yellow"),
+    HappeningKind.PENDING: ("waits", "yellow"),
+    HappeningKind.JOINED: ("runs", ""),
+    HappeningKind.LEFT: ("left", ""),
+    HappeningKind.ENDED: ("lost", "red"),
+    HappeningKind.RELAUNCHED: ("replaced", "green"),
+    HappeningKind.NOT_REPLACED: ("not replaced", "red"),
+    HappeningKind.GROWN: ("grown", "cyan"),
+    HappeningKind.SHRUNK: ("shrunk", "cyan"),
+    HappeningKind.EDITED: ("edited", "cyan"),
+    HappeningKind.REFUSED: ("refused", "yellow"),
+    HappeningKind.REWOUND: ("rewound", "yellow"),
+    HappeningKind.CHECKPOINT: ("checkpoint", ""),
+    HappeningKind.CHECKPOINT_FAILED: ("no checkpoint", "red"),
+    HappeningKind.MASTER: ("master", "yellow"),
+    HappeningKind.STATE: ("state", "bold"),
+    HappeningKind.ATTENTION: ("attention", "yellow"),
 }
 _TOGETHER_SECONDS = 5.0  # the same fate within so long is one row
 _MOST_NAMES = 6
@@ -91,17 +91,17 @@ def _why(same: Sequence[Decision]) -> str:
     """Return the words behind what the other columns say already."""
     last = same[-1]
     new = _names([one.replacement for one in same if one.replacement])
-    if last.kind == Happening.ENDED:
+    if last.kind == HappeningKind.ENDED:
         words = f"{last.cause}; replaced by {new}" if new else last.cause
         detail = text.without_trace(last.detail).splitlines()[:_MOST_DETAIL_LINES]
         return "\n".join([words, *detail])
-    if last.kind == Happening.RELAUNCHED:
+    if last.kind == HappeningKind.RELAUNCHED:
         return f"{new} works in its place ({last.cause})"
-    if last.kind in (Happening.PENDING, Happening.NOT_REPLACED):
+    if last.kind in (HappeningKind.PENDING, HappeningKind.NOT_REPLACED):
         return last.detail or last.cause
-    if last.kind == Happening.LEFT:
+    if last.kind == HappeningKind.LEFT:
         return last.cause
-    if last.kind == Happening.JOINED:
+    if last.kind == HappeningKind.JOINED:
         return ""
     return text.without_trace(last.text)
 

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elasticdl.job.decision import Decision
-from elasticdl.job.words import Happening
+from elasticdl.job.words import HappeningKind
 from elasticdl.views import formatting as text
 
-_RESIZED = (Happening.GROWN, Happening.SHRUNK)
-_CAME, _LEFT = Happening.JOINED, Happening.LEFT
-_OTHERWISE = (*_RESIZED, Happening.ENDED, Happening.STATE, Happening.MASTER)
+_RESIZED = (HappeningKind.GROWN, HappeningKind.SHRUNK)
+_CAME, _LEFT = HappeningKind.JOINED, HappeningKind.LEFT
+_OTHERWISE = (*_RESIZED, HappeningKind.ENDED, HappeningKind.STATE, HappeningKind.MASTER)
 
 
 @dataclass(frozen=True)
-class Change:
+class LastChange:
     """The last change of who is there."""
 
     ago_seconds: float
@@ -27,7 +27,7 @@ class Change:
     open: bool  # that time is not over
 
 
-def last_change(decisions: Sequence[Decision], *, now: float) -> Change | None:
+def last_change(decisions: Sequence[Decision], *, now: float) -> LastChange | None:
     """Return what last changed who is there: a replica lost, or another size.
 
     `decisions`: what happened to the job, in the order of time.
@@ -36,12 +36,12 @@ def last_change(decisions: Sequence[Decision], *, now: float) -> Change | None:
         one, later = decisions[place], decisions[place + 1 :]
         if one.kind in _RESIZED:
             return _resized(one, later, now=now)
-        if one.kind == Happening.ENDED:
+        if one.kind == HappeningKind.ENDED:
             return _lost(one, later, now=now)
     return None
 
 
-def _lost(lost: Decision, later: Sequence[Decision], *, now: float) -> Change:
+def _lost(lost: Decision, later: Sequence[Decision], *, now: float) -> LastChange:
     """Return a loss, with how long it took until the replacement worked."""
     replaced = (
         "not replaced"
@@ -54,7 +54,7 @@ def _lost(lost: Decision, later: Sequence[Decision], *, now: float) -> Change:
     works = [
         one.cost_seconds
         for one in later
-        if one.kind == Happening.RELAUNCHED
+        if one.kind == HappeningKind.RELAUNCHED
         and (one.replica, one.replacement) == (lost.replica, lost.replacement)
     ]
     gone = any(one.kind == _LEFT and one.replica == lost.replacement for one in later)
@@ -64,12 +64,12 @@ def _lost(lost: Decision, later: Sequence[Decision], *, now: float) -> Change:
         cost = f"cost {text.duration(ago)} so far"
     elif works:
         cost = f"cost {text.duration(works[-1] or 0.0)}"
-    return Change(ago, f"{lost.replica} {lost.cause}, {replaced}", cost, going)
+    return LastChange(ago, f"{lost.replica} {lost.cause}, {replaced}", cost, going)
 
 
-def _resized(change: Decision, later: Sequence[Decision], *, now: float) -> Change:
+def _resized(change: Decision, later: Sequence[Decision], *, now: float) -> LastChange:
     """Return a resize, with how long it took until the last worker joined or left."""
-    came = _LEFT if change.kind == Happening.SHRUNK else _CAME
+    came = _LEFT if change.kind == HappeningKind.SHRUNK else _CAME
     last = None
     for decision in later:
         if decision.kind == came:
@@ -81,4 +81,4 @@ def _resized(change: Decision, later: Sequence[Decision], *, now: float) -> Chan
         word = "gone" if came == _LEFT else "there"
         cost = f"{word} after {text.duration(max(0.0, last - change.time))}"
     ago = max(0.0, now - change.time)
-    return Change(ago, change.cause or change.text, cost, open=False)
+    return LastChange(ago, change.cause or change.text, cost, open=False)

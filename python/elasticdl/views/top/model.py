@@ -26,12 +26,12 @@ from elasticdl.job.words import (
     NOT_YET_RUNNING,
     EndCause,
     GoodputCause,
-    Happening,
+    HappeningKind,
     ReplicaState,
     WorkerPhase,
 )
 from elasticdl.views import formatting as text
-from elasticdl.views.top.change import Change, last_change
+from elasticdl.views.top.change import LastChange, last_change
 from elasticdl.views.top.ps import Ps, ps_rows
 
 # A worker is a straggler whose steps take longer than so many times the median.
@@ -40,7 +40,7 @@ STRAGGLER = 1.5
 _STEEP = 10.0
 
 # Told elsewhere.
-_MANY = (Happening.CHECKPOINT, Happening.JOINED, Happening.EVALUATED)
+_MANY = (HappeningKind.CHECKPOINT, HappeningKind.JOINED, HappeningKind.EVALUATED)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Top:
     progress: Progress
     workers: Workers
     goodput: Sequence[Cause]
-    change: Change | None
+    change: LastChange | None
     preemptions: Preemptions
     checkpoint: Checkpoint | None
     checkpoint_problem: str  # why the last one was not written

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 BEST = "best"
 
 
-class Exporter:
+class ModelExporter:
     """Writes the model out."""
 
     def __init__(

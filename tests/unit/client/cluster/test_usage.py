@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from elasticdl.client.cluster.api import Cluster, ClusterError, Object
+from elasticdl.client.cluster.api import ClusterClient, ClusterError, Object
 from elasticdl.client.cluster.usage import cluster_usage, usage_of
 from elasticdl.client.usage import ClusterUsage
 from elasticdl.kube.amounts import Amounts
@@ -64,7 +64,7 @@ def test_a_cluster_is_what_its_nodes_have_and_who_holds_it() -> None:
 
 
 def test_who_may_not_look_is_told_which_right_it_takes() -> None:
-    class Forbidding(Cluster):
+    class Forbidding(ClusterClient):
         def items(self, path: str, **query: str) -> list[Object]:
             raise ClusterError(f"cannot read {path}", status=403, reason="Forbidden")
 

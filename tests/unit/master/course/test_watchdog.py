@@ -102,7 +102,7 @@ def test_a_task_that_no_worker_brings_on_is_named_and_ends_the_job(rig) -> None:
             await let_time_pass(rig, master)
             await rig.until(lambda: parts.ledger.rewinds == 1)
             await rig.until(lambda: not parts.holder.rewinding)
-            cause = parts.ledger.newest_of(facts.Rewind).cause
+            cause = parts.ledger.newest_of(facts.RewindFact).cause
             assert cause.startswith("nothing has moved for 20 s: worker-")
             assert cause.endswith("train.csv records 0 to 8 and makes no step")
             await let_time_pass(rig, master)

@@ -100,7 +100,7 @@ def test_a_ps_that_is_lost_before_each_checkpoint_fails_the_job(ledger, cause) -
 def test_a_ps_that_got_to_a_checkpoint_between_is_forgiven(ledger) -> None:
     past = Past(ledger, spec(everySeconds=60.0))
     for n in range(4 * PS_CRASHES):
-        ledger.record(facts.Checkpoint(version=n + 1, dir=""))
+        ledger.record(facts.CheckpointFact(version=n + 1, dir=""))
         ended = past.ends(Role.PS, at=100.0 * n, reason=ExitReason.OOM_KILLED)
         assert isinstance(ended, Relaunch)
 

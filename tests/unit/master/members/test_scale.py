@@ -1,7 +1,7 @@
 """Priorities and who comes or goes."""
 
 import pytest
-from elasticdl.master.members.scale import Change, Seat, resize, split_priorities
+from elasticdl.master.members.scale import Resize, Seat, resize, split_priorities
 
 
 @pytest.mark.parametrize(
@@ -30,23 +30,23 @@ def seats(*priorities: str) -> list[Seat]:
 
 def test_missing_workers_take_the_priorities_that_lack() -> None:
     change = resize(seats("high", "low"), wanted=4, priority="0.5")
-    assert change == Change(start=("low", "high"))
+    assert change == Resize(start=("low", "high"))
 
 
 def test_too_many_workers_leave_low_and_newest_first() -> None:
     change = resize(seats("high", "low", "low", "high"), wanted=2, priority="0.5")
-    assert change == Change(drain=(2, 1))
+    assert change == Resize(drain=(2, 1))
 
 
 def test_workers_that_only_wait_leave_first() -> None:
     waiting = [*seats("low", "low"), Seat(2, "high", running=False)]
-    assert resize(waiting, wanted=2, priority="0.5") == Change(drain=(2,))
+    assert resize(waiting, wanted=2, priority="0.5") == Resize(drain=(2,))
 
 
 def test_nothing_changes_when_the_number_is_right() -> None:
-    assert resize(seats("low"), wanted=1, priority="low") == Change()
+    assert resize(seats("low"), wanted=1, priority="low") == Resize()
 
 
 def test_seats_of_an_unknown_priority_count_too() -> None:
     change = resize(seats("batch"), wanted=2, priority="1")
-    assert change == Change(start=("high",))
+    assert change == Resize(start=("high",))

@@ -116,7 +116,7 @@ def test_a_journal_keeps_its_run_and_its_course(ledger: Ledger) -> None:
 def test_a_journal_of_before_takes_the_checkpoints_without_a_run(
     ledger: Ledger,
 ) -> None:
-    ledger.record(facts.Run(time=0.0))
+    ledger.record(facts.RunFact(time=0.0))
     course = course_of(ledger, "job", new_run="a")
     assert course.holds(manifest(7, run=""))
 

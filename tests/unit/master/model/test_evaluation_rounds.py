@@ -174,7 +174,7 @@ def test_the_last_evaluation_is_of_all_that_was_trained(ledger) -> None:
 def test_no_more_results_are_kept_than_a_restarted_master_reads_back(
     ledger, monkeypatch
 ) -> None:
-    monkeypatch.setattr(facts.Evaluation, "KEPT", 5)
+    monkeypatch.setattr(facts.EvaluationFact, "KEPT", 5)
     course = Course(ledger, [])
     for number in range(8):
         course.evaluate(float(number), version=number)

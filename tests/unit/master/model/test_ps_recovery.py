@@ -99,7 +99,7 @@ def test_values_on_their_way_have_time_for_their_bytes(rig) -> None:
             assert look_at(master.job).bound == before + 1060.0
             parts.holder.tick(now=asked + 1061.0)
             assert parts.ledger.rewinds == 1
-            cause = parts.ledger.newest_of(facts.Rewind).cause
+            cause = parts.ledger.newest_of(facts.RewindFact).cause
             assert cause == "no worker handed values to ps-1 in 1060 s"
 
     rig.run(story, checkpoint__every_seconds=0)

@@ -170,8 +170,8 @@ def test_after_a_rewind_at_the_end_the_last_evaluation_and_export_are_of_the_new
         assert report.status is JobState.SUCCEEDED
         assert len(rig.world.trained) > trained
         assert report.exports == ["/out/final"]
-        rounds = parts.ledger.all_of(facts.Evaluation)
-        exports = parts.ledger.all_of(facts.Export)
+        rounds = parts.ledger.all_of(facts.EvaluationFact)
+        exports = parts.ledger.all_of(facts.ExportFact)
         points = {rounds[-1].point, *(fact.point for fact in exports)}
         assert points == {shelf.resolve(first_dir(rig))[1].position["point"]}
         assert_has_everything(rig, report)

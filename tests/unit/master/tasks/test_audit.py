@@ -197,7 +197,7 @@ def trained(directory, plan, *, tasks=10**6, succeeded=True):
         records = leased.task.records
         ledger.finish(leased.lease_id, records=records, steps=1, now=3.0)
     if succeeded:
-        ledger.record(facts.JobState(state=JobState.SUCCEEDED))
+        ledger.record(facts.JobStateFact(state=JobState.SUCCEEDED))
     asyncio.run(ledger.commit())
     ledger.close()
     return audit(directory)

@@ -177,17 +177,17 @@ def test_metrics_that_are_no_numbers_come_back_as_such(tmp_path):
     first.close()
     again = Ledger.open(tmp_path, now=2.0)
     again.close()
-    assert math.isnan(again.newest_of(facts.Evaluation).metrics["loss"])
+    assert math.isnan(again.newest_of(facts.EvaluationFact).metrics["loss"])
 
 
 def test_a_field_of_a_later_version_is_passed_over():
     stored = {**STORED["recovered", ""], "later": [1]}
-    assert facts.read("recovered", stored) == facts.Recovered(record=0, seconds=1.5)
+    assert facts.read("recovered", stored) == facts.RecoveredFact(record=0, seconds=1.5)
 
 
 def test_a_state_without_a_name_is_the_jobs():
     fact = facts.read("state", {"state": "succeeded"})
-    assert fact == facts.JobState(state=words.JobState.SUCCEEDED)
+    assert fact == facts.JobStateFact(state=words.JobState.SUCCEEDED)
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,8 @@ def test_what_this_version_cannot_read_is_refused_with_a_sentence(kind, stored, 
 def test_the_newest_is_that_of_the_name_or_of_all_if_no_name_is_given(tmp_path):
     ledger = Ledger.open(tmp_path, now=1.0)
     for name in ("ps-0", "ps-1", "ps-0"):
-        ledger.record(facts.Missing(name=name, ranges=((1, 2),)))
-    assert ledger.newest_of(facts.Missing).name == "ps-0"
-    assert ledger.newest_of(facts.Missing, "ps-1").name == "ps-1"
-    assert ledger.newest_of(facts.Missing, "ps-2") is None
+        ledger.record(facts.MissingFact(name=name, ranges=((1, 2),)))
+    assert ledger.newest_of(facts.MissingFact).name == "ps-0"
+    assert ledger.newest_of(facts.MissingFact, "ps-1").name == "ps-1"
+    assert ledger.newest_of(facts.MissingFact, "ps-2") is None
     ledger.close()

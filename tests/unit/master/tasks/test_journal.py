@@ -294,18 +294,18 @@ def test_a_journal_of_format_1_is_gone_on_with(tmp_path):
     assert (ledger.generation, ledger.queue.done_records) == (3, 157)
     assert [lease.task_id for lease in ledger.queue.leased.values()] == [21]
     assert ledger.replayed_records == 8
-    assert {fact.name for fact in ledger.all_of(facts.Replica)} == {
+    assert {fact.name for fact in ledger.all_of(facts.ReplicaFact)} == {
         "worker-0",
         "worker-2",
         "worker-3",
         "ps-0",
     }
-    assert ledger.newest_of(facts.LostUpdates).count == 7
+    assert ledger.newest_of(facts.LostUpdatesFact).count == 7
     assert ledger.finish(27, records=4, steps=1, now=2000.0)
     while leased := ledger.lease(0, now=2000.0, lease_seconds=60.0):
         records = leased.task.records
         ledger.finish(leased.lease_id, records=records, steps=1, now=2001.0)
-    ledger.record(facts.JobState(state=JobState.SUCCEEDED))
+    ledger.record(facts.JobStateFact(state=JobState.SUCCEEDED))
     closed(ledger)
     again = opened(tmp_path, PLAN_1)
     assert again.queue.done_records == 3 * 93
@@ -377,7 +377,7 @@ def test_a_rewind_and_its_note_come_back_together_or_not_at_all(tmp_path):
     run(ledger.commit())
     answered = newest(tmp_path / "whole").stat().st_size
     ledger.rewind(position, applied={}, cause="ps-0 was lost", now=4.0)
-    ledger.record(facts.Rewind(dir="/x/version-9", version=9))
+    ledger.record(facts.RewindFact(dir="/x/version-9", version=9))
     closed(ledger)
     whole = newest(tmp_path / "whole").read_bytes()
     for end in range(answered, len(whole) + 1):
@@ -386,7 +386,9 @@ def test_a_rewind_and_its_note_come_back_together_or_not_at_all(tmp_path):
         (torn / "00000001.jsonl").write_bytes(whole[:end])
         again = Ledger.open(torn, now=5.0)
         again.close()
-        assert again.rewinds == len(again.all_of(facts.Rewind)) == (end == len(whole))
+        assert (
+            again.rewinds == len(again.all_of(facts.RewindFact)) == (end == len(whole))
+        )
         shutil.rmtree(torn)
 
 

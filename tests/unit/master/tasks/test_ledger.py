@@ -64,19 +64,21 @@ def test_restart_is_a_replay_of_the_same_events(tmp_path):
     work(first, count=5)
     held = first.lease(1, now=4.0, lease_seconds=60.0)
     index, generation = first.next_worker_index(), first.next_generation()
-    first.record(facts.Checkpoint(version=2, dir="/x/version-2"))
-    first.record(facts.Checkpoint(version=3, dir="/x/version-3"))
-    first.record(facts.Skipped(worker="worker-0", batches=3))
+    first.record(facts.CheckpointFact(version=2, dir="/x/version-2"))
+    first.record(facts.CheckpointFact(version=3, dir="/x/version-3"))
+    first.record(facts.SkippedFact(worker="worker-0", batches=3))
     closed(first)
     second = opened(tmp_path)
     assert second.queue.state() == first.queue.state()
     assert (first.generation, second.generation) == (1, 2)
     assert second.next_worker_index() == index + 1
     assert second.next_generation() == generation + 1
-    assert second.all_of(facts.Checkpoint) == [
-        facts.Checkpoint(version=3, dir="/x/version-3")
+    assert second.all_of(facts.CheckpointFact) == [
+        facts.CheckpointFact(version=3, dir="/x/version-3")
     ]
-    assert second.all_of(facts.Skipped) == [facts.Skipped(worker="worker-0", batches=3)]
+    assert second.all_of(facts.SkippedFact) == [
+        facts.SkippedFact(worker="worker-0", batches=3)
+    ]
     assert second.started == 1.0
     # The worker never stopped: its lease holds, and new ones get other ids.
     assert finish(second, held.lease_id, now=5.0)
@@ -106,7 +108,7 @@ def test_epochs_change_at_once_and_none_that_has_begun_is_cut(tmp_path):
     assert second.plan.epochs == 3
     assert work(second) == per_epoch - 1
     assert second.queue.finished
-    second.record(facts.JobState(state=JobState.SUCCEEDED))
+    second.record(facts.JobStateFact(state=JobState.SUCCEEDED))
     closed(second)
     audited = audit(tmp_path)
     assert [(e.times, e.finished) for e in audited.epochs] == [({1: 93}, True)] * 3
@@ -118,7 +120,7 @@ def test_compaction_keeps_state_and_history(tmp_path):
     async def busy():
         for _ in range(12):
             work(ledger, count=1)
-            ledger.record(facts.Undone(rounds=(ledger.queue.done_tasks,)))
+            ledger.record(facts.UndoneFact(rounds=(ledger.queue.done_tasks,)))
             await ledger.commit()
             await ledger.compact_if_needed(limit=500)
         await ledger.commit()
@@ -129,9 +131,9 @@ def test_compaction_keeps_state_and_history(tmp_path):
     assert len(list(tmp_path.glob("*.jsonl.gz"))) > 1
     again = opened(tmp_path)
     assert again.queue.state() == ledger.queue.state()
-    assert again.all_of(facts.Undone) == ledger.all_of(facts.Undone)
+    assert again.all_of(facts.UndoneFact) == ledger.all_of(facts.UndoneFact)
     work(again)
-    again.record(facts.JobState(state=JobState.SUCCEEDED))
+    again.record(facts.JobStateFact(state=JobState.SUCCEEDED))
     closed(again)
     report = audit(tmp_path)
     assert report.ok
@@ -207,7 +209,7 @@ def test_audit_finds_a_missed_record(tmp_path):
     leased = ledger.lease(0, now=2.0, lease_seconds=60.0)
     ledger.queue._leases.pop(leased.lease_id)  # the defect: dropped in silence
     work(ledger)
-    ledger.record(facts.JobState(state=JobState.SUCCEEDED))
+    ledger.record(facts.JobStateFact(state=JobState.SUCCEEDED))
     closed(ledger)
     report = audit(tmp_path)
     assert not report.ok
@@ -230,7 +232,7 @@ def test_rewind_undoes_what_came_after_and_audit_knows(tmp_path):
     ledger.rewind(position, applied={3: 4}, cause="ps-0 lost", now=5.0)
     assert ledger.rewinds == 1
     work(ledger)
-    ledger.record(facts.JobState(state=JobState.SUCCEEDED))
+    ledger.record(facts.JobStateFact(state=JobState.SUCCEEDED))
     closed(ledger)
     report = audit(tmp_path)
     assert report.ok
@@ -248,7 +250,7 @@ def test_report_repeated_after_a_rewind_does_not_count(tmp_path):
     ledger.rewind(position, applied={}, cause="ps-0 lost", now=4.0)
     assert finish(ledger, leased.lease_id, now=5.0) is None
     work(ledger)
-    ledger.record(facts.JobState(state=JobState.SUCCEEDED))
+    ledger.record(facts.JobStateFact(state=JobState.SUCCEEDED))
     closed(ledger)
     assert audit(tmp_path).ok
     assert ledger.queue.done_records == 186
@@ -321,7 +323,7 @@ def test_any_schedule_of_faults_leaves_every_record_trained(
     else:
         assert ledger.queue.done_steps == max_steps
     if not max_steps:
-        ledger.record(facts.JobState(state=JobState.SUCCEEDED))
+        ledger.record(facts.JobStateFact(state=JobState.SUCCEEDED))
     closed(ledger)
     report = audit(directory)
     assert report.ok, report.gaps

@@ -32,7 +32,7 @@ class Master:
     def __init__(self, directory, *, now=1.0, launched=False):
         self.ledger = Ledger.open(directory, now=now)
         if launched:
-            self.ledger.record(facts.Run(time=now))
+            self.ledger.record(facts.RunFact(time=now))
         self.table = MemberTable(SPEC, self.ledger, ps_seats=1)
         self.table.adopt(now=now)
         self.relaunches = Relaunches(self.ledger, Diary())
@@ -112,16 +112,16 @@ def test_counts_and_times_of_relaunches_outlive_what_is_listed(tmp_path):
 def test_sums_do_not_shrink_when_a_master_is_restarted(tmp_path):
     ledger = Ledger.open(tmp_path, now=1.0)
     for _ in range(12_000):
-        ledger.record(facts.LostUpdates(ps="ps-0", count=2))
-        ledger.record(facts.Skipped(worker="worker-0", batches=1))
-        ledger.record(facts.Run(time=1.0))
+        ledger.record(facts.LostUpdatesFact(ps="ps-0", count=2))
+        ledger.record(facts.SkippedFact(worker="worker-0", batches=1))
+        ledger.record(facts.RunFact(time=1.0))
     asyncio.run(ledger._journal.compact(ledger._state))
     ledger.close()
     again = Ledger.open(tmp_path, now=2.0)
     again.close()
-    assert sum(fact.count for fact in again.all_of(facts.LostUpdates)) == 24_000
-    assert sum(fact.batches for fact in again.all_of(facts.Skipped)) == 12_000
-    assert again.count_of(facts.Run) == 12_000
+    assert sum(fact.count for fact in again.all_of(facts.LostUpdatesFact)) == 24_000
+    assert sum(fact.batches for fact in again.all_of(facts.SkippedFact)) == 12_000
+    assert again.count_of(facts.RunFact) == 12_000
 
 
 @pytest.mark.parametrize("compacted", [False, True])

@@ -150,7 +150,7 @@ def test_each_happening_is_told_here() -> None:
     }
     assert {type(one) for one, _ in TOLD} == known
     kinds = {kind for _, told in TOLD for kind, _, _ in told}
-    assert kinds == {str(kind) for kind in words.Happening}
+    assert kinds == {str(kind) for kind in words.HappeningKind}
 
 
 @pytest.mark.parametrize(("happening", "told"), TOLD)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elasticdl.runner.local.capacity import Claim, Holding, Plan, plan, rank_of
+from elasticdl.runner.local.capacity import Claim, ClaimState, Plan, plan, rank_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 
 def claim(
     key: int,
-    holding: Holding = Holding.WAITING,
+    holding: ClaimState = ClaimState.WAITING,
     *,
     cpu: float = 1.0,
     rank: int = 0,
@@ -20,7 +20,7 @@ def claim(
 
 
 def running(key: int, *, cpu: float = 1.0, rank: int = 0) -> Claim:
-    return claim(key, Holding.RUNNING, cpu=cpu, rank=rank)
+    return claim(key, ClaimState.RUNNING, cpu=cpu, rank=rank)
 
 
 def test_without_a_limit_everything_starts() -> None:
@@ -56,7 +56,7 @@ def test_an_older_waiting_one_does_not_preempt_its_equal() -> None:
 
 
 def test_a_leaving_one_holds_its_cpu_until_it_has_ended() -> None:
-    leaving = claim(1, Holding.LEAVING)
+    leaving = claim(1, ClaimState.LEAVING)
     assert plan([leaving, claim(2)], 1.0).start == ()
     assert plan([claim(2)], 1.0).start == (2,)
 
@@ -81,7 +81,7 @@ claims = st.lists(
         cpu=st.sampled_from([0.25, 0.5, 1.0, 2.0]),
         rank=st.integers(0, 1),
         age=st.integers(0, 10**6),
-        holding=st.sampled_from(Holding),
+        holding=st.sampled_from(ClaimState),
     ),
     unique_by=lambda c: c.key,
     max_size=12,
@@ -93,9 +93,9 @@ def carry_out(given_claims: list[Claim], result: Plan) -> list[Claim]:
     """Start and preempt; what was leaving has ended."""
     after = []
     for each in given_claims:
-        if each.holding is Holding.LEAVING or each.key in result.preempt:
+        if each.holding is ClaimState.LEAVING or each.key in result.preempt:
             continue
-        holding = Holding.RUNNING if each.key in result.start else each.holding
+        holding = ClaimState.RUNNING if each.key in result.start else each.holding
         after.append(replace(each, holding=holding))
     return after
 
@@ -108,7 +108,7 @@ def test_never_starts_more_than_there_is(
     held = sum(
         c.cpu
         for c in given_claims
-        if c.holding is not Holding.WAITING or c.key in result.start
+        if c.holding is not ClaimState.WAITING or c.key in result.start
     )
     if capacity is not None and result.start:
         assert held <= capacity + 1e-6
@@ -119,7 +119,7 @@ def test_what_stays_running_fits(
     given_claims: list[Claim], capacity: float | None
 ) -> None:
     after = carry_out(given_claims, plan(given_claims, capacity))
-    used = sum(c.cpu for c in after if c.holding is Holding.RUNNING)
+    used = sum(c.cpu for c in after if c.holding is ClaimState.RUNNING)
     assert capacity is None or used <= capacity + 1e-6
 
 
@@ -144,7 +144,7 @@ def test_every_waiting_one_is_started_or_told_why(
     given_claims: list[Claim], capacity: float | None
 ) -> None:
     result = plan(given_claims, capacity)
-    waiting = {c.key for c in given_claims if c.holding is Holding.WAITING}
+    waiting = {c.key for c in given_claims if c.holding is ClaimState.WAITING}
     assert waiting == set(result.start) | set(result.waiting)
     assert not set(result.start) & set(result.waiting)
 
