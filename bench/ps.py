@@ -159,12 +159,6 @@ class Holder:
         del request, tensors
         return ps_pb2.PushReply(accepted=True), {}
 
-    def state(
-        self, request: ps_pb2.StateRequest, tensors: Mapping[str, Any]
-    ) -> tuple[ps_pb2.StateReply, Mapping[str, Any]]:
-        del request, tensors
-        return ps_pb2.StateReply(), {}
-
 
 def _protobuf(holder: Holder) -> grpc.GenericRpcHandler:
     def pull(request: BytesValue, context: grpc.ServicerContext) -> BytesValue:

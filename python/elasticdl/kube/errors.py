@@ -15,6 +15,7 @@ from typing import Any
 import urllib3
 
 from elasticdl.errors import PlatformError
+from elasticdl.pauses import growing
 
 Json = dict[str, Any]
 
@@ -60,9 +61,11 @@ class Backoff:
 
     def next_seconds(self, least: float = 0.0) -> float:
         """Return how long to wait now; at least what the server asked for."""
-        bound = min(_FIRST_PAUSE_SECONDS * 2.0**self._tries, self._longest)
-        self._tries = min(self._tries + 1, 16)
-        return least + bound * random.uniform(0.5, 1.0)
+        share = random.random()
+        most = self._longest
+        pause = growing(self._tries, first=_FIRST_PAUSE_SECONDS, most=most, share=share)
+        self._tries += 1
+        return least + pause
 
     def reset(self) -> None:
         """Begin again: it worked."""

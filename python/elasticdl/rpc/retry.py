@@ -1,6 +1,6 @@
 """Trying a call again until it succeeds or the process is told to end.
 
-Owns the back-off. Called by the loops of workers and PS around master calls. Knows
+Called by the loops of workers and PS around master calls. Knows
 nothing of what is called.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from elasticdl.errors import FencedError, NotInitializedError, RefusedError, RpcError
+from elasticdl.pauses import growing
 
 log = logging.getLogger(__name__)
 
@@ -22,16 +23,6 @@ T = TypeVar("T")
 def is_transient(error: RpcError) -> bool:
     """Return whether the same call may succeed later."""
     return not isinstance(error, FencedError | NotInitializedError | RefusedError)
-
-
-def backoff(attempt: int, *, first: float, most: float, share: float) -> float:
-    """Return the seconds to wait after failed attempt number `attempt` (from 0).
-
-    Doubles from `first` up to `most`; `share` in [0, 1) takes away up to half, so
-    that a thousand callers do not come back in the same instant.
-    """
-    whole: float = min(most, first * 2.0 ** min(attempt, 32))
-    return whole * (1.0 - share / 2.0)
 
 
 def retry(
@@ -56,7 +47,7 @@ def retry(
                 raise
             if attempt == 0:
                 log.warning("%s; trying again until it answers", error)
-            wait = backoff(attempt, first=first, most=most, share=jitter())
+            wait = growing(attempt, first=first, most=most, share=jitter())
             if stop.wait(wait):
                 raise
             attempt += 1

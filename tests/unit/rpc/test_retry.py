@@ -4,7 +4,7 @@ import threading
 
 import pytest
 from elasticdl.errors import FencedError, NotInitializedError, RefusedError, RpcError
-from elasticdl.rpc.retry import backoff, retry
+from elasticdl.rpc.retry import retry
 
 
 def flaky(failures: int, error: RpcError):
@@ -50,10 +50,3 @@ def test_stopping_while_it_waits_gives_up_too():
 
     with pytest.raises(RpcError, match="away"):
         retry(flaky(9, RpcError("away")), stop=stop, jitter=jitter)
-
-
-def test_waits_double_up_to_the_most():
-    waits = [backoff(n, first=0.05, most=1.0, share=0.0) for n in range(7)]
-    assert waits == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
-    assert backoff(1000, first=0.05, most=1.0, share=0.0) == 1.0
-    assert backoff(0, first=1.0, most=1.0, share=0.5) == 0.75

@@ -138,7 +138,7 @@ class Heartbeats:
         self._parts.membership.heard(member, worker.seconds, now=now)
         for done in worker.snapshots:
             self._parts.keeper.take(0, done, now=now)
-        patience = 2.0**self._parts.membership.hangs
+        patience = 2.0 ** min(self._parts.membership.hangs, 30)
         hung = member.is_hung(self._job.spec.worker, patience=patience)
         if hung:
             self._parts.table.suspect(member)

@@ -33,6 +33,7 @@ from dataclasses import dataclass, replace
 from elasticdl.errors import ExitCode
 from elasticdl.job.names import Role
 from elasticdl.job.words import EndCause, ExitReason, end_cause
+from elasticdl.pauses import growing
 
 QUICK_SECONDS = 10.0
 PS_CRASHES = 5
@@ -219,9 +220,8 @@ def is_quick(ending: Ending) -> bool:
 def _pause(ending: Ending, history: History) -> float:
     if not is_quick(ending) or history.quick == 0:
         return 0.0
-    return min(
-        _FIRST_PAUSE_SECONDS * 2.0 ** (history.quick - 1), _LONGEST_PAUSE_SECONDS
-    )
+    first, most = _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS
+    return growing(history.quick - 1, first=first, most=most)
 
 
 def _words(ending: Ending) -> str:

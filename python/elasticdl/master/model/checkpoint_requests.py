@@ -18,6 +18,7 @@ from typing import Any
 from elasticdl.job.heartbeats import SnapshotDone
 from elasticdl.job.spec.job import CheckpointSpec
 from elasticdl.job.tasks import Ticket
+from elasticdl.pauses import growing
 
 _LEAST_RETRY_SECONDS = 5.0
 _LONGEST_RETRY_SECONDS = 30.0
@@ -197,7 +198,8 @@ class CheckpointSchedule:
 
     def failed(self, *, now: float) -> float:
         """Note a failure; return the seconds until the next try."""
-        pause = min(_LEAST_RETRY_SECONDS * 2.0**self._failures, _LONGEST_RETRY_SECONDS)
+        first, most = _LEAST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS
+        pause = growing(self._failures, first=first, most=most)
         self._failures += 1
         self._retry_at = now + pause
         return pause

@@ -145,8 +145,8 @@ class Publishing:
 
 def _newest_state_alone(said: Sequence[Happening]) -> list[Happening]:
     """Return it without the states that the job has left already."""
-    states = [one for one in said if isinstance(one, JobEntered)]
-    return [one for one in said if one not in states[:-1]]
+    states = [n for n, one in enumerate(said) if isinstance(one, JobEntered)]
+    return [one for n, one in enumerate(said) if n not in states[:-1]]
 
 
 def _content(shown: JobStatus) -> JobStatus:

@@ -18,6 +18,7 @@ import numpy as np
 from elasticdl.errors import FencedError, RpcError
 from elasticdl.job.heartbeats import PsView
 from elasticdl.job.tasks import Ticket
+from elasticdl.pauses import growing
 from elasticdl.proto import ps_pb2
 from elasticdl.rpc.fan_out import call_all
 from elasticdl.rpc.ps.tensors import (
@@ -43,7 +44,7 @@ from elasticdl.rpc.ps.tensors import (
 )
 from elasticdl.rpc.ps.view import PsCallView
 from elasticdl.rpc.ps.wire import PsStub, Tensors
-from elasticdl.rpc.retry import backoff, is_transient
+from elasticdl.rpc.retry import is_transient
 from elasticdl.rpc.task_messages import ticket_to_wire
 from elasticdl.rpc.tls.identity import Identity
 from elasticdl.tensor.codec import Array
@@ -270,7 +271,7 @@ class PsClient:
             pulled = self._pull_sync(view, have)
             if pulled is not None:
                 return pulled
-            time.sleep(backoff(attempt, first=0.001, most=0.05, share=0.0))
+            time.sleep(growing(attempt, first=0.001, most=0.05))
         raise RpcError(
             f"pull: the PS moved on {_PULL_TRIES} times while this worker pulled; the "
             "network to one of them is too slow for sync mode"
@@ -446,7 +447,7 @@ class PsClient:
                     or self._view is not view
                 ):
                     raise
-                time.sleep(backoff(failures, first=0.05, most=1.0, share=0.0))
+                time.sleep(growing(failures, first=0.05, most=1.0))
             else:
                 if answer[0].accepted or answer[0].reason != WAITING:
                     return answer

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from elasticdl.errors import ElasticDLError
-from elasticdl.rpc.retry import backoff
+from elasticdl.pauses import growing
 
 if TYPE_CHECKING:
     from elasticdl.job.context import RoleContext
@@ -109,7 +109,7 @@ class Identity:
             if self.renew_if_due():
                 failed, pause = 0, self._until_due()
             else:
-                pause = backoff(
+                pause = growing(
                     failed,
                     first=_FIRST_PAUSE_SECONDS,
                     most=_LONGEST_PAUSE_SECONDS,

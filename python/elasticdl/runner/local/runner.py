@@ -17,6 +17,7 @@ import grpc.aio
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import Role, replica_name
 from elasticdl.job.words import ExitReason
+from elasticdl.pauses import growing
 from elasticdl.proto import platform_pb2, platform_pb2_grpc
 from elasticdl.rpc.channel import connect_aio
 from elasticdl.runner.base import Launch, Observation, Observed, Phase, ReplicaKey
@@ -78,19 +79,19 @@ class LocalRunner:
 
         The master itself is not in it. Ends only with the caller's own end.
         """
-        pause = _FIRST_PAUSE_SECONDS
+        tries = 0
         while True:
             try:
                 async for event in self._stub.Watch(platform_pb2.WatchRequest()):
-                    pause = _FIRST_PAUSE_SECONDS
+                    tries = 0
                     yield Observation(_states(event), resync=event.resync)
             except grpc.aio.AioRpcError as error:
                 if error.code() not in (*_AWAY, grpc.StatusCode.CANCELLED):
                     raise PlatformError(
                         f"cannot watch the local platform: {error.details()}"
                     ) from error
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            await asyncio.sleep(_pause(tries))
+            tries += 1
 
     async def close(self) -> None:
         """End the connection."""
@@ -99,18 +100,20 @@ class LocalRunner:
 
 async def _retrying(call: Callable[[], Awaitable[_Reply]], what: str) -> _Reply:
     """Call until it is answered; all calls of a platform may be repeated."""
-    pause = _FIRST_PAUSE_SECONDS
-    for left in reversed(range(_TRIES)):
+    for tries in range(_TRIES):
         try:
             return await call()
         except grpc.aio.AioRpcError as error:
-            if error.code() not in _AWAY or left == 0:
+            if error.code() not in _AWAY or tries == _TRIES - 1:
                 raise PlatformError(
                     f"the local platform did not {what}: {error.details()}"
                 ) from error
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        await asyncio.sleep(_pause(tries))
     raise AssertionError("the last try returns or raises")
+
+
+def _pause(tries: int) -> float:
+    return growing(tries, first=_FIRST_PAUSE_SECONDS, most=_LONGEST_PAUSE_SECONDS)
 
 
 def _states(event: platform_pb2.WatchEvent) -> tuple[Observed, ...]:

@@ -36,6 +36,7 @@ from elasticdl.job.tasks import (
     TaskReport,
     TaskType,
 )
+from elasticdl.pauses import growing
 from elasticdl.worker.tasks.ahead import Ahead
 from elasticdl.worker.tasks.outbox import Outbox
 from elasticdl.worker.tasks.records import LoadedTask
@@ -255,7 +256,7 @@ class TaskStream:
         return seconds is not None and seconds <= 0
 
     def _run_leases(self) -> None:
-        wait = FIRST_RETRY_SECONDS
+        tries = 0
         while True:
             with self._changed:
                 self._wait_for(lambda: bool(self._wanted()) or self._must_report())
@@ -269,10 +270,10 @@ class TaskStream:
                 self._leasing = False
                 if reply is None:
                     self._changed.notify_all()
-                    self._changed.wait_for(lambda: self._closed, wait)
-                    wait = min(wait * 2, MOST_RETRY_SECONDS)
+                    self._changed.wait_for(lambda: self._closed, _pause(tries))
+                    tries += 1
                     continue
-                wait = FIRST_RETRY_SECONDS
+                tries = 0
                 self._finished = self._finished or reply.finished
                 self._ahead.calls_every(reply.call_seconds)
                 self._held.update(task.lease_id for task in reply.tasks)
@@ -332,7 +333,7 @@ class TaskStream:
     # -- report thread: carries reports while the lease thread waits for work --------
 
     def _run_reports(self) -> None:
-        wait = FIRST_RETRY_SECONDS
+        tries = 0
         while True:
             with self._changed:
                 self._wait_for(
@@ -344,11 +345,11 @@ class TaskStream:
                     return
                 reports = self._outbox.take()
             if self._call(reports, 0) is not None:
-                wait = FIRST_RETRY_SECONDS
+                tries = 0
                 continue
             with self._changed:
-                self._changed.wait_for(lambda: self._closed, wait)
-            wait = min(wait * 2, MOST_RETRY_SECONDS)
+                self._changed.wait_for(lambda: self._closed, _pause(tries))
+            tries += 1
 
     def _call(self, reports: list[TaskReport], want: int) -> LeaseReply | None:
         """Call the master; None when it has to be tried again."""
@@ -433,3 +434,7 @@ def failure(
         fatal=fatal,
         exit_code=exit_code,
     )
+
+
+def _pause(tries: int) -> float:
+    return growing(tries, first=FIRST_RETRY_SECONDS, most=MOST_RETRY_SECONDS)
