@@ -17,6 +17,7 @@ from typing import Any
 from elasticdl.data.making.datasets import make_dataset
 from elasticdl.data.making.shards import write_shards
 from elasticdl.data.reader import open_reader
+from elasticdl.job.names import ENV_LENT_MEMORY
 from elasticdl.job.spec.job import DataFormat
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.testing.job import JobUnderTest
@@ -59,12 +60,22 @@ def rate(marks: list[tuple[float, int]]) -> float:
 
 
 def steady_rate(
-    values: ValuesFile, cwd: Path, *, workers: int, seconds: float, warm: float = 2.0
+    values: ValuesFile,
+    cwd: Path,
+    *,
+    workers: int,
+    seconds: float,
+    warm: float = 2.0,
+    apart: bool = False,
 ) -> float:
-    """Return the steps a second of all workers together, once all of them train."""
+    """Return the steps a second of all workers together, once all of them train.
+
+    `apart`: workers lend PS no memory, as between pods.
+    """
+    environ = {ENV_LENT_MEMORY: "off"} if apart else {}
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
-        JobUnderTest(values, Path(folder), cwd) as job,
+        JobUnderTest(values, Path(folder), cwd, environ=environ) as job,
     ):
         job.wait_until(
             lambda _: all(losses(job, worker) for worker in range(workers)),
@@ -116,15 +127,27 @@ def workers_2() -> list[Row]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         cwd = images(Path(name), 8192)
 
-        def with_workers(count: int) -> Callable[[], float]:
+        def with_workers(count: int, *, apart: bool = False) -> Callable[[], float]:
             values = image_job("cnn", worker={"replicas": count, "threads": 1})
-            return lambda: steady_rate(values, cwd, workers=count, seconds=10.0)
+            return lambda: steady_rate(
+                values, cwd, workers=count, seconds=10.0, apart=apart
+            )
 
-        rates = interleaved(
-            {"two": with_workers(2), "one": with_workers(1)}, 3, warm=False
-        )
+        variants = {
+            "two": with_workers(2),
+            "one": with_workers(1),
+            "two apart": with_workers(2, apart=True),
+            "one apart": with_workers(1, apart=True),
+        }
+        rates = interleaved(variants, 3, warm=False)
     what = "CNN, samples a second: 2 workers + 1 PS / 1 worker + 1 PS, a thread each"
-    return [row("workers_2", what, ratios(rates["two"], rates["one"]), 1.5)]
+    apart = f"{what}, without lent memory, as between pods"
+    ours = ratios(rates["two"], rates["one"])
+    theirs = ratios(rates["two apart"], rates["one apart"])
+    return [
+        row("workers_2", what, ours, 1.5),
+        row("workers_2_apart", apart, theirs, 1.5),
+    ]
 
 
 def checkpoint_price() -> list[Row]:
@@ -230,7 +253,7 @@ def elastic_price() -> list[Row]:
 
 
 BENCHMARKS = {
-    "workers_2": Benchmark(workers_2, 130, short=False),
+    "workers_2": Benchmark(workers_2, 260, short=False),
     "elastic_price": Benchmark(elastic_price, 180, short=False),
     "checkpoint_price": Benchmark(checkpoint_price, 430, short=False),
 }

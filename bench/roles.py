@@ -39,6 +39,7 @@ from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import write_values
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.channel import server_options
+from elasticdl.rpc.master_service import add_enrolment
 from elasticdl.rpc.server import bind
 from elasticdl.rpc.tls.identity import Identity
 
@@ -55,7 +56,7 @@ class Encrypted:
 
     master: Identity
     environ: Mapping[str, str]
-    enrolment: master_pb2_grpc.EnrolmentServicer
+    enrolment: object  # serves Enrol
 
 
 class StandIn(master_pb2_grpc.MasterServicer):
@@ -162,7 +163,7 @@ def parameter_server(
     server = grpc.server(ThreadPoolExecutor(4), options=server_options())
     master_pb2_grpc.add_MasterServicer_to_server(stand_in, server)
     if encrypted:
-        master_pb2_grpc.add_EnrolmentServicer_to_server(encrypted.enrolment, server)
+        add_enrolment(encrypted.enrolment, server)
     port = bind(server, "127.0.0.1", 0, encrypted.master if encrypted else None)
     further = {**({ENV_POD_IP: host} if host else {})}
     further |= encrypted.environ if encrypted else {}

@@ -20,8 +20,9 @@ import numpy as np
 from elasticdl.job import names
 from elasticdl.job.names import Role
 from elasticdl.master.calls.enrolling import JobAuthority
-from elasticdl.proto import master_pb2, master_pb2_grpc, ps_pb2
+from elasticdl.proto import ps_pb2
 from elasticdl.rpc.channel import Peer, connect
+from elasticdl.rpc.master_service import Enrolled
 from elasticdl.rpc.ps import wire as ps_wire
 from elasticdl.rpc.server import serve
 from elasticdl.rpc.tls.certificates import Authority, Credentials
@@ -124,16 +125,16 @@ def tls_price_wire() -> list[Row]:
     ]
 
 
-class _Signing(master_pb2_grpc.EnrolmentServicer):
+class _Signing:
     def __init__(self, authority: JobAuthority) -> None:
         self._authority = authority
 
     def Enrol(  # noqa: N802 - the name is the RPC's
-        self, request: master_pb2.EnrolRequest, context: grpc.ServicerContext
-    ) -> master_pb2.EnrolReply:
+        self, request: bytes, context: grpc.ServicerContext
+    ) -> Enrolled:
         caller = caller_of(context)
         assert caller is not None  # noqa: S101 - the server's own check
-        return self._authority.sign(caller, request.request)
+        return self._authority.sign(caller, request)
 
 
 @contextmanager

@@ -79,6 +79,7 @@ class RoleContext:
     metrics_token: str = field(default="", repr=False)
     cluster: PodPlace | None = None  # a master in a pod
     enrolment: Enrolment | None = None  # a PS or worker whose calls are encrypted
+    lends_memory: bool = True  # a worker to PS of its machine; off for measurements
     # What a command of the user inherits.
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -144,6 +145,7 @@ class RoleContext:
                 metrics_token=environ.get(names.ENV_METRICS_TOKEN, "").strip(),
                 cluster=_cluster(environ) if role is Role.MASTER else None,
                 enrolment=None if role is Role.MASTER else _enrolment(environ),
+                lends_memory=environ.get(names.ENV_LENT_MEMORY) != "off",
                 environ=environ,
             )
         except KeyError as error:

@@ -31,6 +31,8 @@ ENV_LIFELINE_FD = "ELASTICDL_LIFELINE_FD"
 ENV_LAUNCH = "ELASTICDL_LAUNCH"  # one and the same for all masters of a launcher
 ENV_JOBS_DIR = "ELASTICDL_JOBS_DIR"
 ENV_TOKEN = "ELASTICDL_TOKEN"
+# `off`: workers and PS of one machine send frames, as pods do; for measurements.
+ENV_LENT_MEMORY = "ELASTICDL_LENT_MEMORY"
 # Where calls are encrypted (docs/trust.md): whom to believe, and what a new replica has
 # to show for its first certificate.
 ENV_AUTHORITY = "ELASTICDL_AUTHORITY"

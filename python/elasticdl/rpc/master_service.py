@@ -120,7 +120,7 @@ def add_master(servicer: object, server: grpc.Server | grpc.aio.Server) -> None:
     _add(_MASTER, _CALLS, servicer, server)
 
 
-def add_enrolment(servicer: object, server: grpc.aio.Server) -> None:
+def add_enrolment(servicer: object, server: grpc.Server | grpc.aio.Server) -> None:
     """Serve `servicer.Enrol`: the bytes of a request in, Enrolled out."""
     _add(_ENROLMENT, _ENROL, servicer, server)
 

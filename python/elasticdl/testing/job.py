@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -49,6 +49,7 @@ class JobUnderTest:
     cwd: Path
     verb: str = "train"
     options: Sequence[str] = ()
+    environ: Mapping[str, str] = field(default_factory=dict)  # beside this process's
     limit_seconds: float = 150.0  # for every wait; a bound for hung tests, no claim
     output: str = ""
     shortened: bool = False  # ends earlier than its values say
@@ -81,6 +82,7 @@ class JobUnderTest:
         self._outfile = (self.jobs_dir / f"{self.values.job.name}.out").open("ab")
         self._process = subprocess.Popen(
             [
+                "env", *(f"{name}={value}" for name, value in self.environ.items()),
                 sys.executable, "-m", "elasticdl.cli.main", self.verb,
                 "-f", str(file), "--jobs-dir", str(self.jobs_dir), *self.options,
             ],

@@ -129,6 +129,7 @@ class TrainerMaker:
             sync=sync,
             token=life.context.token,
             identity=life.identity,
+            lends=life.context.lends_memory,
             first_admits=spec.ps.max_staleness > 0,
         )
         link = PsLink(

@@ -78,18 +78,19 @@ class PsClient:
         sync: bool,
         token: str,
         identity: Identity | None = None,
+        lends: bool = True,
         first_admits: bool = False,
         delay_seconds: float = 0.0,
         source: str = "",
     ) -> None:
         """Take who calls, the job's token and how the PS work.
 
-        `identity`: calls are encrypted with it; None where they are not.
-
-        `first_admits`: in async mode with a bound on staleness, ask PS 0 first, so
-        that a refused gradient is refused by all. `delay_seconds` is added to each
-        call, to measure what a slow network costs. `source` names this worker's life
-        in the ids of its pushes; "" makes a name that nobody else has.
+        `identity`: calls are encrypted with it; None where they are not. `lends`:
+        memory, to PS of this machine. `first_admits`: in async mode with a bound on
+        staleness, ask PS 0 first, so that a refused gradient is refused by all.
+        `delay_seconds` is added to each call, to measure what a slow network costs.
+        `source` names this worker's life in the ids of its pushes; "" makes a name
+        that nobody else has.
         """
         self._push_ids = PushIds(source or new_source(worker, generation))
         self._worker = worker
@@ -97,6 +98,7 @@ class PsClient:
         self._sync = sync
         self._token = token
         self._identity = identity
+        self._lends = lends
         self._first_admits = first_admits
         self._delay_seconds = delay_seconds
         self._lock = threading.Lock()
@@ -108,8 +110,6 @@ class PsClient:
         self._pulled_from: dict[int, tuple[int, int]] = {}
         self._pool: ThreadPoolExecutor | None = None
 
-    # The view
-
     def set_view(self, view: PsView) -> None:
         """Take where the PS are now; an older revision than the present is ignored.
 
@@ -119,7 +119,8 @@ class PsClient:
             old = self._view
             if view.revision < old.revision or not view.addresses:
                 return
-            self._view, gone = old.moved_to(view, self._token, self._identity)
+            who = self._token, self._identity
+            self._view, gone = old.moved_to(view, *who, lends=self._lends)
             stubs = self._view.stubs
             if self._pool is None and len(stubs) > 1:
                 # One thread per PS for a pull and one for a push beside it; the

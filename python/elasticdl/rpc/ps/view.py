@@ -28,13 +28,18 @@ class PsCallView:
     stubs: tuple[PsStub | None, ...] = ()
 
     def moved_to(
-        self, view: PsView, token: str, identity: Identity | None = None
+        self,
+        view: PsView,
+        token: str,
+        identity: Identity | None = None,
+        *,
+        lends: bool = True,
     ) -> tuple[PsCallView, list[grpc.Channel]]:
         """Return the next view, and the connections that it has no use for.
 
         A PS that stayed (same address and generation) keeps its connection; calls on
         the others carry `token`, and are encrypted where this process has an
-        identity.
+        identity. `lends`: memory, to PS of this machine.
         """
         channels: list[grpc.Channel | None] = []
         stubs: list[PsStub | None] = []
@@ -50,7 +55,7 @@ class PsCallView:
             elif address:
                 channel = connect(address, token, Peer(Role.PS, index, identity))
                 # Memory is lent on one machine alone, where nothing is encrypted.
-                lends_at = "" if identity else address
+                lends_at = address if lends and not identity else ""
                 stub = PsStub(channel, f"ps-{index} at {address}", lends_at)
             channels.append(channel)
             stubs.append(stub)
