@@ -14,6 +14,7 @@ import gc
 import time
 from collections import Counter, deque
 from dataclasses import dataclass
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -59,7 +60,7 @@ class Worker:
         self._report_since = 0.0
         self._changed = asyncio.Event()
 
-    def _method(self, name: str, reply: type) -> grpc.aio.UnaryUnaryMultiCallable:  # type: ignore[type-arg] # of any messages
+    def _method(self, name: str, reply: Any) -> grpc.aio.UnaryUnaryMultiCallable:  # type: ignore[type-arg] # of any messages
         return self._channel.unary_unary(
             SERVICE + name,
             request_serializer=lambda message: message.SerializeToString(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from pathlib import Path
+from typing import Any
 
 from elasticdl.client import JobView
 from elasticdl.job.folder import Condition
@@ -47,7 +48,7 @@ def recorded_history(*, seed: int = 1, until: int = SECONDS) -> History:
 
 def write_history(history: History, file: Path) -> None:
     """Write it as a master does."""
-    documents = [*history.samples, *history.decisions, *history.evaluations]
+    documents: list[Any] = [*history.samples, *history.decisions, *history.evaluations]
     documents.sort(key=lambda one: one.time)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(line(one) + "\n" for one in documents), encoding="utf-8")

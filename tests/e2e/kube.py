@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 Json = dict[str, Any]
+Names = list[str]  # `list` is a method below
 T = TypeVar("T")
 
 
@@ -81,7 +82,7 @@ class Kube:
         words = ["--ignore-not-found", f"--wait={str(wait).lower()}"]
         self.run("delete", kind, name, *words, seconds=180)
 
-    def events(self, name: str) -> list[str]:
+    def events(self, name: str) -> Names:
         """Return the messages of Events on an object."""
         found = self.list("events")
         return [e["message"] for e in found if e["involvedObject"]["name"] == name]

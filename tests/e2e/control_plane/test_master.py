@@ -95,7 +95,7 @@ class Master:
 
     def state(self) -> JobState | None:
         status = self.status()
-        return status and status.state
+        return status.state if status is not None else None
 
     def figures(self) -> list[dict]:
         text = (self.root / "figures.jsonl").read_text()

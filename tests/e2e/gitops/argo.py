@@ -284,7 +284,7 @@ class ArgoCD:
 
     def _serves(self) -> bool:
         for process in self._processes:
-            assert process.poll() is None, f"{process.args}: ended\n{self.logs()}"
+            assert process.poll() is None, f"{process.args!r}: ended\n{self.logs()}"
         try:
             for url in _HEALTHY:
                 with urllib.request.urlopen(url, timeout=5):

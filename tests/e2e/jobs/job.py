@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.words import JobState
@@ -98,7 +99,7 @@ class JobInCluster:
         text = self._shown("status.json")
         return JobStatus.model_validate_json(text) if text else None
 
-    def wait_status(self, what, probe, *, seconds: float = 120) -> JobStatus:
+    def wait_status(self, what, probe, *, seconds: float = 120) -> Any:
         """Return the first status for which `probe(status)` is true."""
 
         def look() -> JobStatus | None:

@@ -379,7 +379,7 @@ def test_schedules_equal_keras_at_every_step(name: str) -> None:
         assert math.isclose(mine(step), theirs, rel_tol=2e-6, abs_tol=2e-8), step
 
 
-class OwnSchedule(schedules.LearningRateSchedule):
+class OwnSchedule(keras.optimizers.schedules.LearningRateSchedule):
     def __call__(self, step: tf.Tensor) -> float:
         return 0.5
 

@@ -8,6 +8,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -238,7 +239,7 @@ class Rig:
     """A PS trainer and everything it is made of."""
 
     trainer: PsTrainer
-    definition: object
+    definition: Any
     group: PsGroup
     leaving: threading.Event
     ledger: GoodputLedger

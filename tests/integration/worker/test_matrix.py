@@ -147,12 +147,14 @@ def module(tmp_path):
 
 
 def local(definition, batch, *, skip_nan):
+    step: OwnStep | VariableStep
     if definition.trains_itself:
-        step = OwnStep(definition)
-        step.trace(batch.features, batch.labels)
+        step = own = OwnStep(definition)
+        own.trace(batch.features, batch.labels)
     else:
-        step = VariableStep(definition, optimizer=definition.optimizer, guard=skip_nan)
-        step.kinds(batch.features, batch.labels)
+        optimizer = definition.optimizer
+        step = ours = VariableStep(definition, optimizer=optimizer, guard=skip_nan)
+        ours.kinds(batch.features, batch.labels)
     return LocalTrainer(
         step,
         definition.optimizer,

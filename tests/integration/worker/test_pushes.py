@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import threading
+from typing import Any
 
 import keras
 import numpy as np
@@ -122,7 +123,7 @@ def test_the_feed_goes_on_with_the_next_task_whoever_holds_the_one_before():
     ahead = FeedAhead(_Numbers())
     one = LoadedTask(Task(lease_id=1), list(range(50)))
     two = LoadedTask(Task(lease_id=2), list(range(50, 60)))
-    held = ahead.batches(one)
+    held: Any = ahead.batches(one)
     assert next(held).features == 0
     got = [batch.features for batch in ahead.batches(two)]
     assert got == list(range(50, 60))

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from typing import Any
 
 import pytest
 from elasticdl.job.tasks import BadRecord, Outcome, Task, TaskType
@@ -142,6 +143,8 @@ class Late(Steps):
 
     As where the PS refused it and it is computed again.
     """
+
+    _second: Any
 
     def train_batch(self, features, _labels, at) -> BatchDone:
         self.acknowledged = -1

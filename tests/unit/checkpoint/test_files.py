@@ -36,7 +36,10 @@ def test_a_file_holds_its_buffers_and_their_checksum(tmp_path, sizes):
 
 
 def test_arrays_of_any_kind_are_written(tmp_path):
-    arrays = [np.arange(BLOCK // 4 + 1, dtype=np.float32), np.ones((3, 5), np.int64)]
+    arrays: list[np.ndarray] = [
+        np.arange(BLOCK // 4 + 1, dtype=np.float32),
+        np.ones((3, 5), np.int64),
+    ]
     files.write_whole(tmp_path / "file", [memoryview(a).cast("B") for a in arrays])
     assert (tmp_path / "file").read_bytes() == b"".join(a.tobytes() for a in arrays)
 

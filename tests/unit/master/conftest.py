@@ -557,7 +557,7 @@ class Rig:
                 f"round {parts.rounds.current}",
                 f"checkpoint {parts.keeper.request}",
                 f"rewinding {parts.holder.rewinding} view {parts.holder.view()}",
-                f"quorum {parts.holder.quorum.number} {self.world.quorums[-3:]}",
+                f"{parts.holder.admission} {self.world.quorums[-3:]}",
             ]
         )
 

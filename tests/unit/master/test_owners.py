@@ -51,7 +51,7 @@ def set_elsewhere(path: Path) -> Iterator[str]:
                     continue
                 owner = target.value
                 if not (isinstance(owner, ast.Name) and owner.id in own):
-                    yield f"{path.name}:{node.lineno}: {ast.unparse(target)}"
+                    yield f"{path.name}:{target.lineno}: {ast.unparse(target)}"
 
 
 def test_no_attribute_of_another_object_is_set_in_the_master() -> None:

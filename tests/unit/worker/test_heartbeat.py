@@ -97,9 +97,12 @@ def test_a_master_that_is_away_is_tried_again(beat):
 def test_a_fenced_worker_is_told_once(beat):
     told = []
     gone = threading.Event()
-    master, _ = beat(
-        [FencedError("old")], on_fenced=lambda why: (told.append(why), gone.set())
-    )
+
+    def fenced(why):
+        told.append(why)
+        gone.set()
+
+    master, _ = beat([FencedError("old")], on_fenced=fenced)
     assert gone.wait(SECONDS)
     assert told == ["old"]
     assert len(master.requests) == 1

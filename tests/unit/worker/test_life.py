@@ -22,6 +22,7 @@ class Master(master_pb2_grpc.MasterServicer):
 
     def __init__(self):
         self.leases = []
+        self.address = ""
 
     def WorkerSync(self, request, context):
         return master_pb2.WorkerSyncReply()

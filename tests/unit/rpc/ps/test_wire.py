@@ -53,9 +53,6 @@ class Echo:
         reply = ps_pb2.PushReply(accepted=True, version=total)
         return reply, {"values": np.ones(total, np.float32)} if request.pull else {}
 
-    def state(self, request, tensors):
-        return ps_pb2.StateReply(known=True), tensors
-
 
 @pytest.fixture
 def address():

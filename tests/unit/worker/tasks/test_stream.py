@@ -137,10 +137,18 @@ def test_tasks_come_in_order_and_each_report_arrives_once(stream):
     assert one.held == []
 
 
+def _telling(loaded: threading.Semaphore):
+    def load(one):
+        loaded.release()
+        return LoadedTask(one, [])
+
+    return load
+
+
 def test_the_next_task_is_read_while_the_first_is_trained(stream):
     read = threading.Semaphore(0)
     master = Master([task(0), task(1), task(2)])
-    one = stream(master, load=lambda t: (read.release(), LoadedTask(t, []))[1])
+    one = stream(master, load=_telling(read))
     assert take(one).task.task_id == 0
     assert read.acquire(timeout=SECONDS)
     assert read.acquire(timeout=SECONDS)
@@ -256,7 +264,7 @@ def test_an_exception_of_a_custom_reader_is_reported_with_its_trace(stream):
 def test_draining_hands_back_what_was_not_begun(stream):
     ready = threading.Semaphore(0)
     master = Master([task(0), task(1)])
-    one = stream(master, load=lambda t: (ready.release(), LoadedTask(t, []))[1])
+    one = stream(master, load=_telling(ready))
     running = take(one)
     assert ready.acquire(timeout=SECONDS)
     assert ready.acquire(timeout=SECONDS)
