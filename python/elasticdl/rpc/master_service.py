@@ -51,8 +51,9 @@ def _writing_once(message: Callable[[Any], Any]) -> _Encode:
     return again
 
 
-def _nothing(_message: object) -> None:
-    return None
+def _nothing(_message: object) -> tuple[()]:
+    # Not None: a server with threads takes that for a request that cannot be read.
+    return ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,12 +50,12 @@ class ScriptedMaster:
         self._started, self._generation = times[0], len(times)
 
     def Echo(  # noqa: N802 - the name is the RPC's
-        self, request: None, context: grpc.ServicerContext
+        self, request: tuple[()], context: grpc.ServicerContext
     ) -> None:
         del request, context
 
     def Status(  # noqa: N802 - the name is the RPC's
-        self, request: None, context: grpc.ServicerContext
+        self, request: tuple[()], context: grpc.ServicerContext
     ) -> str:
         del request, context
         return self.status().model_dump_json()

@@ -11,6 +11,9 @@ from elasticdl.job.tasks import LIVE, ModelVersion, Outcome, Task, TaskType, Tic
 from elasticdl.proto import master_pb2
 from elasticdl.rpc import heartbeat_messages as beats
 from elasticdl.rpc import task_messages
+from elasticdl.rpc.master_client import MasterClient
+from elasticdl.rpc.master_service import add_master
+from elasticdl.rpc.server import bind, threaded_server
 
 
 def filled(kind):
@@ -85,3 +88,32 @@ def test_a_ticket_of_version_0_is_not_taken_for_none(model):
     data = task_messages.task_to_wire(Task(model=model)).SerializeToString()
     message = master_pb2.Task.FromString(data)
     assert task_messages.task_from_wire(message).model == model
+
+
+class Told:
+    """A master of which one can only ask; its calls run in threads."""
+
+    def Echo(self, request, _):
+        assert request == ()
+
+    def Status(self, request, _):
+        assert request == ()
+        return "{}"
+
+    def Stop(self, reason, _):
+        assert reason == "enough"
+
+
+def test_a_server_with_threads_answers_requests_that_say_nothing():
+    server = threaded_server(2, "token")
+    add_master(Told(), server)
+    port = bind(server, "127.0.0.1", 0)
+    server.start()
+    try:
+        who = tasks.ReplicaId(role="worker", index=0, generation=1)
+        client = MasterClient(f"127.0.0.1:{port}", who, token="token")
+        assert client.status() == "{}"
+        client.stop("enough")
+        client.close()
+    finally:
+        server.stop(0).wait()

@@ -222,13 +222,13 @@ class MasterServicer:
         return self._parts.table.num_workers / _CALLS_PER_SECOND
 
     async def Echo(  # noqa: N802 - the name is the RPC's
-        self, _request: None, _: ServicerContext
+        self, _request: tuple[()], _: ServicerContext
     ) -> None:
         """The master calls itself: how long is the line?"""
 
     @_answering
     async def Status(  # noqa: N802 - the name is the RPC's
-        self, _request: None, _: ServicerContext
+        self, _request: tuple[()], _: ServicerContext
     ) -> str:
         """Return the job as JSON (job.status.JobStatus)."""
         document = status.build(self.job, now=self.job.clock())
