@@ -20,7 +20,7 @@ import grpc
 import grpc.aio
 import psutil
 from elasticdl import __version__
-from elasticdl.metrics.ledger import CAUSES
+from elasticdl.metrics.goodput import CAUSES
 from elasticdl.proto import master_pb2
 from elasticdl.rpc.channel import connect_aio
 from elasticdl.rpc.task_messages import replica_to_wire

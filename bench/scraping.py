@@ -75,7 +75,7 @@ def scraped(*ports: int) -> Iterator[None]:
 
 def stepping(metrics: WorkerMetrics, ps: StandIn) -> Iterator[Callable[[], float]]:
     """Give what makes STEPS steps, each counted as a worker counts it."""
-    from elasticdl.metrics.ledger import GoodputLedger
+    from elasticdl.metrics.goodput import GoodputLedger
     from elasticdl.worker.progress import Progress
     from elasticdl.worker.trainer import BatchPosition
     from elasticdl.worker.training import Shows

@@ -142,7 +142,7 @@ def trainer_of(
     metrics: WorkerMetrics | None = None,
 ) -> Iterator[Any]:
     """Give the product's PS trainer, as worker.trainer_maker puts it together."""
-    from elasticdl.metrics.ledger import GoodputLedger
+    from elasticdl.metrics.goodput import GoodputLedger
     from elasticdl.metrics.registry import WorkerMetrics
     from elasticdl.model.state import non_trainable
     from elasticdl.model.state_keeps import state_layout
@@ -202,7 +202,7 @@ def trainer_of(
             skip_nan=False,
             learning_rate_of=lambda _version, _epoch: None,
         ),
-        ledger=GoodputLedger(time.monotonic),
+        goodput=GoodputLedger(time.monotonic),
         metrics=metrics,
     )
     try:

@@ -33,7 +33,7 @@ from elasticdl.master.members.membership import Membership
 from elasticdl.master.members.relaunches import Relaunches
 from elasticdl.master.members.table import MemberTable
 from elasticdl.master.model.checkpoint_identity import Course, course_of
-from elasticdl.master.model.checkpointing import Keeper
+from elasticdl.master.model.checkpointing import Checkpoints
 from elasticdl.master.model.evaluation_rounds import Rounds
 from elasticdl.master.model.fixed_model import FixedModel
 from elasticdl.master.model.holder import Around, ModelHolder
@@ -217,7 +217,7 @@ def _make_job(
     )
     relaunches = Relaunches(ledger, signals.diary)
     directory = Path(spec.checkpoint.dir) if spec.checkpoint.dir else None
-    keeper = Keeper(
+    checkpoints = Checkpoints(
         spec,
         directory or job_dir.checkpoints_dir,
         ledger,
@@ -235,7 +235,7 @@ def _make_job(
         pins=holding.pins,
         now=now,
     )
-    around = Around(table, ledger, signals, side, keeper, rounds, start.origin)
+    around = Around(table, ledger, signals, side, checkpoints, rounds, start.origin)
     parts = Parts(
         ledger=ledger,
         signals=signals,
@@ -247,7 +247,7 @@ def _make_job(
         holder=_holder(spec, holding, around),
         rounds=rounds,
         changes=Changes(),
-        keeper=keeper,
+        checkpoints=checkpoints,
         data=DataStage(
             spec, known=start.known, prepared=bool(ledger.all_of(facts.PreparedFact))
         ),

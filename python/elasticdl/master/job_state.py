@@ -28,7 +28,7 @@ from elasticdl.master.model.callbacks import (
     ScaleLearningRate,
     StopTraining,
 )
-from elasticdl.master.model.checkpointing import Keeper
+from elasticdl.master.model.checkpointing import Checkpoints
 from elasticdl.master.model.evaluation_rounds import Rounds
 from elasticdl.master.model.holder import ModelHolder
 from elasticdl.master.signals import Signals
@@ -68,7 +68,7 @@ class Parts:
     holder: ModelHolder
     rounds: Rounds
     changes: Changes
-    keeper: Keeper
+    checkpoints: Checkpoints
     data: DataStage
 
 

@@ -7,7 +7,7 @@ nothing of where figures come from.
 from __future__ import annotations
 
 from elasticdl.metrics.catalogue import Catalogue
-from elasticdl.metrics.ledger import CAUSES
+from elasticdl.metrics.goodput import CAUSES
 
 STEP_BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 TASKS = ("training", "evaluation", "prediction")

@@ -206,7 +206,7 @@ class Assembly:
             leaving=life.leaving,
             shows=Shows(
                 life.progress,
-                life.ledger,
+                life.goodput,
                 life.metrics,
                 log_loss_steps=spec.training.log_loss_steps,
             ),
@@ -221,7 +221,7 @@ class Assembly:
                 on_rewind=on_rewind,
                 describe=definition.code.describe,
                 leaving=life.leaving,
-                ledger=life.ledger,
+                goodput=life.goodput,
                 progress=life.progress,
             )
         )

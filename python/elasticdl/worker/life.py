@@ -1,4 +1,4 @@
-"""What every worker has from its first second: heartbeat, ledger, orders to leave.
+"""What every worker has from its first second: heartbeat, goodput, orders to leave.
 
 Owns these parts and how they hang together; made by main before anything slow. Must
 not import TensorFlow.
@@ -29,7 +29,7 @@ from elasticdl.job.heartbeats import (
 )
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.tasks import LeaseReply, LeaseRequest, ReplicaId
-from elasticdl.metrics.ledger import GoodputLedger
+from elasticdl.metrics.goodput import GoodputLedger
 from elasticdl.metrics.memory import container_limit_bytes
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.metrics.server import MetricsServer
@@ -72,7 +72,7 @@ class Life:
         self._counts_bytes = hasattr(self._process, "io_counters")
         # The interpreter and its imports took their time before this line.
         age = max(0.0, time.time() - self._process.create_time())
-        self.ledger = GoodputLedger(time.monotonic, age_seconds=age)
+        self.goodput = GoodputLedger(time.monotonic, age_seconds=age)
         self.progress = Progress(time.monotonic)
         self.metrics = WorkerMetrics()
         if context.in_pod:
@@ -170,7 +170,7 @@ class Life:
             self.progress.moved(moved.read_chars + moved.write_chars)
         rewind, versions = self._values.answered() if self._values else (0, [])
         return self.progress.report(
-            seconds=self.ledger.seconds(),
+            seconds=self.goodput.seconds(),
             memory_bytes=self._process.memory_info().rss,
             lease_ids=self._held(),
             snapshots=snapshots,
@@ -190,7 +190,7 @@ class Life:
 
     def _refresh(self) -> None:
         self.metrics.memory.set(self._process.memory_info().rss)
-        self.metrics.goodput.set_by(self.ledger.seconds())
+        self.metrics.goodput.set_by(self.goodput.seconds())
 
 
 def leave_fenced(reason: str) -> None:

@@ -26,7 +26,7 @@ from elasticdl.errors import (
 )
 from elasticdl.job.tasks import Task, TaskReport, TaskType
 from elasticdl.job.words import GoodputCause, WorkerPhase
-from elasticdl.metrics.ledger import GoodputLedger
+from elasticdl.metrics.goodput import GoodputLedger
 from elasticdl.worker.progress import Progress
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.tasks.stream import (
@@ -74,7 +74,7 @@ class LoopParts:
     # (what ran, what it raised) -> one line with the user's own file and line.
     describe: Callable[[str, BaseException], str]
     leaving: threading.Event
-    ledger: GoodputLedger
+    goodput: GoodputLedger
     progress: Progress
 
 
@@ -126,10 +126,10 @@ class Loop:
             reading = parts.stream.reading
             if reading:
                 parts.progress.waits_to_read(reading)
-                parts.ledger.switch(GoodputCause.WAIT_DATA)
+                parts.goodput.switch(GoodputCause.WAIT_DATA)
             else:
                 parts.progress.enter(WorkerPhase.IDLE)
-                parts.ledger.switch(GoodputCause.IDLE)
+                parts.goodput.switch(GoodputCause.IDLE)
         return parts.stream.next(LOOK_SECONDS, reading=reading)
 
     def _take(self, loaded: LoadedTask) -> None:
@@ -139,7 +139,7 @@ class Loop:
         if task.type == TaskType.TRAINING and task.replay:
             cause = GoodputCause.REPLAY
         parts.progress.enter(phase)
-        parts.ledger.switch(cause)
+        parts.goodput.switch(cause)
         if task.type == TaskType.TRAINING:
             self._guarded(task, lambda: parts.training.run(loaded))
             return

@@ -61,7 +61,7 @@ class TrainerMaker:
         spec = self._spec
         if spec.type is not JobType.TRAIN:
             path = Path(restore_dir or spec.checkpoint.init_from)
-            with self._life.ledger.cause(GoodputCause.RESTORE):
+            with self._life.goodput.cause(GoodputCause.RESTORE):
                 return FixedTrainer(self._definition.model, path)
         if spec.strategy is Strategy.LOCAL:
             return self._local_trainer(batch, restore_dir)
@@ -86,7 +86,7 @@ class TrainerMaker:
         version = 0
         path = restore_dir or self._spec.checkpoint.init_from
         if path:
-            with life.ledger.cause(GoodputCause.RESTORE):
+            with life.goodput.cause(GoodputCause.RESTORE):
                 version = state.restore(Path(path))
         checkpoints = LocalCheckpoints(
             state,
@@ -168,6 +168,6 @@ class TrainerMaker:
                 learning_rate_of=definition.learning_rate_of,
                 own_rate=own_rate(definition.optimizer, definition.code),
             ),
-            ledger=life.ledger,
+            goodput=life.goodput,
             metrics=life.metrics,
         )

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from elasticdl.job.tasks import BadRecord, Outcome, Task, TaskReport, TaskType
 from elasticdl.job.words import GoodputCause
-from elasticdl.metrics.ledger import GoodputLedger
+from elasticdl.metrics.goodput import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.model.feeding import Batch, Feeder, kind_of
 from elasticdl.worker.progress import Progress
@@ -181,7 +181,7 @@ class Training:
     def _batches(self, loaded: LoadedTask) -> Iterator[Batch]:
         batches = self._ahead.batches(loaded)
         while True:
-            with self._shows.ledger.cause(GoodputCause.WAIT_DATA):
+            with self._shows.goodput.cause(GoodputCause.WAIT_DATA):
                 batch = next(batches, None)
             if batch is None:
                 return
@@ -237,7 +237,7 @@ class Shows:
     def __init__(
         self,
         progress: Progress,
-        ledger: GoodputLedger,
+        goodput: GoodputLedger,
         metrics: WorkerMetrics,
         *,
         log_loss_steps: int,
@@ -245,7 +245,7 @@ class Shows:
     ) -> None:
         """Log the loss every `log_loss_steps` steps."""
         self.progress = progress
-        self.ledger = ledger
+        self.goodput = goodput
         self.metrics = metrics
         self.clock = clock
         self._log_loss_steps = log_loss_steps

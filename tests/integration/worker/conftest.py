@@ -16,7 +16,7 @@ from elasticdl.job.heartbeats import PsView
 from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.tasks import LIVE
-from elasticdl.metrics.ledger import GoodputLedger
+from elasticdl.metrics.goodput import GoodputLedger
 from elasticdl.metrics.registry import PsMetrics, WorkerMetrics
 from elasticdl.model.definition import load_definition
 from elasticdl.model.optimizers import own_rate, without_loss_scale
@@ -242,7 +242,7 @@ class Rig:
     definition: Any
     group: PsGroup
     leaving: threading.Event
-    ledger: GoodputLedger
+    goodput: GoodputLedger
     metrics: WorkerMetrics
     seen: list = field(default_factory=list)
 
@@ -316,7 +316,7 @@ def rig(ps_group, definition):
             on_wait=lambda: None,
         )
         metrics = WorkerMetrics()
-        ledger = GoodputLedger(time.monotonic)
+        goodput = GoodputLedger(time.monotonic)
         trainer = PsTrainer(
             step,
             Transfer(
@@ -342,10 +342,10 @@ def rig(ps_group, definition):
                 if sends_own_rate
                 else None,
             ),
-            ledger=ledger,
+            goodput=goodput,
             metrics=metrics,
         )
-        made.append(Rig(trainer, module, group, leaving, ledger, metrics))
+        made.append(Rig(trainer, module, group, leaving, goodput, metrics))
         return made[-1]
 
     yield make

@@ -133,7 +133,7 @@ def test_a_lost_ps_gets_its_values_back_from_the_worker(rig, ps_group, batches_o
     assert one.trainer.acknowledged == 6
     for name, value in after.items():
         assert np.abs(value - before[name]).max() < 0.2, name
-    assert one.ledger.seconds()["waitPs"] > 0.2
+    assert one.goodput.seconds()["waitPs"] > 0.2
 
 
 def test_after_a_rewind_nothing_computed_before_is_pushed(rig, ps_group, batches_of):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from elasticdl.job.tasks import BadRecord, Outcome, Task, TaskType
-from elasticdl.metrics.ledger import GoodputLedger
+from elasticdl.metrics.goodput import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.model.feeding import BadInput, Batch
 from elasticdl.worker.progress import Progress

@@ -555,7 +555,7 @@ class Rig:
                 shown.model_dump_json(indent=1),
                 f"data {parts.data.stage} {parts.data.error}",
                 f"round {parts.rounds.current}",
-                f"checkpoint {parts.keeper.request}",
+                f"checkpoint {parts.checkpoints.request}",
                 f"rewinding {parts.holder.rewinding} view {parts.holder.view()}",
                 f"{parts.holder.admission} {self.world.quorums[-3:]}",
             ]

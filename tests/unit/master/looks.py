@@ -20,7 +20,7 @@ def live_workers(rig) -> list[int]:
 
 
 def first_checkpoint(master) -> bool:
-    return master.job.parts.keeper.newest is not None
+    return master.job.parts.checkpoints.newest is not None
 
 
 def old_checkpoint(rig) -> str:

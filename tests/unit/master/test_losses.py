@@ -215,9 +215,9 @@ def test_a_lost_ps_comes_back_under_its_index_and_restores_its_shard(rig) -> Non
             await rig.until(lambda: first_checkpoint(master))
             rig.world.version = 6
             await rig.until(lambda: master.job.version == 6)
-            master.job.parts.keeper.ask("test", now=master.job.clock())
+            master.job.parts.checkpoints.ask("test", now=master.job.clock())
             await rig.until(
-                lambda: master.job.parts.keeper.newest.manifest.version == 6
+                lambda: master.job.parts.checkpoints.newest.manifest.version == 6
             )
             rig.world.version = 9
             ps = master.job.parts.holder
@@ -264,7 +264,7 @@ def test_in_sync_mode_a_lost_ps_takes_all_back_to_the_checkpoint(rig) -> None:
             rig.world.go.clear()
             await rig.until(lambda: first_checkpoint(master))
             done = master.job.parts.ledger.queue.done_records
-            back_to = master.job.parts.keeper.newest.manifest
+            back_to = master.job.parts.checkpoints.newest.manifest
             assert back_to.position["queue"]["done_records"] <= done
             rig.kill("ps-1")
             await rig.until(lambda: rig.world.rewinds == [1])
@@ -301,7 +301,7 @@ def test_when_all_ps_are_lost_training_goes_back_in_async_mode_too(rig) -> None:
 
 async def two_checkpoints(rig, master) -> tuple[str, str]:
     """Let the job make a second checkpoint beyond the first; their folders."""
-    keeper = master.job.parts.keeper
+    checkpoints = master.job.parts.checkpoints
 
     async def stop_after_two(task) -> None:
         if len(rig.world.trained) == 2:
@@ -309,12 +309,12 @@ async def two_checkpoints(rig, master) -> tuple[str, str]:
 
     rig.world.before = stop_after_two
     await rig.until(lambda: first_checkpoint(master))
-    first = keeper.newest.dir
+    first = checkpoints.newest.dir
     await rig.until(lambda: not rig.world.go.is_set())
     rig.world.before = None
-    keeper.ask("a test", now=master.job.clock())
-    await rig.until(lambda: keeper.newest.dir != first)
-    return first, keeper.newest.dir
+    checkpoints.ask("a test", now=master.job.clock())
+    await rig.until(lambda: checkpoints.newest.dir != first)
+    return first, checkpoints.newest.dir
 
 
 @pytest.mark.parametrize("mode", ["async", "sync"])
@@ -326,7 +326,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_next_one_while_running(
             first, newest = await two_checkpoints(rig, master)
             rig.world.damaged.add(newest)
             rig.kill("ps-0")
-            await rig.until(lambda: master.job.parts.keeper.gave_up(newest))
+            await rig.until(lambda: master.job.parts.checkpoints.gave_up(newest))
             await rig.until(lambda: not master.job.parts.holder.rewinding)
             assert rig.world.rewinds
             assert master.job.parts.holder.rewind_dir == first

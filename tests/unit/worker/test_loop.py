@@ -14,7 +14,7 @@ from elasticdl.job.tasks import (
     TaskReport,
     TaskType,
 )
-from elasticdl.metrics.ledger import GoodputLedger
+from elasticdl.metrics.goodput import GoodputLedger
 from elasticdl.worker.loop import Loop, LoopParts
 from elasticdl.worker.progress import Progress
 from elasticdl.worker.tasks.records import LoadedTask
@@ -86,7 +86,7 @@ def parts():
         on_rewind=lambda: None,
         describe=lambda what, error: f"{what}: {error}",
         leaving=threading.Event(),
-        ledger=GoodputLedger(time.monotonic),
+        goodput=GoodputLedger(time.monotonic),
         progress=Progress(time.monotonic),
     )
     yield made, begun, go
@@ -114,7 +114,7 @@ def test_a_worker_whose_task_is_being_read_waits_for_data_and_is_not_idle(parts)
     thread = threading.Thread(target=Loop(made).run)
     thread.start()
     assert begun.wait(SECONDS)
-    until(lambda: made.ledger.current == "waitData")
+    until(lambda: made.goodput.current == "waitData")
     message = told(made)
     assert message.phase == "read"
     assert message.usual_seconds == 0.0  # nobody knows how long a read takes

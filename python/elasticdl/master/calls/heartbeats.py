@@ -137,7 +137,7 @@ class Heartbeats:
         self._parts.holder.heard_worker(member, now=now)
         self._parts.membership.heard(member, worker.seconds, now=now)
         for done in worker.snapshots:
-            self._parts.keeper.take(0, done, now=now)
+            self._parts.checkpoints.take(0, done, now=now)
         patience = 2.0 ** min(self._parts.membership.hangs, 30)
         hung = member.is_hung(self._job.spec.worker, patience=patience)
         if hung:

@@ -40,7 +40,7 @@ class PsHeartbeats:
             self._parts.membership.works(member, now=now)
         for done in status.snapshots:
             self._parts.rounds.take(member.key.index, done)
-            self._parts.keeper.take(member.key.index, done, now=now)
+            self._parts.checkpoints.take(member.key.index, done, now=now)
         spec = self._job.spec
         if spec.evaluation.every_steps or spec.checkpoint.every_steps:
             self._parts.signals.wake()
@@ -55,7 +55,7 @@ class PsHeartbeats:
             learning_rate_scale=self._job.learning_rate_scale,
             snapshots=(
                 *self._parts.rounds.requests(index),
-                *self._parts.keeper.asks_ps(index),
+                *self._parts.checkpoints.asks_ps(index),
             ),
             rewind=self._group.rewind,
             restore_dir=self._group.rewind_dir,

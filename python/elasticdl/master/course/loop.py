@@ -222,7 +222,7 @@ class Loop:
                 now=now,
             )
         if self._job.can_snapshot:
-            parts.keeper.tick(version=self._job.version, now=now)
+            parts.checkpoints.tick(version=self._job.version, now=now)
 
     def _end_standstill(self, now: float) -> None:
         """Unlock, or end, a job in which nothing moves."""
@@ -283,7 +283,7 @@ class Loop:
         times = [
             parts.table.next_time(),
             self._resting.next_time(self._job.spec),
-            parts.keeper.schedule.next_time() if self._job.trains else None,
+            parts.checkpoints.schedule.next_time() if self._job.trains else None,
             parts.rounds.schedule.next_time(),
             parts.side.next_deadline(),
             queue.next_deadline() if queue else None,

@@ -75,10 +75,10 @@ class Stages:
 
     def rewound(self) -> None:
         """Training went back: what the end was made of belongs to a course left."""
-        job, keeper = self._job, self._parts.keeper
+        job, checkpoints = self._job, self._parts.checkpoints
         self._parts.side.drop(TaskType.EXPORT, target=FINAL)
-        if keeper.newest is None and keeper.had_one:
-            job.end(JobState.FAILED, keeper.nothing_left, ExitCode.STORAGE)
+        if checkpoints.newest is None and checkpoints.had_one:
+            job.end(JobState.FAILED, checkpoints.nothing_left, ExitCode.STORAGE)
 
     # -- data ---------------------------------------------------------------------
 
@@ -206,19 +206,19 @@ class Stages:
         A disk that refuses is waited for as the journal waits for it; the PS keep
         everything meanwhile.
         """
-        keeper = self._parts.keeper
-        if self._unsaved or keeper.up_to_date:
+        checkpoints = self._parts.checkpoints
+        if self._unsaved or checkpoints.up_to_date:
             return True
-        if keeper.refused_end and self._refused_since is None:
+        if checkpoints.refused_end and self._refused_since is None:
             self._refused_since = now
         self._job.wait_for_disk(refused=self._refused_since is not None)
-        if keeper.busy:
+        if checkpoints.busy:
             return False
         waited = 0.0 if self._refused_since is None else now - self._refused_since
         if self._refused_since is not None and waited >= self._patience:
             return self._give_up_saving(waited)
-        if not keeper.refused_end or keeper.schedule.may_hurry(now=now):
-            keeper.ask(THE_END, now=now)
+        if not checkpoints.refused_end or checkpoints.schedule.may_hurry(now=now):
+            checkpoints.ask(THE_END, now=now)
         return False
 
     @property
@@ -226,8 +226,8 @@ class Stages:
         return self._job.spec.master.journal_wait_seconds
 
     def _give_up_saving(self, waited: float) -> bool:
-        job, problem = self._job, self._parts.keeper.problem
-        newest = self._parts.keeper.newest
+        job, problem = self._job, self._parts.checkpoints.problem
+        newest = self._parts.checkpoints.newest
         job.wait_for_disk(refused=False)
         if self._wants_export:
             # The model is saved by that; where to go on from is not.

@@ -120,13 +120,20 @@ def look_at(job: Job) -> Look:
 
 
 def _moved(job: Job) -> tuple[Any, ...]:
-    keeper = job.parts.keeper
-    request = keeper.request
+    checkpoints = job.parts.checkpoints
+    request = checkpoints.request
     # The next try of what a disk refuses writes the same bytes again.
-    new = request is not None and (request.why == THE_END or not keeper.problem)
+    new = request is not None and (request.why == THE_END or not checkpoints.problem)
     written = request.moved if request is not None and new else 0.0
     stage = job.parts.data.stage
-    return job.state, stage, job.batches, job.reports, keeper.schedule.time, written
+    return (
+        job.state,
+        stage,
+        job.batches,
+        job.reports,
+        checkpoints.schedule.time,
+        written,
+    )
 
 
 def _reached(job: Job) -> tuple[Any, ...]:
@@ -134,7 +141,12 @@ def _reached(job: Job) -> tuple[Any, ...]:
     parts = job.parts
     queue = parts.ledger.queue
     records = queue.done_records if queue else 0
-    return records, parts.rounds.is_up_to_date, parts.keeper.up_to_date, job.finished
+    return (
+        records,
+        parts.rounds.is_up_to_date,
+        parts.checkpoints.up_to_date,
+        job.finished,
+    )
 
 
 def _bound(job: Job) -> float:
@@ -143,7 +155,7 @@ def _bound(job: Job) -> float:
     slowest = max((worker.step_seconds for worker in told), default=0.0)
     still = STILL_STARTS * max(spec.start_seconds, HANG_STEPS * slowest)
     still += parts.holder.waits_for_values()
-    origin, newest = parts.holder.origin, parts.keeper.newest
+    origin, newest = parts.holder.origin, parts.checkpoints.newest
     own = newest.manifest.total_bytes if newest else 0
     loads = (_loads(member) for member in parts.table.ps() if member)
     total = max(
@@ -186,8 +198,8 @@ def _waits_for(job: Job) -> str:
 def _waits(job: Job) -> Iterator[str]:
     yield from _waits_for_ps(job)
     parts = job.parts
-    if parts.keeper.request is not None:
-        yield f"checkpoint {parts.keeper.request.id} is not complete"
+    if parts.checkpoints.request is not None:
+        yield f"checkpoint {parts.checkpoints.request.id} is not complete"
     current = parts.rounds.current
     if current is not None:
         what = f"{current.left} tasks are not done"

@@ -113,38 +113,38 @@ class WindDown:
         One that moves is waited for; a disk that refuses is, as the journal waits for
         it. A second signal ends all of this at once.
         """
-        job, keeper = self._job, self._parts.keeper
+        job, checkpoints = self._job, self._parts.checkpoints
         patience = min(job.spec.master.journal_wait_seconds, _STOP_SECONDS)
         refused_since: float | None = None
         asked = False
         while job.can_snapshot:
             await self._until_written()
             now = job.clock()
-            if keeper.up_to_date or (asked and not keeper.refused_end):
+            if checkpoints.up_to_date or (asked and not checkpoints.refused_end):
                 return ending
             if asked:
                 refused_since = now if refused_since is None else refused_since
                 if now - refused_since >= patience:
                     break
-            if keeper.schedule.may_hurry(now=now) or not asked:
+            if checkpoints.schedule.may_hurry(now=now) or not asked:
                 asked = True
-                keeper.ask(THE_END, now=now)
+                checkpoints.ask(THE_END, now=now)
             else:
                 await self._parts.signals.wait_for_loop(_LOOK_SECONDS)
                 await self._hold()
         if not asked:
             return ending  # nothing was trained yet, or nobody has it any more
-        newest = keeper.newest
+        newest = checkpoints.newest
         kept = f"version {newest.manifest.version}" if newest else "its beginning"
-        problem = keeper.problem or "the last checkpoint was not completed"
+        problem = checkpoints.problem or "the last checkpoint was not completed"
         message = f"{ending.message}; {problem}; it resumes from {kept}"
         log.error("%s", message)
         return job.end_with(message)
 
     async def _until_written(self) -> None:
-        keeper = self._parts.keeper
-        while keeper.busy and self._job.can_snapshot:
-            keeper.watch(now=self._job.clock())
+        checkpoints = self._parts.checkpoints
+        while checkpoints.busy and self._job.can_snapshot:
+            checkpoints.watch(now=self._job.clock())
             await self._parts.signals.wait_for_loop(_LOOK_SECONDS)
             await self._hold()
 

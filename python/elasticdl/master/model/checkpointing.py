@@ -52,7 +52,7 @@ THE_END = "the end"  # why the checkpoint after the last record is asked for
 T = TypeVar("T")
 
 
-class Keeper:
+class Checkpoints:
     """Checkpoints of one job."""
 
     def __init__(

@@ -18,7 +18,7 @@ from elasticdl.job.heartbeats import LocalSnapshot, PsView
 from elasticdl.master.happenings import WentBack
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.table import MemberTable
-from elasticdl.master.model.checkpointing import Keeper
+from elasticdl.master.model.checkpointing import Checkpoints
 from elasticdl.master.model.evaluation_rounds import Rounds
 from elasticdl.master.model.origin import Origin
 from elasticdl.master.signals import Signals
@@ -38,7 +38,7 @@ class Around:
     ledger: Ledger
     signals: Signals
     side: SideTasks
-    keeper: Keeper
+    checkpoints: Checkpoints
     rounds: Rounds
     origin: Origin  # what the job begins with
 
@@ -106,7 +106,7 @@ class ModelHolder(abc.ABC):
         self._table = around.table
         self._ledger = around.ledger
         self._signals = around.signals
-        self._keeper = around.keeper
+        self._keeper = around.checkpoints
         self._rounds = around.rounds
         self.version = 0  # the newest that is known
         self.rewinding = False  # no training task is given out until that is over

@@ -33,7 +33,7 @@ def see(job: Job) -> Seen:
     """Return what a job is now."""
     alive = [member for member in job.parts.table.workers() if member.alive]
     besides = any(member.phase in _BESIDES for member in alive)
-    newest = job.parts.keeper.newest
+    newest = job.parts.checkpoints.newest
     return Seen(
         state=job.state,
         to_train=job.trains and job.state is JobState.RUNNING and not besides,

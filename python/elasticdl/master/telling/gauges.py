@@ -113,17 +113,17 @@ class Gauges:
                 metrics.recovery_seconds.labels(role).observe(record.seconds)
 
     def _checkpoints(self, built: JobStatus) -> None:
-        metrics, keeper = self.metrics, self._job.parts.keeper
-        newest = keeper.newest
+        metrics, checkpoints = self.metrics, self._job.parts.checkpoints
+        newest = checkpoints.newest
         metrics.checkpoint_version.set_one(built.checkpoint_version)
         metrics.checkpoint_time.set_one(newest.manifest.time if newest else None)
-        metrics.checkpoint_duration.set_one(keeper.newest_seconds)
+        metrics.checkpoint_duration.set_one(checkpoints.newest_seconds)
         spec = self._job.spec
         trains = self._job.trains
         metrics.checkpoint_interval.set(
             spec.checkpoint.every_seconds if trains else 0.0
         )
-        metrics.checkpoint_failures.set_one(keeper.failures)
+        metrics.checkpoint_failures.set_one(checkpoints.failures)
         metrics.journal_bytes.set(self._job.parts.ledger.journal_bytes)
 
     def _alerts(self, *, now: float) -> None:

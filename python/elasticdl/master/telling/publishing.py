@@ -111,7 +111,7 @@ class Publishing:
         message = status.message(self._job)
         kind = re.sub(r"\d+", "", message)
         # That a checkpoint failed was said when it did.
-        known = kind == self._message or message == self._job.parts.keeper.problem
+        known = kind == self._message or message == self._job.parts.checkpoints.problem
         if message and not known and self._job.ending is None:
             self._diary.say(AttentionNeeded(time=now, message=message))
         self._message = kind

@@ -26,7 +26,7 @@ def build(job: Job, *, now: float) -> JobStatus:
     """Return the job as it is now."""
     parts = job.parts
     table = parts.table
-    newest = parts.keeper.newest
+    newest = parts.checkpoints.newest
     return JobStatus(
         name=job.spec.name,
         type=str(job.spec.type),
@@ -61,9 +61,9 @@ def build(job: Job, *, now: float) -> JobStatus:
         checkpoint_age_seconds=(
             round(max(0.0, now - newest.manifest.time), 1) if newest else None
         ),
-        checkpoint_seconds=parts.keeper.newest_seconds,
-        checkpoint_failures=parts.keeper.failures,
-        checkpoint_problem=parts.keeper.problem,
+        checkpoint_seconds=parts.checkpoints.newest_seconds,
+        checkpoint_failures=parts.checkpoints.failures,
+        checkpoint_problem=parts.checkpoints.problem,
         lost_updates=parts.holder.lost_updates,
         rewinds=parts.ledger.rewinds,
         happened=list(parts.signals.diary.told),
@@ -87,7 +87,7 @@ def message(job: Job) -> str:
         parts.ledger.trouble
         or job.message
         or job.storage_trouble(now=job.clock())
-        or parts.keeper.problem
+        or parts.checkpoints.problem
         or _below_minimum(job)
     )
 
@@ -191,7 +191,7 @@ def report(job: Job, *, now: float) -> JobReport:
     plan = parts.ledger.plan
     seconds = parts.goodput.seconds(now=now)
     last = parts.rounds.last
-    newest = parts.keeper.newest
+    newest = parts.checkpoints.newest
     records = queue.done_records if queue else (last.records if last else 0)
     run = parts.ledger.all_of(facts.RunFact)[-1]
     spent = run.before + now - run.time

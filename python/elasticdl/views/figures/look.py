@@ -30,7 +30,7 @@ PALETTE = (
     BLUE, ORANGE, GREEN, PURPLE, RED, TEAL, YELLOW, PINK, BROWN, GRAY,
 )  # fmt: skip
 
-# What a second went to has the same colour in every chart (metrics/ledger.py).
+# What a second went to has the same colour in every chart (metrics/goodput.py).
 CAUSE_COLOURS = {
     "train": GREEN,
     "evaluate": BLUE,

@@ -18,7 +18,7 @@ from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.errors import ElasticDLError, FencedError
 from elasticdl.job.tasks import ModelVersion
 from elasticdl.job.words import GoodputCause
-from elasticdl.metrics.ledger import GoodputLedger
+from elasticdl.metrics.goodput import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.model.variables import from_buffers
 from elasticdl.rpc.ps.tensors import Pulled, PushOrder
@@ -72,7 +72,7 @@ class PsTrainer:
         *,
         state: SharedVariables,
         options: PsTrainerOptions,
-        ledger: GoodputLedger,
+        goodput: GoodputLedger,
         metrics: WorkerMetrics,
     ) -> None:
         """Join the PS (they get initial values if they have none) and pull.
@@ -83,7 +83,7 @@ class PsTrainer:
             link: The PS.
             state: The model's non-trainable variables that all workers move.
             options: See PsTrainerOptions.
-            ledger: Where this worker's seconds go.
+            goodput: Where this worker's seconds go.
             metrics: What it shows.
         """
         self._step = step
@@ -91,7 +91,7 @@ class PsTrainer:
         self._link = link
         self._state = state
         self._options = options
-        self._ledger = ledger
+        self._goodput = goodput
         self._metrics = metrics
         self._sent: _Sent | None = None
         self._trained = 0
@@ -139,7 +139,7 @@ class PsTrainer:
         self._begin()
 
     def values(self, model: ModelVersion) -> Values:
-        with self._ledger.cause(GoodputCause.WAIT_PS):
+        with self._goodput.cause(GoodputCause.WAIT_PS):
             client = self._link.client
             if model.snapshot == AVERAGE:
                 self._link.pull()  # brings all PS to one version (sync mode)
@@ -174,7 +174,7 @@ class PsTrainer:
 
     def _begin(self) -> None:
         # Not "restore": it is the PS that restore, this worker waits for them.
-        with self._ledger.cause(GoodputCause.WAIT_PS):
+        with self._goodput.cause(GoodputCause.WAIT_PS):
             while True:
                 try:
                     self._link.join()
@@ -261,7 +261,7 @@ class PsTrainer:
             # Whatever is raised below, nothing is under way then; what was sent counts
             # as never acknowledged, and its task is given back or fails.
             self._sent = None
-            with self._ledger.cause(GoodputCause.WAIT_PS):
+            with self._goodput.cause(GoodputCause.WAIT_PS):
                 came = self._transfer.finish()
             if came.pushed.accepted:
                 if came.arena is not None:

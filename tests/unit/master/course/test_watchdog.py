@@ -98,7 +98,7 @@ def test_a_task_that_no_worker_brings_on_is_named_and_ends_the_job(rig) -> None:
         rig.world.go.clear()  # heartbeats go on, and no step is made
         async with rig.serving() as master:
             parts = master.job.parts
-            await rig.until(lambda: parts.keeper.newest is not None)
+            await rig.until(lambda: parts.checkpoints.newest is not None)
             await let_time_pass(rig, master)
             await rig.until(lambda: parts.ledger.rewinds == 1)
             await rig.until(lambda: not parts.holder.rewinding)
@@ -146,7 +146,7 @@ def stands_still(master) -> bool:
     moved = look_at(job).moved == master.loop._watchdog._watch.moved
     waits = parts.rounds.current is not None and not parts.rounds.current.started
     at_rest = parts.holder.initialized and not (
-        parts.holder.rewinding or parts.keeper.busy
+        parts.holder.rewinding or parts.checkpoints.busy
     )
     return job.state is JobState.FINISHING and moved and waits and at_rest
 
@@ -168,7 +168,7 @@ def test_a_last_evaluation_that_never_begins_ends_the_job_after_one_rewind(
                     )
                 )
                 if old_problem:
-                    assert master.job.parts.keeper.problem
+                    assert master.job.parts.checkpoints.problem
                 pass_the_bound(master)
                 if not rewinds:
                     await rig.until(lambda: master.job.parts.ledger.rewinds == 1)
@@ -190,11 +190,15 @@ def test_tries_of_a_checkpoint_that_a_disk_refuses_are_no_progress(rig) -> None:
         rig.world.go.clear()
         rig.world.disk_full, rig.world.beats_per_part = True, 3
         async with rig.serving() as master:
-            job, keeper = master.job, master.job.parts.keeper
-            await rig.until(lambda: job.parts.holder.initialized and keeper.problem)
-            await rig.until(lambda: keeper.request is None)
+            job, checkpoints = master.job, master.job.parts.checkpoints
+            await rig.until(
+                lambda: job.parts.holder.initialized and checkpoints.problem
+            )
+            await rig.until(lambda: checkpoints.request is None)
             before = look_at(job).moved
-            await rig.until(lambda: keeper.request and keeper.request.written_bytes)
+            await rig.until(
+                lambda: checkpoints.request and checkpoints.request.written_bytes
+            )
             assert look_at(job).moved == before
 
     rig.run(story, checkpoint__every_seconds=0)
@@ -259,7 +263,7 @@ def test_ps_that_load_the_checkpoint_of_another_job_have_the_time_for_its_bytes(
 ) -> None:
     async def load(rig, parts) -> float:
         await rig.until(lambda: all(m and m.restore for m in parts.table.ps()))
-        assert parts.keeper.newest is None
+        assert parts.checkpoints.newest is None
         return look_at(rig.master.job).bound
 
     async def story(rig) -> None:

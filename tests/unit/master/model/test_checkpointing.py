@@ -13,17 +13,17 @@ from elasticdl.job.heartbeats import SnapshotDone, SnapshotRequest
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.master.model.checkpoint_identity import Course
 from elasticdl.master.model.checkpoint_requests import COPY_SECONDS, STILL_SECONDS
-from elasticdl.master.model.checkpointing import Keeper
+from elasticdl.master.model.checkpointing import Checkpoints
 from elasticdl.master.model.holding import Holding
 from elasticdl.master.signals import Signals
 from elasticdl.master.tasks.ledger import Ledger
 
-Story = Callable[[Keeper, Ledger], Coroutine[Any, Any, None]]
+Story = Callable[[Checkpoints, Ledger], Coroutine[Any, Any, None]]
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., None]:
-    """Runs a story on the keeper of a job with one PS."""
+    """Runs a story on the checkpoints of a job with one PS."""
 
     def play(story: Story, *, course: Course | None = None) -> None:
         spec = JobSpec.model_validate(
@@ -32,7 +32,7 @@ def run(tmp_path: Path) -> Callable[..., None]:
 
         async def main() -> None:
             ledger = Ledger.open(tmp_path / "journal", now=0.0)
-            keeper = Keeper(
+            checkpoints = Checkpoints(
                 spec,
                 tmp_path / "checkpoints",
                 ledger,
@@ -40,7 +40,7 @@ def run(tmp_path: Path) -> Callable[..., None]:
                 holding=Holding(1),
                 course=course or Course("mine", "job"),
             )
-            await story(keeper, ledger)
+            await story(checkpoints, ledger)
             ledger.close()
 
         asyncio.run(main())
@@ -54,11 +54,11 @@ async def until(test: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-async def asked(keeper: Keeper, *, now: float = 0.0) -> SnapshotRequest:
+async def asked(checkpoints: Checkpoints, *, now: float = 0.0) -> SnapshotRequest:
     """Ask for one; return what the PS is told."""
-    keeper.ask("a test", now=now)
-    await until(lambda: bool(keeper.asks_ps(0)))
-    return keeper.asks_ps(0)[0]
+    checkpoints.ask("a test", now=now)
+    await until(lambda: bool(checkpoints.asks_ps(0)))
+    return checkpoints.asks_ps(0)[0]
 
 
 def written(wanted: SnapshotRequest, version: int) -> SnapshotDone:
@@ -79,26 +79,26 @@ def written(wanted: SnapshotRequest, version: int) -> SnapshotDone:
     )
 
 
-async def completed(keeper: Keeper, version: int, *, now: float = 0.0) -> str:
+async def completed(checkpoints: Checkpoints, version: int, *, now: float = 0.0) -> str:
     """Make a whole checkpoint; its folder."""
-    keeper.take(0, written(await asked(keeper, now=now), version), now=now)
-    await until(lambda: not keeper.busy)
-    assert keeper.newest is not None
-    return keeper.newest.dir
+    checkpoints.take(0, written(await asked(checkpoints, now=now), version), now=now)
+    await until(lambda: not checkpoints.busy)
+    assert checkpoints.newest is not None
+    return checkpoints.newest.dir
 
 
 def test_a_checkpoint_of_a_course_that_was_left_while_it_got_its_name_is_not_kept(
     run, tmp_path
 ):
-    async def story(keeper: Keeper, ledger: Ledger) -> None:
-        first = await completed(keeper, 3)
-        keeper.take(0, written(await asked(keeper), 5), now=0.0)
-        assert keeper.naming
+    async def story(checkpoints: Checkpoints, ledger: Ledger) -> None:
+        first = await completed(checkpoints, 3)
+        checkpoints.take(0, written(await asked(checkpoints), 5), now=0.0)
+        assert checkpoints.naming
         ledger.rewind({}, applied={}, cause="a test", now=0.0)
-        keeper.rewound(version=3)
-        await until(lambda: not keeper.naming)
-        assert keeper.newest.dir == first
-        again = await completed(keeper, 5)
+        checkpoints.rewound(version=3)
+        await until(lambda: not checkpoints.naming)
+        assert checkpoints.newest.dir == first
+        again = await completed(checkpoints, 5)
         assert store.read_manifest(Path(again)).rewind == 1
         assert str(shelf.resolve(tmp_path / "checkpoints")[0]) == again
 
@@ -106,58 +106,58 @@ def test_a_checkpoint_of_a_course_that_was_left_while_it_got_its_name_is_not_kep
 
 
 def test_the_good_checkpoint_of_a_version_wins_over_a_damaged_one_of_it(run):
-    async def story(keeper: Keeper, ledger: Ledger) -> None:
-        await completed(keeper, 3)
-        damaged = await completed(keeper, 5)
-        assert keeper.give_up(damaged)
+    async def story(checkpoints: Checkpoints, ledger: Ledger) -> None:
+        await completed(checkpoints, 3)
+        damaged = await completed(checkpoints, 5)
+        assert checkpoints.give_up(damaged)
         ledger.rewind({}, applied={}, cause="a test", now=0.0)
-        keeper.rewound(version=3)
-        good = await completed(keeper, 5)
-        assert keeper.newest.dir == good
-        assert not keeper.gave_up(good)
-        assert keeper.newest.manifest == store.read_manifest(Path(good))
+        checkpoints.rewound(version=3)
+        good = await completed(checkpoints, 5)
+        assert checkpoints.newest.dir == good
+        assert not checkpoints.gave_up(good)
+        assert checkpoints.newest.manifest == store.read_manifest(Path(good))
 
     run(story)
 
 
 def test_a_part_may_take_for_ever_as_long_as_bytes_are_written(run):
-    async def story(keeper: Keeper, ledger: Ledger) -> None:
-        wanted = await asked(keeper)
+    async def story(checkpoints: Checkpoints, ledger: Ledger) -> None:
+        wanted = await asked(checkpoints)
         done = SnapshotDone(id=wanted.id, version=1, pinned_only=True)
         now = 0.0
         for _ in range(1000):
             now += STILL_SECONDS - 1.0
             done = replace(done, written_bytes=done.written_bytes + 1)
-            keeper.take(0, done, now=now)
-            keeper.watch(now=now)
-        assert keeper.busy
-        keeper.take(0, done, now=now + STILL_SECONDS)  # no byte more
-        keeper.watch(now=now + STILL_SECONDS + 1.0)
-        assert not keeper.busy
-        assert "nothing more was written of shard 0" in keeper.problem
+            checkpoints.take(0, done, now=now)
+            checkpoints.watch(now=now)
+        assert checkpoints.busy
+        checkpoints.take(0, done, now=now + STILL_SECONDS)  # no byte more
+        checkpoints.watch(now=now + STILL_SECONDS + 1.0)
+        assert not checkpoints.busy
+        assert "nothing more was written of shard 0" in checkpoints.problem
 
     run(story)
 
 
 def test_a_ps_may_copy_for_minutes_before_it_says_anything(run):
-    async def story(keeper: Keeper, ledger: Ledger) -> None:
-        await asked(keeper)
-        keeper.watch(now=COPY_SECONDS)
-        assert keeper.busy
-        keeper.watch(now=COPY_SECONDS + 1.0)
-        assert not keeper.busy
+    async def story(checkpoints: Checkpoints, ledger: Ledger) -> None:
+        await asked(checkpoints)
+        checkpoints.watch(now=COPY_SECONDS)
+        assert checkpoints.busy
+        checkpoints.watch(now=COPY_SECONDS + 1.0)
+        assert not checkpoints.busy
 
     run(story)
 
 
 def test_what_another_job_writes_in_the_same_folder_stays(run, tmp_path):
-    async def first(keeper: Keeper, ledger: Ledger) -> None:
-        wanted = await asked(keeper)
+    async def first(checkpoints: Checkpoints, ledger: Ledger) -> None:
+        wanted = await asked(checkpoints)
         written(wanted, 4)
         run_of_other.append(wanted.dir)
 
-    async def second(keeper: Keeper, ledger: Ledger) -> None:
-        await asked(keeper)
+    async def second(checkpoints: Checkpoints, ledger: Ledger) -> None:
+        await asked(checkpoints)
         assert Path(run_of_other[0]).is_dir()
 
     run_of_other: list[str] = []
@@ -166,13 +166,13 @@ def test_what_another_job_writes_in_the_same_folder_stays(run, tmp_path):
 
 
 def test_the_folder_is_made_beside_the_loop_and_its_failure_is_told(run, tmp_path):
-    async def story(keeper: Keeper, ledger: Ledger) -> None:
-        keeper.ask("a test", now=0.0)
-        assert keeper.busy  # nothing was waited for
-        await until(lambda: not keeper.busy)
-        assert "checkpoint not written" in keeper.problem
-        assert keeper.schedule.due(version=0, now=4.0) is None
-        assert keeper.schedule.due(version=0, now=6.0) == "first"
+    async def story(checkpoints: Checkpoints, ledger: Ledger) -> None:
+        checkpoints.ask("a test", now=0.0)
+        assert checkpoints.busy  # nothing was waited for
+        await until(lambda: not checkpoints.busy)
+        assert "checkpoint not written" in checkpoints.problem
+        assert checkpoints.schedule.due(version=0, now=4.0) is None
+        assert checkpoints.schedule.due(version=0, now=6.0) == "first"
 
     (tmp_path / "checkpoints").touch()
     run(story)
@@ -181,14 +181,14 @@ def test_the_folder_is_made_beside_the_loop_and_its_failure_is_told(run, tmp_pat
 def test_a_newest_checkpoint_that_is_gone_is_noticed_when_a_master_starts(
     run, tmp_path, caplog
 ):
-    async def begin(keeper: Keeper, ledger: Ledger) -> None:
-        await completed(keeper, 3)
-        await completed(keeper, 5)
+    async def begin(checkpoints: Checkpoints, ledger: Ledger) -> None:
+        await completed(checkpoints, 3)
+        await completed(checkpoints, 5)
         await ledger.commit()
 
-    async def later(keeper: Keeper, ledger: Ledger) -> None:
-        assert keeper.newest.manifest.version == 3
-        assert keeper.had_one
+    async def later(checkpoints: Checkpoints, ledger: Ledger) -> None:
+        assert checkpoints.newest.manifest.version == 3
+        assert checkpoints.had_one
 
     run(begin)
     (tmp_path / "checkpoints" / "version-5" / "manifest.json").unlink()

@@ -17,7 +17,7 @@ EVALUATION = Task(type=TaskType.EVALUATION)
 
 
 def first_checkpoint(master) -> bool:
-    newest = master.job.parts.keeper.newest
+    newest = master.job.parts.checkpoints.newest
     return newest is not None and newest.manifest.version == 0
 
 
@@ -280,7 +280,7 @@ def test_ps_and_master_lost_with_nothing_to_go_back_to_go_on(rig) -> None:
         rig.world.go.clear()
         rig.world.disk_full = True
         async with rig.serving() as master:
-            await rig.until(lambda: bool(master.job.parts.keeper.problem))
+            await rig.until(lambda: bool(master.job.parts.checkpoints.problem))
             rig.kill("ps-1")
             await rig.until(lambda: master.job.parts.ledger.rewinds == 1)
             await rig.until(

@@ -21,7 +21,7 @@ def test_a_full_disk_while_training_is_told_and_training_goes_on(rig) -> None:
         rig.world.go.clear()
         rig.world.disk_full = True
         async with rig.serving() as master:
-            await rig.until(lambda: bool(master.job.parts.keeper.problem))
+            await rig.until(lambda: bool(master.job.parts.checkpoints.problem))
             assert "No space left" in status.build(master.job, now=0.0).message
             rig.world.go.set()
             await rig.until(lambda: master.job.state is JobState.FINISHING)
@@ -61,10 +61,10 @@ def test_a_disk_that_is_full_at_the_end_is_waited_for(rig) -> None:
     async def story(rig) -> None:
         rig.world.go.clear()
         async with rig.serving() as master:
-            await rig.until(lambda: master.job.parts.keeper.newest is not None)
+            await rig.until(lambda: master.job.parts.checkpoints.newest is not None)
             rig.world.disk_full = True
             rig.world.go.set()
-            await rig.until(lambda: master.job.parts.keeper.refused_end)
+            await rig.until(lambda: master.job.parts.checkpoints.refused_end)
             rig.world.disk_full = False
             report = await rig.ended()
         assert report.status is JobState.SUCCEEDED
@@ -98,7 +98,7 @@ def test_a_stop_that_cannot_write_says_from_where_the_job_resumes(rig) -> None:
     async def story(rig) -> None:
         rig.world.pause_after = 2
         async with rig.serving() as master:
-            await rig.until(lambda: master.job.parts.keeper.newest is not None)
+            await rig.until(lambda: master.job.parts.checkpoints.newest is not None)
             await rig.until(lambda: len(rig.world.trained) >= 2)
             rig.world.disk_full = True
             master.job.end(JobState.STOPPED, "by the test", ExitCode.STOPPED)
@@ -122,9 +122,9 @@ def test_a_checkpoint_of_a_moment_before_the_end_does_not_pass_for_the_last_one(
         made.append(task)
         rig.world.version += 2
         parts = rig.master.job.parts
-        await rig.until(lambda: not parts.keeper.busy)
-        parts.keeper.ask("a test", now=rig.master.job.clock())
-        await rig.until(lambda: not parts.keeper.busy)
+        await rig.until(lambda: not parts.checkpoints.busy)
+        parts.checkpoints.ask("a test", now=rig.master.job.clock())
+        await rig.until(lambda: not parts.checkpoints.busy)
         rig.world.version -= 2
 
     async def story(rig) -> None:
@@ -154,14 +154,14 @@ def test_after_a_rewind_at_the_end_the_last_evaluation_and_export_are_of_the_new
         rig.world.go.clear()
         async with rig.serving() as master:
             parts = master.job.parts
-            await rig.until(lambda: parts.keeper.newest is not None)
+            await rig.until(lambda: parts.checkpoints.newest is not None)
             rig.world.go.set()
             await rig.until(holding.is_set)
-            first = parts.keeper.newest
+            first = parts.checkpoints.newest
             assert first is not None
             # Back to the first checkpoint, as if the last one could not be loaded.
             if first.manifest.version == rig.world.version:
-                parts.keeper.give_up(first.dir)
+                parts.checkpoints.give_up(first.dir)
             parts.holder.go_back("a test", now=master.job.clock())
             await rig.until(lambda: bool(rig.world.rewinds))
             trained = len(rig.world.trained)
@@ -199,7 +199,7 @@ def test_a_stop_waits_for_a_checkpoint_of_which_more_is_written_all_the_time(
     async def story(rig) -> None:
         rig.world.pause_after = 2
         async with rig.serving() as master:
-            await rig.until(lambda: master.job.parts.keeper.newest is not None)
+            await rig.until(lambda: master.job.parts.checkpoints.newest is not None)
             await rig.until(lambda: len(rig.world.trained) >= 2)
             rig.world.beats_per_part = 20  # of 0.1 s
             master.job.end(JobState.STOPPED, "by the test", ExitCode.STOPPED)
@@ -218,13 +218,15 @@ def test_strategy_local_goes_back_to_an_older_checkpoint_than_the_damaged_one(
     async def story(rig) -> None:
         rig.world.pause_after = 1
         async with rig.serving() as master:
-            keeper = master.job.parts.keeper
-            await rig.until(lambda: keeper.newest is not None)
-            first = keeper.newest.dir
-            await rig.until(lambda: master.job.parts.holder.begun and not keeper.busy)
-            keeper.ask("a test", now=master.job.clock())
-            await rig.until(lambda: keeper.newest.dir != first)
-            rig.world.damaged.add(keeper.newest.dir)
+            checkpoints = master.job.parts.checkpoints
+            await rig.until(lambda: checkpoints.newest is not None)
+            first = checkpoints.newest.dir
+            await rig.until(
+                lambda: master.job.parts.holder.begun and not checkpoints.busy
+            )
+            checkpoints.ask("a test", now=master.job.clock())
+            await rig.until(lambda: checkpoints.newest.dir != first)
+            rig.world.damaged.add(checkpoints.newest.dir)
             rig.kill("worker-0")
             await rig.until(lambda: master.job.parts.ledger.rewinds == 2)
             rig.world.pause_after = sys.maxsize

@@ -1,7 +1,7 @@
 """The goodput ledger."""
 
 import pytest
-from elasticdl.metrics.ledger import CAUSES, GoodputLedger
+from elasticdl.metrics.goodput import CAUSES, GoodputLedger
 from hypothesis import given
 from hypothesis import strategies as st
 
