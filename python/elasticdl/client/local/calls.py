@@ -15,13 +15,9 @@ from pydantic import ValidationError
 from elasticdl.errors import PlatformError, RpcError
 from elasticdl.job.names import Role
 from elasticdl.job.status import JobStatus
-from elasticdl.proto import (
-    master_pb2,
-    master_pb2_grpc,
-    platform_pb2,
-    platform_pb2_grpc,
-)
+from elasticdl.rpc.asked_master import AskedMaster
 from elasticdl.rpc.channel import connect
+from elasticdl.rpc.platform import PlatformClient, PlatformView
 from elasticdl.runner.base import Phase, ReplicaKey
 
 _STOP_SECONDS = 5.0
@@ -55,18 +51,16 @@ class MasterCalls(_Connection):
 
     def __init__(self, address: str, token: str) -> None:
         super().__init__(address, token)
-        self._stub = master_pb2_grpc.MasterStub(self._channel)
+        self._master = AskedMaster(self._channel)
 
     def status(self, *, timeout_seconds: float) -> JobStatus:
         """Return the job's status. Raises RpcError when there is no answer."""
         try:
-            reply = self._stub.Status(
-                master_pb2.StatusRequest(), timeout=timeout_seconds
-            )
+            document = self._master.status(timeout_seconds=timeout_seconds)
         except grpc.RpcError as error:
             raise RpcError(f"the master does not answer: {_details(error)}") from error
         try:
-            return JobStatus.model_validate_json(reply.json)
+            return JobStatus.model_validate_json(document)
         except ValidationError as error:
             raise RpcError(
                 f"the master's status cannot be read, is it of another version? {error}"
@@ -75,9 +69,7 @@ class MasterCalls(_Connection):
     def stop(self, reason: str) -> None:
         """Ask for a clean end of the job. Raises RpcError when there is no answer."""
         try:
-            self._stub.Stop(
-                master_pb2.StopRequest(reason=reason), timeout=_STOP_SECONDS
-            )
+            self._master.stop(reason, timeout_seconds=_STOP_SECONDS)
         except grpc.RpcError as error:
             raise RpcError(f"the master does not answer: {_details(error)}") from error
 
@@ -87,31 +79,23 @@ class PlatformCalls(_Connection):
 
     def __init__(self, address: str, token: str) -> None:
         super().__init__(address, token)
-        self._stub = platform_pb2_grpc.LocalPlatformStub(self._channel)
+        self._platform = PlatformClient(
+            self._channel, timeout_seconds=_PLATFORM_SECONDS
+        )
 
     def signal(self, key: ReplicaKey, number: int) -> int:
         """Send a signal; the pid, or 0 if that replica does not run."""
         try:
-            reply = self._stub.Signal(
-                platform_pb2.SignalRequest(
-                    role=key.role, index=key.index, signal=number
-                ),
-                timeout=_PLATFORM_SECONDS,
-            )
+            return self._platform.signal(key.role, key.index, number)
         except grpc.RpcError as error:
             raise _unanswered(error) from error
-        return reply.pid
 
     def set_capacity(self, cpus: float | None) -> tuple[int, int, int]:
         """Change the workers' CPUs; running, newly preempted, pending workers."""
         try:
-            reply = self._stub.SetCapacity(
-                platform_pb2.CapacityRequest(cpus=cpus or 0.0, unlimited=cpus is None),
-                timeout=_PLATFORM_SECONDS,
-            )
+            return self._platform.set_capacity(cpus)
         except grpc.RpcError as error:
             raise _unanswered(error) from error
-        return reply.running, reply.preempted, reply.pending
 
     def running(self) -> list[ReplicaKey]:
         """Return the replicas that have a process now, the master first."""
@@ -119,26 +103,21 @@ class PlatformCalls(_Connection):
 
     def capacity(self) -> tuple[int, float | None]:
         """Return the workers that have a process, and all workers' CPUs; None: any."""
-        event = self._look()
-        workers = sum(key.role is Role.WORKER for key in _running(event))
-        return workers, None if event.capacity < 0 else event.capacity
+        view = self._look()
+        workers = sum(key.role is Role.WORKER for key in _running(view))
+        return workers, view.capacity
 
-    def _look(self) -> platform_pb2.WatchEvent:
+    def _look(self) -> PlatformView:
         try:
-            stream = self._stub.Watch(
-                platform_pb2.WatchRequest(), timeout=_PLATFORM_SECONDS
-            )
-            event = next(iter(stream))
-            stream.cancel()
+            return self._platform.look()
         except grpc.RpcError as error:
             raise _unanswered(error) from error
-        return event
 
 
-def _running(event: platform_pb2.WatchEvent) -> list[ReplicaKey]:
+def _running(view: PlatformView) -> list[ReplicaKey]:
     keys = {
         ReplicaKey(Role(state.role), state.index)
-        for state in event.states
+        for state in view.states
         if state.phase == Phase.RUNNING
     }
     order = list(Role)

@@ -18,8 +18,14 @@ from elasticdl.errors import PlatformError
 from elasticdl.job.names import Role, replica_name
 from elasticdl.job.words import ExitReason
 from elasticdl.pauses import growing
-from elasticdl.proto import platform_pb2, platform_pb2_grpc
 from elasticdl.rpc.channel import connect_aio
+from elasticdl.rpc.platform import (
+    AioPlatformClient,
+    PlatformView,
+    ProcessState,
+    StartProcess,
+    StopProcess,
+)
 from elasticdl.runner.base import Launch, Observation, Observed, Phase, ReplicaKey
 
 _Reply = TypeVar("_Reply")
@@ -41,16 +47,14 @@ class LocalRunner:
     def __init__(self, platform_address: str, *, token: str) -> None:
         """Connect lazily; made inside the running event loop."""
         self._channel = connect_aio(platform_address, token)
-        self._stub: platform_pb2_grpc.LocalPlatformAsyncStub = (
-            platform_pb2_grpc.LocalPlatformStub(self._channel)
-        )
+        self._platform = AioPlatformClient(self._channel, timeout_seconds=_CALL_SECONDS)
 
     async def check(self, launches: Sequence[Launch]) -> None:
         """Nothing to try: a process that cannot start says so when it is started."""
 
     async def start(self, launch: Launch) -> None:
         """Ask for a replica; it may stay PENDING. Idempotent for a generation."""
-        request = platform_pb2.StartRequest(
+        process = StartProcess(
             role=launch.key.role,
             index=launch.key.index,
             generation=launch.generation,
@@ -60,19 +64,13 @@ class LocalRunner:
             grace_seconds=launch.grace_seconds,
         )
         name = replica_name(launch.key.role, launch.key.index)
-        await _retrying(
-            lambda: self._stub.Start(request, timeout=_CALL_SECONDS), f"start {name}"
-        )
+        await _retrying(lambda: self._platform.start(process), f"start {name}")
 
     async def stop(self, key: ReplicaKey, *, grace_seconds: float, reason: str) -> None:
         """SIGTERM, then SIGKILL after `grace_seconds`; not an error if it is gone."""
-        request = platform_pb2.StopProcessRequest(
-            role=key.role, index=key.index, grace_seconds=grace_seconds, reason=reason
-        )
+        process = StopProcess(key.role, key.index, grace_seconds, reason)
         name = replica_name(key.role, key.index)
-        await _retrying(
-            lambda: self._stub.Stop(request, timeout=_CALL_SECONDS), f"stop {name}"
-        )
+        await _retrying(lambda: self._platform.stop(process), f"stop {name}")
 
     async def watch(self) -> AsyncIterator[Observation]:
         """Yield the whole list first, then changes; lists again after a break.
@@ -82,9 +80,9 @@ class LocalRunner:
         tries = 0
         while True:
             try:
-                async for event in self._stub.Watch(platform_pb2.WatchRequest()):
+                async for view in self._platform.watch():
                     tries = 0
-                    yield Observation(_states(event), resync=event.resync)
+                    yield Observation(_states(view), resync=view.resync)
             except grpc.aio.AioRpcError as error:
                 if error.code() not in (*_AWAY, grpc.StatusCode.CANCELLED):
                     raise PlatformError(
@@ -116,11 +114,11 @@ def _pause(tries: int) -> float:
     return growing(tries, first=_FIRST_PAUSE_SECONDS, most=_LONGEST_PAUSE_SECONDS)
 
 
-def _states(event: platform_pb2.WatchEvent) -> tuple[Observed, ...]:
-    return tuple(_state(state) for state in event.states if state.role != Role.MASTER)
+def _states(view: PlatformView) -> tuple[Observed, ...]:
+    return tuple(_state(state) for state in view.states if state.role != Role.MASTER)
 
 
-def _state(state: platform_pb2.ProcessState) -> Observed:
+def _state(state: ProcessState) -> Observed:
     phase = Phase(state.phase)
     pending = phase is Phase.PENDING
     return Observed(
