@@ -284,7 +284,7 @@ def test_the_verbs_of_a_running_job(launch: Launch, tmp_path: Path) -> None:
 
 
 def test_following_a_log_ends_with_the_job(launch: Launch) -> None:
-    launcher = launch(values(seconds=0.5))
+    launcher = launch(values(seconds=3.0))  # a busy machine is late with its look
     until_running(launcher)
     job = client.LocalJob(launcher.job_dir)
     assert list(job.logs("master", follow=True)) == ["serving"]
