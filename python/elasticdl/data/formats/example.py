@@ -1,22 +1,23 @@
 """tf.train.Example without TensorFlow: named lists of bytes, floats and integers.
 
-Owns the few lines of protobuf's wire format that an Example needs. Called by data
-sets, conversion, the NumPy reader and `data info`. Knows no file.
+Owns how they are written and read. Called by data sets, conversion, the NumPy reader
+and `data info`. Knows no file.
 
-    Example { Features features = 1; }
-    Features { map<string, Feature> feature = 1; }
-    Feature { BytesList bytes_list = 1; FloatList float_list = 2;
-              Int64List int64_list = 3; }
-    BytesList { repeated bytes value = 1; }      FloatList, Int64List: packed
+Reading is protobuf's (proto/example.proto): half the time of reading by hand. Writing is
+by hand, for `data.formats.example_rows`, which writes whole columns at once from the
+same pieces; and protobuf takes 784 floats one by one, in 48 us instead of 8.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 from numpy.typing import NDArray
+
+from elasticdl.proto import example_pb2
 
 # What a feature may be given as. Arrays are flattened; floats become float32.
 Value = NDArray[np.generic] | Sequence[bytes] | bytes | str | int | float
@@ -24,8 +25,7 @@ Value = NDArray[np.generic] | Sequence[bytes] | bytes | str | int | float
 Decoded = NDArray[np.float32] | NDArray[np.int64] | list[bytes]
 
 KIND_BYTES, KIND_FLOATS, KIND_INTS = 1, 2, 3
-_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
-_SIGN = 1 << 63
+_LENGTH = 2  # wire type of what has its length before it
 _WRAP = 1 << 64
 
 
@@ -44,15 +44,14 @@ def encode_example(features: Mapping[str, Value]) -> bytes:
 
 def decode_example(data: bytes) -> dict[str, Decoded]:
     """Return an Example's features by name. Raises ValueError if it is not one."""
-    features: dict[str, Decoded] = {}
     try:
-        for body in _messages(data, 1):
-            for entry in _messages(body, 1):
-                name = b"".join(_messages(entry, 1)).decode()
-                features[name] = _decode_feature(b"".join(_messages(entry, 2)))
-    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        example = example_pb2.Example.FromString(data)
+    except DecodeError as error:
         raise ValueError(f"not a tf.train.Example: {error}") from error
-    return features
+    found = example.features.feature
+    if not found and len(UnknownFieldSet(example)):
+        raise ValueError("not a tf.train.Example: it has other fields")
+    return {name: _decode_feature(feature) for name, feature in found.items()}
 
 
 def varint(value: int) -> bytes:
@@ -92,72 +91,14 @@ def encode_feature(value: Value) -> bytes:
     )
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("not a tf.train.Example: a number is too long")
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Give (field number, wire type, bytes); a varint's bytes are its own coding."""
-    at = 0
-    while at < len(data):
-        tag, at = _read_varint(data, at)
-        kind = tag & 7
-        begin = at
-        if kind == _VARINT:
-            _, at = _read_varint(data, at)
-        elif kind == _LENGTH:
-            size, begin = _read_varint(data, at)
-            at = begin + size
-        elif kind in (_FIXED32, _FIXED64):
-            at += 4 if kind == _FIXED32 else 8
-        else:
-            raise ValueError(f"not a tf.train.Example: wire type {kind}")
-        if at > len(data):
-            raise ValueError("not a tf.train.Example: it is cut")
-        yield tag >> 3, kind, data[begin:at]
-
-
-def _messages(data: bytes, number: int) -> Iterator[bytes]:
-    for found, kind, body in _fields(data):
-        if found == number:
-            if kind != _LENGTH:
-                raise ValueError(
-                    f"not a tf.train.Example: field {number} has wire type {kind}"
-                )
-            yield body
-
-
-def _decode_feature(data: bytes) -> Decoded:
-    decoded: Decoded = []
-    for number, kind, body in _fields(data):
-        if number not in (KIND_BYTES, KIND_FLOATS, KIND_INTS) or kind != _LENGTH:
-            raise ValueError(f"not a tf.train.Example: feature kind {number}")
-        if number == KIND_BYTES:
-            decoded = list(_messages(body, 1))
-        elif number == KIND_FLOATS:
-            # Packed or one by one, the values' bytes are the same.
-            packed = b"".join(value for _, _, value in _fields(body))
-            if len(packed) % 4:
-                raise ValueError("not a tf.train.Example: a float list is cut")
-            decoded = np.frombuffer(packed, "<f4").astype(np.float32)
-        else:
-            packed = b"".join(value for _, _, value in _fields(body))
-            decoded = np.asarray(list(_integers(packed)), np.int64)
-    return decoded
-
-
-def _integers(packed: bytes) -> Iterator[int]:
-    at = 0
-    while at < len(packed):
-        value, at = _read_varint(packed, at)
-        value %= _WRAP
-        yield value - _WRAP if value >= _SIGN else value
+def _decode_feature(feature: example_pb2.Feature) -> Decoded:
+    kind = feature.WhichOneof("kind")
+    if kind == "bytes_list":
+        return list(feature.bytes_list.value)
+    if kind == "float_list":
+        return np.array(feature.float_list.value, np.float32)
+    if kind == "int64_list":
+        return np.array(feature.int64_list.value, np.int64)
+    if len(UnknownFieldSet(feature)):
+        raise ValueError("not a tf.train.Example: a feature of another kind")
+    return []
