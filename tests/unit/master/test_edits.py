@@ -129,3 +129,24 @@ def test_status_tells_everything_as_json(rig) -> None:
             await rig.ended()
 
     rig.run(story)
+
+
+def test_an_edit_is_in_the_history_before_the_master_has_looked_again(rig) -> None:
+    """A master that is killed soon has told of it: the next one would not know."""
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: two_leases(master))
+            before = master.job.spec
+            worker = before.worker.model_copy(update={"replicas": 3})
+            master.loop.edit(before.model_copy(update={"worker": worker}))
+            (told,) = list(master.job.parts.signals.diary.told)[-1:]
+            assert (told.kind, told.cause) == ("grown", "worker.replicas: 2 -> 3")
+            rig.world.go.set()
+            await rig.ended()
+        assert (
+            "changed: worker.replicas: 2 -> 3" in rig.job_dir.history_file.read_text()
+        )
+
+    rig.run(story)

@@ -318,7 +318,14 @@ class Loop:
             self.edit(edited)
 
     def edit(self, edited: JobSpec | SpecError) -> None:
-        """Take an edit of the values file, as far as it may change a running job."""
+        """Take an edit of the values file, as far as it may change a running job.
+
+        What came of it is told at once: the next master would not know of it.
+        """
+        self._edit(edited)
+        self._publishing.tell()
+
+    def _edit(self, edited: JobSpec | SpecError) -> None:
         job = self._job
         if isinstance(edited, SpecError):
             log.error("the edited values file is refused, nothing changes: %s", edited)

@@ -47,6 +47,7 @@ class Member:
     since: float = 0.0  # of `state`
     pid: int = 0
     seen: bool = False  # by the platform, in this master's life
+    adopted: bool = False  # an earlier master had it
     after_preemption: bool = False  # it replaces one that was taken away
     wanted_since: float = 0.0  # when it was asked for, or this master took it over
     # What was said of it already.

@@ -165,9 +165,10 @@ class Membership:
             self._enter(member, ReplicaState.RUNNING, now=now)
 
     def _enter(self, member: Member, state: ReplicaState, *, now: float) -> None:
+        # One that this master takes over, and finds running, joined before.
+        known = member.adopted and member.state is ReplicaState.LAUNCHED
         member.enter(state, now=now)
-        # One that a restarted master takes over joined before.
-        if state is ReplicaState.RUNNING and not member.registered:
+        if state is ReplicaState.RUNNING and not (known or member.registered):
             self._diary.say(
                 ReplicaJoined(
                     time=now,

@@ -115,6 +115,7 @@ class MemberTable:
                 restore=fact.restore,
                 last_heard=now + self.spec.worker.dead_seconds,  # time to find us
                 seen=True,
+                adopted=True,
             )
             self._add(member)
 

@@ -79,6 +79,11 @@ class Publishing:
         self._earliest_look = now + _REST * (self._job.clock() - now)
         self._next_look = max(now + seconds, self._earliest_look)
 
+    def tell(self) -> None:
+        """Tell what happened without waiting for the next look."""
+        self._collect()
+        self._tell()
+
     def _collect(self) -> None:
         said = self._diary.take()
         self._job.parts.changes.take(said)

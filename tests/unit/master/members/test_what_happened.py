@@ -1,5 +1,6 @@
 """What the members say of what happens to them: each thing once, when it is known."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +35,7 @@ class Job:
                 "worker": {"replicas": 2, "maxRestarts": 3},
             }
         )
+        self.directory = directory
         self.ledger = Ledger.open(directory, now=1.0)
         self.diary, self.changes = Diary(), Changes()
         self.table = MemberTable(self.spec, self.ledger, ps_seats=1)
@@ -41,6 +43,14 @@ class Job:
         self.members = Membership(
             self.table, self.ledger, self.relaunches, Goodput(None, {}), self.diary
         )
+
+    @staticmethod
+    def after(job: "Job") -> "Job":
+        """The same job under a master that takes it over."""
+        asyncio.run(job.ledger.commit())
+        later = Job(job.directory)
+        later.table.adopt(now=9.0)
+        return later
 
     def plan(self, workers: int, *, now: float) -> None:
         self.members.plan(workers=workers, now=now)
@@ -219,3 +229,15 @@ def test_who_came_and_who_was_sent_away_is_counted_by_cause(running: Job) -> Non
     }
     assert running.changes.times["resumed"] == 30.0
     assert running.changes.costs == {"grown": 4.0, "paused": 0.0}
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_who_ran_under_the_master_before_does_not_join_again(
+    running: Job, waits: bool
+) -> None:
+    later = Job.after(running)
+    if waits:
+        later.shows("worker-0", Phase.PENDING, pending_reason=FULL)
+    for name in ("ps-0", "worker-0", "worker-1"):
+        later.shows(name, Phase.RUNNING)
+    assert later.kinds() == ([("joined", "worker-0")] if waits else [])
