@@ -51,7 +51,8 @@ def decode_example(data: bytes) -> dict[str, Decoded]:
     found = example.features.feature
     if not found and len(UnknownFieldSet(example)):
         raise ValueError("not a tf.train.Example: it has other fields")
-    return {name: _decode_feature(feature) for name, feature in found.items()}
+    # A map has no order of its own: by name, as they are written here.
+    return {name: _decode_feature(found[name]) for name in sorted(found)}
 
 
 def varint(value: int) -> bytes:

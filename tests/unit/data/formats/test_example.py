@@ -171,3 +171,11 @@ def test_anything_else_raises_a_value_error_at_most(data):
 def test_broken_examples_are_refused(data):
     with pytest.raises(ValueError, match="not a tf\\.train\\.Example"):
         decode_example(data)
+
+
+def test_features_come_in_the_order_of_their_names():
+    message = Example()
+    for number in range(40):
+        message.features.feature[f"f{number:02}"].int64_list.value.append(number)
+    names = list(decode_example(message.SerializeToString()))
+    assert names == sorted(names)
