@@ -21,7 +21,7 @@ from elasticdl.data.reader import Shard
 from elasticdl.errors import FencedError
 from elasticdl.job.tasks import LeaseRequest
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.master.tasks.queue import Plan
+from elasticdl.master.tasks.queue import QueuePlan
 from frame import Benchmark, Row, in_one_loop, interleaved, progress, ratios, row
 from master_crowd import crowd_of
 from master_role import SILENT, lease_rate, master, patiently, percentile_99
@@ -31,9 +31,11 @@ WORKERS = 1000
 MANY, FEW = 10_000_000, 1_000
 
 
-def plan_of(tasks: int) -> Plan:
+def plan_of(tasks: int) -> QueuePlan:
     """Return a plan of so many tasks of one record, in shuffled order."""
-    return Plan((Shard("simulated", 0, tasks),), 1, 1, epochs=0, shuffle=True, seed=7)
+    return QueuePlan(
+        (Shard("simulated", 0, tasks),), 1, 1, epochs=0, shuffle=True, seed=7
+    )
 
 
 @contextmanager

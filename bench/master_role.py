@@ -20,7 +20,13 @@ import grpc
 from elasticdl import __version__
 from elasticdl.errors import RpcError
 from elasticdl.job.heartbeats import ModelInfo, Registration
-from elasticdl.job.tasks import LeaseRequest, Outcome, ReplicaId, ShardInfo, TaskReport
+from elasticdl.job.tasks import (
+    LeaseRequest,
+    ReplicaId,
+    ShardInfo,
+    TaskOutcome,
+    TaskReport,
+)
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.proto import (
     master_pb2,
@@ -169,7 +175,7 @@ class MasterRig:
                     TaskReport(
                         task_id=task.task_id,
                         lease_id=task.lease_id,
-                        outcome=Outcome.DONE,
+                        outcome=TaskOutcome.DONE,
                         shards=(shard,),
                     ),
                 )

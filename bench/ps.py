@@ -19,7 +19,7 @@ from typing import Any
 import grpc
 import numpy as np
 from elasticdl.proto import ps_pb2
-from elasticdl.ps.apply import Gradient, Shard, apply_gradient
+from elasticdl.ps.apply import Gradient, ParameterShard, apply_gradient
 from elasticdl.ps.optimizers.optimizer import optimizer_from_json
 from elasticdl.rpc.channel import connect
 from elasticdl.rpc.ps import wire as ps_wire
@@ -52,7 +52,9 @@ def adam_step() -> Callable[[], None]:
     optimizer = optimizer_from_json(json.dumps(ADAM))
     layout = place([Variable("v", (FLOATS,))], 1)
     rng = np.random.default_rng(0)
-    shard = Shard(layout, 0, rng.random(FLOATS, np.float32), optimizer.slots(FLOATS))
+    shard = ParameterShard(
+        layout, 0, rng.random(FLOATS, np.float32), optimizer.slots(FLOATS)
+    )
     gradient = Gradient(rng.random(FLOATS, np.float32), {})
     threads = ThreadPoolExecutor(CORES)
 

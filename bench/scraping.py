@@ -76,7 +76,7 @@ def scraped(*ports: int) -> Iterator[None]:
 def stepping(metrics: WorkerMetrics, ps: StandIn) -> Iterator[Callable[[], float]]:
     """Give what makes STEPS steps, each counted as a worker counts it."""
     from elasticdl.metrics.goodput import GoodputLedger
-    from elasticdl.worker.progress import Progress
+    from elasticdl.worker.progress import WorkerProgress
     from elasticdl.worker.trainer import BatchPosition
     from elasticdl.worker.training import Shows
 
@@ -85,7 +85,7 @@ def stepping(metrics: WorkerMetrics, ps: StandIn) -> Iterator[Callable[[], float
         task_id=1, epoch=0, records_done=0, num_records=BATCH, last=False
     )
     shows = Shows(
-        Progress(time.monotonic),
+        WorkerProgress(time.monotonic),
         GoodputLedger(time.monotonic),
         metrics,
         log_loss_steps=100,

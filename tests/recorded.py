@@ -16,8 +16,8 @@ from elasticdl.job.folder import Condition
 from elasticdl.job.history import (
     Decision,
     History,
+    HistorySample,
     PsSample,
-    Sample,
     WorkerSample,
     line,
 )
@@ -70,7 +70,7 @@ class _Recording:
         self.goodput: dict[str, float] = {}
         self.moved = [[0, 0, 0, 0.0], [0, 0, 0, 0.0]]
         self.checkpoint: tuple[int, int] | None = None
-        self.samples: list[Sample] = []
+        self.samples: list[HistorySample] = []
         self.decisions: list[Decision] = []
         self.evaluations: list[EvaluationResult] = []
 
@@ -177,11 +177,11 @@ class _Recording:
     def spend(self, cause: str, seconds: float) -> None:
         self.goodput[cause] = self.goodput.get(cause, 0.0) + seconds
 
-    def sample(self, second: int) -> Sample:
+    def sample(self, second: int) -> HistorySample:
         share = self.tasks / TASKS
         active = [i for i, state in self.workers.items() if state == "running"]
         version, written = self.checkpoint or (None, None)
-        return Sample(
+        return HistorySample(
             time=STARTED + second,
             state="running" if active else "starting",
             workers_wanted=WANTED,

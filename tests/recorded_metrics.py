@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from elasticdl.job.history import History, Sample
+from elasticdl.job.history import History, HistorySample
 
 JOB = {"namespace": "local", "training_job": "digits"}
 Labels = Mapping[str, str]
@@ -41,7 +41,7 @@ def _labels(labels: Labels) -> str:
     return "{" + inside + "}"
 
 
-def _figures(history: History, sample: Sample, shift: float) -> Iterator[Figure]:
+def _figures(history: History, sample: HistorySample, shift: float) -> Iterator[Figure]:
     for name, labels, value in (
         *_of_master(history, sample, shift),
         *_of_workers(sample),
@@ -52,7 +52,9 @@ def _figures(history: History, sample: Sample, shift: float) -> Iterator[Figure]
         yield f"elasticdl_cluster_{name}", labels, value
 
 
-def _of_master(history: History, sample: Sample, shift: float) -> Iterator[Figure]:
+def _of_master(
+    history: History, sample: HistorySample, shift: float
+) -> Iterator[Figure]:
     role = {"role": "master", "index": "0"}
     yield (
         "job_info", {**role, "name": "digits", "type": "train",
@@ -110,7 +112,9 @@ def _of_master(history: History, sample: Sample, shift: float) -> Iterator[Figur
         yield "evaluation_metric", {**role, "metric": metric}, figure
 
 
-def _of_changes(history: History, sample: Sample, shift: float) -> Iterator[Figure]:
+def _of_changes(
+    history: History, sample: HistorySample, shift: float
+) -> Iterator[Figure]:
     changes = [
         one
         for one in history.decisions
@@ -132,7 +136,7 @@ def _of_changes(history: History, sample: Sample, shift: float) -> Iterator[Figu
     )
 
 
-def _of_workers(sample: Sample) -> Iterator[Figure]:
+def _of_workers(sample: HistorySample) -> Iterator[Figure]:
     second = sample.time % 10_000
     for index, worker in sample.workers.items():
         if not worker.step_seconds:
@@ -154,7 +158,7 @@ def _of_workers(sample: Sample) -> Iterator[Figure]:
         yield "worker_memory_limit_bytes", labels, 2**30
 
 
-def _of_ps(sample: Sample) -> Iterator[Figure]:
+def _of_ps(sample: HistorySample) -> Iterator[Figure]:
     for index, ps in sample.ps.items():
         labels = {"role": "ps", "index": index}
         yield "ps_version", labels, ps.version
@@ -187,7 +191,7 @@ def _histogram(
     yield f"{name}_bucket", {**labels, "le": "+Inf"}, count
 
 
-def _of_cluster(sample: Sample) -> Iterator[Figure]:
+def _of_cluster(sample: HistorySample) -> Iterator[Figure]:
     training = {
         "class": "training",
         "training_job": "digits",

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 
 from elasticdl.dashboards import choices
-from elasticdl.dashboards.board import Board, Kind, Panel, Query, Row, places
+from elasticdl.dashboards.board import Board, Panel, PanelKind, Query, Row, places
 from elasticdl.dashboards.choices import Mark
 from grafana_foundation_sdk.builders import (
     bargauge,
@@ -135,11 +135,11 @@ def _panel(panel: Panel, number: int, grid: models.GridPos) -> _AnyPanel:
         .grid_pos(grid)
         .unit(panel.unit)
     )
-    is_table = panel.kind is Kind.TABLE
+    is_table = panel.kind is PanelKind.TABLE
     for index, query in enumerate(panel.queries):
         ref_id = chr(ord("A") + index)
         target = prometheus.Dataquery().expr(query.expr).ref_id(ref_id)
-        over_time = panel.kind is Kind.TIMESERIES
+        over_time = panel.kind is PanelKind.TIMESERIES
         target = target.range() if over_time else target.instant()
         if is_table:
             target = target.format(prometheus_models.PromQueryFormat.TABLE)
@@ -152,12 +152,12 @@ def _panel(panel: Panel, number: int, grid: models.GridPos) -> _AnyPanel:
 
 
 def _of_kind(panel: Panel) -> _AnyPanel:
-    if panel.kind is Kind.TIMESERIES:
+    if panel.kind is PanelKind.TIMESERIES:
         return _timeseries(panel)
-    if panel.kind is Kind.TABLE:
+    if panel.kind is PanelKind.TABLE:
         return table.Panel().show_header(True)
     newest = common.ReduceDataOptions().calcs(["lastNotNull"]).values(False)
-    if panel.kind is Kind.BARGAUGE:
+    if panel.kind is PanelKind.BARGAUGE:
         return (
             bargauge.Panel()
             .reduce_options(newest)

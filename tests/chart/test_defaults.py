@@ -13,7 +13,7 @@ from elasticdl.job import names
 from elasticdl.job.values.defaults import (
     CONFIG_MAP,
     KEY,
-    Platform,
+    PlatformDefaults,
     merged,
     refused,
     sections_of,
@@ -156,7 +156,7 @@ def test_chart_and_package_merge_alike(case, showing):
     given = {**job(), **own}
     given["job"]["image"] = "registry.example/own:1"  # no registry has to be said
     shown = showing({**given, "jobs": {"defaults": defaults}})
-    ours = merged(Platform(defaults), sections_of(parsed(given)))
+    ours = merged(PlatformDefaults(defaults), sections_of(parsed(given)))
     assert {key: shown[key] for key in ours} == ours
 
 
@@ -271,7 +271,7 @@ def test_what_a_platform_fixes_is_refused_in_one_sentence_of_chart_and_package(c
     values["job"] |= fields
     with pytest.raises(helm.HelmError) as error:
         objects(values)
-    problems = told(Platform(SITE, (path,)), values)
+    problems = told(PlatformDefaults(SITE, (path,)), values)
     assert sentence in str(problems[0])
     if (
         case != "a field of the job"
@@ -286,14 +286,14 @@ def test_what_is_fixed_and_left_alone_is_not_refused():
     values = with_platform(SITE, {"state": {"claimName": "mine"}}, paths)
     values["job"]["image"] = "registry.example/team/mine:v1"
     assert objects(values)
-    assert not told(Platform(SITE, tuple(paths)), values)
+    assert not told(PlatformDefaults(SITE, tuple(paths)), values)
 
 
 def test_a_registry_that_is_fixed_as_none_leaves_images_of_a_job_alone():
     values = with_platform({}, fixed=["images.registry"])
     values["job"]["image"] = "registry.example/mine:v1"
     assert objects(values)
-    assert not told(Platform({}, ("images.registry",)), values)
+    assert not told(PlatformDefaults({}, ("images.registry",)), values)
 
 
 @pytest.mark.parametrize("path", ["images.tags", "job.imagee", "jobs.fixed", "claim"])

@@ -18,7 +18,7 @@ from elasticdl.errors import ElasticDLError, ExitCode
 from elasticdl.job import folder
 from elasticdl.master.tasks.audit import audit
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.master.tasks.queue import Plan, TaskQueue
+from elasticdl.master.tasks.queue import QueuePlan, TaskQueue
 
 from tests.simulation import disk
 from tests.simulation.scenario import Scenario
@@ -178,19 +178,19 @@ def _checkpoints(world: World, scenario: Scenario) -> Iterator[str]:
                 break
 
 
-def _plan(world: World) -> Plan | None:
+def _plan(world: World) -> QueuePlan | None:
     from elasticdl.master.tasks.journal_files import read_events
 
     try:
         for _, event in read_events(world.job_dir.journal_dir):
             if event["k"] == "plan":
-                return Plan.from_json(event["plan"])
+                return QueuePlan.from_json(event["plan"])
     except ElasticDLError:
         return None
     return None
 
 
-def _needed(plan: Plan, manifest: Manifest, scenario: Scenario) -> np.ndarray:
+def _needed(plan: QueuePlan, manifest: Manifest, scenario: Scenario) -> np.ndarray:
     """Return 1 for each record of each epoch that the position counts as trained."""
     queue = TaskQueue(replace(plan, epochs=scenario.most_epochs))
     position = manifest.position.get("queue")

@@ -15,7 +15,13 @@ from elasticdl.errors import FINAL_EXITS, ExitCode
 from elasticdl.job.folder import read_report
 from elasticdl.job.names import Role, replica_name
 from elasticdl.job.words import ExitReason
-from elasticdl.runner.base import Launch, Observation, Observed, Phase, ReplicaKey
+from elasticdl.runner.base import (
+    Launch,
+    Observation,
+    ObservedReplica,
+    Phase,
+    ReplicaKey,
+)
 
 from tests.simulation.kernel import Process
 
@@ -31,7 +37,7 @@ class Platform:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.states: dict[ReplicaKey, Observed] = {}
+        self.states: dict[ReplicaKey, ObservedReplica] = {}
         self.processes: dict[ReplicaKey, Process] = {}
         self.all: list[Process] = []
         self.watchers: dict[asyncio.Queue[Observation], Any] = {}
@@ -103,7 +109,9 @@ class Platform:
         process.generation = launch.generation
         process.on_exit = lambda ended: self._replica_ended(key, ended)
         self.processes[key] = process
-        self._show(Observed(key, launch.generation, Phase.RUNNING, pid=process.pid))
+        self._show(
+            ObservedReplica(key, launch.generation, Phase.RUNNING, pid=process.pid)
+        )
         main = self.world.run_ps if key.role is Role.PS else self.world.run_worker
 
         def begin() -> None:
@@ -142,7 +150,7 @@ class Platform:
         phase = Phase.SUCCEEDED if done else Phase.FAILED
         self._show(replace(state, phase=phase, reason=reason, exit_code=max(0, code)))
 
-    def _show(self, state: Observed) -> None:
+    def _show(self, state: ObservedReplica) -> None:
         self.states[state.key] = state
         self._tell(Observation((state,)))
 
@@ -191,6 +199,6 @@ class SimulatedRunner:
                 yield found
 
 
-def is_living(state: Observed) -> bool:
+def is_living(state: ObservedReplica) -> bool:
     """Whether a replica's process is there as far as the platform shows."""
     return state.phase in _LIVING

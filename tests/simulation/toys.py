@@ -245,9 +245,9 @@ class ToyStep:
         self._arena = arena
 
     def kinds(self, features: Any, labels: Any) -> list[Any]:
-        from elasticdl.tensor.placement import Kind
+        from elasticdl.tensor.placement import GradientKind
 
-        return [Kind.DENSE] * settings.num_ps
+        return [GradientKind.DENSE] * settings.num_ps
 
     def run(self, features: Any, labels: Any) -> Any:
         from elasticdl.worker.steps.step import StepResult

@@ -23,7 +23,7 @@ from elasticdl.job.context import RoleContext
 from elasticdl.job.heartbeats import PsReport
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.job.tasks import LeaseReply, LeaseRequest, Outcome, TaskType
+from elasticdl.job.tasks import LeaseReply, LeaseRequest, TaskOutcome, TaskType
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import write_values
 from elasticdl.master import main as master_main
@@ -38,10 +38,10 @@ from elasticdl.ps.parameters import Parameters
 from elasticdl.ps.server import ParameterServer
 from elasticdl.rpc.master_client import MasterClient
 from elasticdl.rpc.ps import wire as ps_wire
-from elasticdl.rpc.watch import Watch
+from elasticdl.rpc.watch import CallWatch
 from elasticdl.runner.base import Launch
 from elasticdl.worker import main as worker_main
-from elasticdl.worker.life import Life
+from elasticdl.worker.life import WorkerLife
 from elasticdl.worker.tasks.records import LoadedTask, RecordLoader
 from elasticdl.worker.training import Training
 
@@ -207,7 +207,7 @@ class World:
         context = self._context(Role.WORKER, launch.key.index, launch.generation)
         leaving = threads.threading.Event()
         process.handlers[15] = lambda *_: leaving.set()
-        life = Life(context, self.spec, leaving)
+        life = WorkerLife(context, self.spec, leaving)
         try:
             worker_main.work(life, self.spec)
         except FencedError:
@@ -426,7 +426,7 @@ def _of_worker(heard: Any) -> Any:
 def _of_report(report: Any) -> Any:
     def told(self: Leasing, member: Member, sent: Any, **options: Any) -> Any:
         result = report(self, member, sent, **options)
-        done = result.accepted and sent.outcome == Outcome.DONE
+        done = result.accepted and sent.outcome == TaskOutcome.DONE
         if done and World.current is not None:
             losses = World.current.losses
             losses.reported(member.key.index, member.generation, sent.task_id)
@@ -460,7 +460,7 @@ def _asked(registered: Any) -> Any:
     return asked
 
 
-ps_wire._watch = _PerProcess(Watch)
+ps_wire._watch = _PerProcess(CallWatch)
 RecordLoader.load = _with_epoch(RecordLoader.load)
 
 

@@ -37,7 +37,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Loaded:
+class RestoredShard:
     """What one PS restores: flat buffers in the order of its layout, and the rest.
 
     `slots` has those slots that the checkpoint has for all of the PS's pieces. `states`
@@ -141,7 +141,7 @@ def shard_meta(layout: Layout, *, version: int, optimizer: str) -> dict[str, Any
     }
 
 
-class Reader:
+class CheckpointReader:
     """A checkpoint that is being loaded: each shard is read and verified once.
 
     What has not been verified is not believed, not even for its variables.
@@ -150,21 +150,21 @@ class Reader:
     def __init__(self, path: Path) -> None:
         """Take a checkpoint or a folder of them. Raises CheckpointError if torn."""
         self.path, self.manifest = shelf.resolve(path)
-        self._shards: dict[int, store.Shard] = {}
+        self._shards: dict[int, store.StoredShard] = {}
 
-    def shard(self, index: int) -> store.Shard:
+    def shard(self, index: int) -> store.StoredShard:
         """Return a shard whose bytes are right. Raises CheckpointError."""
         if index not in self._shards:
             entry = self.manifest.shards[index]
             self._shards[index] = store.read_shard(self.path, entry)
         return self._shards[index]
 
-    def own_shard(self, ps: int) -> store.Shard:
+    def own_shard(self, ps: int) -> store.StoredShard:
         """Return the one that tells PS `ps` of the layout: its own, else the first."""
         return self.shard(ps if ps < len(self.manifest.shards) else 0)
 
 
-def load_pieces(reader: Reader, layout: Layout, ps: int) -> Loaded:
+def load_pieces(reader: CheckpointReader, layout: Layout, ps: int) -> RestoredShard:
     """Return what PS `ps` of a layout holds at a checkpoint (of any number of shards).
 
     If the checkpoint was cut by this very layout, only the PS's own shard is read, and
@@ -190,7 +190,7 @@ def load_pieces(reader: Reader, layout: Layout, ps: int) -> Loaded:
             f"{reader.path}: has no values for PS {ps}: it is damaged"
         )
     slots = {name: _fill(catalog, SLOT + name, layout, ps) for name in catalog.slots()}
-    return Loaded(
+    return RestoredShard(
         values=values,
         slots={name: slot for name, slot in slots.items() if slot is not None},
         scalars=catalog.scalars,
@@ -200,7 +200,7 @@ def load_pieces(reader: Reader, layout: Layout, ps: int) -> Loaded:
     )
 
 
-def load_values(reader: Reader, names: Iterable[str]) -> dict[str, Array]:
+def load_values(reader: CheckpointReader, names: Iterable[str]) -> dict[str, Array]:
     """Return those of these variables in full that a checkpoint has values of."""
     wanted = set(names)
     if not wanted:
@@ -216,7 +216,7 @@ def load_all(path: Path) -> Whole:
 
     Raises CheckpointError if it is torn or damaged or if rows are missing in it.
     """
-    reader = Reader(path)
+    reader = CheckpointReader(path)
     manifest = reader.manifest
     shards = [reader.shard(index) for index in range(len(manifest.shards))]
     catalog = _read(reader.path, shards)
@@ -246,7 +246,7 @@ def _named(path: Path, text: str) -> tuple[str, str, int, int]:
         ) from error
 
 
-def _read(path: Path, shards: Iterable[store.Shard]) -> _Catalog:
+def _read(path: Path, shards: Iterable[store.StoredShard]) -> _Catalog:
     catalog = _Catalog(path)
     for shard in shards:
         for text, array in shard.tensors.items():

@@ -38,7 +38,7 @@ _MOST_NAMES = 10_000
 
 
 @dataclass(frozen=True)
-class Shard:
+class StoredShard:
     """A shard that was read: its meta document, and read-only views of its tensors."""
 
     meta: Mapping[str, Any]
@@ -160,7 +160,9 @@ def verify(version_dir: Path) -> None:
         read_shard(version_dir, shard)
 
 
-def read_shard(version_dir: Path, shard: ShardFile, *, verify: bool = True) -> Shard:
+def read_shard(
+    version_dir: Path, shard: ShardFile, *, verify: bool = True
+) -> StoredShard:
     """Return a shard, mapped into memory: a tensor is read when it is touched.
 
     Raises CheckpointError if it is missing, is not a frame or (with `verify`, which
@@ -185,4 +187,4 @@ def read_shard(version_dir: Path, shard: ShardFile, *, verify: bool = True) -> S
         meta = json.loads(frame.meta)
     except (FrameError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read: {error}") from error
-    return Shard(meta, frame.tensors)
+    return StoredShard(meta, frame.tensors)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from elasticdl.client import Launcher, Outcome
+    from elasticdl.client import Launcher, LaunchOutcome
     from elasticdl.job.status import JobStatus
     from elasticdl.job.values.document import ValuesFile
     from elasticdl.views.terminal.step_times import Figures, StepTimes
@@ -92,7 +92,7 @@ def profile(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _run(launcher: Launcher, looks: Looks) -> Outcome:
+def _run(launcher: Launcher, looks: Looks) -> LaunchOutcome:
     """Look at the job until it ends; Ctrl-C ends it at once."""
     try:
         while (outcome := launcher.wait(_LOOK_SECONDS)) is None:

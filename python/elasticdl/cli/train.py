@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from elasticdl.client import Launcher, Outcome
+    from elasticdl.client import Launcher, LaunchOutcome
     from elasticdl.job.values.document import ValuesFile
 
 _REFRESH_SECONDS = 0.2
@@ -169,7 +169,7 @@ def _of_trained(values: ValuesFile, verb: str, jobs_dir: PurePath) -> list[str]:
 
 
 def show_outcome(
-    launcher: Launcher, outcome: Outcome, console: Console, *, debug: bool = False
+    launcher: Launcher, outcome: LaunchOutcome, console: Console, *, debug: bool = False
 ) -> int:
     """Print the final report, or why there is none; the exit code.
 

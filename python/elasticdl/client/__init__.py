@@ -13,7 +13,7 @@ Must not print, nor read the environment.
 
 from elasticdl.client.handle import JobHandle, JobView
 from elasticdl.client.local.job import LocalJob, find, list_jobs
-from elasticdl.client.local.launcher import Launcher, Outcome, launch
+from elasticdl.client.local.launcher import Launcher, LaunchOutcome, launch
 from elasticdl.client.scaling import Scaled, Scaling
 from elasticdl.job.folder import Condition
 
@@ -21,9 +21,9 @@ __all__ = [
     "Condition",
     "JobHandle",
     "JobView",
+    "LaunchOutcome",
     "Launcher",
     "LocalJob",
-    "Outcome",
     "Scaled",
     "Scaling",
     "find",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 GRID_WIDTH = 24
 
 
-class Kind(enum.StrEnum):
+class PanelKind(enum.StrEnum):
     """How a panel is drawn: Grafana's word for it."""
 
     TIMESERIES = "timeseries"
@@ -38,7 +38,7 @@ class Panel:
     """One panel: what it shows, and how wide it is (of 24) and high."""
 
     title: str
-    kind: Kind
+    kind: PanelKind
     description: str
     unit: str = "none"
     queries: tuple[Query, ...] = ()

@@ -18,7 +18,7 @@ _CHANGES = "elasticdl_membership_last_change_timestamp_seconds"
 
 
 @dataclass(frozen=True)
-class Variable:
+class BoardVariable:
     """What a reader chooses: a value of a label, of the series that there are."""
 
     name: str
@@ -39,17 +39,17 @@ class Mark:
     text: str
 
 
-def variables(board: Board) -> tuple[Variable, ...]:
+def variables(board: Board) -> tuple[BoardVariable, ...]:
     """Return what is chosen, in order: the values of each depend on those before it."""
     clusters = f'{CLUSTER}=~"$cluster"'
     chosen = f'{clusters},{NAMESPACE}{"=~" if board.many_jobs else "="}"$namespace"'
     many = board.many_jobs
     return (
-        Variable("cluster", "Cluster", _JOBS, CLUSTER, with_all=True),
-        Variable(
+        BoardVariable("cluster", "Cluster", _JOBS, CLUSTER, with_all=True),
+        BoardVariable(
             "namespace", "Namespace", f"{_JOBS}{{{clusters}}}", NAMESPACE, many, many
         ),
-        Variable("job", "Job", f"{_JOBS}{{{chosen}}}", JOB, many, many),
+        BoardVariable("job", "Job", f"{_JOBS}{{{chosen}}}", JOB, many, many),
     )
 
 

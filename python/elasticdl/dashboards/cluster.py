@@ -6,7 +6,7 @@ which counts the pods of the whole cluster; jobs are those of the variables.
 
 from __future__ import annotations
 
-from elasticdl.dashboards.board import Board, Kind, Panel, Query, Row
+from elasticdl.dashboards.board import Board, Panel, PanelKind, Query, Row
 from elasticdl.dashboards.selectors import of_clusters, of_jobs, rate
 
 _HOLDER = "cluster, class, training_namespace, training_job"
@@ -45,7 +45,7 @@ _UTILISATION = Row(
     (
         Panel(
             "How full",
-            Kind.STAT,
+            PanelKind.STAT,
             "Share of the cluster's allocatable CPU that each class of pods asks for, "
             "and what is free.",
             unit="percentunit",
@@ -66,7 +66,7 @@ _UTILISATION = Row(
         *(
             Panel(
                 f"{title} by class",
-                Kind.TIMESERIES,
+                PanelKind.TIMESERIES,
                 f"{title} that pods ask for: serving, training, others; and what is "
                 "free of that which nodes have for pods.",
                 unit=unit,
@@ -81,7 +81,7 @@ _UTILISATION = Row(
         ),
         Panel(
             "CPU in use",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Cores that pods really use, by class. Empty where the cluster has no "
             "metrics server.",
             unit="short",
@@ -95,7 +95,7 @@ _UTILISATION = Row(
         ),
         Panel(
             "Memory in use",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Memory that pods really use, by class. Empty where the cluster has no "
             "metrics server.",
             unit="bytes",
@@ -115,7 +115,7 @@ _HOLDERS = Row(
     (
         Panel(
             "Who holds what",
-            Kind.TABLE,
+            PanelKind.TABLE,
             "What pods ask for, by class, and of training by job.",
             width=24,
             columns=(
@@ -140,7 +140,7 @@ _JOBS = Row(
     (
         Panel(
             "Jobs",
-            Kind.TABLE,
+            PanelKind.TABLE,
             "Every job that is scraped: its state, workers, progress, loss, and "
             "goodput since it began.",
             width=24,
@@ -191,7 +191,7 @@ _WAITING = Row(
     (
         Panel(
             "Pending pods",
-            Kind.TABLE,
+            PanelKind.TABLE,
             "Pods of training jobs that have no node, and why.",
             unit="short",
             columns=(
@@ -210,7 +210,7 @@ _WAITING = Row(
         ),
         Panel(
             "Pods waiting over time",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Pending pods of each job: pending seconds per second.",
             unit="short",
             stacked=True,
@@ -231,7 +231,7 @@ _PREEMPTION = Row(
     (
         Panel(
             "Preemptions so far",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Workers and parameter servers of each job that had to give way.",
             unit="short",
             steps=True,
@@ -244,7 +244,7 @@ _PREEMPTION = Row(
         ),
         Panel(
             "Preemptions and capacity taken back",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "All jobs together: workers preempted so far, workers away for that, and "
             "workers running. What is away comes back as soon as there is room.",
             unit="short",

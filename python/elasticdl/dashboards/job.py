@@ -5,7 +5,7 @@ Owns its panels. Called by `boards`.
 
 from __future__ import annotations
 
-from elasticdl.dashboards.board import Board, Kind, Panel, Query, Row
+from elasticdl.dashboards.board import Board, Panel, PanelKind, Query, Row
 from elasticdl.dashboards.selectors import mean, of_job, quantile, rate
 
 _GOODPUT = of_job("elasticdl_goodput_seconds_total")
@@ -19,7 +19,7 @@ _NOW = Row(
     (
         Panel(
             "State",
-            Kind.STAT,
+            PanelKind.STAT,
             "The state that the job is in.",
             shows_name=True,
             width=4,
@@ -33,7 +33,7 @@ _NOW = Row(
         ),
         Panel(
             "Progress",
-            Kind.STAT,
+            PanelKind.STAT,
             "Records done of those of all epochs. Empty for an endless job.",
             unit="percentunit",
             width=4,
@@ -48,7 +48,7 @@ _NOW = Row(
         ),
         Panel(
             "Goodput",
-            Kind.STAT,
+            PanelKind.STAT,
             "Share of all worker seconds that trained, since the job began. Seconds in "
             "which a wanted worker was pending or preempted count too.",
             unit="percentunit",
@@ -64,7 +64,7 @@ _NOW = Row(
         ),
         Panel(
             "Last membership change",
-            Kind.STAT,
+            PanelKind.STAT,
             "Why a replica last came or went, how long ago, and what that cost: "
             "seconds until it, or its replacement, worked. Without a cost it is not "
             "over, or nothing had to come, as when a job shrinks.",
@@ -83,7 +83,7 @@ _NOW = Row(
         ),
         Panel(
             "Newest checkpoint",
-            Kind.STAT,
+            PanelKind.STAT,
             "Its age, how long it took to write, and how often one is asked for.",
             unit="s",
             width=6,
@@ -109,7 +109,7 @@ _WORKERS = Row(
     (
         Panel(
             "Workers",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "How many workers the job wants, may have and has, and how many it waits "
             "for, by the reason why. Without a maximum there is no line of it.",
             unit="short",
@@ -135,7 +135,7 @@ _WORKERS = Row(
         ),
         Panel(
             "Membership changes so far",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "How often a replica came or went, by cause.",
             unit="short",
             steps=True,
@@ -149,7 +149,7 @@ _WORKERS = Row(
         ),
         Panel(
             "Membership changes by cause",
-            Kind.TABLE,
+            PanelKind.TABLE,
             "The last change of each cause, and what it cost.",
             unit="s",
             columns=(("cause", "cause"),),
@@ -167,7 +167,7 @@ _WORKERS = Row(
         ),
         Panel(
             "Preemptions and workers away for them",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Workers that were preempted so far, and how many the job lacks now for "
             "that: back at 0, the capacity was taken back.",
             unit="short",
@@ -194,7 +194,7 @@ _TIME = Row(
     (
         Panel(
             "Where worker seconds went",
-            Kind.BARGAUGE,
+            PanelKind.BARGAUGE,
             "Seconds of all workers since the job began, by cause. Pending and "
             "preempted are those of workers that could not run.",
             unit="s",
@@ -202,7 +202,7 @@ _TIME = Row(
         ),
         Panel(
             "Workers by what they do",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "The same over time: worker seconds per second.",
             unit="short",
             stacked=True,
@@ -210,7 +210,7 @@ _TIME = Row(
         ),
         Panel(
             "Step time per worker",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Mean time of a training step of each worker, and their median.",
             unit="s",
             queries=(
@@ -222,7 +222,7 @@ _TIME = Row(
         ),
         Panel(
             "Stragglers",
-            Kind.BARGAUGE,
+            PanelKind.BARGAUGE,
             "Each worker's last step time over the median of all: 1 is as fast as the "
             "others, 2 takes twice as long.",
             unit="none",
@@ -236,7 +236,7 @@ _TIME = Row(
         ),
         Panel(
             "Where a step goes",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Mean times of the parts of a step. Calls of the parameter servers run "
             "beside the next step in async mode.",
             unit="s",
@@ -247,7 +247,7 @@ _TIME = Row(
         ),
         Panel(
             "Step time, slow ones",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Step time of all workers that 50, 95 and 99 of 100 steps stay below. Far "
             "above the mean: some steps wait.",
             unit="s",
@@ -258,7 +258,7 @@ _TIME = Row(
         ),
         Panel(
             "Journal commits",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Time of a write of the master's journal that 50, 95 and 99 of 100 stay "
             "below: a slow volume shows here first.",
             unit="s",
@@ -269,7 +269,7 @@ _TIME = Row(
         ),
         Panel(
             "Worker memory",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Resident memory of each worker, and the limit where one is set.",
             unit="bytes",
             queries=(
@@ -290,7 +290,7 @@ _PROGRESS = Row(
     (
         Panel(
             "Task queue",
-            Kind.STAT,
+            PanelKind.STAT,
             "Tasks done, planned, leased to workers, and waiting after they came back; "
             "records that were given out again; and when the epoch and the job end, as "
             "it looks now.",
@@ -320,7 +320,7 @@ _PROGRESS = Row(
         ),
         Panel(
             "Queue over time",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Tasks that workers hold, and those that came back and wait for one.",
             unit="short",
             queries=(
@@ -330,7 +330,7 @@ _PROGRESS = Row(
         ),
         Panel(
             "Records per second",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Records that workers read, by the kind of task. Replayed ones count.",
             unit="short",
             queries=(
@@ -342,7 +342,7 @@ _PROGRESS = Row(
         ),
         Panel(
             "Loss and evaluation",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "The training loss, on the right, and the metrics of the last evaluation.",
             unit="short",
             width=24,
@@ -364,7 +364,7 @@ _RECOVERY = Row(
     (
         Panel(
             "Checkpoint age",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Age of the newest complete checkpoint: what a loss of all parameter "
             "servers would cost.",
             unit="s",
@@ -380,7 +380,7 @@ _RECOVERY = Row(
         ),
         Panel(
             "Relaunches and restarts so far",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Replicas that were replaced, by reason; new masters; rewinds to a "
             "checkpoint; checkpoints that could not be written.",
             unit="short",

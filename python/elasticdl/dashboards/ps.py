@@ -5,7 +5,7 @@ Owns its panels. Called by `boards`.
 
 from __future__ import annotations
 
-from elasticdl.dashboards.board import Board, Kind, Panel, Query, Row
+from elasticdl.dashboards.board import Board, Panel, PanelKind, Query, Row
 from elasticdl.dashboards.selectors import mean, of_job, quantile, rate
 
 _TRAFFIC = (
@@ -26,7 +26,7 @@ _ALL = Row(
     (
         Panel(
             "Parameter servers",
-            Kind.TABLE,
+            PanelKind.TABLE,
             "One line for each: bytes of values and slots, embedding rows, mean time "
             "of a request, mean staleness of gradients, its traffic over the mean of "
             "all (the hot one is above 1), memory, and the share of its limit where "
@@ -51,7 +51,7 @@ _LOAD = Row(
     (
         Panel(
             "Traffic",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Tensor bytes pushed to and pulled from each parameter server. One line "
             "high above the others is a hot shard.",
             unit="Bps",
@@ -59,14 +59,14 @@ _LOAD = Row(
         ),
         Panel(
             "Hot shard",
-            Kind.BARGAUGE,
+            PanelKind.BARGAUGE,
             "Traffic of each parameter server over the mean of all. With the load well "
             "spread all are near 1.",
             queries=(Query(_HOT, "PS {{index}}"),),
         ),
         Panel(
             "Request latency",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Mean time of a call without its transfer, by method.",
             unit="s",
             queries=(
@@ -78,7 +78,7 @@ _LOAD = Row(
         ),
         Panel(
             "Request latency, slow ones",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Time of a call without its transfer that 95 and 99 of 100 stay below, by "
             "method.",
             unit="s",
@@ -92,7 +92,7 @@ _LOAD = Row(
         ),
         Panel(
             "Update time",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Mean time of one update of the parameters.",
             unit="s",
             width=8,
@@ -102,7 +102,7 @@ _LOAD = Row(
         ),
         Panel(
             "Staleness",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Mean number of versions between a gradient and the values that it is "
             "applied to.",
             width=8,
@@ -110,7 +110,7 @@ _LOAD = Row(
         ),
         Panel(
             "Gradients",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Gradients per second, by answer.",
             unit="short",
             width=8,
@@ -129,7 +129,7 @@ _SIZE = Row(
     (
         Panel(
             "Memory",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Resident memory of each parameter server, and its limit where one is set.",
             unit="bytes",
             queries=(
@@ -139,21 +139,21 @@ _SIZE = Row(
         ),
         Panel(
             "Bytes of parameters",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Values and optimizer slots.",
             unit="bytes",
             queries=(Query(_BYTES, "PS {{index}}"),),
         ),
         Panel(
             "Embedding rows",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Rows of embedding tables that each parameter server holds.",
             unit="short",
             queries=(Query(_ROWS, "PS {{index}}"),),
         ),
         Panel(
             "Time to write a checkpoint",
-            Kind.TIMESERIES,
+            PanelKind.TIMESERIES,
             "Mean time to write a shard, in the background.",
             unit="s",
             queries=(

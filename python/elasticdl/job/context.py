@@ -28,7 +28,7 @@ CERTIFICATE_HOURS = 24.0
 
 
 @dataclass(frozen=True)
-class Enrolment:
+class EnrolmentKeys:
     """By what a new replica asks for its certificate (`rpc.enrolment`); PEM."""
 
     authority: str
@@ -78,7 +78,7 @@ class RoleContext:
     # What a reader of metrics brings; "": they are in the clear.
     metrics_token: str = field(default="", repr=False)
     cluster: PodPlace | None = None  # a master in a pod
-    enrolment: Enrolment | None = None  # a PS or worker whose calls are encrypted
+    enrolment: EnrolmentKeys | None = None  # a PS or worker whose calls are encrypted
     lends_memory: bool = True  # a worker to PS of its machine; off for measurements
     # What a command of the user inherits.
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -192,7 +192,7 @@ def _token(environ: Mapping[str, str]) -> str:
     return token
 
 
-def _enrolment(environ: Mapping[str, str]) -> Enrolment | None:
+def _enrolment(environ: Mapping[str, str]) -> EnrolmentKeys | None:
     authority = environ.get(names.ENV_AUTHORITY, "")
     certificate = environ.get(names.ENV_ENROLMENT, "")
     if not authority and not certificate:
@@ -207,7 +207,7 @@ def _enrolment(environ: Mapping[str, str]) -> Enrolment | None:
             "gives it to the pods that it makes, the chart names the Secret; begin the "
             "job anew with its release (`run`), or set tls.enabled=false"
         )
-    return Enrolment(authority, certificate, environ[names.ENV_ENROLMENT_SEED])
+    return EnrolmentKeys(authority, certificate, environ[names.ENV_ENROLMENT_SEED])
 
 
 def _cluster(environ: Mapping[str, str]) -> PodPlace | None:

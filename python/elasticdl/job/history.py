@@ -52,7 +52,7 @@ class PsSample(_Document):
     staleness_sum: float = 0.0  # versions between each of them and its values
 
 
-class Sample(_Document):
+class HistorySample(_Document):
     """The job at one time. Figures that count are of the whole job so far."""
 
     time: float  # Unix seconds
@@ -87,7 +87,7 @@ class Sample(_Document):
 class History:
     """A whole history, in the order of time."""
 
-    samples: Sequence[Sample] = ()
+    samples: Sequence[HistorySample] = ()
     decisions: Sequence[Decision] = ()
     evaluations: Sequence[EvaluationResult] = field(default_factory=tuple)
 
@@ -104,9 +104,13 @@ def _key(decision: Decision) -> tuple[float, str, str]:
     return decision.time, decision.kind, decision.replica
 
 
-def line(document: Sample | Decision | EvaluationResult) -> str:
+def line(document: HistorySample | Decision | EvaluationResult) -> str:
     """Return a line of the history's file, without its end."""
-    kind = {Sample: "sample", Decision: "decision", EvaluationResult: "evaluation"}
+    kind = {
+        HistorySample: "sample",
+        Decision: "decision",
+        EvaluationResult: "evaluation",
+    }
     # Not through json.dumps, whose NaN no other reader of JSON takes.
     text = document.model_dump_json(exclude_defaults=True)
     return f'{{"{kind[type(document)]}":{text}}}'
@@ -114,14 +118,14 @@ def line(document: Sample | Decision | EvaluationResult) -> str:
 
 def parse(lines: Iterable[str]) -> History:
     """Return the history that lines tell; a line that cannot be read is left out."""
-    samples: list[Sample] = []
+    samples: list[HistorySample] = []
     decisions: list[Decision] = []
     evaluations: list[EvaluationResult] = []
     for text in lines:
         try:
             entry = json.loads(text)
             if "sample" in entry:
-                samples.append(Sample.model_validate(entry["sample"]))
+                samples.append(HistorySample.model_validate(entry["sample"]))
             elif "decision" in entry:
                 decisions.append(Decision.model_validate(entry["decision"]))
             elif "evaluation" in entry:

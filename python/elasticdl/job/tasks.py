@@ -24,7 +24,7 @@ class TaskType(IntEnum):
     SUMMARIZE = 7  # turn merged metric states into results
 
 
-class Outcome(IntEnum):
+class TaskOutcome(IntEnum):
     """What became of a task."""
 
     UNSPECIFIED = 0
@@ -88,7 +88,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class BadRecord:
+class SkippedRecord:
     """A record that could not be read or fed, and was left out."""
 
     source: str = ""
@@ -111,13 +111,13 @@ class TaskReport:
 
     task_id: int = 0
     lease_id: int = 0
-    outcome: Outcome = Outcome.UNSPECIFIED
+    outcome: TaskOutcome = TaskOutcome.UNSPECIFIED
     error: str = ""  # FAILED: last traceback
     records: int = 0  # that the reader gave of the range, bad ones too
     steps: int = 0
     loss: float = 0.0  # mean over the task
     model_version: int = 0
-    bad_records: tuple[BadRecord, ...] = ()
+    bad_records: tuple[SkippedRecord, ...] = ()
     state: bytes = b""  # EVALUATION: metric states to add
     results_json: str = ""  # SUMMARIZE: {"accuracy": 0.9}; EXPORT: {"paths": [...]}
     shards: tuple[ShardInfo, ...] = ()  # SHARDS

@@ -23,9 +23,9 @@ from elasticdl.master.calls.heartbeats import Heartbeats
 from elasticdl.master.calls.leasing import Leasing
 from elasticdl.master.calls.ps_heartbeats import PsHeartbeats
 from elasticdl.master.calls.servicer import MasterServicer
-from elasticdl.master.course.loop import Loop
+from elasticdl.master.course.loop import MasterLoop
 from elasticdl.master.course.stages import Stages
-from elasticdl.master.job_state import Ending, Job, Parts
+from elasticdl.master.job_state import Job, JobEnding, Parts
 from elasticdl.master.master import Master
 from elasticdl.master.members.changes import Changes
 from elasticdl.master.members.goodput import Goodput
@@ -106,7 +106,7 @@ def _take_back(ledger: Ledger, *, now: float) -> None:
         ledger.recover(worker, cause="the launcher was lost", now=now)
 
 
-def _ending_of(noted: facts.JobStateFact | None, *, fresh: bool) -> Ending | None:
+def _ending_of(noted: facts.JobStateFact | None, *, fresh: bool) -> JobEnding | None:
     """Return how the job ended, if the master before this one got so far.
 
     Who launches a job again that failed or was stopped wants it to go on.
@@ -115,7 +115,7 @@ def _ending_of(noted: facts.JobStateFact | None, *, fresh: bool) -> Ending | Non
         return None
     if fresh and noted.state is not JobState.SUCCEEDED:
         return None
-    return Ending(noted.state, noted.message, ExitCode(noted.exit_code))
+    return JobEnding(noted.state, noted.message, ExitCode(noted.exit_code))
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def assemble(
     stages = Stages(job)
     holder = job.parts.holder
     holder.tell_rewinds(stages.rewound)
-    loop = Loop(job, runs_on.runner, leasing, stages, publishing)
+    loop = MasterLoop(job, runs_on.runner, leasing, stages, publishing)
     ps = PsHeartbeats(job, holder) if isinstance(holder, PsGroup) else None
     servicer = MasterServicer(job, leasing, heartbeats, ps)
     return Master(job, servicer, loop, Gauges(job, metrics), publishing)

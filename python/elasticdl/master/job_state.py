@@ -46,7 +46,7 @@ STORAGE_QUIET_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Ending:
+class JobEnding:
     """How the job ends."""
 
     state: JobState
@@ -100,7 +100,7 @@ class Job:
         self.clock = clock
         self.state = JobState.STARTING
         self.message = ""
-        self.ending: Ending | None = None
+        self.ending: JobEnding | None = None
         self.callbacks: CallbackSet | None = None  # known with the first model
         self.learning_rate_scale = 1.0
         self.training_over = False
@@ -136,13 +136,13 @@ class Job:
         self.parts.signals.bump()
         self.parts.signals.work()
 
-    def has_ended(self, ending: Ending) -> None:
+    def has_ended(self, ending: JobEnding) -> None:
         """An earlier master has brought it to its end."""
         self.state, self.ending = ending.state, ending
 
-    def end_with(self, message: str) -> Ending:
+    def end_with(self, message: str) -> JobEnding:
         """Say more of the end that it comes to; return that end."""
-        before = self.ending or Ending(self.state, "", ExitCode.OK)
+        before = self.ending or JobEnding(self.state, "", ExitCode.OK)
         self.ending = replace(before, message=message)
         return self.ending
 
@@ -285,7 +285,7 @@ class Job:
         """End the job; the first reason counts. The loop carries it out."""
         if self.ending is not None or self.state.ended:
             return
-        self.ending = Ending(state, message, exit_code)
+        self.ending = JobEnding(state, message, exit_code)
         self.parts.membership.let_leave()
         if state is JobState.FAILED:
             log.error("the job fails: %s", message)

@@ -18,8 +18,8 @@ from elasticdl.job import folder
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.words import JobState
 from elasticdl.master.calls.servicer import MasterServicer
-from elasticdl.master.course.loop import Loop
-from elasticdl.master.job_state import Ending, Job
+from elasticdl.master.course.loop import MasterLoop
+from elasticdl.master.job_state import Job, JobEnding
 from elasticdl.master.telling import status
 from elasticdl.master.telling.gauges import Gauges
 from elasticdl.master.telling.publishing import Publishing
@@ -33,7 +33,7 @@ class Master:
 
     job: Job
     servicer: MasterServicer
-    loop: Loop
+    loop: MasterLoop
     gauges: Gauges
     publishing: Publishing
 
@@ -42,7 +42,7 @@ class Master:
         call_itself: Callable[[], Awaitable[object]] | None = None,
         *,
         edits: AsyncIterator[JobSpec | SpecError] | None = None,
-    ) -> Ending | None:
+    ) -> JobEnding | None:
         """Run the job to its end, write the report, log the last line.
 
         None if it was handed over to another master. The arguments: see Loop.run.

@@ -18,7 +18,7 @@ from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.spec.problems import spec_error
 from elasticdl.job.values.defaults import (
     KEY,
-    Platform,
+    PlatformDefaults,
     Tree,
     chart_sections,
     refused,
@@ -42,7 +42,7 @@ def check(config_dir: Path, job: JobSpec, *, namespace: str) -> None:
         raise spec_error(problems)
     if (config_dir / names.KEY_PLATFORM).exists():
         return  # the platform's words as they were when the run was made
-    paths = unlike(says, Platform(), given)
+    paths = unlike(says, PlatformDefaults(), given)
     if paths:
         raise PlatformError(
             f"the pods of job {job.name} were rendered without what the platform of "
@@ -52,10 +52,10 @@ def check(config_dir: Path, job: JobSpec, *, namespace: str) -> None:
         )
 
 
-def _read(file: Path) -> Platform:
+def _read(file: Path) -> PlatformDefaults:
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     try:
-        return Platform.parse(text, source=str(file))
+        return PlatformDefaults.parse(text, source=str(file))
     except SpecError as error:
         raise PlatformError(str(error)) from error
 

@@ -42,7 +42,7 @@ from elasticdl.master import live_edits
 from elasticdl.master.assembly import steady_clock
 from elasticdl.master.calls.enrolling import JobAuthority
 from elasticdl.master.happenings import JobEntered
-from elasticdl.master.job_state import Ending
+from elasticdl.master.job_state import JobEnding
 from elasticdl.master.master import Master
 from elasticdl.master.patience import patiently
 from elasticdl.master.platform_defaults import check as check_platform
@@ -174,7 +174,7 @@ def _owner(job_dir: JobDir) -> str:
         return ""
 
 
-def exit_code_of(ending: Ending | None) -> ExitCode:
+def exit_code_of(ending: JobEnding | None) -> ExitCode:
     """Return what the batch Job shall hear: 0, a final code, or HANDED_OVER.
 
     A job that was stopped is done as well; one that failed is never tried again.
@@ -229,7 +229,7 @@ async def _run(
     place: PodPlace,
     cluster: Cluster,
     authority: JobAuthority | None,
-) -> Ending | None:
+) -> JobEnding | None:
     wrong = skew(place.chart_version) if place.chart_version else ""
     if wrong:
         raise SpecError(f"the chart does not fit the image of the master: {wrong}")

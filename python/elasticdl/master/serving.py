@@ -19,7 +19,7 @@ from elasticdl.job.context import RoleContext
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.words import JobState
 from elasticdl.master.assembly import assemble, steady_clock
-from elasticdl.master.job_state import Ending
+from elasticdl.master.job_state import JobEnding
 from elasticdl.master.master import Master
 from elasticdl.master.patience import patiently
 from elasticdl.master.tasks import facts
@@ -55,7 +55,7 @@ class Start:
     launch: str = ""
 
 
-async def serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | None:
+async def serve(context: RoleContext, spec: JobSpec, start: Start) -> JobEnding | None:
     """Run the job of `context`; return how it ended, None if it was handed over.
 
     Raises ElasticDLError.
@@ -77,7 +77,7 @@ async def serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | N
         raise
 
 
-async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> Ending | None:
+async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> JobEnding | None:
     authority = start.authority
     identity = authority.identity if authority else None
     server = aio_server(context.token, identity)

@@ -53,7 +53,7 @@ class Declaration:
     optional: bool = False  # without a series while there is nothing to say
 
 
-class Series(Collector):
+class SeriesMetric(Collector):
     """A metric whose series are replaced all at once; those left out are gone.
 
     For what is known elsewhere and only shown here: nothing is added up, no series
@@ -167,11 +167,11 @@ class Catalogue:
         unit: str = "",
         labels: Mapping[str, str] | None = None,
         optional: bool = True,
-    ) -> Series:
+    ) -> SeriesMetric:
         """Declare a metric that is set as a whole; a counter by its name's ending."""
         kind = "counter" if name.endswith("_total") else "gauge"
         made = self._declare(name, kind, text, unit, labels, optional=optional)
-        series = Series(made)
+        series = SeriesMetric(made)
         self.registry.register(series)
         return series
 

@@ -5,7 +5,7 @@ Owns their names. Filled by `exporter`. Knows nothing of where figures come from
 
 from __future__ import annotations
 
-from elasticdl.metrics.catalogue import ONE_OR_ZERO, Catalogue, Series
+from elasticdl.metrics.catalogue import ONE_OR_ZERO, Catalogue, SeriesMetric
 
 CLASSES = ("serving", "training", "other")
 JOB = {
@@ -80,7 +80,7 @@ class ClusterMetrics(Catalogue):
         labels: dict[str, str] | None = None,
         *,
         unit: str = "",
-    ) -> Series:
+    ) -> SeriesMetric:
         return self.series(f"elasticdl_cluster_{what}", text, unit=unit, labels=labels)
 
 

@@ -209,7 +209,7 @@ class MetricsServer:
         Raises PlatformError when the port is in use.
         """
 
-        class Handler(BaseHTTPRequestHandler):
+        class MetricsHandler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             timeout = SILENT_SECONDS
 
@@ -240,7 +240,7 @@ class MetricsServer:
                 """Stay silent: a scrape every few seconds is no news."""
 
         try:
-            metrics_server = _listening(host, port, Handler, secure)
+            metrics_server = _listening(host, port, MetricsHandler, secure)
         except OSError as error:
             raise PlatformError(
                 f"cannot listen on {_written(host)}:{port} for metrics "

@@ -22,7 +22,7 @@ from elasticdl.model.feed import plans as feed_plans
 from elasticdl.model.feed import refusals as feed_refusals
 from elasticdl.model.feed.call import fit_features, split_element
 from elasticdl.model.feed.default import default_parser
-from elasticdl.model.feed.plans import Plan
+from elasticdl.model.feed.plans import FeedPlan
 from elasticdl.model.specs import Shape, shapes_of
 from elasticdl.model.user_code import short
 
@@ -109,7 +109,7 @@ class Feeder:
         self._skip_bad = skip_bad
         self._chosen = False
         self.bad: list[BadInput] = []
-        self._plan: Plan | None = None
+        self._plan: FeedPlan | None = None
         self._unseen: list[str] = []
         # Of the newest block's batches, by their size.
         self._shapes: tuple[int, dict[int, tuple[Shape, ...]]] = (0, {})
@@ -142,7 +142,7 @@ class Feeder:
     @property
     def plan_name(self) -> str:
         """How records become batches: block, pipeline or rebuilt (for the log)."""
-        return type(self._plan).__name__.removesuffix("Plan").lower()
+        return type(self._plan).__name__.removesuffix("FeedPlan").lower()
 
     def batches(self, records: Sequence[bytes]) -> Iterator[Batch]:
         """Yield the batches of one task's records.
@@ -258,7 +258,7 @@ class Feeder:
             self._plan = block
         log.debug("feed in mode %s runs as %s", self._mode, self.plan_name)
 
-    def _pipeline(self) -> Plan:
+    def _pipeline(self) -> FeedPlan:
         feed = self._definition.feed
         if feed is None:
             raise RuntimeError("the model module has no feed")
@@ -284,7 +284,7 @@ class Feeder:
 
         return feed_plans.RebuiltPlan(make)
 
-    def _block_plan(self, records: Sequence[bytes]) -> Plan | None:
+    def _block_plan(self, records: Sequence[bytes]) -> FeedPlan | None:
         chain = feed_chain.chain_of(self._result, self._source)
         spec = self._result.element_spec
         one = feed_chain.block_function(chain, spec)

@@ -33,7 +33,7 @@ _ROUNDING = 0.01
 Call = Callable[[Any], Any]  # features -> outputs, in training mode
 
 
-class Definition(Protocol):
+class DefinitionWithState(Protocol):
     """What is needed of the user's module (model.definition)."""
 
     @property
@@ -45,7 +45,7 @@ class Definition(Protocol):
 
 
 def state_layout(
-    definition: Definition, shared: Sequence[NamedVariable], features: Any
+    definition: DefinitionWithState, shared: Sequence[NamedVariable], features: Any
 ) -> StateLayout:
     """Return the layout of a model's shared state, in its order.
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from elasticdl.errors import UserCodeError
-from elasticdl.tensor.placement import Kind, Layout, Variable
+from elasticdl.tensor.placement import GradientKind, Layout, Variable
 
 Floats = NDArray[np.float32]
 
@@ -71,10 +71,13 @@ def trainable_variables(model: keras.Model) -> list[NamedVariable]:
 
 
 def layout_variables(
-    variables: Sequence[NamedVariable], kinds: Mapping[str, Kind]
+    variables: Sequence[NamedVariable], kinds: Mapping[str, GradientKind]
 ) -> list[Variable]:
     """Return what `placement.place` takes; names not in `kinds` are dense."""
-    return [Variable(v.name, v.shape, kinds.get(v.name, Kind.DENSE)) for v in variables]
+    return [
+        Variable(v.name, v.shape, kinds.get(v.name, GradientKind.DENSE))
+        for v in variables
+    ]
 
 
 def to_buffers(

@@ -21,7 +21,7 @@ from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.ps.optimizers import kernels
 from elasticdl.ps.optimizers.kernels import Floats, Ids
 from elasticdl.ps.optimizers.optimizer import Optimizer, check_rows
-from elasticdl.tensor.placement import Kind, Layout, Piece, Variable
+from elasticdl.tensor.placement import GradientKind, Layout, Piece, Variable
 
 # Below this a thread costs more than it saves.
 _LEAST_PART = 1 << 16
@@ -31,7 +31,7 @@ Rows = tuple[Ids, Floats]  # row numbers within the piece, and rows [n, row size
 
 
 @dataclass(frozen=True)
-class Shard:
+class ParameterShard:
     """What one PS holds: its buffer and slots, laid out as `layout.pieces[ps]`."""
 
     layout: Layout
@@ -45,7 +45,7 @@ class Shard:
         return [
             (index, piece, self.layout.variables[piece.variable])
             for index, piece in enumerate(self.layout.pieces[self.ps])
-            if self.layout.variables[piece.variable].kind is Kind.ROWWISE
+            if self.layout.variables[piece.variable].kind is GradientKind.ROWWISE
         ]
 
     def embedding_rows(self) -> dict[str, int]:
@@ -78,7 +78,7 @@ class Span:
     clip: bool = False  # a whole variable, to be clipped by its own norm; not cut then
 
 
-def check_gradient(shard: Shard, gradient: Gradient) -> None:
+def check_gradient(shard: ParameterShard, gradient: Gradient) -> None:
     """Raise ValueError unless sizes and row numbers fit what the PS holds."""
     expected = shard.layout.dense_size(shard.ps)
     dense = gradient.dense
@@ -99,7 +99,7 @@ def check_gradient(shard: Shard, gradient: Gradient) -> None:
 
 def apply_gradient(
     optimizer: Optimizer,
-    shard: Shard,
+    shard: ParameterShard,
     gradient: Gradient,
     *,
     step: int,
@@ -228,7 +228,7 @@ def dense_spans(optimizer: Optimizer, layout: Layout, ps: int) -> tuple[Span, ..
     spans: list[Span] = []
     for piece in layout.pieces[ps]:
         variable = layout.variables[piece.variable]
-        if variable.kind is not Kind.DENSE:
+        if variable.kind is not GradientKind.DENSE:
             continue
         decay, stop = optimizer.decays(variable.name), piece.offset + piece.size
         clip = norms and variable.name not in layout.cut

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from elasticdl.job.tasks import Ticket
 from elasticdl.ps.parameters import Parameters, Push
-from elasticdl.ps.updater import Answer, Control
+from elasticdl.ps.updater import Control, PushAnswer
 from elasticdl.rpc.ps.tensors import STALE
 
 
@@ -40,20 +40,20 @@ class AsyncUpdater:
     def ticket(self) -> Ticket | None:
         return None
 
-    def push(self, push: Push) -> Answer:
+    def push(self, push: Push) -> PushAnswer:
         parameters = self._parameters
         if push.push_id in parameters.pushed:
-            return Answer(True, parameters.version, duplicate=True)
+            return PushAnswer(True, parameters.version, duplicate=True)
         parameters.check(push)
         # A worker may be ahead of a PS that went back to its newest shard.
         staleness = max(0, parameters.version - push.version)
         if self._max_staleness and staleness > self._max_staleness:
-            return Answer(False, parameters.version, STALE)
+            return PushAnswer(False, parameters.version, STALE)
         factor = self._control.learning_rate_scale
         if self._modulation:
             factor /= max(1, staleness)
         parameters.apply((push,), rate_factor=factor)
-        return Answer(True, parameters.version, staleness=staleness)
+        return PushAnswer(True, parameters.version, staleness=staleness)
 
     def advance(self, ticket: Ticket) -> None:
         """Do nothing: async PS have no common version."""

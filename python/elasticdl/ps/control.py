@@ -27,7 +27,7 @@ from elasticdl.job.heartbeats import (
     SnapshotDone,
 )
 from elasticdl.ps.server import ParameterServer, PsFigures
-from elasticdl.ps.snapshots import Done, Request
+from elasticdl.ps.snapshots import Done, WantedSnapshot
 from elasticdl.ps.traffic import Usage
 from elasticdl.ps.updater import Control
 from elasticdl.rpc.master_client import MasterClient
@@ -41,7 +41,7 @@ _LEAST_PAUSE_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
-class Life:
+class PsLife:
     """What others of the process see of its course, and set."""
 
     stop: threading.Event = field(default_factory=threading.Event)
@@ -53,7 +53,7 @@ class _Order:
     """What the master said in one answer: the whole of it, so that the last counts."""
 
     control: Control
-    requests: list[Request]
+    requests: list[WantedSnapshot]
     rewind: int
 
 
@@ -88,7 +88,7 @@ class ControlLoop:
         master: MasterClient,
         registration: Registration,
         *,
-        life: Life,
+        life: PsLife,
         heartbeat_seconds: float,
         keep_versions: bool,
         usage: Usage,
@@ -225,7 +225,7 @@ class ControlLoop:
             self._begin(reply.rewind, reply.restore_dir)
             return
         requests = [
-            Request(request.id, request.dir, request.ticket)
+            WantedSnapshot(request.id, request.dir, request.ticket)
             for request in reply.snapshots
         ]
         control = Control(

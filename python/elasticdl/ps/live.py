@@ -19,7 +19,7 @@ from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.errors import NotInitializedError, RefusedError, RpcError
 from elasticdl.job.tasks import Ticket
 from elasticdl.ps.parameters import Parameters
-from elasticdl.ps.snapshots import CHECKPOINT_PREFIX, Cut, Request, Snapshots
+from elasticdl.ps.snapshots import CHECKPOINT_PREFIX, Cut, Snapshots, WantedSnapshot
 from elasticdl.ps.updater import Control, Pin, Updater
 from elasticdl.rpc.ps.tensors import UNTRAINED
 from elasticdl.tensor.codec import Array
@@ -31,7 +31,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Job:
+class PsSetup:
     """What a worker's model makes of a PS."""
 
     digest: str  # of the layout; "" is any
@@ -40,7 +40,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Pulled:
+class PullAnswer:
     """An answer to a pull; no values when the caller has them."""
 
     version: int
@@ -69,7 +69,7 @@ class Live:
         self._restored = parameters.version if restored else -1
         self.confirmed = not restored
 
-    def fits(self, job: Job) -> bool:
+    def fits(self, job: PsSetup) -> bool:
         """Return whether what is held is what a worker's model is trained with.
 
         False if it was restored from a checkpoint of another model or optimizer and
@@ -101,13 +101,13 @@ class Live:
         self.confirmed = True
         return True
 
-    def pull(self, have_version: int, ticket: Ticket | None) -> Pulled:
+    def pull(self, have_version: int, ticket: Ticket | None) -> PullAnswer:
         """Return the live values, at the ticket's version if that is newer."""
         if ticket is not None:
             self.updater.advance(ticket)
         parameters = self.parameters
         if parameters.version == have_version:
-            return Pulled(
+            return PullAnswer(
                 parameters.version,
                 None,
                 self.updater.ticket,
@@ -115,10 +115,10 @@ class Live:
             )
         return self.now()
 
-    def now(self) -> Pulled:
+    def now(self) -> PullAnswer:
         """Return the live values."""
         parameters = self.parameters
-        return Pulled(
+        return PullAnswer(
             parameters.version,
             parameters.frozen(),
             self.updater.ticket,
@@ -126,7 +126,7 @@ class Live:
             first_step=parameters.first_step,
         )
 
-    def pull_snapshot(self, snapshot: str, ticket: Ticket | None) -> Pulled:
+    def pull_snapshot(self, snapshot: str, ticket: Ticket | None) -> PullAnswer:
         """Return a snapshot's values; raise NotInitializedError if there is none.
 
         AVERAGE is always there, as it is now, where the optimizer keeps averages, and
@@ -134,13 +134,13 @@ class Live:
         """
         parameters = self.parameters
         if snapshot == UNTRAINED:
-            return Pulled(parameters.version, None, untrained=parameters.untrained)
+            return PullAnswer(parameters.version, None, untrained=parameters.untrained)
         if snapshot == AVERAGE:
             averages = parameters.shard.slots.get(AVERAGE)
             if averages is None:
                 raise RefusedError(f"{parameters.optimizer.name} keeps no averages")
             state = parameters.state.values
-            return Pulled(parameters.version, averages.copy(), state=state)
+            return PullAnswer(parameters.version, averages.copy(), state=state)
         self._pin_at(snapshot, ticket)
         cut = self._snapshots.get(snapshot)
         if cut is None:
@@ -149,16 +149,16 @@ class Live:
                 f"{parameters.version}); hand the task back: the master asks for "
                 "another one"
             )
-        return Pulled(cut.version, cut.shard.values, state=cut.state.values)
+        return PullAnswer(cut.version, cut.shard.values, state=cut.state.values)
 
-    def obey(self, control: Control, requests: Sequence[Request]) -> None:
+    def obey(self, control: Control, requests: Sequence[WantedSnapshot]) -> None:
         """Take the master's figures and its whole list of snapshots."""
         self.updater.control(control)
         for request in requests:
             self._serve(request)
         self._snapshots.claim(requests)
 
-    def _serve(self, request: Request) -> None:
+    def _serve(self, request: WantedSnapshot) -> None:
         snapshot, ticket = request.snapshot, request.ticket
         if self.updater.follows and ticket is None:
             return  # the master waits for PS 0 to say which version

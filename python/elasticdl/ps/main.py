@@ -73,7 +73,7 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
     """Build the parts, register, serve. Raises FencedError when replaced."""
     # Imported late: numba reads where its cache is when it is imported.
     from elasticdl.ps import watchdog
-    from elasticdl.ps.control import ControlLoop, Life
+    from elasticdl.ps.control import ControlLoop, PsLife
     from elasticdl.ps.optimizers import kernels
     from elasticdl.ps.parameters import Compute
     from elasticdl.ps.restore import PsPlace, ShardStore
@@ -81,7 +81,7 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
     from elasticdl.ps.servicer import PsServicer
     from elasticdl.ps.traffic import Usage
 
-    life = Life()
+    life = PsLife()
     _stop_on_signals(life.stop)
     identity = identity_of(context, life.stop)
     sync = spec.ps.mode is UpdateMode.SYNC

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from elasticdl.errors import RefusedError
 from elasticdl.ps.apply import (
     Gradient,
-    Shard,
+    ParameterShard,
     apply_gradient,
     check_gradient,
     mean_gradient,
@@ -72,7 +72,7 @@ class Compute:
 
 
 @dataclass(frozen=True)
-class Origin:
+class ParameterOrigin:
     """Where parameters come from when they do not start at version 0."""
 
     version: int = 0
@@ -88,7 +88,12 @@ class Parameters:
     """Values, slots and version of one PS."""
 
     def __init__(
-        self, shard: Shard, optimizer: Optimizer, *, origin: Origin, compute: Compute
+        self,
+        shard: ParameterShard,
+        optimizer: Optimizer,
+        *,
+        origin: ParameterOrigin,
+        compute: Compute,
     ) -> None:
         """Take over the shard's arrays; they are updated in place from now on."""
         self.shard = shard

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from elasticdl.checkpoint import files, reshard, store
 from elasticdl.checkpoint.layout import FIRST_STEP, ITERATIONS, ShardFile
-from elasticdl.checkpoint.reshard import Reader
+from elasticdl.checkpoint.reshard import CheckpointReader
 from elasticdl.errors import CheckpointError
 from elasticdl.ps import untrained_state
 from elasticdl.ps.snapshots import Cut, Progress
@@ -42,7 +42,7 @@ class PsPlace:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class StartingState:
     """What a PS starts from; slots None are new ones."""
 
     layout: Layout
@@ -108,7 +108,7 @@ class ShardStore:
             directory, mine.index, mine.num_ps, tensors, meta, progress=progress
         )
 
-    def own(self, directory: Path) -> Loaded | None:
+    def own(self, directory: Path) -> StartingState | None:
         """Load without a worker: by the variables that the checkpoint names.
 
         With another number of PS they are placed anew, as every worker would. None if
@@ -116,7 +116,7 @@ class ShardStore:
         all the same, so that damage is found now, when another one can be taken.
         `directory` is a checkpoint or a folder of them.
         """
-        reader = Reader(directory)
+        reader = CheckpointReader(directory)
         text = reader.own_shard(self._place.index).meta.get("layout")
         if not text:
             if len(reader.manifest.shards) > 1:
@@ -139,20 +139,20 @@ class ShardStore:
         layout: Layout,
         state: SharedState,
         untrained: Mapping[str, Array],
-    ) -> Loaded:
+    ) -> StartingState:
         """Load values, slots, state and untrained weights by a worker's layouts.
 
         State that the checkpoint does not have stays as the worker has it, with a
         warning. Weights that nothing ever moves must be there.
         """
-        return self._load(Reader(directory), layout, (state, untrained))
+        return self._load(CheckpointReader(directory), layout, (state, untrained))
 
     def _load(
         self,
-        reader: Reader,
+        reader: CheckpointReader,
         layout: Layout,
         wanted: tuple[SharedState, Mapping[str, Array]] | None,
-    ) -> Loaded:
+    ) -> StartingState:
         index = self._place.index
         pieces = reshard.load_pieces(reader, layout, index)
         last_pushes: Mapping[str, int] = {}
@@ -171,7 +171,7 @@ class ShardStore:
                 if wanted is None
                 else untrained_state.as_wanted(reader, pieces.states, *wanted)
             )
-        return Loaded(
+        return StartingState(
             layout=layout,
             values=pieces.values,
             version=version,

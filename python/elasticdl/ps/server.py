@@ -33,14 +33,14 @@ from elasticdl.errors import (
     SpecError,
 )
 from elasticdl.job.tasks import Ticket
-from elasticdl.ps.apply import Shard
+from elasticdl.ps.apply import ParameterShard
 from elasticdl.ps.carry_over import carry_over
-from elasticdl.ps.live import Job, Live, Pulled
+from elasticdl.ps.live import Live, PsSetup, PullAnswer
 from elasticdl.ps.optimizers.optimizer import Optimizer, optimizer_from_json
-from elasticdl.ps.parameters import Compute, Origin, Parameters, Push
-from elasticdl.ps.restore import Loaded, PsPlace, ShardStore
-from elasticdl.ps.snapshots import Done, Request, Snapshots
-from elasticdl.ps.updater import Answer, Control, NewUpdater
+from elasticdl.ps.parameters import Compute, ParameterOrigin, Parameters, Push
+from elasticdl.ps.restore import PsPlace, ShardStore, StartingState
+from elasticdl.ps.snapshots import Done, Snapshots, WantedSnapshot
+from elasticdl.ps.updater import Control, NewUpdater, PushAnswer
 from elasticdl.rpc.ps.tensors import STALE, WAITING
 from elasticdl.tensor.codec import Array
 from elasticdl.tensor.placement import Layout
@@ -152,7 +152,7 @@ class ParameterServer:
             self._restore_dir = restore_dir
             self._min_version = min_version
             self._handback = handback
-        loaded: Loaded | None = None
+        loaded: StartingState | None = None
         problem = unloadable = ""
         try:
             if restore_dir is not None:
@@ -182,7 +182,7 @@ class ParameterServer:
         self._snapshots.clear()
         self._changed.notify_all()
 
-    def _restored(self, loaded: Loaded) -> Parameters | None:
+    def _restored(self, loaded: StartingState) -> Parameters | None:
         """Return what a checkpoint has, with the optimizer that wrote it.
 
         None if no PS runs that one (strategy local did): the first worker says which
@@ -196,7 +196,7 @@ class ParameterServer:
             return None
         return self._load(loaded, optimizer)
 
-    def _load(self, loaded: Loaded, optimizer: Optimizer) -> Parameters:
+    def _load(self, loaded: StartingState, optimizer: Optimizer) -> Parameters:
         optimizer.warm_up()
         version = max(loaded.version, self._min_version)
         first_step = loaded.first_step
@@ -211,13 +211,15 @@ class ParameterServer:
                 first_step = version
             if text := carried.warning(optimizer.name):
                 log.warning("%s", text)
-        shard = Shard(loaded.layout, self._place.index, loaded.values, slots)
+        shard = ParameterShard(loaded.layout, self._place.index, loaded.values, slots)
         state, untrained = loaded.state, loaded.untrained
-        origin = Origin(version, first_step, loaded.last_pushes, state, {}, untrained)
+        origin = ParameterOrigin(
+            version, first_step, loaded.last_pushes, state, {}, untrained
+        )
         return Parameters(shard, optimizer, origin=origin, compute=self._compute)
 
     def _install(
-        self, parameters: Parameters, loaded: Loaded, *, restored: bool = False
+        self, parameters: Parameters, loaded: StartingState, *, restored: bool = False
     ) -> None:
         self._began_at = loaded.version
         self._live = Live(
@@ -259,7 +261,7 @@ class ParameterServer:
         yet: `initialize` loads them for this one. Raises RefusedError if there are some
         that are trained with another layout than `digest`.
         """
-        job = Job(digest, optimizer_json, self._own(state or StateLayout()))
+        job = PsSetup(digest, optimizer_json, self._own(state or StateLayout()))
         with self._locked():
             self._enter(rewind)
             if self._live is None or not self._live.fits(job):
@@ -277,7 +279,7 @@ class ParameterServer:
 
         With a checkpoint to load, values and slots come from there.
         """
-        job = Job(
+        job = PsSetup(
             initial.layout.digest,
             initial.optimizer_json,
             self._own(initial.state.layout),
@@ -315,7 +317,7 @@ class ParameterServer:
         # The whole state is on PS 0.
         return StateLayout() if self._place.index else state
 
-    def _first(self, initial: Initial) -> tuple[Loaded, Optimizer]:
+    def _first(self, initial: Initial) -> tuple[StartingState, Optimizer]:
         layout, place = initial.layout, self._place
         if layout.num_ps != place.num_ps:
             raise SpecError(
@@ -340,7 +342,7 @@ class ParameterServer:
                 self._restore_dir, layout, state, initial.untrained
             )
         else:
-            loaded = Loaded(
+            loaded = StartingState(
                 layout,
                 initial.values.copy(),
                 initial.version,
@@ -357,7 +359,7 @@ class ParameterServer:
         have_version: int = -1,
         snapshot: str = "",
         ticket: Ticket | None = None,
-    ) -> Pulled:
+    ) -> PullAnswer:
         """Return live values, or those of a snapshot.
 
         Raises NotInitializedError if there are none, or no such snapshot.
@@ -370,13 +372,13 @@ class ParameterServer:
 
     def push(
         self, push: Push, *, rewind: int, pull: bool = False
-    ) -> tuple[Answer, Pulled | None]:
+    ) -> tuple[PushAnswer, PullAnswer | None]:
         """Give a gradient to the updater; in sync mode wait for its version.
 
-        With `pull` also return the values of `Answer.version`, taken in one with the
-        update; None while that version waits for more gradients. Raises
-        NotInitializedError before a worker has said that what was restored is what it
-        trains, or has had it loaded for its own model and optimizer.
+        With `pull` also return the values of `PushAnswer.version`, read under the lock
+        of the update; None while that version waits for more gradients. Raises
+        NotInitializedError until a worker has confirmed that the restored model is the
+        one it trains, or has had it loaded for its own model and optimizer.
         """
         with self._locked():
             live = self._require_live(rewind)
@@ -399,7 +401,7 @@ class ParameterServer:
     def control(
         self,
         control: Control,
-        requests: Sequence[Request],
+        requests: Sequence[WantedSnapshot],
         *,
         rewind: int | None = None,
     ) -> None:

@@ -16,11 +16,11 @@ from elasticdl.errors import RefusedError
 from elasticdl.metrics.registry import PsMetrics
 from elasticdl.proto import ps_pb2
 from elasticdl.ps.apply import Gradient
-from elasticdl.ps.live import Pulled
+from elasticdl.ps.live import PullAnswer
 from elasticdl.ps.parameters import Push
 from elasticdl.ps.server import Initial, ParameterServer
 from elasticdl.ps.traffic import Traffic
-from elasticdl.ps.updater import Answer
+from elasticdl.ps.updater import PushAnswer
 from elasticdl.rpc.ps.tensors import (
     DENSE,
     STALE,
@@ -135,7 +135,7 @@ class PsServicer:
         )
         return reply, self._sent(pulled)
 
-    def _sent(self, pulled: Pulled | None) -> Tensors:
+    def _sent(self, pulled: PullAnswer | None) -> Tensors:
         if pulled is None:
             return {}
         tensors = untrained_tensors(pulled.untrained)
@@ -158,7 +158,7 @@ class PsServicer:
             self._metrics.call_seconds.labels(method).observe(seconds)
             self.traffic.add(calls=1, call_seconds=seconds)
 
-    def _count(self, answer: Answer) -> None:
+    def _count(self, answer: PushAnswer) -> None:
         if answer.duplicate:
             self._metrics.pushes.labels("duplicate").inc()
         elif answer.accepted:

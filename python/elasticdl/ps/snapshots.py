@@ -23,7 +23,7 @@ from pathlib import Path
 from elasticdl.checkpoint.layout import ShardFile
 from elasticdl.errors import ElasticDLError
 from elasticdl.job.tasks import Ticket
-from elasticdl.ps.apply import Shard
+from elasticdl.ps.apply import ParameterShard
 from elasticdl.tensor.codec import Array
 from elasticdl.tensor.shared_state import SharedState
 
@@ -38,7 +38,7 @@ _UNCLAIMED_REPLIES = 200
 class Cut:
     """Everything one PS holds, at one version. Its arrays are never written again."""
 
-    shard: Shard  # without slots in a snapshot for evaluation
+    shard: ParameterShard  # without slots in a snapshot for evaluation
     optimizer_json: str
     version: int
     state: SharedState
@@ -48,7 +48,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Request:
+class WantedSnapshot:
     """A snapshot that the master wants."""
 
     snapshot: str
@@ -141,7 +141,7 @@ class Snapshots:
             done = Done(snapshot, version, error=error)
             self._held[snapshot] = _Held(None, done, claimed=True)
 
-    def claim(self, requests: Sequence[Request]) -> None:
+    def claim(self, requests: Sequence[WantedSnapshot]) -> None:
         """Take the master's whole list: begin to write, drop what is not on it."""
         wanted = {request.snapshot: request for request in requests}
         for snapshot, held in list(self._held.items()):

@@ -21,7 +21,7 @@ import threading
 from elasticdl.errors import RpcError
 from elasticdl.job.tasks import Ticket
 from elasticdl.ps.parameters import Parameters, Push
-from elasticdl.ps.updater import Answer, Control, Pin
+from elasticdl.ps.updater import Control, Pin, PushAnswer
 from elasticdl.rpc.ps.tensors import STALE, SYNC_WAIT_SECONDS, WAITING, PushId
 
 
@@ -59,12 +59,14 @@ class SyncUpdater:
         """Gradients that wait for the rest of their version."""
         return len(self._admitted)
 
-    def push(self, push: Push) -> Answer:
+    def push(self, push: Push) -> PushAnswer:
         parameters = self._parameters
         if push.push_id in parameters.pushed:
-            return Answer(True, parameters.version, ticket=self._ticket, duplicate=True)
+            return PushAnswer(
+                True, parameters.version, ticket=self._ticket, duplicate=True
+            )
         if push.version != parameters.version:
-            return Answer(False, parameters.version, STALE)
+            return PushAnswer(False, parameters.version, STALE)
         if push.push_id not in self._admitted:
             parameters.check(push)
             self._admitted[push.push_id] = push
@@ -74,10 +76,10 @@ class SyncUpdater:
             self._wait_seconds,
         )
         if push.push_id in parameters.pushed:
-            return Answer(True, parameters.version, ticket=self._ticket)
+            return PushAnswer(True, parameters.version, ticket=self._ticket)
         if self._error:
             raise self._error
-        return Answer(False, parameters.version, WAITING)
+        return PushAnswer(False, parameters.version, WAITING)
 
     def _make_version(self) -> None:
         if not 0 < self._control.quorum <= len(self._admitted):
@@ -132,7 +134,7 @@ class SyncFollower:
         """Gradients held that no ticket has named."""
         return len(self._staged)
 
-    def push(self, push: Push) -> Answer:
+    def push(self, push: Push) -> PushAnswer:
         """Stage; always accepted, because PS 0 alone decides.
 
         One of an old version is dropped here: PS 0 is at least as new and refuses it.
@@ -142,7 +144,7 @@ class SyncFollower:
         if fresh and push.push_id not in parameters.pushed:
             parameters.check(push)
             self._staged[str(push.push_id)] = push
-        return Answer(True, parameters.version)
+        return PushAnswer(True, parameters.version)
 
     def advance(self, ticket: Ticket) -> None:
         """Apply what the ticket names, if it makes the next version.

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from elasticdl.checkpoint import reshard
-from elasticdl.checkpoint.reshard import Reader
+from elasticdl.checkpoint.reshard import CheckpointReader
 from elasticdl.errors import CheckpointError
 from elasticdl.tensor.codec import Array
 from elasticdl.tensor.shared_state import SharedState, StateLayout
@@ -24,7 +24,7 @@ Untrained = Mapping[str, Array]
 
 
 def as_written(
-    reader: Reader, states: Mapping[str, Array]
+    reader: CheckpointReader, states: Mapping[str, Array]
 ) -> tuple[SharedState, Untrained]:
     """Return shared state and untrained weights as a checkpoint has them."""
     text = str(reader.shard(0).meta.get("state", ""))
@@ -39,7 +39,7 @@ def as_written(
 
 
 def as_wanted(
-    reader: Reader,
+    reader: CheckpointReader,
     states: Mapping[str, Array],
     shared: SharedState,
     untrained: Untrained,
@@ -79,7 +79,7 @@ def as_wanted(
 
 
 def _joined(
-    reader: Reader, arrays: Mapping[str, Array], initial: SharedState
+    reader: CheckpointReader, arrays: Mapping[str, Array], initial: SharedState
 ) -> SharedState:
     try:
         values = initial.layout.joined(arrays, initial.values)
@@ -88,7 +88,7 @@ def _joined(
     return SharedState(initial.layout, values)
 
 
-def _unfit(reader: Reader, error: ValueError) -> CheckpointError:
+def _unfit(reader: CheckpointReader, error: ValueError) -> CheckpointError:
     return CheckpointError(
         f"{reader.path}: {error}; expected a checkpoint of this model"
     )

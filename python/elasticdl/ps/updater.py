@@ -16,7 +16,7 @@ from elasticdl.ps.parameters import Parameters, Push
 
 
 @dataclass(frozen=True)
-class Answer:
+class PushAnswer:
     """What became of a push."""
 
     accepted: bool
@@ -47,7 +47,7 @@ class Updater(Protocol):
     def ticket(self) -> Ticket | None:
         """What made the present version (PS 0 in sync mode)."""
 
-    def push(self, push: Push) -> Answer:
+    def push(self, push: Push) -> PushAnswer:
         """Take a gradient; may wait on the lock's condition until it is applied."""
 
     def advance(self, ticket: Ticket) -> None:

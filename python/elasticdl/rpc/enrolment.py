@@ -16,7 +16,7 @@ import time
 import grpc
 
 from elasticdl.errors import FencedError, RpcError
-from elasticdl.job.context import Enrolment, RoleContext
+from elasticdl.job.context import EnrolmentKeys, RoleContext
 from elasticdl.job.names import Role
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.channel import Peer, connect
@@ -28,7 +28,7 @@ from elasticdl.rpc.tls.identity import Identity
 
 
 def enrolled(
-    context: RoleContext, enrolment: Enrolment, leaving: threading.Event
+    context: RoleContext, enrolment: EnrolmentKeys, leaving: threading.Event
 ) -> Identity:
     """Return this replica's identity, once the master has signed it; it renews itself.
 
@@ -58,7 +58,7 @@ def enrolled(
     return identity
 
 
-def shown_first(enrolment: Enrolment, token: str) -> Credentials:
+def shown_first(enrolment: EnrolmentKeys, token: str) -> Credentials:
     """Return what a new pod shows, which is good for `Enrol` alone."""
     return Credentials.of(
         seeded_key(token, enrolment.seed),

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from elasticdl.job.tasks import (
     LIVE,
-    BadRecord,
     LeaseReply,
     LeaseRequest,
     ModelVersion,
-    Outcome,
     ReplicaId,
     ReportResult,
     ShardInfo,
+    SkippedRecord,
     Task,
+    TaskOutcome,
     TaskReport,
     TaskType,
     Ticket,
@@ -36,10 +36,10 @@ _TYPES = {
     TaskType.SUMMARIZE: master_pb2.SUMMARIZE,
 }
 _OUTCOMES = {
-    Outcome.UNSPECIFIED: master_pb2.OUTCOME_UNSPECIFIED,
-    Outcome.DONE: master_pb2.DONE,
-    Outcome.FAILED: master_pb2.FAILED,
-    Outcome.RETURNED: master_pb2.RETURNED,
+    TaskOutcome.UNSPECIFIED: master_pb2.OUTCOME_UNSPECIFIED,
+    TaskOutcome.DONE: master_pb2.DONE,
+    TaskOutcome.FAILED: master_pb2.FAILED,
+    TaskOutcome.RETURNED: master_pb2.RETURNED,
 }
 _TYPE_OF = {number: ours for ours, number in _TYPES.items()}
 _OUTCOME_OF = {number: ours for ours, number in _OUTCOMES.items()}
@@ -162,14 +162,14 @@ def report_from_wire(message: master_pb2.TaskReport) -> TaskReport:
     return TaskReport(
         task_id=message.task_id,
         lease_id=message.lease_id,
-        outcome=_OUTCOME_OF.get(message.outcome, Outcome.UNSPECIFIED),
+        outcome=_OUTCOME_OF.get(message.outcome, TaskOutcome.UNSPECIFIED),
         error=message.error,
         records=message.records,
         steps=message.steps,
         loss=message.loss,
         model_version=message.model_version,
         bad_records=tuple(
-            BadRecord(b.source, b.record, b.reason) for b in message.bad_records
+            SkippedRecord(b.source, b.record, b.reason) for b in message.bad_records
         ),
         state=message.state,
         results_json=message.results_json,

@@ -61,7 +61,7 @@ class Watched:
             self.rest()
 
 
-class Watch:
+class CallWatch:
     """All watched calls of a process. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -47,7 +47,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedReplica:
     """What the platform last saw of a replica.
 
     `reason` is why it ended, or, of one that runs, why it is being taken away.
@@ -69,7 +69,7 @@ class Observed:
 class Observation:
     """A change, or with `resync` the whole list: what is not in it is gone."""
 
-    states: tuple[Observed, ...]
+    states: tuple[ObservedReplica, ...]
     resync: bool = False
 
 

@@ -20,7 +20,7 @@ from functools import cached_property
 FLOAT_BYTES = 4
 
 
-class Kind(enum.StrEnum):
+class GradientKind(enum.StrEnum):
     """How a variable's gradient comes."""
 
     DENSE = "dense"
@@ -34,7 +34,7 @@ class Variable:
 
     name: str
     shape: tuple[int, ...]
-    kind: Kind = Kind.DENSE
+    kind: GradientKind = GradientKind.DENSE
 
     @property
     def row_size(self) -> int:
@@ -86,7 +86,7 @@ class Layout:
         return sum(
             piece.size
             for piece in self.pieces[ps]
-            if self.variables[piece.variable].kind is Kind.DENSE
+            if self.variables[piece.variable].kind is GradientKind.DENSE
         )
 
     @cached_property
@@ -110,7 +110,7 @@ class Layout:
         tree = json.loads(text)
         return Layout(
             variables=tuple(
-                Variable(v["name"], tuple(v["shape"]), Kind(v["kind"]))
+                Variable(v["name"], tuple(v["shape"]), GradientKind(v["kind"]))
                 for v in tree["variables"]
             ),
             pieces=tuple(
@@ -119,7 +119,7 @@ class Layout:
         )
 
 
-_ORDER = {Kind.DENSE: 0, Kind.ROWWISE: 1, Kind.FROZEN: 2}
+_ORDER = {GradientKind.DENSE: 0, GradientKind.ROWWISE: 1, GradientKind.FROZEN: 2}
 
 
 def place(variables: Sequence[Variable], num_ps: int) -> Layout:

@@ -18,7 +18,13 @@ from dataclasses import dataclass, replace
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import Role
 from elasticdl.job.words import ExitReason
-from elasticdl.runner.base import Launch, Observation, Observed, Phase, ReplicaKey
+from elasticdl.runner.base import (
+    Launch,
+    Observation,
+    ObservedReplica,
+    Phase,
+    ReplicaKey,
+)
 from elasticdl.runner.publisher import Notice
 
 
@@ -43,7 +49,7 @@ class InMemoryRunner:
         """`on_start` and `on_stop` let a test run a scripted replica."""
         self._on_start = on_start
         self._on_stop = on_stop
-        self.states: dict[ReplicaKey, Observed] = {}
+        self.states: dict[ReplicaKey, ObservedReplica] = {}
         self.launches: list[Launch] = []
         self.checked: list[Launch] = []
         self.stops: list[Stopped] = []
@@ -68,7 +74,7 @@ class InMemoryRunner:
         self.launches.append(launch)
         phase = Phase.PENDING if self.hold else Phase.RUNNING
         self._show(
-            Observed(
+            ObservedReplica(
                 launch.key,
                 launch.generation,
                 phase,
@@ -154,7 +160,7 @@ class InMemoryRunner:
             if key.role is role and state.phase is Phase.RUNNING
         )
 
-    def _show(self, state: Observed) -> None:
+    def _show(self, state: ObservedReplica) -> None:
         self.states[state.key] = state
         self._tell(Observation((state,)))
 

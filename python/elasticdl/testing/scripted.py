@@ -17,7 +17,7 @@ import psutil
 
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import JobDir, Role
-from elasticdl.runner.base import Launch, Observed, Phase, ReplicaKey
+from elasticdl.runner.base import Launch, ObservedReplica, Phase, ReplicaKey
 from elasticdl.runner.local.platform import LocalPlatform
 from elasticdl.runner.local.table import JobPlace
 
@@ -59,14 +59,14 @@ def launch(
 
 
 @dataclass(frozen=True)
-class Stage:
+class ScriptedStage:
     """A platform under test and what tests ask of it."""
 
     platform: LocalPlatform
     job_dir: JobDir
     scripts: dict[Role, str]
 
-    def state(self, index: int = 0, *, role: Role = Role.WORKER) -> Observed:
+    def state(self, index: int = 0, *, role: Role = Role.WORKER) -> ObservedReplica:
         """The newest generation of a replica."""
         found = [
             s for s in self.platform.states().states if s.key == ReplicaKey(role, index)
@@ -75,11 +75,11 @@ class Stage:
 
     def until(
         self,
-        condition: Callable[[Observed], bool],
+        condition: Callable[[ObservedReplica], bool],
         index: int = 0,
         *,
         role: Role = Role.WORKER,
-    ) -> Observed:
+    ) -> ObservedReplica:
         """Wait for a state, woken by changes."""
         end = time.monotonic() + BOUND_SECONDS
         while True:
@@ -91,7 +91,9 @@ class Stage:
                 raise PlatformError(f"{state.key} never came so far, last: {state}")
             self.platform.next_change(seen, timeout_seconds=BOUND_SECONDS)
 
-    def until_ended(self, index: int = 0, *, role: Role = Role.WORKER) -> Observed:
+    def until_ended(
+        self, index: int = 0, *, role: Role = Role.WORKER
+    ) -> ObservedReplica:
         return self.until(
             lambda s: s.phase in (Phase.SUCCEEDED, Phase.FAILED), index, role=role
         )
@@ -109,7 +111,7 @@ class Stage:
 
 
 @contextmanager
-def staged(job_dir: JobDir, environ: Mapping[str, str]) -> Iterator[Stage]:
+def staged(job_dir: JobDir, environ: Mapping[str, str]) -> Iterator[ScriptedStage]:
     """Give a platform in which every role sleeps until `scripts` says otherwise."""
     scripts = dict.fromkeys(Role, SLEEP)
 
@@ -118,7 +120,7 @@ def staged(job_dir: JobDir, environ: Mapping[str, str]) -> Iterator[Stage]:
 
     platform = LocalPlatform(JobPlace(job_dir, "127.0.0.1:1", TOKEN, environ, command))
     try:
-        yield Stage(platform, job_dir, scripts)
+        yield ScriptedStage(platform, job_dir, scripts)
     finally:
         platform.close(grace_seconds=0.0)
 

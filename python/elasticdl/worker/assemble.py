@@ -21,10 +21,10 @@ from elasticdl.job.tasks import TaskReport, TaskType
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Batch, Feeder
 from elasticdl.model.state import non_trainable, seed_for_worker
-from elasticdl.worker.life import Life, leave_fenced
-from elasticdl.worker.loop import Handler, Loop, LoopParts
+from elasticdl.worker.life import WorkerLife, leave_fenced
+from elasticdl.worker.loop import Handler, LoopParts, WorkerLoop
 from elasticdl.worker.tasks.errands import Errands
-from elasticdl.worker.tasks.readers import Readers, Sample
+from elasticdl.worker.tasks.readers import Readers, RecordSample
 from elasticdl.worker.tasks.records import LoadedTask, RecordLoader
 from elasticdl.worker.tasks.stream import TaskStream
 from elasticdl.worker.trainer import Trainer
@@ -55,10 +55,10 @@ class Assembly:
 
     def __init__(
         self,
-        life: Life,
+        life: WorkerLife,
         spec: JobSpec,
         definition: ModelDefinition,
-        sample: Sample | None,
+        sample: RecordSample | None,
     ) -> None:
         """Build the model and tell the master of it. Raises UserCodeError."""
         self._life = life
@@ -78,7 +78,12 @@ class Assembly:
         self._tell()
 
     def run(
-        self, readers: Readers, errands: Errands, sample: Sample, *, restore_dir: str
+        self,
+        readers: Readers,
+        errands: Errands,
+        sample: RecordSample,
+        *,
+        restore_dir: str,
     ) -> None:
         """Make the trainer and run tasks until there are no more."""
         if self._batch is None:
@@ -113,7 +118,7 @@ class Assembly:
 
     # -- parts ----------------------------------------------------------------------
 
-    def _feeder(self, mode: str, sample: Sample) -> Feeder:
+    def _feeder(self, mode: str, sample: RecordSample) -> Feeder:
         return Feeder(
             self._definition,
             mode=mode,
@@ -122,7 +127,7 @@ class Assembly:
             skip_bad=self._spec.data.on_bad_record is OnBadRecord.SKIP,
         )
 
-    def _learn(self, sample: Sample) -> None:
+    def _learn(self, sample: RecordSample) -> None:
         """Make the job's main feeder and an example batch."""
         feeder = self._feeder(_MODES[self._spec.type], sample)
         batch = next(feeder.batches(sample.records), None)
@@ -164,8 +169,12 @@ class Assembly:
         )
 
     def _loop(
-        self, trainer: Trainer, stream: TaskStream, errands: Errands, sample: Sample
-    ) -> Loop:
+        self,
+        trainer: Trainer,
+        stream: TaskStream,
+        errands: Errands,
+        sample: RecordSample,
+    ) -> WorkerLoop:
         life, spec, definition = self._life, self._spec, self._definition
         feeder, _ = self._main()
         borrowed = ModelValues(definition.model, trainer)
@@ -212,7 +221,7 @@ class Assembly:
             ),
             in_order=self._in_order,
         )
-        return Loop(
+        return WorkerLoop(
             LoopParts(
                 stream=stream,
                 trainer=trainer,

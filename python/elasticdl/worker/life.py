@@ -38,7 +38,7 @@ from elasticdl.rpc.retry import retry
 from elasticdl.rpc.tls.https import secure_metrics
 from elasticdl.rpc.tls.identity import Identity
 from elasticdl.worker.heartbeat import Heartbeat
-from elasticdl.worker.progress import Progress
+from elasticdl.worker.progress import WorkerProgress
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class ValuesHeld(Protocol):
         """Hand values to the PS that wait for them; returns at once."""
 
 
-class Life:
+class WorkerLife:
     """A worker process as the master sees it, whatever it works on."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Life:
         # The interpreter and its imports took their time before this line.
         age = max(0.0, time.time() - self._process.create_time())
         self.goodput = GoodputLedger(time.monotonic, age_seconds=age)
-        self.progress = Progress(time.monotonic)
+        self.progress = WorkerProgress(time.monotonic)
         self.metrics = WorkerMetrics()
         if context.in_pod:
             self.metrics.memory_limit.set(container_limit_bytes())

@@ -27,7 +27,7 @@ from elasticdl.errors import (
 from elasticdl.job.tasks import Task, TaskReport, TaskType
 from elasticdl.job.words import GoodputCause, WorkerPhase
 from elasticdl.metrics.goodput import GoodputLedger
-from elasticdl.worker.progress import Progress
+from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.tasks.stream import (
     STORAGE_SECONDS,
@@ -75,7 +75,7 @@ class LoopParts:
     describe: Callable[[str, BaseException], str]
     leaving: threading.Event
     goodput: GoodputLedger
-    progress: Progress
+    progress: WorkerProgress
 
 
 _PHASES: dict[int, tuple[WorkerPhase, str]] = {
@@ -98,7 +98,7 @@ _NAMES = {
 }
 
 
-class Loop:
+class WorkerLoop:
     """Runs tasks until none will come or the worker has to leave."""
 
     def __init__(self, parts: LoopParts) -> None:

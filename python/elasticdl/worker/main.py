@@ -34,11 +34,11 @@ from elasticdl.job.names import Role
 from elasticdl.job.spec.job import DATA_OF_JOB, JobSpec, JobType, Strategy
 from elasticdl.rpc.tls.identity import identity_of
 from elasticdl.worker.cpus import bound_threads
-from elasticdl.worker.life import Life
+from elasticdl.worker.life import WorkerLife
 from elasticdl.worker.quiet import quiet_import
 from elasticdl.worker.tasks.early import EarlyTasks
 from elasticdl.worker.tasks.errands import Errands
-from elasticdl.worker.tasks.readers import Readers, Sample
+from elasticdl.worker.tasks.readers import Readers, RecordSample
 from elasticdl.worker.tasks.stream import with_trace
 
 if TYPE_CHECKING:
@@ -84,14 +84,14 @@ def run() -> int:
 
 
 def _live(context: RoleContext, spec: JobSpec, leaving: threading.Event) -> None:
-    life = Life(context, spec, leaving, identity_of(context, leaving))
+    life = WorkerLife(context, spec, leaving, identity_of(context, leaving))
     try:
         work(life, spec)
     finally:
         life.close()
 
 
-def work(life: Life, spec: JobSpec) -> None:
+def work(life: WorkerLife, spec: JobSpec) -> None:
     """Do everything between the first heartbeat and the last report."""
     restore_dir = _loadable(life, spec, life.register().restore_dir)
     module = _Module(life, spec)
@@ -122,7 +122,7 @@ def work(life: Life, spec: JobSpec) -> None:
     assembly.run(readers, errands, sample, restore_dir=restore_dir)
 
 
-def _loadable(life: Life, spec: JobSpec, restore_dir: str) -> str:
+def _loadable(life: WorkerLife, spec: JobSpec, restore_dir: str) -> str:
     """Return the checkpoint that a worker loads itself, having read all of it.
 
     For a damaged one the master names the next older one. Raises CheckpointError if
@@ -146,7 +146,7 @@ def _loadable(life: Life, spec: JobSpec, restore_dir: str) -> str:
 class _Module:
     """The user's model module, imported when first needed."""
 
-    def __init__(self, life: Life, spec: JobSpec) -> None:
+    def __init__(self, life: WorkerLife, spec: JobSpec) -> None:
         self._life = life
         self._spec = spec
         self._definition: ModelDefinition | None = None
@@ -172,8 +172,13 @@ class _Module:
 
 
 def _sample(
-    life: Life, spec: JobSpec, readers: Readers, early: EarlyTasks, *, patient: bool
-) -> Sample | None:
+    life: WorkerLife,
+    spec: JobSpec,
+    readers: Readers,
+    early: EarlyTasks,
+    *,
+    patient: bool,
+) -> RecordSample | None:
     """Return some records; None if there are none, or the job is over."""
     while not life.leaving.is_set():
         sample = readers.sample(DATA_OF_JOB[spec.type], spec.training.batch_size)

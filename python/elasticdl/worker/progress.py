@@ -26,7 +26,7 @@ _MOST_KINDS = 1024
 _MOVED_BYTES = 1 << 20
 
 
-class Progress:
+class WorkerProgress:
     """Counters of one worker process. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -24,7 +24,7 @@ from elasticdl.model.variables import (
 )
 from elasticdl.rpc.ps.client import PsClient
 from elasticdl.tensor.placement import place
-from elasticdl.worker.life import Life
+from elasticdl.worker.life import WorkerLife
 from elasticdl.worker.local.checkpoint import LocalCheckpoints, LocalState
 from elasticdl.worker.local.own_step import OwnStep, other_optimizers
 from elasticdl.worker.local.trainer import LocalTrainer
@@ -45,7 +45,11 @@ class TrainerMaker:
     """Makes the trainer."""
 
     def __init__(
-        self, life: Life, spec: JobSpec, definition: ModelDefinition, state: ModelState
+        self,
+        life: WorkerLife,
+        spec: JobSpec,
+        definition: ModelDefinition,
+        state: ModelState,
     ) -> None:
         """Take a module with its model built and its non-trainable state."""
         self._life = life

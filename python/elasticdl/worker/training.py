@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from elasticdl.job.tasks import BadRecord, Outcome, Task, TaskReport, TaskType
+from elasticdl.job.tasks import SkippedRecord, Task, TaskOutcome, TaskReport, TaskType
 from elasticdl.job.words import GoodputCause
 from elasticdl.metrics.goodput import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.model.feeding import Batch, Feeder, kind_of
-from elasticdl.worker.progress import Progress
+from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.tasks.feed_ahead import FeedAhead
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.tasks.stream import TaskStream, returned
@@ -58,12 +58,12 @@ class _Run:
             self.steps += 1
             self.loss_sum += done.loss
 
-    def report(self, bad: list[BadRecord]) -> TaskReport:
+    def report(self, bad: list[SkippedRecord]) -> TaskReport:
         task = self.task
         return TaskReport(
             task_id=task.task_id,
             lease_id=task.lease_id,
-            outcome=Outcome.DONE,
+            outcome=TaskOutcome.DONE,
             # What was really read of its range; `audit` compares it with the task.
             records=len(self.loaded.records)
             + len(self.loaded.bad)
@@ -118,7 +118,7 @@ class Training:
         self._shows = shows
         self._in_order = in_order
         self._runs: list[_Run] = []
-        self._bad: dict[int, list[BadRecord]] = {}
+        self._bad: dict[int, list[SkippedRecord]] = {}
 
     def run(self, loaded: LoadedTask) -> None:
         """Train a task. Its report follows when its gradients are acknowledged."""
@@ -223,8 +223,8 @@ class Training:
             "such batches out"
         )
 
-    def _bad_record(self, loaded: LoadedTask, index: int, reason: str) -> BadRecord:
-        return BadRecord(
+    def _bad_record(self, loaded: LoadedTask, index: int, reason: str) -> SkippedRecord:
+        return SkippedRecord(
             source=loaded.task.source,
             record=loaded.task.start + index if loaded.is_as_planned else -1,
             reason=reason,
@@ -236,7 +236,7 @@ class Shows:
 
     def __init__(
         self,
-        progress: Progress,
+        progress: WorkerProgress,
         goodput: GoodputLedger,
         metrics: WorkerMetrics,
         *,

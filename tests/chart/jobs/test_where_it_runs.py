@@ -3,7 +3,11 @@
 import helm_python as helm
 import pytest
 import yaml
-from elasticdl.job.values.defaults import Platform, sections_of, without_registry
+from elasticdl.job.values.defaults import (
+    PlatformDefaults,
+    sections_of,
+    without_registry,
+)
 from elasticdl.job.values.file import parse_values
 
 from tests.chart.platform.pod_security import violations
@@ -154,7 +158,7 @@ def test_no_image_has_a_name_that_somebody_else_may_own(case):
     assert said in str(error.value)
     if "job" in values:  # the package says the same
         file, _ = parse_values(yaml.safe_dump(values), source="job.yaml")
-        says = Platform((values.get("jobs") or {}).get("defaults") or {})
+        says = PlatformDefaults((values.get("jobs") or {}).get("defaults") or {})
         (problem,) = without_registry(says, sections_of(file), file.job)
         assert str(problem) in str(error.value)
 
@@ -170,7 +174,7 @@ def test_images_of_its_own_need_no_registry(fields):
     values = merged(job(images={"registry": ""}), {"job": fields})
     assert {container(pod)["image"] for pod in pods(objects(values)).values()} == {OWN}
     file, _ = parse_values(yaml.safe_dump(values), source="job.yaml")
-    assert not without_registry(Platform(), sections_of(file), file.job)
+    assert not without_registry(PlatformDefaults(), sections_of(file), file.job)
     tools = {"exporter": {"enabled": True, "image": OWN}}
     values = {"images": {"registry": ""}, "monitoring": tools}
     pod = of_kind(objects(values), "Deployment")["spec"]["template"]

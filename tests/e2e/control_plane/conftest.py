@@ -24,7 +24,7 @@ from elasticdl.kube.api import MERGE_PATCH, ApiServer
 from elasticdl.runner.base import (
     Launch,
     Observation,
-    Observed,
+    ObservedReplica,
     Phase,
     ReplicaKey,
 )
@@ -163,8 +163,8 @@ class Rig:
         self.link.join()
         self.generations = count(1)
         self.observations: list[Observation] = []
-        self.states: dict[ReplicaKey, Observed] = {}
-        self.seen: list[Observed] = []
+        self.states: dict[ReplicaKey, ObservedReplica] = {}
+        self.seen: list[ObservedReplica] = []
 
     # -- the cluster ----------------------------------------------------------------
 
@@ -281,7 +281,7 @@ class Rig:
         except TimeoutError:
             pytest.fail(f"{what or 'it'} did not come about: {self.states}")
 
-    async def until_phase(self, launch: Launch, phase: Phase) -> Observed:
+    async def until_phase(self, launch: Launch, phase: Phase) -> ObservedReplica:
         def reached() -> bool:
             state = self.states.get(launch.key)
             return state is not None and state.phase is phase
@@ -289,7 +289,7 @@ class Rig:
         await self.until(reached, f"{launch.key} {phase}")
         return self.states[launch.key]
 
-    async def until_pending(self, launch: Launch, because: str) -> Observed:
+    async def until_pending(self, launch: Launch, because: str) -> ObservedReplica:
         def reached() -> bool:
             state = self.states.get(launch.key)
             return (

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from elasticdl import client
-from elasticdl.client import Condition, Launcher, Outcome
+from elasticdl.client import Condition, Launcher, LaunchOutcome
 from elasticdl.client.local.launcher import Timing
 from elasticdl.errors import (
     ExitCode,
@@ -94,7 +94,7 @@ def until_second_master(launcher: Launcher) -> None:
     until(came)
 
 
-def end_of(launcher: Launcher) -> Outcome:
+def end_of(launcher: Launcher) -> LaunchOutcome:
     outcome = launcher.wait(BOUND_SECONDS)
     assert outcome is not None
     return outcome
@@ -225,7 +225,7 @@ def test_killing_ends_at_once_without_a_report(launch: Launch) -> None:
     until_running(launcher)
     launcher.kill()
     outcome = end_of(launcher)
-    assert outcome == Outcome(ExitCode.STOPPED, None, "stopped at once")
+    assert outcome == LaunchOutcome(ExitCode.STOPPED, None, "stopped at once")
     assert client.LocalJob(launcher.job_dir).condition is Condition.INTERRUPTED
 
 

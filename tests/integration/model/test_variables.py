@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from elasticdl.model import state as states
 from elasticdl.model import variables
-from elasticdl.tensor.placement import Kind, place
+from elasticdl.tensor.placement import GradientKind, place
 
 from tests.integration.model.conftest import CLASSIC
 
@@ -15,7 +15,7 @@ from tests.integration.model.conftest import CLASSIC
 def test_values_come_back_from_the_buffers_of_any_number_of_ps(built, num_ps):
     model = built(CLASSIC, params={"units": 50}).model
     named = variables.trainable_variables(model)
-    kinds = {named[0].name: Kind.ROWWISE, named[3].name: Kind.FROZEN}
+    kinds = {named[0].name: GradientKind.ROWWISE, named[3].name: GradientKind.FROZEN}
     layout = place(variables.layout_variables(named, kinds), num_ps)
     before = model.get_weights()
     buffers = variables.read(named, layout)
@@ -28,7 +28,7 @@ def test_values_come_back_from_the_buffers_of_any_number_of_ps(built, num_ps):
 
 def test_a_dense_gradient_is_the_prefix_of_the_buffer(built):
     named = variables.trainable_variables(built(CLASSIC).model)
-    kinds = {named[0].name: Kind.ROWWISE}
+    kinds = {named[0].name: GradientKind.ROWWISE}
     layout = place(variables.layout_variables(named, kinds), 2)
     arrays = [np.full(v.shape, i, np.float32) for i, v in enumerate(named)]
     whole = variables.to_buffers(arrays, layout)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from elasticdl.dashboards.board import Kind
+from elasticdl.dashboards.board import PanelKind
 from elasticdl.dashboards.boards import BOARDS
 
 from tests.browsing import Browser, Page
@@ -102,10 +102,10 @@ def test_every_panel_is_drawn_and_fits(
     empty = "[...document.querySelectorAll('.panel .empty')].map((one) => one.closest("
     assert page.run(empty + "'.panel').querySelector('h3').textContent)") == []
     for kind, what in (
-        (Kind.TIMESERIES, "path.js-line, path.point"),
-        (Kind.BARGAUGE, ".barlayer path"),
-        (Kind.STAT, "dd"),
-        (Kind.TABLE, "td"),
+        (PanelKind.TIMESERIES, "path.js-line, path.point"),
+        (PanelKind.BARGAUGE, ".barlayer path"),
+        (PanelKind.STAT, "dd"),
+        (PanelKind.TABLE, "td"),
     ):
         wanted = sum(panel.kind is kind for panel in BY_UID[uid].panels)
         panels = f"[...document.querySelectorAll('.panel[data-type={kind}]')]"

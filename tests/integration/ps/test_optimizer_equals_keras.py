@@ -17,11 +17,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from elasticdl.ps.apply import Gradient, Shard, apply_gradient
+from elasticdl.ps.apply import Gradient, ParameterShard, apply_gradient
 from elasticdl.ps.optimizers.kernels import sum_rows
 from elasticdl.ps.optimizers.optimizer import Optimizer, optimizer_from_json
 from elasticdl.ps.optimizers.schedules import schedule_from_config
-from elasticdl.tensor.placement import Kind, Layout, Variable, place
+from elasticdl.tensor.placement import GradientKind, Layout, Variable, place
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -160,7 +160,11 @@ def keras_run(
 def our_layout(num_ps: int) -> Layout:
     return place(
         [
-            Variable(name, shape, Kind.ROWWISE if "table" in name else Kind.DENSE)
+            Variable(
+                name,
+                shape,
+                GradientKind.ROWWISE if "table" in name else GradientKind.DENSE,
+            )
             for name, shape in SHAPES.items()
         ],
         num_ps,
@@ -178,7 +182,7 @@ def our_run(
         for piece in pieces:
             rows = start[layout.variables[piece.variable].name][piece.start : piece.end]
             values[piece.offset : piece.offset + piece.size] = rows.reshape(-1)
-        shards.append(Shard(layout, ps, values, optimizer.slots(values.size)))
+        shards.append(ParameterShard(layout, ps, values, optimizer.slots(values.size)))
     seen = []
     for number, step in enumerate(steps):
         for shard in shards:
@@ -193,7 +197,7 @@ def our_run(
     return seen
 
 
-def gradient_of(shard: Shard, step: Step) -> Gradient:
+def gradient_of(shard: ParameterShard, step: Step) -> Gradient:
     full = {"dense/kernel": step.kernel, "dense/bias": step.bias}
     dense, rows = [], {}
     for index, piece in enumerate(shard.layout.pieces[shard.ps]):
@@ -206,7 +210,7 @@ def gradient_of(shard: Shard, step: Step) -> Gradient:
     return Gradient(np.concatenate(dense) if dense else np.empty(0, np.float32), rows)
 
 
-def gather(layout: Layout, shards: Sequence[Shard]) -> dict[str, np.ndarray]:
+def gather(layout: Layout, shards: Sequence[ParameterShard]) -> dict[str, np.ndarray]:
     full = {name: np.empty(shape, np.float32) for name, shape in SHAPES.items()}
     for shard in shards:
         for piece in layout.pieces[shard.ps]:

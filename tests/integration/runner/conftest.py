@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from elasticdl.job.names import JobDir
-from elasticdl.testing.scripted import Stage, staged
+from elasticdl.testing.scripted import ScriptedStage, staged
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def stage(tmp_path: Path) -> Iterator[ScriptedStage]:
     with staged(JobDir(tmp_path / "job"), os.environ) as stage:
         yield stage

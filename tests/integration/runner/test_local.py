@@ -13,7 +13,7 @@ from elasticdl.job.words import ExitReason
 from elasticdl.runner.base import Observation, Phase, ReplicaKey
 from elasticdl.runner.local.platform_server import PlatformServer
 from elasticdl.runner.local.runner import LocalRunner
-from elasticdl.testing.scripted import BOUND_SECONDS, TOKEN, Stage, launch
+from elasticdl.testing.scripted import BOUND_SECONDS, TOKEN, ScriptedStage, launch
 
 WORKER_0 = ReplicaKey(Role.WORKER, 0)
 
@@ -29,7 +29,7 @@ async def until_phase(watch: AsyncIterator[Observation], phase: Phase) -> Observ
             return seen
 
 
-def test_it_starts_sees_and_stops_replicas(stage: Stage) -> None:
+def test_it_starts_sees_and_stops_replicas(stage: ScriptedStage) -> None:
     server = PlatformServer(stage.platform, token=TOKEN)
 
     async def scenario() -> None:
@@ -53,7 +53,7 @@ def test_it_starts_sees_and_stops_replicas(stage: Stage) -> None:
         server.close()
 
 
-def test_the_master_is_not_among_what_it_watches(stage: Stage) -> None:
+def test_the_master_is_not_among_what_it_watches(stage: ScriptedStage) -> None:
     server = PlatformServer(stage.platform, token=TOKEN)
     stage.platform.start(launch(0, role=Role.MASTER))
     stage.platform.start(launch(0, role=Role.PS))
@@ -70,7 +70,7 @@ def test_the_master_is_not_among_what_it_watches(stage: Stage) -> None:
         server.close()
 
 
-def test_two_watchers_see_the_same_and_why_a_worker_waits(stage: Stage) -> None:
+def test_two_watchers_see_the_same_and_why_a_worker_waits(stage: ScriptedStage) -> None:
     server = PlatformServer(stage.platform, token=TOKEN)
 
     async def scenario() -> None:
@@ -97,7 +97,7 @@ def test_two_watchers_see_the_same_and_why_a_worker_waits(stage: Stage) -> None:
         server.close()
 
 
-def test_after_a_break_the_whole_list_comes_again(stage: Stage) -> None:
+def test_after_a_break_the_whole_list_comes_again(stage: ScriptedStage) -> None:
     server = PlatformServer(stage.platform, token=TOKEN)
     stage.platform.start(launch(0))
 
@@ -125,7 +125,7 @@ def test_after_a_break_the_whole_list_comes_again(stage: Stage) -> None:
     asyncio.run(scenario())
 
 
-def test_a_refused_start_is_a_platform_error(stage: Stage) -> None:
+def test_a_refused_start_is_a_platform_error(stage: ScriptedStage) -> None:
     server = PlatformServer(stage.platform, token=TOKEN)
 
     async def scenario() -> None:
@@ -141,7 +141,7 @@ def test_a_refused_start_is_a_platform_error(stage: Stage) -> None:
         server.close()
 
 
-def test_a_platform_that_is_gone_is_a_platform_error(stage: Stage) -> None:
+def test_a_platform_that_is_gone_is_a_platform_error(stage: ScriptedStage) -> None:
     server = PlatformServer(stage.platform, token=TOKEN)
     server.close()
 

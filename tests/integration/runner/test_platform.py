@@ -22,7 +22,7 @@ from elasticdl.testing.scripted import (
     BOUND_SECONDS,
     POLITE,
     STUBBORN,
-    Stage,
+    ScriptedStage,
     gone,
     launch,
 )
@@ -30,7 +30,7 @@ from elasticdl.testing.scripted import (
 WORKER_0 = ReplicaKey(Role.WORKER, 0)
 
 
-def test_a_role_is_started_with_its_name_and_addresses(stage: Stage) -> None:
+def test_a_role_is_started_with_its_name_and_addresses(stage: ScriptedStage) -> None:
     stage.scripts[Role.PS] = (
         "import os; print({k: v for k, v in os.environ.items() if 'ELASTICDL' in k})"
     )
@@ -56,7 +56,7 @@ def test_the_command_of_a_role_is_its_main_module() -> None:
     assert role_command(Role.PS) == (sys.executable, "-P", "-m", "elasticdl.ps.main")
 
 
-def test_a_crash_tells_the_last_traceback(stage: Stage) -> None:
+def test_a_crash_tells_the_last_traceback(stage: ScriptedStage) -> None:
     # Since 3.13 a traceback shows the line of -c: the word must not stand in it.
     stage.scripts[Role.WORKER] = "print('be' 'gin'); raise ValueError('no such layer')"
     stage.platform.start(launch())
@@ -67,7 +67,7 @@ def test_a_crash_tells_the_last_traceback(stage: Stage) -> None:
     assert "begin" not in ended.message
 
 
-def test_replicas_that_ended_long_ago_are_forgotten(stage: Stage) -> None:
+def test_replicas_that_ended_long_ago_are_forgotten(stage: ScriptedStage) -> None:
     stage.platform.set_capacity(0)  # they wait, and are gone when they are stopped
     for index in range(1200):
         stage.platform.start(launch(index, index + 1))
@@ -79,7 +79,7 @@ def test_replicas_that_ended_long_ago_are_forgotten(stage: Stage) -> None:
 
 
 def test_logs_of_workers_that_ended_long_ago_go_and_those_of_ps_stay(
-    stage: Stage,
+    stage: ScriptedStage,
 ) -> None:
     stage.platform.set_capacity(0)
     logs = [stage.job_dir.log_file(Role.WORKER, index) for index in range(3)]
@@ -97,7 +97,7 @@ def test_logs_of_workers_that_ended_long_ago_go_and_those_of_ps_stay(
     assert "it wrote this" in of_ps.read_text()
 
 
-def test_a_segmentation_fault_is_the_codes_own_crash(stage: Stage) -> None:
+def test_a_segmentation_fault_is_the_codes_own_crash(stage: ScriptedStage) -> None:
     stage.scripts[Role.WORKER] = (
         "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
     )
@@ -107,7 +107,7 @@ def test_a_segmentation_fault_is_the_codes_own_crash(stage: Stage) -> None:
     assert ended.message == "SIGSEGV"
 
 
-def test_a_kill_by_somebody_else_is_killed_137(stage: Stage) -> None:
+def test_a_kill_by_somebody_else_is_killed_137(stage: ScriptedStage) -> None:
     stage.platform.start(launch())
     pid = stage.platform.signal(WORKER_0, signal.SIGKILL)
     assert pid == stage.state().pid
@@ -125,7 +125,7 @@ def test_a_kill_by_somebody_else_is_killed_137(stage: Stage) -> None:
     ],
 )
 def test_a_kill_that_the_kernel_counts_is_out_of_memory(
-    stage: Stage, tmp_path: Path, role: Role, reason: ExitReason
+    stage: ScriptedStage, tmp_path: Path, role: Role, reason: ExitReason
 ) -> None:
     """Else a replica that outgrows the machine would come back for ever."""
     counter = tmp_path / "vmstat"
@@ -139,7 +139,7 @@ def test_a_kill_that_the_kernel_counts_is_out_of_memory(
         assert (ended.reason, ended.exit_code) == (expected, 137)
 
 
-def test_a_stopped_process_can_be_killed(stage: Stage) -> None:
+def test_a_stopped_process_can_be_killed(stage: ScriptedStage) -> None:
     stage.scripts[Role.WORKER] = POLITE
     stage.platform.start(launch())
     stage.until_said("ready")
@@ -150,7 +150,7 @@ def test_a_stopped_process_can_be_killed(stage: Stage) -> None:
     assert ended.message == "hung"
 
 
-def test_a_polite_process_leaves_within_its_grace(stage: Stage) -> None:
+def test_a_polite_process_leaves_within_its_grace(stage: ScriptedStage) -> None:
     stage.scripts[Role.WORKER] = POLITE
     stage.platform.start(launch())
     stage.until_said("ready")
@@ -159,7 +159,7 @@ def test_a_polite_process_leaves_within_its_grace(stage: Stage) -> None:
     assert (ended.phase, ended.reason) == (Phase.SUCCEEDED, ExitReason.DELETED)
 
 
-def test_sigterm_by_hand_is_no_crash_and_is_named(stage: Stage) -> None:
+def test_sigterm_by_hand_is_no_crash_and_is_named(stage: ScriptedStage) -> None:
     stage.scripts[Role.WORKER] = POLITE
     stage.platform.start(launch())
     stage.until_said("ready")
@@ -167,7 +167,7 @@ def test_sigterm_by_hand_is_no_crash_and_is_named(stage: Stage) -> None:
     assert stage.until_ended().reason is ExitReason.DELETED
 
 
-def test_helpers_of_a_process_do_not_outlive_it(stage: Stage) -> None:
+def test_helpers_of_a_process_do_not_outlive_it(stage: ScriptedStage) -> None:
     stage.scripts[Role.WORKER] = (
         "import subprocess, sys; "
         "helper = subprocess.Popen([sys.executable, '-S', '-c', 'input()'], "
@@ -182,7 +182,7 @@ def test_helpers_of_a_process_do_not_outlive_it(stage: Stage) -> None:
     assert gone(helper)
 
 
-def test_starting_a_generation_twice_starts_it_once(stage: Stage) -> None:
+def test_starting_a_generation_twice_starts_it_once(stage: ScriptedStage) -> None:
     stage.platform.start(launch())
     pid = stage.state().pid
     stage.platform.start(launch())
@@ -190,7 +190,7 @@ def test_starting_a_generation_twice_starts_it_once(stage: Stage) -> None:
     assert len(stage.platform.states().states) == 1
 
 
-def test_starting_an_ended_generation_again_does_nothing(stage: Stage) -> None:
+def test_starting_an_ended_generation_again_does_nothing(stage: ScriptedStage) -> None:
     stage.scripts[Role.WORKER] = "pass"
     stage.platform.start(launch())
     stage.until_ended()
@@ -198,7 +198,7 @@ def test_starting_an_ended_generation_again_does_nothing(stage: Stage) -> None:
     assert stage.state().phase is Phase.SUCCEEDED
 
 
-def test_a_newer_generation_replaces_a_dead_one(stage: Stage) -> None:
+def test_a_newer_generation_replaces_a_dead_one(stage: ScriptedStage) -> None:
     stage.platform.start(launch(0, 1, role=Role.PS))
     stage.platform.signal(ReplicaKey(Role.PS, 0), signal.SIGKILL)
     stage.until_ended(role=Role.PS)
@@ -209,7 +209,7 @@ def test_a_newer_generation_replaces_a_dead_one(stage: Stage) -> None:
 
 @pytest.mark.parametrize("role", [Role.PS, Role.WORKER])
 def test_a_newer_generation_waits_for_the_end_of_a_living_one(
-    stage: Stage, role: Role
+    stage: ScriptedStage, role: Role
 ) -> None:
     stage.platform.start(launch(0, 1, role=role))
     old = stage.state(role=role).pid
@@ -219,7 +219,7 @@ def test_a_newer_generation_waits_for_the_end_of_a_living_one(
     assert gone(old)
 
 
-def test_an_older_generation_is_refused(stage: Stage) -> None:
+def test_an_older_generation_is_refused(stage: ScriptedStage) -> None:
     stage.platform.start(launch(0, 5))
     with pytest.raises(PlatformError, match="got generation 4, but 5 is known"):
         stage.platform.start(launch(0, 4))
@@ -237,7 +237,9 @@ def test_what_cannot_be_started_has_failed(tmp_path: Path) -> None:
     platform.close(grace_seconds=0.0)
 
 
-def test_workers_wait_for_cpus_and_start_when_there_are_some(stage: Stage) -> None:
+def test_workers_wait_for_cpus_and_start_when_there_are_some(
+    stage: ScriptedStage,
+) -> None:
     stage.platform.set_capacity(1)
     stage.platform.start(launch(0))
     stage.platform.start(launch(1))
@@ -248,7 +250,7 @@ def test_workers_wait_for_cpus_and_start_when_there_are_some(stage: Stage) -> No
     assert stage.state(1).phase is Phase.RUNNING
 
 
-def test_ps_and_master_do_not_use_the_workers_cpus(stage: Stage) -> None:
+def test_ps_and_master_do_not_use_the_workers_cpus(stage: ScriptedStage) -> None:
     stage.platform.set_capacity(0)
     stage.platform.start(launch(0, role=Role.PS))
     stage.platform.start(launch(0, role=Role.MASTER))
@@ -257,7 +259,7 @@ def test_ps_and_master_do_not_use_the_workers_cpus(stage: Stage) -> None:
 
 
 def test_less_capacity_preempts_and_a_pending_one_takes_a_freed_cpu(
-    stage: Stage,
+    stage: ScriptedStage,
 ) -> None:
     for index in range(3):
         stage.platform.start(launch(index))
@@ -271,7 +273,9 @@ def test_less_capacity_preempts_and_a_pending_one_takes_a_freed_cpu(
     assert stage.until(lambda s: s.phase is Phase.RUNNING, 3).pid
 
 
-def test_a_stubborn_worker_keeps_its_cpu_until_it_is_killed(stage: Stage) -> None:
+def test_a_stubborn_worker_keeps_its_cpu_until_it_is_killed(
+    stage: ScriptedStage,
+) -> None:
     stage.scripts[Role.WORKER] = STUBBORN
     stage.platform.start(launch(0))
     stage.until_said("deaf")
@@ -281,7 +285,7 @@ def test_a_stubborn_worker_keeps_its_cpu_until_it_is_killed(stage: Stage) -> Non
     assert (ended.reason, ended.exit_code) == (ExitReason.PREEMPTED, 137)
 
 
-def test_a_pending_worker_can_be_stopped(stage: Stage) -> None:
+def test_a_pending_worker_can_be_stopped(stage: ScriptedStage) -> None:
     stage.platform.set_capacity(0)
     stage.platform.start(launch(0))
     assert stage.platform.stop(WORKER_0, grace_seconds=1, reason="scaled down")
@@ -289,11 +293,11 @@ def test_a_pending_worker_can_be_stopped(stage: Stage) -> None:
     assert not stage.platform.stop(WORKER_0, grace_seconds=1, reason="again")
 
 
-def test_signalling_nobody_says_so(stage: Stage) -> None:
+def test_signalling_nobody_says_so(stage: ScriptedStage) -> None:
     assert stage.platform.signal(WORKER_0, signal.SIGKILL) == 0
 
 
-def test_closing_leaves_no_process(stage: Stage) -> None:
+def test_closing_leaves_no_process(stage: ScriptedStage) -> None:
     stage.scripts[Role.PS] = STUBBORN
     stage.platform.start(launch(0))
     stage.platform.start(launch(0, role=Role.PS))
@@ -312,7 +316,7 @@ WRITES_AND_SLEEPS = (
 
 
 def test_temporary_files_of_a_killed_worker_go_with_it(
-    stage: Stage, tmp_path: Path
+    stage: ScriptedStage, tmp_path: Path
 ) -> None:
     stage.scripts[Role.WORKER] = WRITES_AND_SLEEPS
     stage.platform.start(launch(env={"TMPDIR": str(tmp_path)}))
@@ -323,7 +327,9 @@ def test_temporary_files_of_a_killed_worker_go_with_it(
     assert not folder.exists()
 
 
-def test_other_roles_share_the_temporary_folder_of_the_machine(stage: Stage) -> None:
+def test_other_roles_share_the_temporary_folder_of_the_machine(
+    stage: ScriptedStage,
+) -> None:
     # Compiled kernels of PS are kept there.
     stage.scripts[Role.PS] = (
         "import os; print('it is', os.environ.get('TMPDIR'), flush=True)"

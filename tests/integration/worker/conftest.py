@@ -31,7 +31,7 @@ from elasticdl.ps.async_updater import AsyncUpdater
 from elasticdl.ps.restore import PsPlace, ShardStore
 from elasticdl.ps.server import ParameterServer
 from elasticdl.ps.servicer import PsServicer
-from elasticdl.ps.snapshots import Request
+from elasticdl.ps.snapshots import WantedSnapshot
 from elasticdl.ps.sync_updater import SyncFollower, SyncUpdater
 from elasticdl.ps.updater import Control
 from elasticdl.rpc.ps import wire as ps_wire
@@ -132,7 +132,7 @@ class PsGroup:
     def control(self, quorum=1, snapshots=()):
         for server in self.servers:
             server.control(
-                Control(quorum=quorum), [Request(name, "") for name in snapshots]
+                Control(quorum=quorum), [WantedSnapshot(name, "") for name in snapshots]
             )
 
     def close(self):

@@ -8,7 +8,7 @@ from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import CheckpointError, RefusedError
 from elasticdl.job.tasks import LIVE
-from elasticdl.ps.snapshots import Request
+from elasticdl.ps.snapshots import WantedSnapshot
 from elasticdl.ps.updater import Control
 from elasticdl.worker.uses.fixed_trainer import FixedTrainer
 from elasticdl.worker.uses.model_values import ModelValues
@@ -124,7 +124,7 @@ def begun_from(ps_group, num_ps, folder):
 def written(group, folder):
     """Have the PS write a checkpoint, as the master does."""
     for server in group.servers:
-        server.control(Control(quorum=1), [Request("ckpt-1", str(folder))])
+        server.control(Control(quorum=1), [WantedSnapshot("ckpt-1", str(folder))])
     done = wait_until_written(group, "ckpt-1")
     assert [one.error for one in done] == [""] * group.num_ps
     manifest = Manifest(

@@ -23,7 +23,7 @@ from elasticdl.model.feeding import Feeder
 from elasticdl.model.variables import trainable_variables
 from elasticdl.worker.local.own_step import OwnStep
 from elasticdl.worker.local.trainer import LocalTrainer
-from elasticdl.worker.progress import Progress
+from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.steps.variable_step import VariableStep
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.trainer import BatchPosition
@@ -199,7 +199,7 @@ def product_of(module, rig, ps_group):
             feeder("evaluation"),
             trainer=trainer,
             borrowed=ModelValues(definition.model, trainer),
-            progress=Progress(time.monotonic),
+            progress=WorkerProgress(time.monotonic),
         )
         task = Task(task_id=2, lease_id=2)
         report = evaluator.evaluate(LoadedTask(task, data(), []))

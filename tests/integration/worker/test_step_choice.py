@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from elasticdl.errors import UserCodeError
-from elasticdl.tensor.placement import Kind
+from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.steps.buffer_step import BufferStep
 from elasticdl.worker.steps.choice import choose_step
 from elasticdl.worker.steps.packing import Arena
@@ -70,7 +70,7 @@ def choose(definition, mlp, batches_of):
 def test_an_ordinary_model_gets_parameters_as_tensors(choose):
     step, kinds, _, _ = choose()
     assert isinstance(step, BufferStep)
-    assert kinds == [Kind.DENSE] * 4
+    assert kinds == [GradientKind.DENSE] * 4
 
 
 def test_pulling_less_often_than_each_step_takes_the_models_own_variables(choose):
@@ -81,7 +81,7 @@ def test_pulling_less_often_than_each_step_takes_the_models_own_variables(choose
 def test_a_layer_that_reads_behind_kerass_back_still_gets_its_gradient(choose):
     step, kinds, _, batch = choose(BEHIND)
     assert isinstance(step, VariableStep)
-    assert Kind.FROZEN not in kinds
+    assert GradientKind.FROZEN not in kinds
     gradients = step.run(*batch).gradients
     assert np.any(np.asarray(gradients[0]))
 
@@ -89,7 +89,7 @@ def test_a_layer_that_reads_behind_kerass_back_still_gets_its_gradient(choose):
 def test_a_model_that_cannot_take_tensors_falls_back_to_variables(choose):
     step, kinds, _, batch = choose(ASSIGNS)
     assert isinstance(step, VariableStep)
-    assert kinds == [Kind.DENSE] * 4
+    assert kinds == [GradientKind.DENSE] * 4
     assert step.run(*batch).finite
 
 
@@ -106,7 +106,7 @@ def custom_model():
 """
     )
     assert isinstance(step, BufferStep)
-    assert kinds.count(Kind.FROZEN) == 1
+    assert kinds.count(GradientKind.FROZEN) == 1
 
 
 def test_what_is_wrong_with_the_users_loss_is_said_and_not_worked_around(choose):
@@ -121,7 +121,11 @@ def test_gradients_that_come_otherwise_for_a_batch_of_another_form_are_refused(
     step, kinds, module, (features, labels) = choose(
         SOMETIMES, applies_here=applies_here
     )
-    assert sorted(kinds) == [Kind.DENSE, Kind.DENSE, Kind.FROZEN]
+    assert sorted(kinds) == [
+        GradientKind.DENSE,
+        GradientKind.DENSE,
+        GradientKind.FROZEN,
+    ]
     arena = Arena([tuple(v.shape) for v in module.model.trainable_variables])
     for array in arena.arrays:
         array[:] = 0.5

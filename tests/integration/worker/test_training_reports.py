@@ -5,11 +5,11 @@ import time
 from typing import Any
 
 import pytest
-from elasticdl.job.tasks import BadRecord, Outcome, Task, TaskType
+from elasticdl.job.tasks import SkippedRecord, Task, TaskOutcome, TaskType
 from elasticdl.metrics.goodput import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.model.feeding import BadInput, Batch
-from elasticdl.worker.progress import Progress
+from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.trainer import BatchDone, NanLossError
 from elasticdl.worker.training import Shows, Training
@@ -69,7 +69,7 @@ class Stream:
 def training(trainer, *, in_order=False):
     stream = Stream()
     clock = time.monotonic
-    parts = Progress(clock), GoodputLedger(clock), WorkerMetrics()
+    parts = WorkerProgress(clock), GoodputLedger(clock), WorkerMetrics()
     shows = Shows(*parts, log_loss_steps=1000)
     made = Training(
         trainer,
@@ -97,7 +97,7 @@ def test_a_report_tells_rows_bad_records_and_skipped_rows_apart():
     made, reports = training(Steps())
     made.run(LoadedTask(task(), records(*range(12))))
     (report,) = reports
-    assert report.outcome == Outcome.DONE
+    assert report.outcome == TaskOutcome.DONE
     # Of 0 to 11: 0, 2, 4 and 10 in steps, 8 skipped with 4; 6 is bad, six have no row.
     assert report.records == 12
     assert (report.rows, report.skipped_rows) == (3, 2)
@@ -105,7 +105,7 @@ def test_a_report_tells_rows_bad_records_and_skipped_rows_apart():
 
 
 def test_a_report_tells_when_the_reader_gave_fewer_records():
-    bad = (BadRecord(source="a", record=2, reason="torn"),)
+    bad = (SkippedRecord(source="a", record=2, reason="torn"),)
     made, reports = training(Steps())
     made.run(LoadedTask(task(), records(0, 1, 4, 5), bad))
     assert reports[0].records == 5  # of 12
@@ -134,7 +134,7 @@ def test_a_task_whose_first_push_may_have_been_applied_is_not_untouched():
     except ConnectionError:
         made.hand_back()
     (report,) = reports
-    assert report.outcome == Outcome.RETURNED
+    assert report.outcome == TaskOutcome.RETURNED
     assert report.records > 0
 
 

@@ -11,16 +11,16 @@ import pytest
 from elasticdl.checkpoint import reshard, store
 from elasticdl.checkpoint.layout import Manifest, tensor_name, version_dir
 from elasticdl.errors import CheckpointError
-from elasticdl.tensor.placement import Kind, Layout, Variable, place
+from elasticdl.tensor.placement import GradientKind, Layout, Variable, place
 from hypothesis import given
 from hypothesis import strategies as st
 
 VARIABLES = (
     Variable("dense/kernel", (12, 5)),
     Variable("dense/bias", (5,)),
-    Variable("table", (33, 4), Kind.ROWWISE),
+    Variable("table", (33, 4), GradientKind.ROWWISE),
     Variable("scale", ()),
-    Variable("odd|name", (3, 2, 2), Kind.FROZEN),
+    Variable("odd|name", (3, 2, 2), GradientKind.FROZEN),
 )
 
 
@@ -87,7 +87,7 @@ def test_any_number_of_shards_loads_on_any_number_of_ps_with_every_row_once(
             versions=[40 + ps for ps in range(before)],
         )
         for ps in range(after):
-            loaded = reshard.load_pieces(reshard.Reader(target), new, ps)
+            loaded = reshard.load_pieces(reshard.CheckpointReader(target), new, ps)
             np.testing.assert_array_equal(loaded.values, flat(new, ps, values))
             np.testing.assert_array_equal(loaded.slots["m"], flat(new, ps, m))
             np.testing.assert_array_equal(loaded.slots["v"], flat(new, ps, v))
@@ -119,7 +119,7 @@ def test_d8_a_restored_ps_knows_its_version_and_has_all_its_slots(
     for num_ps in (1, 2, 3):
         layout = place(VARIABLES, num_ps)
         for ps in range(num_ps):
-            loaded = reshard.load_pieces(reshard.Reader(target), layout, ps)
+            loaded = reshard.load_pieces(reshard.CheckpointReader(target), layout, ps)
             assert loaded.version == 7
             assert loaded.slots["m"].size == layout.size(ps)
             assert loaded.optimizer == "{}"
@@ -131,14 +131,14 @@ def test_missing_and_misshapen_variables_are_all_named(tmp_path: Path) -> None:
         [
             Variable("dense/kernel", (12, 6)),
             Variable("dense/bias", (5,)),
-            Variable("table", (40, 4), Kind.ROWWISE),
+            Variable("table", (40, 4), GradientKind.ROWWISE),
             Variable("new/kernel", (2, 2)),
             Variable("scale", (1,)),
         ],
         1,
     )
     with pytest.raises(CheckpointError) as caught:
-        reshard.load_pieces(reshard.Reader(target), other, 0)
+        reshard.load_pieces(reshard.CheckpointReader(target), other, 0)
     message = str(caught.value)
     assert "dense/kernel: got (12, 5), expected (12, 6)" in message
     assert "table: got (33, 4), expected (40, 4)" in message
@@ -159,7 +159,9 @@ def test_slots_that_a_variable_does_not_have_are_left_out(tmp_path: Path) -> Non
     store.write_manifest(
         tmp_path, Manifest(job="j", strategy="s", version=1, shards=[entry])
     )
-    assert reshard.load_pieces(reshard.Reader(tmp_path), layout, 0).slots == {}
+    assert (
+        reshard.load_pieces(reshard.CheckpointReader(tmp_path), layout, 0).slots == {}
+    )
     assert reshard.load_all(tmp_path).slots["m"]["scale"] == 3
 
 
@@ -185,7 +187,7 @@ def test_rows_that_are_absent_or_there_twice_are_refused(
     write_raw(tmp_path, [rows(0, 5), second])
     with pytest.raises(CheckpointError, match="expected each of the rows 0 to 10 once"):
         reshard.load_pieces(
-            reshard.Reader(tmp_path), place([Variable("w", (10, 2))], 1), 0
+            reshard.CheckpointReader(tmp_path), place([Variable("w", (10, 2))], 1), 0
         )
     with pytest.raises(CheckpointError, match="expected each of the rows 0 to 10 once"):
         reshard.load_all(tmp_path)
@@ -205,4 +207,4 @@ def test_a_layout_whose_shard_has_nothing_of_it_is_refused(tmp_path: Path) -> No
         tmp_path, Manifest(job="j", strategy="s", version=1, shards=[entry])
     )
     with pytest.raises(CheckpointError, match="has no values for PS 0"):
-        reshard.load_pieces(reshard.Reader(tmp_path), layout, 0)
+        reshard.load_pieces(reshard.CheckpointReader(tmp_path), layout, 0)

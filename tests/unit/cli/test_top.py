@@ -9,7 +9,7 @@ import pytest
 from elasticdl.client import Condition, JobView
 from elasticdl.client.usage import ClusterUsage, Machine
 from elasticdl.job.decision import Decision
-from elasticdl.job.history import History, PsSample, Sample
+from elasticdl.job.history import History, HistorySample, PsSample
 from elasticdl.job.status import (
     EvaluationResult,
     JobStatus,
@@ -153,7 +153,7 @@ def ps_sample(seconds: float, *, busy: float) -> PsSample:
     )
 
 
-def sample(seconds: float, **fields: Any) -> Sample:
+def sample(seconds: float, **fields: Any) -> HistorySample:
     known: dict[str, Any] = {
         "time": NOW - 600 + seconds,
         "state": "running",
@@ -169,7 +169,7 @@ def sample(seconds: float, **fields: Any) -> Sample:
             "1": ps_sample(seconds, busy=0.5),
         },
     }
-    return Sample(**{**known, **fields})
+    return HistorySample(**{**known, **fields})
 
 
 HISTORY = History(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from elasticdl.dashboards.board import Board, GridPlace, Kind, Panel, Row, places
+from elasticdl.dashboards.board import Board, GridPlace, Panel, PanelKind, Row, places
 from elasticdl.metrics.registry import ROLES
 
 from docs.generate.questions import QUESTIONS
@@ -170,7 +170,7 @@ def test_the_folder_to_import_from_is_the_charts():
 
 
 def panel_of(width, height):
-    return Panel("p", Kind.STAT, "A panel.", width=width, height=height)
+    return Panel("p", PanelKind.STAT, "A panel.", width=width, height=height)
 
 
 def test_panels_stand_side_by_side_and_go_down_when_a_line_is_full():

@@ -35,10 +35,10 @@ from elasticdl.job.status import JobReport
 from elasticdl.job.tasks import (
     LeaseReply,
     LeaseRequest,
-    Outcome,
     ReplicaId,
     ShardInfo,
     Task,
+    TaskOutcome,
     TaskReport,
     TaskType,
     Ticket,
@@ -62,7 +62,7 @@ from elasticdl.testing.fakes import InMemoryPublisher, InMemoryRunner
 from elasticdl.testing.scripted import TOKEN
 
 BOUND_SECONDS = 10.0
-DONE = Outcome.DONE
+DONE = TaskOutcome.DONE
 RECORDS = 64
 
 
@@ -351,13 +351,13 @@ class Replica:
         if task.type == TaskType.TRAINING:
             while self.world.pausing() or self.name in self.world.stuck:
                 if self.drain:
-                    return replace(report, outcome=Outcome.RETURNED, records=0)
+                    return replace(report, outcome=TaskOutcome.RETURNED, records=0)
                 await asyncio.sleep(0.005)
         error = self.world.fail(task)
         if error:
             return replace(
                 report,
-                outcome=Outcome.FAILED,
+                outcome=TaskOutcome.FAILED,
                 error=error,
                 fatal=error.startswith("fatal"),
                 exit_code=ExitCode.DATA if "data" in error else 0,

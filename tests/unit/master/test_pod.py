@@ -16,7 +16,7 @@ from elasticdl.job.names import JobDir
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import load_values, write_values
 from elasticdl.job.words import JobState
-from elasticdl.master.job_state import Ending
+from elasticdl.master.job_state import JobEnding
 from elasticdl.master.pod import Prepared, exit_code_of, prepare, take_over
 
 from tests.unit.client.local.test_folder import report, values
@@ -207,12 +207,12 @@ FINAL = {2, 3, 4, 5, 6, 10}
 
 @pytest.mark.parametrize("code", [c for c in ExitCode if c is not ExitCode.OK])
 def test_a_job_that_failed_is_never_started_again(code: ExitCode) -> None:
-    assert exit_code_of(Ending(JobState.FAILED, "why", code)) in FINAL
+    assert exit_code_of(JobEnding(JobState.FAILED, "why", code)) in FINAL
 
 
 def test_a_job_that_succeeded_or_was_stopped_is_done() -> None:
-    done = Ending(JobState.SUCCEEDED, "", ExitCode.OK)
-    stopped = Ending(JobState.STOPPED, "by hand", ExitCode.STOPPED)
+    done = JobEnding(JobState.SUCCEEDED, "", ExitCode.OK)
+    stopped = JobEnding(JobState.STOPPED, "by hand", ExitCode.STOPPED)
     assert exit_code_of(done) == exit_code_of(stopped) == 0
 
 

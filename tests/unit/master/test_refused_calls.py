@@ -16,10 +16,10 @@ from elasticdl.job.heartbeats import (
 from elasticdl.job.names import Role
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.tasks import (
-    BadRecord,
     LeaseRequest,
-    Outcome,
+    SkippedRecord,
     Task,
+    TaskOutcome,
     TaskReport,
     TaskType,
 )
@@ -68,7 +68,7 @@ def test_a_repeated_report_gets_the_same_answer_and_counts_once(rig) -> None:
             some = rig.replicas[ReplicaKey(Role.WORKER, 0)]
             some.kill()
             lease_id = next(iter(some.held))
-            report = TaskReport(lease_id=lease_id, outcome=Outcome.DONE)
+            report = TaskReport(lease_id=lease_id, outcome=TaskOutcome.DONE)
             for _ in range(3):
                 reply = await some.call(
                     some.client.lease, LeaseRequest(reports=[report])
@@ -220,9 +220,11 @@ def test_bad_records_and_skipped_batches_reach_the_report(rig) -> None:
             some = rig.replicas[ReplicaKey(Role.WORKER, 0)]
             report = TaskReport(
                 lease_id=next(iter(some.held)),
-                outcome=Outcome.DONE,
+                outcome=TaskOutcome.DONE,
                 skipped_batches=2,
-                bad_records=[BadRecord(source="train.csv", record=3, reason="torn")],
+                bad_records=[
+                    SkippedRecord(source="train.csv", record=3, reason="torn")
+                ],
             )
             await some.call(some.client.lease, LeaseRequest(reports=[report]))
             rig.world.go.set()

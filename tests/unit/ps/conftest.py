@@ -19,7 +19,7 @@ from elasticdl.rpc.ps import wire as ps_wire
 from elasticdl.rpc.ps.client import PsClient
 from elasticdl.rpc.ps.tensors import Gradients, Pushed, PushId, PushOrder
 from elasticdl.rpc.server import ThreadedServer, serve
-from elasticdl.tensor.placement import Kind, Layout, Variable, place
+from elasticdl.tensor.placement import GradientKind, Layout, Variable, place
 from elasticdl.tensor.shared_state import SharedState, StateShare
 from elasticdl.testing.scripted import TOKEN
 
@@ -33,8 +33,8 @@ def sgd(rate: float = 0.5, momentum: float = 0.0) -> str:
 VARIABLES = (
     Variable("dense/kernel", (8, 4)),
     Variable("dense/bias", (4,)),
-    Variable("table/embeddings", (10, 3), Kind.ROWWISE),
-    Variable("frozen/scale", (2,), Kind.FROZEN),
+    Variable("table/embeddings", (10, 3), GradientKind.ROWWISE),
+    Variable("frozen/scale", (2,), GradientKind.FROZEN),
 )
 SIZE = 32 + 4 + 30 + 2
 
@@ -186,7 +186,7 @@ class Group:
             mine = {}
             for index, piece in enumerate(self.layout.pieces[ps]):
                 variable = self.layout.variables[piece.variable]
-                if variable.kind is not Kind.ROWWISE:
+                if variable.kind is not GradientKind.ROWWISE:
                     continue
                 ids = [row - piece.start for row in rows
                        if piece.start <= row < piece.end]  # fmt: skip

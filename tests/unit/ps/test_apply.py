@@ -13,7 +13,7 @@ from elasticdl.checkpoint import reshard, store
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.ps.apply import (
     Gradient,
-    Shard,
+    ParameterShard,
     Span,
     apply_gradient,
     dense_spans,
@@ -21,7 +21,7 @@ from elasticdl.ps.apply import (
     split,
 )
 from elasticdl.ps.optimizers.optimizer import Optimizer, optimizer_from_json
-from elasticdl.tensor.placement import Kind, Layout, Piece, Variable, place
+from elasticdl.tensor.placement import GradientKind, Layout, Piece, Variable, place
 
 from tests.unit.ps.optimizers.cases import CASES, case, make, tree
 
@@ -32,22 +32,22 @@ VARIABLES = (
     Variable("a/kernel", (30, 4)),
     Variable("a/bias", (4,)),
     Variable("b/kernel", (4, 3)),
-    Variable("table", (50, 3), Kind.ROWWISE),
-    Variable("frozen", (6,), Kind.FROZEN),
+    Variable("table", (50, 3), GradientKind.ROWWISE),
+    Variable("frozen", (6,), GradientKind.FROZEN),
 )
 
 
-def new_shard(optimizer: Optimizer, layout: Layout, ps: int) -> Shard:
+def new_shard(optimizer: Optimizer, layout: Layout, ps: int) -> ParameterShard:
     size = layout.size(ps)
     values = np.random.default_rng(ps).standard_normal(size).astype(F)
-    return Shard(layout, ps, values, optimizer.slots(size))
+    return ParameterShard(layout, ps, values, optimizer.slots(size))
 
 
 def some_gradient(layout: Layout, ps: int, seed: int) -> Gradient:
     rng = np.random.default_rng(seed)
     rows = {}
     for index, piece in enumerate(layout.pieces[ps]):
-        if layout.variables[piece.variable].kind is Kind.ROWWISE:
+        if layout.variables[piece.variable].kind is GradientKind.ROWWISE:
             ids = rng.permutation(piece.end - piece.start)[:5].astype(np.int64)
             rows[index] = (ids, rng.standard_normal((ids.size, 3)).astype(F))
     return Gradient(rng.standard_normal(layout.dense_size(ps)).astype(F), rows)
@@ -181,19 +181,19 @@ def test_d8_slots_survive_another_number_of_ps(
         for index, piece in enumerate(layout.pieces[ps]):
             variable = layout.variables[piece.variable]
             part = np.sin(whole[piece.variable][piece.start : piece.end] + step)
-            if variable.kind is Kind.DENSE:
+            if variable.kind is GradientKind.DENSE:
                 dense.append(part.astype(F).reshape(-1))
-            elif variable.kind is Kind.ROWWISE:
+            elif variable.kind is GradientKind.ROWWISE:
                 ids = np.flatnonzero((np.arange(piece.start, piece.end) + step) % 3)
                 rows[index] = (ids, part[ids].astype(F))
         return Gradient(np.concatenate(dense), rows)
 
-    def parts_of(shard: Shard) -> Iterator[tuple[Piece, np.ndarray]]:
+    def parts_of(shard: ParameterShard) -> Iterator[tuple[Piece, np.ndarray]]:
         for piece in shard.layout.pieces[shard.ps]:
             part = shard.values[piece.offset : piece.offset + piece.size]
             yield piece, part.reshape(piece.end - piece.start, -1)
 
-    def train(shard: Shard, steps: range) -> None:
+    def train(shard: ParameterShard, steps: range) -> None:
         for step in steps:
             gradient = gradient_of(shard.layout, shard.ps, step)
             apply_gradient(optimizer, shard, gradient, step=step, learning_rate=0.1)
@@ -203,7 +203,7 @@ def test_d8_slots_survive_another_number_of_ps(
         start = [whole[p.variable][p.start : p.end].reshape(-1) for p in pieces]
         values = np.concatenate(start).astype(F)
         slots = optimizer.slots(values.size, values)
-        shard = Shard(before, ps, values, slots)
+        shard = ParameterShard(before, ps, values, slots)
         train(shard, range(3))
         tensors = reshard.shard_tensors(
             before, ps, shard.values, shard.slots, scalars={}, states={}
@@ -217,9 +217,9 @@ def test_d8_slots_survive_another_number_of_ps(
         tmp_path, Manifest(job="j", strategy="s", version=3, shards=entries)
     )
     for ps in range(num_ps):
-        loaded = reshard.load_pieces(reshard.Reader(tmp_path), after, ps)
+        loaded = reshard.load_pieces(reshard.CheckpointReader(tmp_path), after, ps)
         slots = optimizer.restore_slots(after.size(ps), loaded.slots)
-        shard = Shard(after, ps, loaded.values, slots)
+        shard = ParameterShard(after, ps, loaded.values, slots)
         train(shard, range(3, 6))
         for piece, rows in parts_of(shard):
             expected = undisturbed[piece.variable][piece.start : piece.end]
@@ -234,7 +234,7 @@ def test_d8_slots_survive_a_checkpoint_and_training_goes_on_bit_for_bit(
     layout = place(VARIABLES, 2)
     shards = [new_shard(optimizer, layout, ps) for ps in range(2)]
 
-    def train(shard: Shard, first: int, last: int) -> None:
+    def train(shard: ParameterShard, first: int, last: int) -> None:
         for step in range(first, last):
             gradient = some_gradient(layout, shard.ps, 10 * step + shard.ps)
             apply_gradient(optimizer, shard, gradient, step=step, learning_rate=0.1)
@@ -252,11 +252,13 @@ def test_d8_slots_survive_a_checkpoint_and_training_goes_on_bit_for_bit(
     )
     for shard in shards:
         train(shard, 3, 6)
-        loaded = reshard.load_pieces(reshard.Reader(tmp_path), layout, shard.ps)
+        loaded = reshard.load_pieces(
+            reshard.CheckpointReader(tmp_path), layout, shard.ps
+        )
         assert loaded.version == 3
         again = optimizer_from_json(loaded.optimizer)
         size = layout.size(shard.ps)
         slots = again.restore_slots(size, loaded.slots)
-        resumed = Shard(layout, shard.ps, loaded.values, slots)
+        resumed = ParameterShard(layout, shard.ps, loaded.values, slots)
         train(resumed, loaded.version, 6)
         np.testing.assert_array_equal(resumed.values, shard.values)

@@ -22,7 +22,7 @@ from elasticdl.job.values.file import write_values
 from elasticdl.job.words import ExitReason
 from elasticdl.proto import master_pb2, master_pb2_grpc, ps_pb2
 from elasticdl.ps import main
-from elasticdl.ps.control import ControlLoop, Life, report_of
+from elasticdl.ps.control import ControlLoop, PsLife, report_of
 from elasticdl.ps.restore import PsPlace, ShardStore
 from elasticdl.ps.server import ParameterServer
 from elasticdl.ps.traffic import Traffic, Usage
@@ -370,7 +370,7 @@ def test_what_breaks_the_control_loop_ends_the_ps(tmp_path: Path):
         ),
         BrokenClient(),
         Registration(),
-        life=Life(),
+        life=PsLife(),
         heartbeat_seconds=0.2,
         keep_versions=True,
         usage=Usage(Traffic()),

@@ -7,8 +7,8 @@ import pytest
 from elasticdl.job.heartbeats import Registration
 from elasticdl.job.tasks import ReplicaId
 from elasticdl.proto import master_pb2, master_pb2_grpc
-from elasticdl.ps.control import ControlLoop, Life
-from elasticdl.ps.snapshots import Request
+from elasticdl.ps.control import ControlLoop, PsLife
+from elasticdl.ps.snapshots import WantedSnapshot
 from elasticdl.ps.traffic import Traffic, Usage
 from elasticdl.ps.updater import Control
 from elasticdl.rpc.master_client import MasterClient
@@ -38,7 +38,7 @@ def loop_of():
             server,
             client,
             Registration(address="127.0.0.1:1"),
-            life=Life(),
+            life=PsLife(),
             heartbeat_seconds=0.05,
             keep_versions=True,
             usage=Usage(Traffic(), 0),
@@ -94,9 +94,9 @@ def test_an_order_from_before_a_rewind_is_passed_over(group):
     ps.rewind = 1
     client = ps.client()
     client.initialize(ps.layout, ps.optimizer, ps.initial())
-    server.control(Control(), (Request("ckpt-old"),), rewind=0)
+    server.control(Control(), (WantedSnapshot("ckpt-old"),), rewind=0)
     assert not server.figures().snapshots
-    server.control(Control(), (Request("ckpt-new"),), rewind=1)
+    server.control(Control(), (WantedSnapshot("ckpt-new"),), rewind=1)
     assert [done.snapshot for done in server.figures().snapshots] == ["ckpt-new"]
 
 

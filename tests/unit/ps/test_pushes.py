@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-from elasticdl.ps.apply import Gradient, Shard
+from elasticdl.ps.apply import Gradient, ParameterShard
 from elasticdl.ps.optimizers.optimizer import optimizer_from_json
-from elasticdl.ps.parameters import Compute, Origin, Parameters, Push
+from elasticdl.ps.parameters import Compute, ParameterOrigin, Parameters, Push
 from elasticdl.ps.pushes import MOST_SOURCES, LastPushes
 from elasticdl.ps.sync_updater import SyncUpdater
 from elasticdl.ps.updater import Control
@@ -182,5 +182,5 @@ class Immediate:
 def small(sgd) -> Parameters:
     layout = place([Variable("a", (2,))], 1)
     optimizer = optimizer_from_json(sgd(1.0))
-    shard = Shard(layout, 0, np.zeros(2, np.float32), optimizer.slots(2))
-    return Parameters(shard, optimizer, origin=Origin(), compute=Compute())
+    shard = ParameterShard(layout, 0, np.zeros(2, np.float32), optimizer.slots(2))
+    return Parameters(shard, optimizer, origin=ParameterOrigin(), compute=Compute())

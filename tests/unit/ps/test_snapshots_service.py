@@ -12,8 +12,8 @@ from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import Manifest
 from elasticdl.errors import FencedError, NotInitializedError
 from elasticdl.job.tasks import Ticket
-from elasticdl.ps.snapshots import Request
-from elasticdl.tensor.placement import Kind, Variable
+from elasticdl.ps.snapshots import WantedSnapshot
+from elasticdl.tensor.placement import GradientKind, Variable
 from elasticdl.tensor.shared_state import (
     SharedState,
     StateLayout,
@@ -41,14 +41,14 @@ def ask(ps, snapshot, directory=None):
     """Ask as the master does: PS 0 first, the others with its ticket (sync)."""
     place = str(directory) if directory else ""
     if not ps.sync:
-        ps.control(snapshots=(Request(snapshot, place),))
+        ps.control(snapshots=(WantedSnapshot(snapshot, place),))
         return
-    ps.servers[0].control(ps.control_figures, (Request(snapshot, place),))
+    ps.servers[0].control(ps.control_figures, (WantedSnapshot(snapshot, place),))
     ticket = next(
         d.ticket for d in ps.servers[0].figures().snapshots if d.snapshot == snapshot
     )
     for server in ps.servers[1:]:
-        server.control(ps.control_figures, (Request(snapshot, place, ticket),))
+        server.control(ps.control_figures, (WantedSnapshot(snapshot, place, ticket),))
 
 
 def checkpoint(ps, tmp_path, snapshot="ckpt-1") -> Path:
@@ -117,7 +117,7 @@ def test_a_follower_serves_a_snapshot_that_the_master_has_not_named_yet(group):
     client = ps.ready()
     ps.push(client, ps.gradients(1.0), "a", [0, 0])
     # PS 0 has version 1; the follower has not even applied it.
-    request = (Request("eval-1"),)
+    request = (WantedSnapshot("eval-1"),)
     ps.servers[0].control(ps.control_figures, request)
     ticket = ps.servers[0].figures().snapshots[0].ticket
     pulled = client.pull(snapshot="eval-1", ticket=ticket)
@@ -143,7 +143,7 @@ def test_snapshots_of_all_ps_are_of_one_version_while_pushes_go_on(group, thread
     try:
         for number in range(20):
             name = f"eval-{number}"
-            requests = (Request(name),)
+            requests = (WantedSnapshot(name),)
             ps.servers[0].control(ps.control_figures, requests)
             ticket = next(
                 d.ticket
@@ -151,7 +151,7 @@ def test_snapshots_of_all_ps_are_of_one_version_while_pushes_go_on(group, thread
                 if d.snapshot == name
             )
             for server in order.sample(ps.servers[1:], 3):
-                server.control(ps.control_figures, (Request(name, "", ticket),))
+                server.control(ps.control_figures, (WantedSnapshot(name, "", ticket),))
             pulled = reader.pull(snapshot=name)
             assert set(pulled.versions) == {ticket.version}
             values = {float(buffer[0]) for buffer in pulled.buffers}
@@ -339,7 +339,11 @@ def test_a_checkpoint_of_the_same_model_laid_out_otherwise_is_loaded_anew(
     directory = checkpoint(old, tmp_path)
     expected = old.whole(client.pull().buffers)
     changed = [
-        Variable(v.name, v.shape, Kind.DENSE if v.kind is Kind.ROWWISE else v.kind)
+        Variable(
+            v.name,
+            v.shape,
+            GradientKind.DENSE if v.kind is GradientKind.ROWWISE else v.kind,
+        )
         for v in old.layout.variables
     ]
     new = group(2, sync=False, variables=changed)
@@ -359,12 +363,12 @@ def test_a_snapshot_for_a_version_that_is_gone_is_refused(group):
         ps.push(client, ps.gradients(1.0), f"s{step}", client.pull().versions)
     client.pull()
     ps.servers[1].control(
-        ps.control_figures, (Request("ckpt-1", "/nowhere", Ticket(0)),)
+        ps.control_figures, (WantedSnapshot("ckpt-1", "/nowhere", Ticket(0)),)
     )
     done = ps.servers[1].figures().snapshots[0]
     assert "already at 2" in done.error
     # Without a ticket a follower waits for the master.
-    ps.servers[1].control(ps.control_figures, (Request("ckpt-2", "/nowhere"),))
+    ps.servers[1].control(ps.control_figures, (WantedSnapshot("ckpt-2", "/nowhere"),))
     assert not ps.servers[1].figures().snapshots
 
 
@@ -372,7 +376,7 @@ def test_a_pinned_snapshot_that_is_never_claimed_is_dropped(group, monkeypatch):
     monkeypatch.setattr("elasticdl.ps.snapshots._UNCLAIMED_REPLIES", 2)
     ps = group(2, sync=True)
     client = ps.ready()
-    ps.servers[0].control(ps.control_figures, (Request("ckpt-1", ""),))
+    ps.servers[0].control(ps.control_figures, (WantedSnapshot("ckpt-1", ""),))
     ps.push(client, ps.gradients(1.0), "a", [0, 0])
     client.pull()
     follower = ps.servers[1]

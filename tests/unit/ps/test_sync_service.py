@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from elasticdl.errors import FencedError, RpcError
 from elasticdl.job.tasks import Ticket
-from elasticdl.ps.apply import Gradient, Shard
+from elasticdl.ps.apply import Gradient, ParameterShard
 from elasticdl.ps.optimizers.optimizer import optimizer_from_json
-from elasticdl.ps.parameters import Compute, Origin, Parameters, Push
+from elasticdl.ps.parameters import Compute, ParameterOrigin, Parameters, Push
 from elasticdl.ps.sync_updater import SyncFollower
 from elasticdl.ps.updater import Control
 from elasticdl.rpc.ps.tensors import STALE, PushId
@@ -227,8 +227,10 @@ def test_a_follower_that_lost_its_stage_waits_for_the_rewind(group):
 def follower(sgd) -> tuple[SyncFollower, Parameters, list[str]]:
     layout = place([Variable("a", (2,)), Variable("b", (2,))], 2)
     optimizer = optimizer_from_json(sgd(1.0))
-    shard = Shard(layout, 1, np.zeros(2, np.float32), optimizer.slots(2))
-    parameters = Parameters(shard, optimizer, origin=Origin(), compute=Compute())
+    shard = ParameterShard(layout, 1, np.zeros(2, np.float32), optimizer.slots(2))
+    parameters = Parameters(
+        shard, optimizer, origin=ParameterOrigin(), compute=Compute()
+    )
     pinned: list[str] = []
     return SyncFollower(parameters, pin=pinned.append), parameters, pinned
 

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 import pytest
 from elasticdl.job import heartbeats, tasks
-from elasticdl.job.tasks import LIVE, ModelVersion, Outcome, Task, TaskType, Ticket
+from elasticdl.job.tasks import LIVE, ModelVersion, Task, TaskOutcome, TaskType, Ticket
 from elasticdl.proto import master_pb2
 from elasticdl.rpc import heartbeat_messages as beats
 from elasticdl.rpc import task_messages
@@ -72,7 +72,7 @@ def test_a_task_of_each_type_keeps_it(kind):
     assert name.removeprefix("TASK_TYPE_") == kind.name
 
 
-@pytest.mark.parametrize("outcome", list(Outcome))
+@pytest.mark.parametrize("outcome", list(TaskOutcome))
 def test_a_report_of_each_outcome_keeps_it(outcome):
     message = task_messages.report_to_wire(tasks.TaskReport(outcome=outcome))
     assert task_messages.report_from_wire(message).outcome is outcome

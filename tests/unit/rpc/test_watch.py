@@ -9,7 +9,7 @@ from elasticdl.proto import ps_pb2
 from elasticdl.rpc.channel import connect
 from elasticdl.rpc.ps import wire as ps_wire
 from elasticdl.rpc.server import serve
-from elasticdl.rpc.watch import Watch
+from elasticdl.rpc.watch import CallWatch
 from elasticdl.tensor import codec
 from elasticdl.testing.scripted import TOKEN
 
@@ -25,7 +25,7 @@ class Clock:
 @pytest.mark.parametrize("way", ["given", "taken"])
 def test_a_stream_may_take_any_time_while_each_chunk_comes_in_time(way):
     clock, ended = Clock(), []
-    watch = Watch(clock)
+    watch = CallWatch(clock)
     with watch.over(lambda: ended.append(1)) as call:
 
         def slow():
@@ -43,7 +43,7 @@ def test_a_stream_may_take_any_time_while_each_chunk_comes_in_time(way):
 
 def test_a_stream_is_ended_once_when_its_next_chunk_does_not_come():
     clock, ended = Clock(), []
-    watch = Watch(clock)
+    watch = CallWatch(clock)
     with watch.over(lambda: ended.append(1)) as call:
         chunks = call.given(iter("ab"), 10.0)
         next(chunks)

@@ -1,13 +1,13 @@
 """Placement: every row on one PS, loads even, the same for everybody."""
 
-from elasticdl.tensor.placement import Kind, Layout, Variable, place
+from elasticdl.tensor.placement import GradientKind, Layout, Variable, place
 from hypothesis import given
 from hypothesis import strategies as st
 
 _variables = st.lists(
     st.tuples(
         st.lists(st.integers(1, 40), max_size=3),
-        st.sampled_from(list(Kind)),
+        st.sampled_from(list(GradientKind)),
     ),
     max_size=12,
 ).map(lambda vs: [Variable(f"v{i}", tuple(s), k) for i, (s, k) in enumerate(vs)])
@@ -38,7 +38,7 @@ def test_buffers_have_no_holes_and_begin_with_the_dense_pieces(variables, num_ps
             assert piece.offset == offset
             assert piece.size == (piece.end - piece.start) * variable.row_size
             offset += piece.size
-            if variable.kind is Kind.DENSE:
+            if variable.kind is GradientKind.DENSE:
                 assert offset <= layout.dense_size(ps)
             else:
                 assert piece.offset >= layout.dense_size(ps)

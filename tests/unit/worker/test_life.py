@@ -9,7 +9,7 @@ from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.tasks import LeaseRequest
 from elasticdl.proto import master_pb2, master_pb2_grpc
 from elasticdl.rpc.server import bind, threaded_server
-from elasticdl.worker.life import Life
+from elasticdl.worker.life import WorkerLife
 
 TOKEN = "of this job"
 SPEC = JobSpec.model_validate(
@@ -57,7 +57,7 @@ def test_a_report_tells_at_which_versions_the_ps_have_what_is_reported(
     master, tmp_path
 ):
     context = RoleContext(JobDir(tmp_path), Role.WORKER, 0, 1, master.address, TOKEN)
-    life = Life(context, SPEC, threading.Event())
+    life = WorkerLife(context, SPEC, threading.Event())
     try:
         life.lease(LeaseRequest())  # nothing was pulled yet
         life.hold_values(Values())

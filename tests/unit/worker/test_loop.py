@@ -8,15 +8,15 @@ import pytest
 from elasticdl.errors import NotInitializedError
 from elasticdl.job.tasks import (
     LeaseReply,
-    Outcome,
     ReplicaId,
     Task,
+    TaskOutcome,
     TaskReport,
     TaskType,
 )
 from elasticdl.metrics.goodput import GoodputLedger
-from elasticdl.worker.loop import Loop, LoopParts
-from elasticdl.worker.progress import Progress
+from elasticdl.worker.loop import LoopParts, WorkerLoop
+from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.tasks.stream import TaskStream, returned
 from elasticdl.worker.trainer import LeavingError
@@ -80,14 +80,14 @@ def parts():
             TaskType.EVALUATION: lambda loaded: TaskReport(
                 task_id=loaded.task.task_id,
                 lease_id=loaded.task.lease_id,
-                outcome=Outcome.DONE,
+                outcome=TaskOutcome.DONE,
             )
         },
         on_rewind=lambda: None,
         describe=lambda what, error: f"{what}: {error}",
         leaving=threading.Event(),
         goodput=GoodputLedger(time.monotonic),
-        progress=Progress(time.monotonic),
+        progress=WorkerProgress(time.monotonic),
     )
     yield made, begun, go
     go.set()
@@ -111,7 +111,7 @@ def until(condition):
 def test_a_worker_whose_task_is_being_read_waits_for_data_and_is_not_idle(parts):
     made, begun, go = parts
     made.stream.start()
-    thread = threading.Thread(target=Loop(made).run)
+    thread = threading.Thread(target=WorkerLoop(made).run)
     thread.start()
     assert begun.wait(SECONDS)
     until(lambda: made.goodput.current == "waitData")
@@ -135,7 +135,9 @@ class OnTheirWay(Nothing):
         if self.runs:
             self.runs = False
             self.stream.report(
-                TaskReport(task_id=2, lease_id=self.task.lease_id, outcome=Outcome.DONE)
+                TaskReport(
+                    task_id=2, lease_id=self.task.lease_id, outcome=TaskOutcome.DONE
+                )
             )
 
     def hand_back(self, *, keep=None):
@@ -160,7 +162,7 @@ def test_an_evaluation_that_cannot_be_served_takes_no_trained_task_back(parts, e
         on_fenced=lambda _: None,
     )
     stream.start()
-    Loop(
+    WorkerLoop(
         replace(
             parts[0],
             stream=stream,
@@ -169,4 +171,4 @@ def test_an_evaluation_that_cannot_be_served_takes_no_trained_task_back(parts, e
         )
     ).run()
     assert stream.close(SECONDS)
-    assert master.outcomes == {101: Outcome.RETURNED, 102: Outcome.DONE}
+    assert master.outcomes == {101: TaskOutcome.RETURNED, 102: TaskOutcome.DONE}

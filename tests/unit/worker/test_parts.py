@@ -10,14 +10,14 @@ from elasticdl.data.reader import BadRecord, Records, Shard
 from elasticdl.errors import DataError, RpcError
 from elasticdl.job.tasks import (
     LeaseReply,
-    Outcome,
     ReplicaId,
     Task,
+    TaskOutcome,
     TaskReport,
     TaskType,
 )
 from elasticdl.job.words import WorkerPhase
-from elasticdl.worker.progress import Progress
+from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.tasks.early import EarlyTasks
 from elasticdl.worker.tasks.errands import Errands
 from elasticdl.worker.tasks.outbox import Outbox
@@ -43,7 +43,7 @@ class Reader:
 
 def test_phase_seconds_start_anew_with_each_step():
     now = [10.0]
-    progress = Progress(lambda: now[0])
+    progress = WorkerProgress(lambda: now[0])
     progress.enter(WorkerPhase.TRAIN)
     now[0] = 13.0
     message = progress.report(seconds={}, memory_bytes=1, lease_ids=[5], snapshots=[])
@@ -64,7 +64,7 @@ def told(progress):
 
 def test_how_long_a_batch_takes_is_known_of_batches_of_its_kind_alone():
     now = [0.0]
-    progress = Progress(lambda: now[0])
+    progress = WorkerProgress(lambda: now[0])
 
     def batch(kind, seconds):
         progress.begins(kind)
@@ -84,7 +84,7 @@ def test_how_long_a_batch_takes_is_known_of_batches_of_its_kind_alone():
 
 
 def test_while_the_next_batch_is_waited_for_no_length_is_expected():
-    progress = Progress(lambda: 0.0)
+    progress = WorkerProgress(lambda: 0.0)
     progress.enter(WorkerPhase.TRAIN)
     for _ in range(3):
         progress.begins(32)
@@ -94,7 +94,7 @@ def test_while_the_next_batch_is_waited_for_no_length_is_expected():
 
 def test_bytes_are_a_sign_of_life_of_all_but_a_batch():
     now = [0.0]
-    progress = Progress(lambda: now[0])
+    progress = WorkerProgress(lambda: now[0])
     progress.enter(WorkerPhase.EXPORT)
     now[0] = 100.0
     progress.moved(1000)  # a line in the log
@@ -110,7 +110,7 @@ def test_bytes_are_a_sign_of_life_of_all_but_a_batch():
 
 def test_a_read_that_goes_on_is_no_sign_of_life_but_the_next_one_is():
     now = [0.0]
-    progress = Progress(lambda: now[0])
+    progress = WorkerProgress(lambda: now[0])
     progress.waits_to_read(5)
     now[0] = 100.0
     progress.waits_to_read(5)
@@ -199,7 +199,7 @@ def early(master, errands):
         ReplicaId(),
         errands,
         leaving=threading.Event(),
-        progress=Progress(lambda: 0.0),
+        progress=WorkerProgress(lambda: 0.0),
     )
 
 
@@ -220,7 +220,7 @@ def test_data_is_prepared_and_reported_before_the_model_is_built():
     assert early(master, errands).run(0.0)
     assert ran == ["prepared"]
     reports = [r for request in master.requests for r in request.reports]
-    assert [r.outcome for r in reports] == [Outcome.DONE, Outcome.DONE]
+    assert [r.outcome for r in reports] == [TaskOutcome.DONE, TaskOutcome.DONE]
     assert reports[1].shards[0].source == "mine"
     assert reports[1].shards[0].end == 7
 

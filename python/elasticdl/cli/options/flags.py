@@ -16,7 +16,7 @@ from elasticdl.job.spec.kinds import JobType
 from elasticdl.job.spec.problems import Problem, spec_error
 
 if TYPE_CHECKING:
-    from elasticdl.job.classic_flags.convert import Converted
+    from elasticdl.job.classic_flags.convert import ConvertedFlags
     from elasticdl.job.values.document import ValuesFile
 
 _DEST = "classic_flags"
@@ -124,12 +124,12 @@ def with_verb(arguments: Sequence[str]) -> list[str]:
     return words
 
 
-def convert_args(args: argparse.Namespace, verb: str) -> Converted:
+def convert_args(args: argparse.Namespace, verb: str) -> ConvertedFlags:
     """Return what the classic flags stand for, `--set` laid over it.
 
     Raises SpecError that names every mistake.
     """
-    from elasticdl.job.classic_flags.convert import Converted, values_from_flags
+    from elasticdl.job.classic_flags.convert import ConvertedFlags, values_from_flags
     from elasticdl.job.values.file import dump_values, parse_values
 
     given = given_flags(args)
@@ -154,7 +154,7 @@ def convert_args(args: argparse.Namespace, verb: str) -> Converted:
     values, problems = parse_values(text, source="flags", overrides=overrides)
     if values is None:
         raise spec_error(problems)
-    return Converted(values, converted.comments)
+    return ConvertedFlags(values, converted.comments)
 
 
 def values_from_args(args: argparse.Namespace, verb: str) -> ValuesFile:

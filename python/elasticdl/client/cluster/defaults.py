@@ -9,10 +9,16 @@ from __future__ import annotations
 import json
 
 from elasticdl.client.cluster.api import ClusterClient, ClusterError
-from elasticdl.job.values.defaults import CONFIG_MAP, KEY, Line, Origin, Platform
+from elasticdl.job.values.defaults import (
+    CONFIG_MAP,
+    KEY,
+    Line,
+    PlatformDefaults,
+    ValueOrigin,
+)
 
 
-def platform_of(cluster: ClusterClient) -> Platform:
+def platform_of(cluster: ClusterClient) -> PlatformDefaults:
     """Return what the platform says; nothing where none is, or may not be read.
 
     Raises ClusterError where the cluster does not answer, SpecError where the
@@ -22,11 +28,11 @@ def platform_of(cluster: ClusterClient) -> Platform:
         found = cluster.find(cluster.path("configmaps", CONFIG_MAP))
     except ClusterError as error:
         if error.forbidden:
-            return Platform()
+            return PlatformDefaults()
         raise
     text = ((found or {}).get("data") or {}).get(KEY) or ""
     source = f"ConfigMap {CONFIG_MAP} in namespace {cluster.namespace}"
-    return Platform.parse(str(text), source=source)
+    return PlatformDefaults.parse(str(text), source=source)
 
 
 def told(lines: list[Line]) -> list[str]:
@@ -39,7 +45,11 @@ def told(lines: list[Line]) -> list[str]:
 
 def notice(lines: list[Line], namespace: str) -> list[str]:
     """Return what to tell of a platform when a job is submitted."""
-    paths = [one.path for one in lines if one.origin in (Origin.PLATFORM, Origin.BOTH)]
+    paths = [
+        one.path
+        for one in lines
+        if one.origin in (ValueOrigin.PLATFORM, ValueOrigin.BOTH)
+    ]
     if not paths:
         return []
     return [f"the platform of namespace {namespace} says: {', '.join(paths)}"]

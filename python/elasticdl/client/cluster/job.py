@@ -14,7 +14,7 @@ from elasticdl.client.cluster.api import BATCH, ClusterClient, ClusterError, Obj
 from elasticdl.client.cluster.logs import read_pod_log
 from elasticdl.client.cluster.managed_fields import Patch, change
 from elasticdl.client.cluster.objects import (
-    Observed,
+    JobObjects,
     documents,
     history_of,
     is_by_argo_cd,
@@ -75,13 +75,13 @@ class ClusterJob:
         path = self.cluster.path("configmaps", history_config_map_name(self.name))
         return history_of(self.config_map(), self.cluster.find(path))
 
-    def observe(self) -> Observed:
+    def observe(self) -> JobObjects:
         """Return the job's objects. Raises NotFoundError when there is no such job."""
         config_map = self.config_map()
         status_map = self.cluster.find(
             self.cluster.path("configmaps", status_config_map_name(self.name))
         )
-        quick = Observed(config_map, status_map)
+        quick = JobObjects(config_map, status_map)
         status, report = documents(quick)
         if report is not None or (status is not None and status.state.ended):
             return quick
@@ -89,7 +89,7 @@ class ClusterJob:
         pods = self.pods()
         running = any(phase_of(pod) == "Running" for pod in pods_of(pods, Role.MASTER))
         events = [] if running else self.events()
-        return Observed(config_map, status_map, job, pods, events)
+        return JobObjects(config_map, status_map, job, pods, events)
 
     def config_map(self) -> Object:
         """Return the ConfigMap that is the job's specification."""

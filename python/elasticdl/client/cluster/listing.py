@@ -16,7 +16,7 @@ from elasticdl.client.cluster.api import (
     ClusterError,
     Object,
 )
-from elasticdl.client.cluster.objects import Observed, newest, view_of
+from elasticdl.client.cluster.objects import JobObjects, newest, view_of
 from elasticdl.client.handle import JobView
 from elasticdl.job.names import KEY_JOB, LABEL_JOB, status_config_map_name
 
@@ -55,7 +55,7 @@ def group(
     jobs: Iterable[Object],
     pods: Iterable[Object],
     events: Iterable[Object],
-) -> list[tuple[Key, Observed]]:
+) -> list[tuple[Key, JobObjects]]:
     """Return the objects of each job; all but events carry its label."""
     named = {_name(one): one for one in maps}
     masters_of: dict[Key, list[Object]] = defaultdict(list)
@@ -71,7 +71,7 @@ def group(
     return [
         (
             key,
-            Observed(
+            JobObjects(
                 config_map,
                 named.get((key[0], status_config_map_name(key[1]))),
                 newest(masters_of[key]),

@@ -46,7 +46,7 @@ _ARGO_CD = "argocd.argoproj.io/tracking-id"
 
 
 @dataclass(frozen=True)
-class Observed:
+class JobObjects:
     """What the API server has of one job."""
 
     config_map: Object
@@ -101,7 +101,7 @@ def pods_of(pods: Sequence[Object], replica: str) -> list[Object]:
     )
 
 
-def documents(observed: Observed) -> tuple[JobStatus | None, JobReport | None]:
+def documents(observed: JobObjects) -> tuple[JobStatus | None, JobReport | None]:
     """Return what the master wrote of this very job, as far as it can be read."""
     status_map = observed.status_map
     uid = observed.config_map.get("metadata", {}).get("uid")
@@ -132,7 +132,7 @@ def history_of(config_map: Object, history_map: Object | None) -> History:
     return history.parse(text.splitlines())
 
 
-def view_of(name: str, observed: Observed, *, place: str = "") -> JobView:
+def view_of(name: str, observed: JobObjects, *, place: str = "") -> JobView:
     """Return all that can be said of a job: its state, and why it does not run."""
     status, report = documents(observed)
     condition, note = _condition(observed, status, report)
@@ -143,7 +143,7 @@ def view_of(name: str, observed: Observed, *, place: str = "") -> JobView:
 
 
 def _condition(
-    observed: Observed, status: JobStatus | None, report: JobReport | None
+    observed: JobObjects, status: JobStatus | None, report: JobReport | None
 ) -> tuple[Condition, str]:
     state = report.status if report else status.state if status else None
     if state is not None and state.ended:
@@ -162,7 +162,7 @@ def _condition(
     return Condition.PENDING, why or "its master starts"
 
 
-def master_trouble(observed: Observed, masters: Sequence[Object]) -> str:
+def master_trouble(observed: JobObjects, masters: Sequence[Object]) -> str:
     """Return why the master does not run, "" if it does."""
     job = observed.master_job
     if job is None:

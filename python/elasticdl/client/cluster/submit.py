@@ -20,7 +20,7 @@ from elasticdl.job.names import LABEL_JOB
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.spec.problems import spec_error
 from elasticdl.job.values.defaults import (
-    Platform,
+    PlatformDefaults,
     origins,
     refused,
     sections_of,
@@ -68,7 +68,7 @@ def render(values: ValuesFile, *, helm: Helm, chart: Path | None, where: Where) 
     Raises SpecError for a job that has its registry from its platform alone: that one
     is not asked.
     """
-    problems = without_registry(Platform(), sections_of(values), values.job)
+    problems = without_registry(PlatformDefaults(), sections_of(values), values.job)
     if problems:
         raise spec_error(problems)
     named = Where(where.context, where.namespace or "default")

@@ -30,7 +30,7 @@ from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.words import JobState
-from elasticdl.runner.base import Launch, Observed, Phase, ReplicaKey
+from elasticdl.runner.base import Launch, ObservedReplica, Phase, ReplicaKey
 from elasticdl.runner.local.platform import LocalPlatform
 from elasticdl.runner.local.platform_server import PlatformServer
 from elasticdl.runner.local.table import CommandOf, JobPlace, role_command
@@ -41,7 +41,7 @@ _CLOSE_GRACE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LaunchOutcome:
     """How a job ended here."""
 
     exit_code: int
@@ -132,7 +132,7 @@ class Launcher:
         if job.notice:
             self._notices.append(job.notice)
         self._ends: list[MasterEnd] = []
-        self._outcome: Outcome | None = None
+        self._outcome: LaunchOutcome | None = None
         self._done = threading.Event()
         try:
             self._announce()
@@ -171,7 +171,7 @@ class Launcher:
         self._killed.set()
         self._platform.wake()
 
-    def wait(self, timeout_seconds: float | None = None) -> Outcome | None:
+    def wait(self, timeout_seconds: float | None = None) -> LaunchOutcome | None:
         """Wait for the end; None when it did not come in time."""
         self._done.wait(timeout_seconds)
         return self._outcome
@@ -192,7 +192,7 @@ class Launcher:
         folder.write_run(self.job_dir, run)
 
     def _run(self) -> None:
-        outcome = Outcome(ExitCode.JOB_FAILED, None, "the launcher itself failed")
+        outcome = LaunchOutcome(ExitCode.JOB_FAILED, None, "the launcher itself failed")
         try:
             finish = self._keep_master()
             report = read_report(self.job_dir)
@@ -200,11 +200,11 @@ class Launcher:
             if report is None and self._status is not None:
                 # The disk that took no report has taken no log either.
                 message = master_restarts.with_last_status(message, self._status)
-            outcome = Outcome(finish.exit_code, report, message)
+            outcome = LaunchOutcome(finish.exit_code, report, message)
             if not (report or self._killed.is_set() or finish.exit_code in FINAL_EXITS):
                 self._tell_of_crashes(message)
         except Exception as error:  # noqa: BLE001 - top of the thread
-            outcome = Outcome(
+            outcome = LaunchOutcome(
                 ExitCode.JOB_FAILED, None, f"the launcher failed: {error!r}"
             )
         finally:
@@ -344,7 +344,7 @@ class _Probe:
         self.next_time = next_time
 
 
-def _end_of(state: Observed, *, answered: bool) -> MasterEnd:
+def _end_of(state: ObservedReplica, *, answered: bool) -> MasterEnd:
     return MasterEnd(
         time=time.monotonic(),  # not `since`: crashes are counted within a time
         exit_code=state.exit_code,

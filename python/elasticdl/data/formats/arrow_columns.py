@@ -29,7 +29,7 @@ _TIMES = "is_date32", "is_time32", "is_date64", "is_time64", "is_timestamp"
 
 
 @dataclass(frozen=True)
-class Converted:
+class ColumnValues:
     """A column's values, and the rows that have none.
 
     Attributes:
@@ -114,7 +114,7 @@ def as_dictionary(pa: Any, array: Any) -> Any:
     return array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
 
 
-def convert(pa: Any, array: Any, distinct: Distinct | None = None) -> Converted:
+def convert(pa: Any, array: Any, distinct: Distinct | None = None) -> ColumnValues:
     """Return an array (no chunked one) of a type that `feature_type` names.
 
     Args:
@@ -124,7 +124,7 @@ def convert(pa: Any, array: Any, distinct: Distinct | None = None) -> Converted:
     """
     if distinct is not None:
         codes = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        return Converted(Texts(distinct, codes), _null_places(array))
+        return ColumnValues(Texts(distinct, codes), _null_places(array))
     num_rows = len(array)
     bounds = np.arange(num_rows + 1)
     array = _without_null_entries(pa, array)
@@ -137,14 +137,14 @@ def convert(pa: Any, array: Any, distinct: Distinct | None = None) -> Converted:
     null_rows = np.unique(np.concatenate(nulls))
     values = _values(pa, array)
     if len(array) == num_rows and (np.diff(bounds) == 1).all():
-        return Converted(values, null_rows)
+        return ColumnValues(values, null_rows)
     sizes = np.diff(bounds)
     if isinstance(values, np.ndarray) and num_rows and (sizes == sizes[0]).all():
-        return Converted(values.reshape(num_rows, int(sizes[0])), null_rows)
+        return ColumnValues(values.reshape(num_rows, int(sizes[0])), null_rows)
     if isinstance(values, Texts):
         values = values.tolist()
     edges = bounds.tolist()
-    return Converted([values[a:b] for a, b in pairwise(edges)], null_rows)
+    return ColumnValues([values[a:b] for a, b in pairwise(edges)], null_rows)
 
 
 def _without_null_entries(pa: Any, array: Any) -> Any:

@@ -73,7 +73,7 @@ class ConvertOptions:
 
 
 @dataclass(frozen=True)
-class Converted:
+class ConvertedData:
     """What a conversion wrote."""
 
     directory: Path
@@ -90,7 +90,7 @@ def convert(
     *,
     overwrite: bool = False,
     progress: Progress = no_progress,
-) -> Converted:
+) -> ConvertedData:
     """Write the records of `source` (a file, folder or glob) as shards.
 
     The folder `destination` is there whole or not at all; its `_dataset.json` tells
@@ -121,7 +121,9 @@ def convert(
             raise DataError(f"{source}: not one good record; nothing was written")
         details = {"num_records": counter.done, **content.details()}
         (folder / MARKER).write_text(json.dumps(details, indent=1) + "\n")
-    return Converted(destination, counter.done, len(files), details, tuple(content.bad))
+    return ConvertedData(
+        destination, counter.done, len(files), details, tuple(content.bad)
+    )
 
 
 def _check_fits(source: str, options: ConvertOptions, *, are_images: bool) -> None:

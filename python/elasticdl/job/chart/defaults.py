@@ -39,7 +39,7 @@ class ClassNames(SpecModel):
     low: ClassName = Field(default_factory=ClassName, description="Behind `low`.")
 
 
-class Readers(SpecModel):
+class MetricsReaders(SpecModel):
     """Who may read metrics."""
 
     metrics_from: list[NetworkPeer] = Field(
@@ -63,7 +63,9 @@ class JobDefaults(SpecModel):
     priority_classes: ClassNames = Field(
         default_factory=ClassNames, description="Classes."
     )
-    network_policy: Readers = Field(default_factory=Readers, description="Metrics.")
+    network_policy: MetricsReaders = Field(
+        default_factory=MetricsReaders, description="Metrics."
+    )
     openshift: bool = Field(False, description="As `openshift`.")
     common_labels: dict[str, str] = Field(default_factory=dict, description="Labels.")
     common_annotations: dict[str, str] = Field(

@@ -29,7 +29,7 @@ from elasticdl.job.values.positions import Positions
 
 
 @dataclass(frozen=True)
-class Converted:
+class ConvertedFlags:
     """What a command line stands for; `comments` explain what is not obvious."""
 
     values: ValuesFile
@@ -38,7 +38,7 @@ class Converted:
 
 def values_from_flags(
     given: Sequence[GivenFlag], verb: JobType, *, also: Sequence[Problem] = ()
-) -> Converted:
+) -> ConvertedFlags:
     """Return the values that a classic command line stands for.
 
     Raises SpecError that names every flag that is unknown, refused or wrong; `also`
@@ -149,7 +149,7 @@ class _Conversion:
             self._set("name", job_name(definition))
             self._comments["job.name"] = "made of --model_def"
 
-    def finish(self) -> Converted:
+    def finish(self) -> ConvertedFlags:
         tree = {"kind": "job", "job": self._job, **self._chart}
         document = Document(tree, "flags", Positions(), tuple(self._sources))
         found = find_problems(document)
@@ -160,7 +160,7 @@ class _Conversion:
                 self._problems.append(named)
         if self._problems:
             raise spec_error(self._problems)
-        return Converted(validate(tree), self._comments)
+        return ConvertedFlags(validate(tree), self._comments)
 
     def _named_by_flag(self, problem: Problem) -> Problem:
         """Name the flag where the field's own path would puzzle somebody with flags."""

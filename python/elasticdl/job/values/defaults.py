@@ -48,7 +48,7 @@ _JOINED = re.compile(r"^\.(pods\.[a-z]+\.[A-Za-z]+|images\.pullSecrets)$")
 _ENV = re.compile(r"^\.pods\.[a-z]+\.env$")
 
 
-class Origin(StrEnum):
+class ValueOrigin(StrEnum):
     """Who says a value."""
 
     CHART = "chart"
@@ -58,14 +58,14 @@ class Origin(StrEnum):
 
 
 @dataclass(frozen=True)
-class Platform:
+class PlatformDefaults:
     """What the platform of a namespace says."""
 
     defaults: Tree = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
 
     @staticmethod
-    def parse(text: str, *, source: str) -> Platform:
+    def parse(text: str, *, source: str) -> PlatformDefaults:
         """Read what the ConfigMap holds. Raises SpecError if that is no platform's."""
         from ruamel.yaml import YAML
         from ruamel.yaml.error import YAMLError
@@ -74,7 +74,7 @@ class Platform:
             # Not by JobDefaults: a platform may be newer, and know more sections.
             tree = YAML(typ="safe", pure=True).load(text) or {}
             defaults, fixed = tree.get("defaults") or {}, tree.get("fixed") or []
-            return Platform(dict(defaults), tuple(map(str, fixed)))
+            return PlatformDefaults(dict(defaults), tuple(map(str, fixed)))
         except (YAMLError, AttributeError, TypeError, ValueError) as error:
             raise SpecError(
                 f"{source}: got what is no `jobs:` of a platform ({error}), expected "
@@ -88,15 +88,15 @@ class Line:
 
     path: str
     value: Any
-    origin: Origin
+    origin: ValueOrigin
 
 
-def merged(platform: Platform, given: Tree) -> Tree:
+def merged(platform: PlatformDefaults, given: Tree) -> Tree:
     """Return the sections that a platform may say, as the chart renders them."""
     return laid_over(chart_sections(), platform.defaults, given)
 
 
-def origins(platform: Platform, given: Tree) -> list[Line]:
+def origins(platform: PlatformDefaults, given: Tree) -> list[Line]:
     """Return each value that is not the chart's own, with who says it."""
     chart = chart_sections()
     lines = []
@@ -104,17 +104,17 @@ def origins(platform: Platform, given: Tree) -> list[Line]:
         theirs, own = _at(platform.defaults, path), _at(given, path)
         if own == value and value == _at(chart, path):
             continue
-        origin = Origin.JOB if own == value else Origin.PLATFORM
+        origin = ValueOrigin.JOB if own == value else ValueOrigin.PLATFORM
         if isinstance(value, list) and own and theirs and own != value:
-            origin = Origin.BOTH
+            origin = ValueOrigin.BOTH
         lines.append(Line(".".join(path), value, origin))
     lines += [
-        Line(place, env, Origin.PLATFORM) for place, env in _environments(platform)
+        Line(place, env, ValueOrigin.PLATFORM) for place, env in _environments(platform)
     ]
     return lines
 
 
-def unlike(one: Platform, other: Platform, given: Tree) -> list[str]:
+def unlike(one: PlatformDefaults, other: PlatformDefaults, given: Tree) -> list[str]:
     """Return the paths at which a job has something else by one than by the other."""
     first, second = merged(one, given), merged(other, given)
     paths = {path for tree in (first, second) for path, _ in _leaves(tree)}
@@ -125,7 +125,7 @@ def unlike(one: Platform, other: Platform, given: Tree) -> list[str]:
     return sorted(there)
 
 
-def _environments(platform: Platform) -> Iterator[tuple[str, Any]]:
+def _environments(platform: PlatformDefaults) -> Iterator[tuple[str, Any]]:
     for place in ("common", *ROLES):
         env = _at(platform.defaults, ("pods", place, "env"))
         if env:
@@ -133,7 +133,7 @@ def _environments(platform: Platform) -> Iterator[tuple[str, Any]]:
 
 
 def refused(
-    platform: Platform, given: Tree, job: JobSpec, *, namespace: str
+    platform: PlatformDefaults, given: Tree, job: JobSpec, *, namespace: str
 ) -> list[Problem]:
     """Return what a job says of paths that its platform fixes."""
     chart = chart_sections()
@@ -159,7 +159,9 @@ def refused(
     return problems
 
 
-def without_registry(platform: Platform, given: Tree, job: JobSpec) -> list[Problem]:
+def without_registry(
+    platform: PlatformDefaults, given: Tree, job: JobSpec
+) -> list[Problem]:
     """Return the problem of a job that needs stock images and no registry is said.
 
     Their names alone are those of a public registry, where they may be anybody's.

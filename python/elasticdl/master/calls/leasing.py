@@ -19,7 +19,7 @@ from typing import TypeVar
 from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode, UserCodeError
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.job.tasks import Outcome, ReportResult, Task, TaskReport, TaskType
+from elasticdl.job.tasks import ReportResult, Task, TaskOutcome, TaskReport, TaskType
 from elasticdl.job.words import JobState
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
@@ -28,8 +28,7 @@ from elasticdl.master.model import checkpoint_identity
 from elasticdl.master.model.evaluation_rounds import BEST
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Made
-from elasticdl.master.tasks.queue import LeasedTask
-from elasticdl.master.tasks.queue import Task as QueuedTask
+from elasticdl.master.tasks.queue import LeasedTask, QueuedTask
 from elasticdl.master.tasks.side_tasks import is_side
 from elasticdl.metrics.registry import MasterMetrics
 
@@ -139,13 +138,13 @@ class Leasing:
         reports = self._metrics.task_reports
         if not accepted:
             reports.labels("late").inc()
-        elif report.outcome == Outcome.DONE:
+        elif report.outcome == TaskOutcome.DONE:
             self._job.count_report()
             reports.labels("done").inc()
             if given is not None:
                 self._metrics.task_seconds.observe(now - given)
         else:
-            failed = report.outcome == Outcome.FAILED
+            failed = report.outcome == TaskOutcome.FAILED
             reports.labels("failed" if failed else "returned").inc()
 
     def _take(self, member: Member, report: TaskReport, *, now: float) -> bool:
@@ -153,7 +152,7 @@ class Leasing:
         if is_side(report.lease_id):
             return self._take_side(member, report, now=now)
         ledger = self._parts.ledger
-        if report.outcome == Outcome.DONE:
+        if report.outcome == TaskOutcome.DONE:
             done = ledger.finish(
                 report.lease_id,
                 records=report.records,
@@ -170,7 +169,7 @@ class Leasing:
                     self._parts.holder.trained(version=version, now=now)
                     self._job.take_loss(report.loss)
             return done is not None
-        failed = report.outcome == Outcome.FAILED
+        failed = report.outcome == TaskOutcome.FAILED
         task = ledger.give_back(
             report.lease_id,
             cause="user code raised" if failed else "handed back",
@@ -205,14 +204,14 @@ class Leasing:
 
     def _take_side(self, member: Member, report: TaskReport, *, now: float) -> bool:
         side = self._parts.side
-        if report.outcome == Outcome.DONE:
+        if report.outcome == TaskOutcome.DONE:
             task = side.finish(report.lease_id)
             if task is None:
                 return False
             self._side_done(task, report, now=now)
             self._parts.holder.admission.side_done()
             return True
-        failed = report.outcome == Outcome.FAILED
+        failed = report.outcome == TaskOutcome.FAILED
         failures = side.give_back(report.lease_id, failed=failed)
         if failures is None:
             return False
@@ -254,7 +253,7 @@ class Leasing:
 
     def _note_trouble(self, member: Member, report: TaskReport, *, now: float) -> None:
         ledger = self._parts.ledger
-        if report.error and report.outcome == Outcome.RETURNED:
+        if report.error and report.outcome == TaskOutcome.RETURNED:
             self._job.storage_refused(member.name, report.error, now=now)
         for bad in report.bad_records:
             ledger.record(

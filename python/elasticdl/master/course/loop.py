@@ -34,7 +34,7 @@ from elasticdl.master.course.stages import Stages
 from elasticdl.master.course.watchdog import Verdict, Watchdog
 from elasticdl.master.course.wind_down import WindDown
 from elasticdl.master.happenings import EditRefused, JobEdited
-from elasticdl.master.job_state import Ending, Job
+from elasticdl.master.job_state import Job, JobEnding
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.membership import Departure, Stop
 from elasticdl.master.tasks import data_plan, facts
@@ -61,7 +61,7 @@ _TOO_LATE = (
 )
 
 
-class Loop:
+class MasterLoop:
     """Keeps one job going until it ends."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Loop:
         call_itself: Callable[[], Awaitable[object]] | None = None,
         *,
         edits: AsyncIterator[JobSpec | SpecError] | None = None,
-    ) -> Ending | None:
+    ) -> JobEnding | None:
         """Run the job; return how it ended, with all replicas gone.
 
         None if another master shall go on with it. Raises SupersededError if one has
@@ -125,7 +125,7 @@ class Loop:
             if job.ending is None:
                 job.end(JobState.SUCCEEDED, job.message, ExitCode.OK)
             await self._hold_to_the_end()
-            ending = job.ending or Ending(JobState.SUCCEEDED, "", ExitCode.OK)
+            ending = job.ending or JobEnding(JobState.SUCCEEDED, "", ExitCode.OK)
             return await WindDown(job, self._runner).run(ending)
         finally:
             for task in [*tasks, *self._passing()]:

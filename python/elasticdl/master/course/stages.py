@@ -22,7 +22,7 @@ from elasticdl.master.model import evaluation
 from elasticdl.master.model.checkpoint_identity import point
 from elasticdl.master.model.checkpointing import THE_END
 from elasticdl.master.tasks import data_plan, facts
-from elasticdl.master.tasks.data_plan import Shards, Stage
+from elasticdl.master.tasks.data_plan import SearchStage, Shards
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Stages:
     @property
     def needs_count(self) -> bool:
         """Whether the loop has to count the records, in a thread."""
-        return self._parts.data.stage is Stage.CHECKING
+        return self._parts.data.stage is SearchStage.CHECKING
 
     def counted(self, result: Shards | DataError) -> None:
         """Take what was counted."""
@@ -56,7 +56,7 @@ class Stages:
         job = self._job
         if job.ending or job.state.ended:
             return
-        if job.callbacks is None or self._parts.data.stage is not Stage.READY:
+        if job.callbacks is None or self._parts.data.stage is not SearchStage.READY:
             self._find_data()
             return
         if job.state in (JobState.STARTING, JobState.PREPARING):
@@ -84,18 +84,18 @@ class Stages:
 
     def _find_data(self) -> None:
         data, side = self._parts.data, self._parts.side
-        if data.stage is Stage.PREPARE:
+        if data.stage is SearchStage.PREPARE:
             data.being_prepared()
             self._job.enter(JobState.PREPARING)
             side.add(Task(type=TaskType.PREPARE))
             self._parts.signals.work()
-        elif data.stage is Stage.ASK:
+        elif data.stage is SearchStage.ASK:
             data.being_asked()
             for kind in data.kinds:
                 path = self._job.spec.data.path_of(kind)
                 side.add(Task(type=TaskType.SHARDS, target=kind, source=path))
             self._parts.signals.work()
-        elif data.stage is Stage.FAILED:
+        elif data.stage is SearchStage.FAILED:
             self._job.end(JobState.FAILED, data.error, ExitCode.DATA)
 
     def _open(self, *, now: float) -> None:

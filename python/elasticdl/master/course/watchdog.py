@@ -25,7 +25,7 @@ from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import HANG_STEPS, Member
 from elasticdl.master.model.checkpointing import THE_END
 from elasticdl.master.model.ps_group import SLOWEST_BYTES_PER_SECOND
-from elasticdl.master.tasks.data_plan import Stage
+from elasticdl.master.tasks.data_plan import SearchStage
 from elasticdl.master.tasks.queue import LeasedTask
 
 # Twice what a replica may take to start, trace or restore before it is ended itself.
@@ -33,7 +33,7 @@ STILL_STARTS = 2.0
 # With 1,000 workers a look costs milliseconds.
 _LOOK_SECONDS = 5.0
 
-_PREPARES = (Stage.CHECKING, Stage.PREPARING, Stage.ASKING)
+_PREPARES = (SearchStage.CHECKING, SearchStage.PREPARING, SearchStage.ASKING)
 
 
 class Verdict(enum.Enum):
@@ -57,7 +57,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Watch:
+class WatchedProgress:
     """What was seen before."""
 
     moved: tuple[Any, ...]
@@ -67,12 +67,14 @@ class Watch:
     stood_at: tuple[Any, ...] | None = None
 
 
-def judge(before: Watch, look: Look, *, now: float) -> tuple[Watch, Verdict]:
+def judge(
+    before: WatchedProgress, look: Look, *, now: float
+) -> tuple[WatchedProgress, Verdict]:
     """Return what to remember, and what has to be done about a job that looks so."""
     if look.moved != before.moved:
         stood = before.stood_at
         beyond = stood is not None and look.reached > stood
-        return Watch(look.moved, now, None if beyond else stood), Verdict.WAIT
+        return WatchedProgress(look.moved, now, None if beyond else stood), Verdict.WAIT
     if look.held:
         return replace(before, since=now), Verdict.WAIT
     if now - before.since < look.bound:
@@ -88,7 +90,7 @@ class Watchdog:
     def __init__(self, job: Job) -> None:
         """Begin to watch."""
         self._job = job
-        self._watch = Watch(_moved(job), job.clock())
+        self._watch = WatchedProgress(_moved(job), job.clock())
         self._looked = 0.0
 
     def ask(self, *, now: float) -> tuple[Verdict, str]:
@@ -99,7 +101,7 @@ class Watchdog:
         self._looked = now
         if moved != self._watch.moved and self._watch.stood_at is None:
             # Many workers report many times a second: what moves needs no closer look.
-            self._watch = Watch(moved, now)
+            self._watch = WatchedProgress(moved, now)
             return Verdict.WAIT, ""
         look = look_at(self._job)
         self._watch, verdict = judge(self._watch, look, now=now)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from elasticdl.errors import JournalError, PlatformError
 from elasticdl.job.words import ExitReason, JobState, ReplicaState
-from elasticdl.master.job_state import Ending, Job
+from elasticdl.master.job_state import Job, JobEnding
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.membership import Stop
 from elasticdl.master.model.checkpointing import THE_END
@@ -41,7 +41,7 @@ class WindDown:
         self._parts = job.parts
         self._runner = runner
 
-    async def run(self, ending: Ending) -> Ending:
+    async def run(self, ending: JobEnding) -> JobEnding:
         """Return when no replica is left and the end is in the journal.
 
         What is returned also says what could not be saved. Raises SupersededError if
@@ -107,7 +107,7 @@ class WindDown:
                 _KILLED_SECONDS,
             )
 
-    async def _checkpoint(self, ending: Ending) -> Ending:
+    async def _checkpoint(self, ending: JobEnding) -> JobEnding:
         """Write what was trained since the newest checkpoint, however long it takes.
 
         One that moves is waited for; a disk that refuses is, as the journal waits for

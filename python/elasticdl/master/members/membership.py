@@ -30,9 +30,9 @@ from elasticdl.master.members import scale
 from elasticdl.master.members.goodput import Goodput
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.relaunch_rules import (
-    Ending,
     GiveUp,
-    Relaunch,
+    ReplicaEnding,
+    StartReplacement,
     cause_of,
     in_words,
 )
@@ -41,7 +41,7 @@ from elasticdl.master.members.scale import Seat
 from elasticdl.master.members.table import MemberTable
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.runner.base import Observation, Observed, Phase, ReplicaKey
+from elasticdl.runner.base import Observation, ObservedReplica, Phase, ReplicaKey
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,9 @@ class Membership:
             departures += self._missing(shown, now=now)
         return departures, stops
 
-    def _take(self, member: Member, state: Observed, *, now: float) -> Departure | None:
+    def _take(
+        self, member: Member, state: ObservedReplica, *, now: float
+    ) -> Departure | None:
         member.show(pid=state.pid, reason=state.pending_reason)
         if state.phase not in _PHASES:
             return self.ended(
@@ -149,7 +151,7 @@ class Membership:
 
         It hands back its tasks meanwhile, and its end is not looked into any more.
         """
-        ending = Ending(
+        ending = ReplicaEnding(
             role=member.key.role,
             reason=reason,
             lived_seconds=now - member.since,
@@ -228,7 +230,7 @@ class Membership:
             return None
         ran = member.state is ReplicaState.RUNNING
         lived = now - member.since if ran else 0.0
-        ending = Ending(
+        ending = ReplicaEnding(
             role=member.key.role,
             reason=reason,
             exit_code=exit_code,
@@ -260,14 +262,14 @@ class Membership:
         return Departure(member, decision.reason, give_up=give_up)
 
     def _decide(
-        self, member: Member, ending: Ending, *, now: float
-    ) -> Relaunch | GiveUp:
+        self, member: Member, ending: ReplicaEnding, *, now: float
+    ) -> StartReplacement | GiveUp:
         decision = self._relaunches.decide(
             member, ending, spec=self.table.spec, now=now
         )
         member.explain(decision.reason)
         replacement = None
-        if isinstance(decision, Relaunch):
+        if isinstance(decision, StartReplacement):
             replacement = self._replace(member, ending, decision, now=now)
         self._relaunches.book(
             member,
@@ -361,7 +363,12 @@ class Membership:
         self._enter(member, ReplicaState.LAUNCHED, now=now)
 
     def _replace(
-        self, member: Member, ending: Ending, decision: Relaunch, *, now: float
+        self,
+        member: Member,
+        ending: ReplicaEnding,
+        decision: StartReplacement,
+        *,
+        now: float,
     ) -> Member | None:
         wanted = scale.wanted_workers(self.table.spec)
         staying = [m for m in self.table.workers() if not m.drain]

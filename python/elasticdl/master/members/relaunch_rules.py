@@ -66,7 +66,7 @@ _NEVER_COUNTED = {
 
 
 @dataclass(frozen=True)
-class Ending:
+class ReplicaEnding:
     """How a replica ended. `cause` is the master's own reason if it made it end."""
 
     role: Role
@@ -82,7 +82,7 @@ class Ending:
 
 
 @dataclass(frozen=True)
-class History:
+class PastEndings:
     """What happened before this ending."""
 
     counted: int = 0  # counted endings of all workers, not forgiven yet
@@ -99,7 +99,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Relaunch:
+class StartReplacement:
     """Start a replacement after `delay_seconds`, with `memory_bytes`."""
 
     reason: str
@@ -118,8 +118,8 @@ class GiveUp:
 
 
 def decide(
-    ending: Ending, history: History, limits: Limits, *, name: str
-) -> Relaunch | GiveUp:
+    ending: ReplicaEnding, history: PastEndings, limits: Limits, *, name: str
+) -> StartReplacement | GiveUp:
     """Return what to do about a replica `name` that ended while it was needed."""
     ending = _with_oom_kill(ending)
     pause = _pause(ending, history)
@@ -130,21 +130,21 @@ def decide(
     if is_counted_kill(ending):
         return _counted(ending, history, limits, name=name)
     if ending.cause or ending.reason in _NEVER_COUNTED:
-        return Relaunch(reason, delay_seconds=pause)
+        return StartReplacement(reason, delay_seconds=pause)
     if ending.exit_code == ExitCode.FENCED:
-        return Relaunch(EndCause.FENCED, delay_seconds=pause)
+        return StartReplacement(EndCause.FENCED, delay_seconds=pause)
     if ending.reason is ExitReason.OOM_KILLED:
         had = max(ending.memory_bytes, ending.memory_limit)
         more = min(int(had * _MEMORY_FACTOR), limits.max_memory_bytes)
         if more > had:
-            return Relaunch(reason, delay_seconds=pause, memory_bytes=more)
+            return StartReplacement(reason, delay_seconds=pause, memory_bytes=more)
     elif what := _deterministic(ending):
         code = ExitCode(ending.exit_code)
         return GiveUp(reason, _last_words(name, what, ending.message), code)
     return _counted(ending, history, limits, name=name)
 
 
-def cause_of(ending: Ending) -> EndCause:
+def cause_of(ending: ReplicaEnding) -> EndCause:
     """Return why a replica ended; its exit code and its last words are apart."""
     if ending.cause is not None:
         return ending.cause
@@ -155,7 +155,7 @@ def cause_of(ending: Ending) -> EndCause:
     return end_cause(ending.reason)
 
 
-def _with_oom_kill(ending: Ending) -> Ending:
+def _with_oom_kill(ending: ReplicaEnding) -> ReplicaEnding:
     """Name an OOM kill that the platform shows as a kill by nobody known."""
     nobody = ending.reason is ExitReason.KILLED and not ending.cause
     killed = nobody and ending.exit_code == _SIGKILL_CODE
@@ -163,7 +163,7 @@ def _with_oom_kill(ending: Ending) -> Ending:
     return replace(ending, reason=ExitReason.OOM_KILLED) if killed and full else ending
 
 
-def _deterministic(ending: Ending) -> str:
+def _deterministic(ending: ReplicaEnding) -> str:
     """Return what is wrong for good; "" if another try may help."""
     if ending.exit_code == ExitCode.STORAGE and ending.role is Role.WORKER:
         # A full disk is reported with a task; only loading ends a worker with it.
@@ -172,8 +172,8 @@ def _deterministic(ending: Ending) -> str:
 
 
 def _counted(
-    ending: Ending, history: History, limits: Limits, *, name: str
-) -> Relaunch | GiveUp:
+    ending: ReplicaEnding, history: PastEndings, limits: Limits, *, name: str
+) -> StartReplacement | GiveUp:
     reason = ending.cause or _words(ending)
     pause = _pause(ending, history)
     if ending.role is Role.PS:
@@ -183,17 +183,17 @@ def _counted(
             if not is_quick(ending):
                 what += ", and no checkpoint was completed between"
             return GiveUp(reason, _last_words(name, what, ending.message))
-        return Relaunch(reason, counted=True, delay_seconds=pause)
+        return StartReplacement(reason, counted=True, delay_seconds=pause)
     if history.counted >= limits.max_restarts:
         what = (
             f"{reason}, and worker.maxRestarts ({limits.max_restarts}) crashes are "
             "used up"
         )
         return GiveUp(reason, _last_words(name, what, ending.message))
-    return Relaunch(reason, counted=True, delay_seconds=pause)
+    return StartReplacement(reason, counted=True, delay_seconds=pause)
 
 
-def is_counted_kill(ending: Ending) -> bool:
+def is_counted_kill(ending: ReplicaEnding) -> bool:
     """Whether the master ended it for what a replacement may well do again.
 
     A PS that is silent may be too large for its bounds; a worker that hangs while it
@@ -204,7 +204,7 @@ def is_counted_kill(ending: Ending) -> bool:
     return ending.cause == EndCause.HUNG and not ending.ready
 
 
-def is_quick(ending: Ending) -> bool:
+def is_quick(ending: ReplicaEnding) -> bool:
     """Whether it ended so soon after its start that it may do so again and again."""
     # What was taken away says nothing about the replica.
     taken = ending.reason in (
@@ -217,14 +217,14 @@ def is_quick(ending: Ending) -> bool:
     return not taken and ending.lived_seconds < QUICK_SECONDS
 
 
-def _pause(ending: Ending, history: History) -> float:
+def _pause(ending: ReplicaEnding, history: PastEndings) -> float:
     if not is_quick(ending) or history.quick == 0:
         return 0.0
     first, most = _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS
     return growing(history.quick - 1, first=first, most=most)
 
 
-def _words(ending: Ending) -> str:
+def _words(ending: ReplicaEnding) -> str:
     if ending.reason is ExitReason.ERROR:
         return f"exit code {ending.exit_code}"
     return in_words(ending.reason)

@@ -21,11 +21,11 @@ from elasticdl.master.happenings import Diary, ReplacementWorks, ReplicaEnded
 from elasticdl.master.members import relaunch_rules
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.relaunch_rules import (
-    Ending,
     GiveUp,
-    History,
     Limits,
-    Relaunch,
+    PastEndings,
+    ReplicaEnding,
+    StartReplacement,
 )
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
@@ -109,12 +109,12 @@ class Relaunches:
         return _nested(self.causes)
 
     def decide(
-        self, member: Member, ending: Ending, *, spec: JobSpec, now: float
-    ) -> Relaunch | GiveUp:
+        self, member: Member, ending: ReplicaEnding, *, spec: JobSpec, now: float
+    ) -> StartReplacement | GiveUp:
         """Return what to do, and remember the ending."""
         series = str(Role.WORKER) if member.is_worker else member.name
         nowhere = 0 if member.is_worker else self._got_nowhere(member, ending, spec)
-        history = History(
+        history = PastEndings(
             len(self._not_forgiven(spec, now=now)),
             self._quick.get(series, 0),
             nowhere,
@@ -145,7 +145,7 @@ class Relaunches:
         noted = self._ledger.newest_of(facts.CheckpointFact)
         return noted.version if noted else 0
 
-    def _got_nowhere(self, member: Member, ending: Ending, spec: JobSpec) -> int:
+    def _got_nowhere(self, member: Member, ending: ReplicaEnding, spec: JobSpec) -> int:
         """Return how often a PS crashed before, since it last got anywhere."""
         crashes, at = self._nowhere.get(member.name, (0, 0))
         keeps = spec.checkpoint.every_seconds or spec.checkpoint.every_steps
@@ -157,7 +157,7 @@ class Relaunches:
     def book(
         self,
         member: Member,
-        decision: Relaunch | GiveUp,
+        decision: StartReplacement | GiveUp,
         *,
         cause: EndCause,
         replacement: Member | None,
@@ -169,7 +169,7 @@ class Relaunches:
         if replacement is not None:
             self._since[replacement.name] = (self.total, now)
         name = replacement.name if replacement else ""
-        if name and isinstance(decision, Relaunch) and decision.memory_bytes:
+        if name and isinstance(decision, StartReplacement) and decision.memory_bytes:
             mebibytes = decision.memory_bytes / 2**20
             detail = f"{name} may use {mebibytes:.0f} MiB of memory\n{detail}"
         record = status.Relaunch(
@@ -254,7 +254,7 @@ def _by_cause(reasons: Mapping[tuple[str, str], int]) -> Counter[tuple[str, str]
     return counts
 
 
-def _why_not(decision: Relaunch | GiveUp) -> str:
+def _why_not(decision: StartReplacement | GiveUp) -> str:
     if isinstance(decision, GiveUp):
         return f"the job fails: {decision.message}"
     return "as many workers as are wanted stay without it"

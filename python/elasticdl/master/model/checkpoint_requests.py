@@ -30,7 +30,7 @@ STILL_SECONDS = 120.0
 COPY_SECONDS = 600.0
 
 
-class Outcome(enum.Enum):
+class RequestOutcome(enum.Enum):
     """What became of the request under way."""
 
     WAITING = enum.auto()
@@ -39,7 +39,7 @@ class Outcome(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Part:
+class WrittenShard:
     """One written shard."""
 
     file: str
@@ -50,7 +50,7 @@ class Part:
 
 
 @dataclass
-class Request:
+class CheckpointRequest:
     """A checkpoint that was asked for."""
 
     id: str
@@ -63,7 +63,7 @@ class Request:
     moved: float = 0.0  # when anything of it was heard last
     ready: bool = False  # its folder is there
     written: dict[int, int] = field(default_factory=dict)  # bytes by shard
-    parts: dict[int, Part] = field(default_factory=dict)
+    parts: dict[int, WrittenShard] = field(default_factory=dict)
     pinned: set[int] = field(default_factory=set)
     ticket: Ticket | None = None  # of PS 0, sync mode
     error: str = ""
@@ -78,7 +78,7 @@ class Request:
         if done.error:
             self.error = self.error or done.error
         elif not done.pinned_only and done.file:
-            self.parts[shard] = Part(
+            self.parts[shard] = WrittenShard(
                 done.file, done.file_bytes, done.crc32, done.version, dict(done.applied)
             )
         return before != self._heard
@@ -115,20 +115,20 @@ class Request:
             return ""
         if not self.ready:
             return f"{self.dir}: no folder after {still:.0f} s: the disk is stuck"
-        if self.outcome is Outcome.COMPLETE:
+        if self.outcome is RequestOutcome.COMPLETE:
             return f"{self.dir}: no manifest after {still:.0f} s: the disk is stuck"
         missing = sorted(set(range(self.num_shards)) - set(self.parts))
         shards = ", ".join(map(str, missing))
         return f"nothing more was written of shard {shards} for {still:.0f} s"
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> RequestOutcome:
         """Whether all parts are there, or one failed."""
         if self.error:
-            return Outcome.FAILED
+            return RequestOutcome.FAILED
         if len(self.parts) == self.num_shards:
-            return Outcome.COMPLETE
-        return Outcome.WAITING
+            return RequestOutcome.COMPLETE
+        return RequestOutcome.WAITING
 
     @property
     def version(self) -> int:

@@ -36,9 +36,9 @@ from elasticdl.master.model.checkpoint_identity import (
     point,
 )
 from elasticdl.master.model.checkpoint_requests import (
+    CheckpointRequest,
     CheckpointSchedule,
-    Outcome,
-    Request,
+    RequestOutcome,
 )
 from elasticdl.master.model.holding import Holding
 from elasticdl.master.patience import patiently
@@ -78,12 +78,12 @@ class Checkpoints:
         self._signals = signals
         self._holding = holding
         self._count = 0
-        self.request: Request | None = None
+        self.request: CheckpointRequest | None = None
         self.problem = ""
         self.failures = 0
         self.refused_end = False  # the newest try was one of THE_END, and failed
         self.newest_seconds: float | None = None  # it took; None if not by us
-        self._writing: Request | None = None  # it is getting its name
+        self._writing: CheckpointRequest | None = None  # it is getting its name
         self._tasks: set[asyncio.Task[object]] = set()
         self.course = course
         self._dropped: set[str] = set()
@@ -172,7 +172,7 @@ class Checkpoints:
         self.refused_end = False
         name = f"ckpt-{self._ledger.generation}.{self._count}"
         self.schedule.requested(now=now)
-        self.request = Request(
+        self.request = CheckpointRequest(
             id=name,
             dir=str(self.directory / f"{PENDING}{self.course.run}-{name}"),
             why=why,
@@ -191,7 +191,7 @@ class Checkpoints:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _prepare(self, request: Request, now: float) -> None:
+    async def _prepare(self, request: CheckpointRequest, now: float) -> None:
         """Make the folder; remove what earlier tries left. The disk may be slow."""
         place = Path(request.dir)
         course, tidied = self.course, self._tidied
@@ -255,14 +255,14 @@ class Checkpoints:
         request = self.request
         if request is None:
             return
-        if request.outcome is Outcome.FAILED:
+        if request.outcome is RequestOutcome.FAILED:
             self._fail(request, request.error, now=now)
-        elif request.outcome is Outcome.COMPLETE:
+        elif request.outcome is RequestOutcome.COMPLETE:
             self._writing = request
             request.moves(now)
             self._begin(self._complete(request, now))
 
-    async def _complete(self, request: Request, now: float) -> None:
+    async def _complete(self, request: CheckpointRequest, now: float) -> None:
         manifest = Manifest(
             job=self._spec.name,
             run=self.course.run,
@@ -332,7 +332,7 @@ class Checkpoints:
                 )
             )
 
-    def _fail(self, request: Request, problem: str, *, now: float) -> None:
+    def _fail(self, request: CheckpointRequest, problem: str, *, now: float) -> None:
         self.refused_end = request.why == THE_END
         pause = self.schedule.failed(now=now)
         self.failures += 1
@@ -341,7 +341,7 @@ class Checkpoints:
         log.error("%s; trying again after %.0f s at most", self.problem, pause)
         self._drop(request)
 
-    def _drop(self, request: Request) -> None:
+    def _drop(self, request: CheckpointRequest) -> None:
         self.request = None
         self._signals.bump_holders()
         self._signals.wake()

@@ -24,7 +24,7 @@ from elasticdl.job.words import JobState
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit_tasks import DONE, NEW, Range, Tasks
 from elasticdl.master.tasks.journal_files import Event, read_events
-from elasticdl.master.tasks.queue import Plan
+from elasticdl.master.tasks.queue import QueuePlan
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class _Count:
     """What has been read so far."""
 
     trained: list[Trained] | None
-    plan: Plan | None = None
+    plan: QueuePlan | None = None
     tasks: Tasks | None = None
     holders: dict[int, str] = field(default_factory=dict)
     causes: Counter[str] = field(default_factory=Counter)
@@ -151,7 +151,7 @@ def _on_open(count: _Count, event: Event) -> None:
 
 
 def _on_plan(count: _Count, event: Event) -> None:
-    count.plan = Plan.from_json(event["plan"])
+    count.plan = QueuePlan.from_json(event["plan"])
     count.tasks = Tasks(count.plan)
 
 
@@ -280,7 +280,7 @@ def _report(count: _Count) -> AuditReport:
     )
 
 
-def _too_few_steps(tasks: Tasks, plan: Plan) -> list[str]:
+def _too_few_steps(tasks: Tasks, plan: QueuePlan) -> list[str]:
     all_given_out = plan.epochs and tasks.given_out >= plan.epochs * tasks.grid.places
     if not plan.max_steps or all_given_out:
         return []
@@ -296,7 +296,7 @@ def _too_few_steps(tasks: Tasks, plan: Plan) -> list[str]:
 class _Look:
     """Looks at one epoch after the other, when all events are counted."""
 
-    def __init__(self, tasks: Tasks, promised: bool, plan: Plan) -> None:
+    def __init__(self, tasks: Tasks, promised: bool, plan: QueuePlan) -> None:
         self._tasks = tasks
         self._plan = plan
         self._promised = promised

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elasticdl.master.tasks.journal_files import Event
-from elasticdl.master.tasks.queue import Plan
+from elasticdl.master.tasks.queue import QueuePlan
 
 Range = tuple[int, int]
 
@@ -30,7 +30,7 @@ _MOST_FAULTS = 100
 class Grid:
     """The portions that a plan cuts its sources into; each has a place."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: QueuePlan) -> None:
         """Cut the sources of this plan."""
         self.plan = plan
         size = plan.batch_size * plan.batches_per_task
@@ -87,7 +87,7 @@ class Left:
 class Tasks:
     """The tasks of one job."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: QueuePlan) -> None:
         """Begin before the first one is given out."""
         self.grid = Grid(plan)
         self._batch = plan.batch_size

@@ -20,12 +20,12 @@ from elasticdl.data.reader import Shard, open_reader
 from elasticdl.errors import DataError
 from elasticdl.job.spec.job import DATA_OF_JOB, JobSpec, JobType
 from elasticdl.job.words import DataKind
-from elasticdl.master.tasks.queue import Plan
+from elasticdl.master.tasks.queue import QueuePlan
 
 Shards = Mapping[str, tuple[Shard, ...]]
 
 
-class Stage(enum.Enum):
+class SearchStage(enum.Enum):
     """How far the search for records is."""
 
     CHECKING = enum.auto()
@@ -68,7 +68,7 @@ class DataStage:
         self._kinds = kinds(spec)
         self._can_prepare = spec.data.prepare is not None and not prepared
         self.shards: dict[str, tuple[Shard, ...]] = dict(known or {})
-        self.stage = Stage.READY if self._complete() else Stage.CHECKING
+        self.stage = SearchStage.READY if self._complete() else SearchStage.CHECKING
         self.error = ""
         self._counted: Shards | None = None
         self._custom: bool | None = None
@@ -81,37 +81,40 @@ class DataStage:
     @property
     def may_prepare(self) -> bool:
         """Whether a worker may soon be asked to prepare the data."""
-        return self._can_prepare and self.stage in (Stage.CHECKING, Stage.PREPARE)
+        return self._can_prepare and self.stage in (
+            SearchStage.CHECKING,
+            SearchStage.PREPARE,
+        )
 
     def _complete(self) -> bool:
         return all(kind in self.shards for kind in self._kinds)
 
     def counted(self, result: Shards | DataError) -> None:
         """Take what `count` found."""
-        if self.stage is not Stage.CHECKING:
+        if self.stage is not SearchStage.CHECKING:
             return
         if isinstance(result, DataError):
             if self._can_prepare:
-                self.stage = Stage.PREPARE
+                self.stage = SearchStage.PREPARE
                 return
             self.error = str(result)
         else:
             self._counted = result
-        self.stage = Stage.UNKNOWN
+        self.stage = SearchStage.UNKNOWN
         self._decide()
 
     def prepared(self) -> None:
         """`data.prepare` has run: look again."""
         self._can_prepare = False
-        self.stage = Stage.CHECKING
+        self.stage = SearchStage.CHECKING
 
     def being_prepared(self) -> None:
         """A worker is asked to run `data.prepare`."""
-        self.stage = Stage.PREPARING
+        self.stage = SearchStage.PREPARING
 
     def being_asked(self) -> None:
         """A worker is asked what the user's reader finds."""
-        self.stage = Stage.ASKING
+        self.stage = SearchStage.ASKING
 
     def model_known(self, *, custom_reader: bool) -> None:
         """A worker has loaded the model module."""
@@ -119,15 +122,15 @@ class DataStage:
         self._decide()
 
     def _decide(self) -> None:
-        if self.stage is not Stage.UNKNOWN or self._custom is None:
+        if self.stage is not SearchStage.UNKNOWN or self._custom is None:
             return
         if self._custom:
-            self.stage = Stage.ASK
+            self.stage = SearchStage.ASK
         elif self._counted is None:
-            self.stage = Stage.FAILED
+            self.stage = SearchStage.FAILED
         else:
             self.shards.update(self._counted)
-            self.stage = Stage.READY
+            self.stage = SearchStage.READY
 
     def asked(self, kind: str, shards: Sequence[Shard]) -> None:
         """The module's reader has listed its shards of one kind."""
@@ -136,20 +139,20 @@ class DataStage:
                 f"the custom reader found no {kind} records; check data.{kind} and "
                 "the reader's create_shards"
             )
-            self.stage = Stage.FAILED
+            self.stage = SearchStage.FAILED
             return
         self.shards[kind] = tuple(shards)
         if self._complete():
-            self.stage = Stage.READY
+            self.stage = SearchStage.READY
 
 
-def plan_of(spec: JobSpec, shards: Shards, *, max_steps: int) -> Plan | None:
+def plan_of(spec: JobSpec, shards: Shards, *, max_steps: int) -> QueuePlan | None:
     """Return what the ledger goes through; None where all work is one evaluation."""
     if spec.type is JobType.EVALUATE:
         return None
     train = spec.type is JobType.TRAIN
     bounds = [n for n in (spec.training.max_steps, max_steps) if n]
-    return Plan(
+    return QueuePlan(
         shards=shards[DataKind.TRAINING if train else DataKind.PREDICTION],
         batch_size=spec.training.batch_size,
         batches_per_task=spec.training.batches_per_task,

@@ -25,7 +25,7 @@ from elasticdl.master.tasks.facts import Fact
 from elasticdl.master.tasks.journal import Journal
 from elasticdl.master.tasks.journal_files import Event
 from elasticdl.master.tasks.notes import Notes
-from elasticdl.master.tasks.queue import LeasedTask, Plan, Task, TaskQueue
+from elasticdl.master.tasks.queue import LeasedTask, QueuedTask, QueuePlan, TaskQueue
 
 F = TypeVar("F", bound=Fact)
 
@@ -49,7 +49,7 @@ class Ledger:
         """Begin empty; `open` is how a master gets one."""
         self._journal = journal
         self.generation = 0
-        self.plan: Plan | None = None
+        self.plan: QueuePlan | None = None
         self.queue: TaskQueue | None = None
         self.replays: deque[Replay] = deque(maxlen=_KEPT_REPLAYS)
         self.replayed_records = 0
@@ -102,7 +102,7 @@ class Ledger:
 
     # -- tasks --------------------------------------------------------------------
 
-    def open_plan(self, plan: Plan) -> None:
+    def open_plan(self, plan: QueuePlan) -> None:
         """Say what the job goes through; once. Raises JournalError if it changed."""
         if self.plan is None:
             self._do({"k": "plan", "plan": plan.to_json()})
@@ -172,7 +172,7 @@ class Ledger:
         failed: bool = False,
         died: bool = False,
         untouched: bool = False,
-    ) -> Task | None:
+    ) -> QueuedTask | None:
         """Put a task back; None if its lease has moved on. See TaskQueue.give_back."""
         if self.queue is None or lease_id not in self.queue.leased:
             return None
@@ -183,18 +183,18 @@ class Ledger:
             event["x"] = 1
         if untouched:
             event["u"] = 1
-        task: Task | None = self._do(event)
+        task: QueuedTask | None = self._do(event)
         return task
 
     def recover(
         self, worker: int, *, cause: str, now: float, died: bool = False
-    ) -> list[Task]:
+    ) -> list[QueuedTask]:
         """Put back everything that a lost worker held; `died`: at work on it."""
         leases = self.queue.leases_of(worker) if self.queue else []
         tasks = (self.give_back(i, cause=cause, now=now, died=died) for i in leases)
         return [task for task in tasks if task]
 
-    def expire(self, now: float) -> list[Task]:
+    def expire(self, now: float) -> list[QueuedTask]:
         """Put back everything whose deadline has passed."""
         leases = self.queue.expired(now) if self.queue else []
         tasks = (self.give_back(i, cause="lease expired", now=now) for i in leases)
@@ -352,7 +352,7 @@ class Ledger:
         self.started = self.started or event["t"]
 
     def _on_plan(self, event: Event) -> None:
-        self.plan = Plan.from_json(event["plan"])
+        self.plan = QueuePlan.from_json(event["plan"])
         self.queue = TaskQueue(self.plan)
 
     def _on_epochs(self, event: Event) -> None:
@@ -392,7 +392,7 @@ class Ledger:
             event["late"] = 1
         return done
 
-    def _on_back(self, event: Event) -> Task | None:
+    def _on_back(self, event: Event) -> QueuedTask | None:
         return self._tasks.give_back(
             event["l"],
             cause=event["c"],
@@ -421,7 +421,7 @@ class Ledger:
     def _on_note(self, event: Event) -> None:
         self._notes.add(facts.read(event["kind"], event["data"]))
 
-    def _count_replay(self, task: Task) -> None:
+    def _count_replay(self, task: QueuedTask) -> None:
         self.replayed_records += task.records
         self.replays.append(
             Replay(
@@ -468,7 +468,7 @@ class Ledger:
             self._tasks.load_state(state["queue"])
 
 
-def _other_source(before: Plan, now: Plan) -> str:
+def _other_source(before: QueuePlan, now: QueuePlan) -> str:
     """Name the first source that is not what it was; empty if all are."""
     for old, new in itertools.zip_longest(before.shards, now.shards):
         if old != new:
@@ -478,7 +478,7 @@ def _other_source(before: Plan, now: Plan) -> str:
     return ""
 
 
-def _summary(plan: Plan) -> str:
+def _summary(plan: QueuePlan) -> str:
     tree = asdict(plan)
     tree.pop("shards")
     settings = ", ".join(f"{key}={value}" for key, value in tree.items())

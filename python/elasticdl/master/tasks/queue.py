@@ -27,7 +27,7 @@ from elasticdl.master.tasks.permutation import Permutation
 
 
 @dataclass(frozen=True)
-class Plan:
+class QueuePlan:
     """What a job goes through: records, portions, how often, in what order."""
 
     shards: tuple[Shard, ...]
@@ -50,13 +50,13 @@ class Plan:
         return tree
 
     @staticmethod
-    def from_json(tree: Mapping[str, Any]) -> Plan:
+    def from_json(tree: Mapping[str, Any]) -> QueuePlan:
         """Return the plan that `to_json` wrote."""
-        return Plan(**{**tree, "shards": tuple(Shard(*s) for s in tree["shards"])})
+        return QueuePlan(**{**tree, "shards": tuple(Shard(*s) for s in tree["shards"])})
 
 
 @dataclass(frozen=True)
-class Task:
+class QueuedTask:
     """A range of one source in one epoch.
 
     `start` moves up when a rewind finds leading records applied already; `credit`
@@ -94,7 +94,7 @@ class Task:
 class LeasedTask:
     """A task in the hands of a worker."""
 
-    task: Task
+    task: QueuedTask
     lease_id: int
     worker: int
 
@@ -107,7 +107,7 @@ class LeasedTask:
 class TaskQueue:
     """Gives out every record of every epoch, and again whatever comes back."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: QueuePlan) -> None:
         """Prepare the first epoch. Raises JournalError if the plan has no records."""
         self.plan = plan
         self.records_per_task = plan.batch_size * plan.batches_per_task
@@ -119,7 +119,7 @@ class TaskQueue:
         self._order: tuple[int, Permutation] | None = None
         self._cursor = 0
         self._issued_steps = 0
-        self._waiting: OrderedDict[int, Task] = OrderedDict()  # by number
+        self._waiting: OrderedDict[int, QueuedTask] = OrderedDict()  # by number
         self._waiting_by_lease: dict[int, int] = {}  # the number, by its last lease
         self._leases: Leases[LeasedTask] = Leases()
         self._outstanding = Outstanding()
@@ -152,7 +152,7 @@ class TaskQueue:
         self._leases.add(lease_id, leased, worker=worker, deadline=deadline)
         return leased
 
-    def _take_waiting(self, number: int | None = None) -> Task:
+    def _take_waiting(self, number: int | None = None) -> QueuedTask:
         """Take a task out of those that wait: the first one, or that of a number."""
         if number is None:
             number, task = self._waiting.popitem(last=False)
@@ -161,12 +161,12 @@ class TaskQueue:
         self._waiting_by_lease.pop(task.last_lease, None)
         return task
 
-    def _let_wait(self, task: Task) -> None:
+    def _let_wait(self, task: QueuedTask) -> None:
         self._waiting[task.task_id] = task
         if task.last_lease >= 0:
             self._waiting_by_lease[task.last_lease] = task.task_id
 
-    def _next(self) -> Task | None:
+    def _next(self) -> QueuedTask | None:
         if not self._has_next():
             return None
         epoch, ordinal = divmod(self._cursor, self.tasks_per_epoch)
@@ -174,13 +174,13 @@ class TaskQueue:
         if self.plan.max_steps:
             left = (self.plan.max_steps - self._issued_steps) * self.plan.batch_size
             end = min(end, start + left)
-        task = self._with_blame(Task(self._cursor, source, start, end, epoch))
+        task = self._with_blame(QueuedTask(self._cursor, source, start, end, epoch))
         self._cursor += 1
         self._outstanding.add(task.task_id)
         self._issued_steps += self._steps(task.records)
         return task
 
-    def _with_blame(self, task: Task) -> Task:
+    def _with_blame(self, task: QueuedTask) -> QueuedTask:
         if task.task_id not in self._blamed:
             return task
         failures, deaths = self._blamed[task.task_id]
@@ -231,7 +231,7 @@ class TaskQueue:
         self._count(leased.task)
         return leased
 
-    def _count(self, task: Task) -> None:
+    def _count(self, task: QueuedTask) -> None:
         self._outstanding.discard(task.task_id)
         self._blamed.pop(task.task_id, None)
         self.done_tasks += 1
@@ -246,7 +246,7 @@ class TaskQueue:
         failed: bool = False,
         died: bool = False,
         untouched: bool = False,
-    ) -> Task | None:
+    ) -> QueuedTask | None:
         """Put a leased task back for another worker; None if the lease has moved on.
 
         `untouched` says that no record of it was trained, so it is no replay.
@@ -266,7 +266,7 @@ class TaskQueue:
         self._let_wait(task)
         return task
 
-    def _blame(self, task: Task) -> None:
+    def _blame(self, task: QueuedTask) -> None:
         if task.failures or task.deaths:
             self._blamed[task.task_id] = (task.failures, task.deaths)
 
@@ -353,7 +353,7 @@ class TaskQueue:
         return len(self._leases.all) * self.plan.batch_size * self.plan.batches_per_task
 
     @property
-    def waiting(self) -> Collection[Task]:
+    def waiting(self) -> Collection[QueuedTask]:
         """Tasks that came back and wait for a worker, first come first."""
         return self._waiting.values()
 
@@ -382,7 +382,7 @@ class TaskQueue:
 
     def restore(
         self, position: Mapping[str, Any], applied: Mapping[int, int] | None = None
-    ) -> list[Task]:
+    ) -> list[QueuedTask]:
         """Go back (or on) to a position; all leases are void.
 
         `applied` gives, by task, the leading records that the parameters of that
@@ -473,6 +473,6 @@ class TaskQueue:
         }
 
 
-def task_from_json(tree: Mapping[str, Any]) -> Task:
+def task_from_json(tree: Mapping[str, Any]) -> QueuedTask:
     """Return the task whose `tree` this is."""
-    return Task(**{**tree, "workers": tuple(tree["workers"])})
+    return QueuedTask(**{**tree, "workers": tuple(tree["workers"])})

@@ -17,7 +17,7 @@ _BESIDES = (WorkerPhase.EVALUATE, WorkerPhase.PREDICT, WorkerPhase.EXPORT)
 
 
 @dataclass(frozen=True)
-class Seen:
+class ScrapedJob:
     """What one scrape saw of the job."""
 
     state: JobState
@@ -29,12 +29,12 @@ class Seen:
     trains: bool
 
 
-def see(job: Job) -> Seen:
+def see(job: Job) -> ScrapedJob:
     """Return what a job is now."""
     alive = [member for member in job.parts.table.workers() if member.alive]
     besides = any(member.phase in _BESIDES for member in alive)
     newest = job.parts.checkpoints.newest
-    return Seen(
+    return ScrapedJob(
         state=job.state,
         to_train=job.trains and job.state is JobState.RUNNING and not besides,
         workers=len(alive),
@@ -60,7 +60,7 @@ class Alarms:
         self.stalled_seconds = 0.0
         self.unsaved_seconds = 0.0
 
-    def update(self, seen: Seen, *, now: float) -> None:
+    def update(self, seen: ScrapedJob, *, now: float) -> None:
         """Take what is seen now."""
         if seen.state is not self._state:
             self._state, self._state_since = seen.state, now
@@ -68,7 +68,7 @@ class Alarms:
         self.stalled_seconds = self._stalled(seen, now=now)
         self.unsaved_seconds = self._unsaved(seen, now=now)
 
-    def _stalled(self, seen: Seen, *, now: float) -> float:
+    def _stalled(self, seen: ScrapedJob, *, now: float) -> float:
         before, self._last_look = self._last_look, now if seen.to_train else None
         stepped = seen.last_step != self._last_step
         self._last_step = seen.last_step
@@ -80,7 +80,7 @@ class Alarms:
         # again, or give way for a day.
         return self.stalled_seconds + (now - before if seen.workers else 0.0)
 
-    def _unsaved(self, seen: Seen, *, now: float) -> float:
+    def _unsaved(self, seen: ScrapedJob, *, now: float) -> float:
         if seen.saved_version != self._saved:
             self._saved, self._unsaved_since = seen.saved_version, None
         if not seen.trains or seen.version <= (seen.saved_version or 0):

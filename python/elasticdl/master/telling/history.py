@@ -18,7 +18,7 @@ from pathlib import Path
 
 from elasticdl.job import history
 from elasticdl.job.decision import Decision
-from elasticdl.job.history import Sample
+from elasticdl.job.history import HistorySample
 from elasticdl.job.status import EvaluationResult, JobStatus
 from elasticdl.job.words import HappeningKind, JobState
 from elasticdl.master.job_state import Job
@@ -107,7 +107,7 @@ class Recorder:
         self._state = status.state
         self._scalars.sampled(status)
 
-    def _add(self, document: Sample | Decision | EvaluationResult) -> None:
+    def _add(self, document: HistorySample | Decision | EvaluationResult) -> None:
         self._file.add(history.line(document).encode())
 
     async def _work(self) -> None:
@@ -176,7 +176,7 @@ def _newest_time(path: Path) -> float:
             tail = history.parse(file.read().decode(errors="replace").splitlines())
     except OSError:
         return 0.0
-    documents: Sequence[Sample | Decision | EvaluationResult] = [
+    documents: Sequence[HistorySample | Decision | EvaluationResult] = [
         *tail.samples[-1:],
         *tail.decisions,
         *tail.evaluations,

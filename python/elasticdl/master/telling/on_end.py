@@ -31,7 +31,7 @@ from elasticdl.job.words import JobState
 from elasticdl.master.tasks import facts
 
 if TYPE_CHECKING:
-    from elasticdl.master.job_state import Ending, Job
+    from elasticdl.master.job_state import Job, JobEnding
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class End:
 
 
 async def tell_once(
-    job: Job, ending: Ending, *, namespace: str, environ: Mapping[str, str]
+    job: Job, ending: JobEnding, *, namespace: str, environ: Mapping[str, str]
 ) -> None:
     """Tell of a job's end unless an earlier master of this run has."""
     ledger, wanted = job.parts.ledger, job.spec.on_end

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from elasticdl.job.heartbeats import PsReport
-from elasticdl.job.history import PsSample, Sample, WorkerSample
+from elasticdl.job.history import HistorySample, PsSample, WorkerSample
 from elasticdl.job.names import Role
 from elasticdl.job.status import JobStatus, ReplicaStatus
 from elasticdl.job.words import NOT_YET_RUNNING, EndCause, ReplicaState
@@ -38,7 +38,7 @@ class Bounds:
 
 def sample(
     status: JobStatus, bounds: Bounds, ps: dict[str, PsSample], *, number: int
-) -> Sample:
+) -> HistorySample:
     """Return the `number`th sample of a job."""
     progress = status.progress
     workers = [
@@ -50,7 +50,7 @@ def sample(
     pending = sum(r.state in NOT_YET_RUNNING for r in workers)
     every = -(-len(workers) // _MOST_WORKERS)
     loss = status.last_loss
-    return Sample(
+    return HistorySample(
         time=round(status.time, 3),
         state=str(status.state),
         workers_wanted=status.workers_wanted,

@@ -22,7 +22,7 @@ _BLOCK_BYTES = 64 << 20
 Element = Any
 
 
-class Plan(Protocol):
+class FeedPlan(Protocol):
     """Turns the records of one task into batched elements."""
 
     order_preserved: bool

@@ -30,7 +30,7 @@ from elasticdl.rpc.ps.tensors import (
     Brought,
     Floats,
     Gradients,
-    Pulled,
+    PulledValues,
     Pushed,
     PushId,
     PushIds,
@@ -58,6 +58,7 @@ _PULL_TRIES = 100
 
 T = TypeVar("T")
 _PushAnswer = tuple[ps_pb2.PushReply, Tensors]
+_PushAnswers = list[_PushAnswer]
 _OnApplied = Callable[[int, int], None] | None
 
 
@@ -169,7 +170,7 @@ class PsClient:
         """Give each PS that has none its layout, optimizer and values; PS 0 the state.
 
         PS 0 also gets the weights that no step moves: what `untrained` returns.
-        `first_step` is the `Pulled.first_step` of pulled values.
+        `first_step` is the `PulledValues.first_step` of pulled values.
 
         `values[i]` is the flat buffer of PS i, pulled at `versions[i]`; without
         versions they are initial values, which no PS of a job that has begun takes.
@@ -257,11 +258,11 @@ class PsClient:
         have: Sequence[int] | None = None,
         snapshot: str = "",
         ticket: Ticket | None = None,
-    ) -> Pulled:
+    ) -> PulledValues:
         """Return the values: live ones newer than `have`, or those of a snapshot.
 
-        `have` is `Pulled.versions` of before. In sync mode the values of all PS are
-        of one version; `ticket` is needed with a snapshot alone (ModelVersion).
+        `have` is `PulledValues.versions` of the pull before. In sync mode the values of
+        all PS are of one version; only a snapshot needs `ticket` (ModelVersion).
         """
         for attempt in range(_PULL_TRIES):
             view = self._require_view()
@@ -284,14 +285,16 @@ class PsClient:
         have: Sequence[int] | None,
         snapshot: str,
         ticket: ps_pb2.Ticket | None,
-    ) -> Pulled:
+    ) -> PulledValues:
         answers = self._each(
             range(len(view.stubs)),
             lambda ps: self._pull_one(view, ps, have, snapshot, ticket),
         )
         return pulled_from_replies(answers)
 
-    def _pull_sync(self, view: PsCallView, have: Sequence[int] | None) -> Pulled | None:
+    def _pull_sync(
+        self, view: PsCallView, have: Sequence[int] | None
+    ) -> PulledValues | None:
         """Pull PS 0, then the others at its version; None if they are beyond it."""
         first = self._pull_one(view, 0, have, "", None)
         ticket = first[0].ticket
@@ -407,7 +410,7 @@ class PsClient:
             pulled=self._brought(view, answers) if order.pull else None,
         )
 
-    def _brought(self, view: PsCallView, answers: list[_PushAnswer]) -> Pulled | None:
+    def _brought(self, view: PsCallView, answers: _PushAnswers) -> PulledValues | None:
         """Return the values that came with a push; None if some PS gave none."""
         first, tensors = answers[0]
         if VALUES not in tensors:
@@ -463,8 +466,6 @@ class PsClient:
                 channel.close()
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
-
-    # Parts
 
     def _header(self, view: PsCallView) -> ps_pb2.RequestHeader:
         return ps_pb2.RequestHeader(

@@ -97,7 +97,7 @@ class Brought:
 
 
 @dataclass(frozen=True)
-class Pulled:
+class PulledValues:
     """Values of all PS, as pulled at one moment.
 
     `buffers[i]` is the flat buffer of PS i in its layout's order: read-only, aligned
@@ -149,7 +149,7 @@ class Pushed:
     reason: str
     versions: list[int] = field(default_factory=list)
     # The values after it, where they were asked for and every PS could give them.
-    pulled: Pulled | None = None
+    pulled: PulledValues | None = None
 
 
 def as_pull(reply: ps_pb2.PushReply) -> ps_pb2.PullReply:
@@ -160,9 +160,9 @@ def as_pull(reply: ps_pb2.PushReply) -> ps_pb2.PullReply:
 
 def pulled_from_replies(
     answers: Sequence[tuple[ps_pb2.PullReply, Brought]],
-) -> Pulled:
+) -> PulledValues:
     first, brought = answers[0]
-    return Pulled(
+    return PulledValues(
         buffers=[each.values for _, each in answers],
         state=brought.state,
         versions=[reply.version for reply, _ in answers],

@@ -28,7 +28,7 @@ from elasticdl.proto import ps_pb2
 from elasticdl.rpc.errors import raise_for, status_of
 from elasticdl.rpc.ps import lent_calls as ps_lent
 from elasticdl.rpc.tls.peers import Caller, caller_of, check_caller
-from elasticdl.rpc.watch import Watch, Watched
+from elasticdl.rpc.watch import CallWatch, Watched
 from elasticdl.tensor import codec
 from elasticdl.tensor.codec import Array, Frame, FrameError
 
@@ -51,7 +51,7 @@ Answer = tuple[Message, Tensors]
 M = TypeVar("M", bound=Message)
 R = TypeVar("R", ps_pb2.InitRequest, ps_pb2.PullRequest, ps_pb2.PushRequest)
 Call = Callable[[Frame, Caller], Answer]
-_watch = Watch()
+_watch = CallWatch()
 
 
 class PsCalls(Protocol):

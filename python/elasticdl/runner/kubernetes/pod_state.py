@@ -19,7 +19,7 @@ from elasticdl.job.words import ExitReason
 from elasticdl.kube import pods
 from elasticdl.kube.pods import Ended, Waiting
 from elasticdl.kube.times import unix_seconds
-from elasticdl.runner.base import Observed, Phase, ReplicaKey
+from elasticdl.runner.base import ObservedReplica, Phase, ReplicaKey
 
 Json = dict[str, Any]
 
@@ -56,7 +56,7 @@ _NEVER_STARTS_ENDED = ("StartError", "ContainerCannotRun")
 _CRASHES = frozenset({132, 133, 134, 135, 136, 139, 159})
 
 
-def state_of(pod: Json, *, deleted: bool = False) -> Observed | None:
+def state_of(pod: Json, *, deleted: bool = False) -> ObservedReplica | None:
     """Return what a pod says; `deleted`: it is gone, and this is the last of it.
 
     None for a pod that is no PS or worker of a job.
@@ -71,7 +71,7 @@ def state_of(pod: Json, *, deleted: bool = False) -> Observed | None:
         return _ended(pod, key, generation, memory_limit=limit)
     waiting = _waiting(pod)
     if waiting and waiting.reason in _NEVER_STARTS_WAITING:
-        return Observed(
+        return ObservedReplica(
             key,
             generation,
             Phase.FAILED,
@@ -81,7 +81,7 @@ def state_of(pod: Json, *, deleted: bool = False) -> Observed | None:
     since = pods.running_since(pod, names.MAIN_CONTAINER)
     if since is not None:
         going = pods.is_going(pod)
-        return Observed(
+        return ObservedReplica(
             key,
             generation,
             Phase.RUNNING,
@@ -89,7 +89,7 @@ def state_of(pod: Json, *, deleted: bool = False) -> Observed | None:
             since=since,
             memory_limit=limit,
         )
-    return Observed(
+    return ObservedReplica(
         key,
         generation,
         Phase.PENDING,
@@ -157,7 +157,7 @@ def _words(why: Waiting) -> str:
 
 def _ended(
     pod: Json, key: ReplicaKey, generation: int, *, memory_limit: int
-) -> Observed:
+) -> ObservedReplica:
     status = pod.get("status") or {}
     ending = _end_of_main(pod)
     failed = [one for one in pods.ended_init(pod) if one.exit_code]
@@ -170,7 +170,7 @@ def _ended(
     if of_init and ending:
         message = f"init container {ending.container}: {message or ending.reason}"
     done = ending is not None and exit_code == 0
-    return Observed(
+    return ObservedReplica(
         key,
         generation,
         Phase.SUCCEEDED if done else Phase.FAILED,

@@ -24,7 +24,13 @@ from elasticdl.job.words import ExitReason
 from elasticdl.kube.api import ApiServer
 from elasticdl.kube.errors import ApiError, Backoff
 from elasticdl.kube.list_and_watch import Listing, WatchEvent, reflect
-from elasticdl.runner.base import Launch, Observation, Observed, Phase, ReplicaKey
+from elasticdl.runner.base import (
+    Launch,
+    Observation,
+    ObservedReplica,
+    Phase,
+    ReplicaKey,
+)
 from elasticdl.runner.kubernetes import pods
 from elasticdl.runner.kubernetes.config_map import JobConfigMap
 from elasticdl.runner.kubernetes.pod_calls import Enrol, PodCalls
@@ -163,7 +169,9 @@ class KubernetesRunner:
         if not found and wish.generation:
             # It never came to be, or went unseen: nothing else will tell.
             self._tell(
-                Observed(key, wish.generation, Phase.FAILED, reason=ExitReason.DELETED)
+                ObservedReplica(
+                    key, wish.generation, Phase.FAILED, reason=ExitReason.DELETED
+                )
             )
         return True
 
@@ -208,7 +216,7 @@ class KubernetesRunner:
             waiting.append(_waiting(key, wish))
         return Observation((*states, *waiting), resync=True)
 
-    def _take(self, change: WatchEvent) -> Observed | None:
+    def _take(self, change: WatchEvent) -> ObservedReplica | None:
         """Return what a pod shows; None if it is not one of the job's replicas."""
         pod = change.item
         state = (
@@ -231,7 +239,7 @@ class KubernetesRunner:
             self._keep_few(state, gone=change.deleted or going)
         return state
 
-    def _keep_few(self, state: Observed, *, gone: bool) -> None:
+    def _keep_few(self, state: ObservedReplica, *, gone: bool) -> None:
         """Delete the oldest of many pods that ended: a job may run for months."""
         if gone:
             self._ended.pop(state.key, None)
@@ -255,7 +263,7 @@ class KubernetesRunner:
     def _name(self, key: ReplicaKey) -> str:
         return pods.name_of(self._job, key)
 
-    def _tell(self, state: Observed) -> None:
+    def _tell(self, state: ObservedReplica) -> None:
         self._observations.put_nowait(Observation((state,)))
 
     # -- the end ------------------------------------------------------------------
@@ -293,10 +301,14 @@ class KubernetesRunner:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _is_among(states: Sequence[Observed], key: ReplicaKey, generation: int) -> bool:
+def _is_among(
+    states: Sequence[ObservedReplica], key: ReplicaKey, generation: int
+) -> bool:
     """Whether this pod is listed; an older one of its name may still be going."""
     return any(s.key == key and s.generation >= generation for s in states)
 
 
-def _waiting(key: ReplicaKey, wish: _Wish) -> Observed:
-    return Observed(key, wish.generation, Phase.PENDING, pending_reason=wish.trouble)
+def _waiting(key: ReplicaKey, wish: _Wish) -> ObservedReplica:
+    return ObservedReplica(
+        key, wish.generation, Phase.PENDING, pending_reason=wish.trouble
+    )

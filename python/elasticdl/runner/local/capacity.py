@@ -34,7 +34,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CapacityPlan:
     """What to do now. A key that is in none of the three stays as it is."""
 
     start: tuple[int, ...]
@@ -47,7 +47,7 @@ def rank_of(priority: str) -> int:
     return 1 if priority == "high" else 0
 
 
-def plan(claims: Iterable[Claim], capacity: float | None) -> Plan:
+def plan(claims: Iterable[Claim], capacity: float | None) -> CapacityPlan:
     """Decide by priority, then age, who gets CPUs; `None` is no limit.
 
     A running worker is preempted only for a smaller capacity or a higher priority,
@@ -75,7 +75,7 @@ def plan(claims: Iterable[Claim], capacity: float | None) -> Plan:
         else:
             waiting[claim.key] = ""
     reason = f"waiting for CPU: {used:g} of {capacity or 0:g} in use"
-    return Plan(tuple(start), preempt, dict.fromkeys(waiting, reason))
+    return CapacityPlan(tuple(start), preempt, dict.fromkeys(waiting, reason))
 
 
 def _admit(ordered: Iterable[Claim], capacity: float | None) -> set[int]:

@@ -27,13 +27,13 @@ from elasticdl.errors import PlatformError
 from elasticdl.job import names
 from elasticdl.job.names import Role
 from elasticdl.job.words import ExitReason
-from elasticdl.runner.base import Launch, Observed, Phase, ReplicaKey
+from elasticdl.runner.base import Launch, ObservedReplica, Phase, ReplicaKey
 from elasticdl.runner.local import capacity as scheduling
 from elasticdl.runner.local.capacity import ClaimState
 from elasticdl.runner.local.processes import (
     ChildProcess,
-    Ending,
     Intent,
+    ProcessEnding,
     by_nobody_known,
     explain,
     out_of_memory,
@@ -111,7 +111,7 @@ class LocalPlatform:
                     )
                 self._supersede(old)
             number = next(self._numbers)
-            state = Observed(
+            state = ObservedReplica(
                 launch.key, launch.generation, Phase.PENDING, since=self._clock()
             )
             self._replicas[number] = Replica(launch, number, state)
@@ -226,7 +226,7 @@ class LocalPlatform:
             tuple(r.state for r in changed), self._revision, self._capacity
         )
 
-    def _changed(self, number: int, state: Observed) -> None:
+    def _changed(self, number: int, state: ObservedReplica) -> None:
         self._revision += 1
         replica = self._replicas[number]
         replica.state = state
@@ -297,7 +297,7 @@ class LocalPlatform:
         except OSError as error:
             if temporary is not None:
                 remove_folder(temporary)
-            ending = Ending(Phase.FAILED, ExitReason.ERROR, _CANNOT_START)
+            ending = ProcessEnding(Phase.FAILED, ExitReason.ERROR, _CANNOT_START)
             self._ended(replica, ending, f"the process could not be started: {error}")
             return
         self._changed(
@@ -349,7 +349,7 @@ class LocalPlatform:
             replica.timer.daemon = True
             replica.timer.start()
 
-    def _ended(self, replica: Replica, ending: Ending, message: str) -> None:
+    def _ended(self, replica: Replica, ending: ProcessEnding, message: str) -> None:
         self._changed(
             replica.number,
             replace(

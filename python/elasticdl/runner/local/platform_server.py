@@ -15,7 +15,7 @@ from elasticdl.errors import PlatformError
 from elasticdl.job.names import Role
 from elasticdl.proto import platform_pb2, platform_pb2_grpc
 from elasticdl.rpc.server import bind, threaded_server
-from elasticdl.runner.base import Launch, Observed, Phase, ReplicaKey
+from elasticdl.runner.base import Launch, ObservedReplica, Phase, ReplicaKey
 from elasticdl.runner.local.platform import LocalPlatform
 from elasticdl.runner.local.table import TableChange
 
@@ -138,7 +138,7 @@ def _event(change: TableChange, *, resync: bool) -> platform_pb2.WatchEvent:
     )
 
 
-def _state(state: Observed) -> platform_pb2.ProcessState:
+def _state(state: ObservedReplica) -> platform_pb2.ProcessState:
     pending = state.phase is Phase.PENDING
     return platform_pb2.ProcessState(
         role=state.key.role,

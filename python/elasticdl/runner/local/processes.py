@@ -53,7 +53,7 @@ class Intent(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Ending:
+class ProcessEnding:
     """How a process ended."""
 
     phase: Phase
@@ -62,29 +62,29 @@ class Ending:
     signal_name: str = ""
 
 
-def explain(returncode: int, intent: Intent) -> Ending:
+def explain(returncode: int, intent: Intent) -> ProcessEnding:
     """Tell what an exit means; `returncode` as `subprocess` has it (-9 is SIGKILL)."""
     exit_code = 128 - returncode if returncode < 0 else returncode
     name = signal_name(-returncode) if returncode < 0 else ""
     if intent is Intent.PREEMPTED:
-        return Ending(Phase.FAILED, ExitReason.PREEMPTED, exit_code, name)
+        return ProcessEnding(Phase.FAILED, ExitReason.PREEMPTED, exit_code, name)
     if intent is Intent.DELETED:
         phase = Phase.FAILED if returncode else Phase.SUCCEEDED
-        return Ending(phase, ExitReason.DELETED, exit_code, name)
+        return ProcessEnding(phase, ExitReason.DELETED, exit_code, name)
     if returncode == 0:
-        return Ending(Phase.SUCCEEDED, ExitReason.COMPLETED, 0)
+        return ProcessEnding(Phase.SUCCEEDED, ExitReason.COMPLETED, 0)
     if returncode < 0 and -returncode not in _CRASHES:
-        return Ending(Phase.FAILED, ExitReason.KILLED, exit_code, name)
-    return Ending(Phase.FAILED, ExitReason.ERROR, exit_code, name)
+        return ProcessEnding(Phase.FAILED, ExitReason.KILLED, exit_code, name)
+    return ProcessEnding(Phase.FAILED, ExitReason.ERROR, exit_code, name)
 
 
-def by_nobody_known(ending: Ending) -> bool:
+def by_nobody_known(ending: ProcessEnding) -> bool:
     """Whether it was killed as the kernel kills, and nobody here did it."""
     killed = ending.exit_code == 128 + signal.SIGKILL
     return killed and ending.reason is ExitReason.KILLED
 
 
-def out_of_memory(ending: Ending) -> Ending:
+def out_of_memory(ending: ProcessEnding) -> ProcessEnding:
     """Return the end of a process that the kernel killed for its memory."""
     words = f"{ending.signal_name}: the machine had no memory left"
     return replace(ending, reason=ExitReason.OOM_KILLED, signal_name=words)

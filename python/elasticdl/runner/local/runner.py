@@ -26,7 +26,13 @@ from elasticdl.rpc.platform import (
     StartProcess,
     StopProcess,
 )
-from elasticdl.runner.base import Launch, Observation, Observed, Phase, ReplicaKey
+from elasticdl.runner.base import (
+    Launch,
+    Observation,
+    ObservedReplica,
+    Phase,
+    ReplicaKey,
+)
 
 _Reply = TypeVar("_Reply")
 
@@ -114,14 +120,14 @@ def _pause(tries: int) -> float:
     return growing(tries, first=_FIRST_PAUSE_SECONDS, most=_LONGEST_PAUSE_SECONDS)
 
 
-def _states(view: PlatformView) -> tuple[Observed, ...]:
+def _states(view: PlatformView) -> tuple[ObservedReplica, ...]:
     return tuple(_state(state) for state in view.states if state.role != Role.MASTER)
 
 
-def _state(state: ProcessState) -> Observed:
+def _state(state: ProcessState) -> ObservedReplica:
     phase = Phase(state.phase)
     pending = phase is Phase.PENDING
-    return Observed(
+    return ObservedReplica(
         key=ReplicaKey(Role(state.role), state.index),
         generation=state.generation,
         phase=phase,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from elasticdl.job import names
 from elasticdl.job.names import JobDir, Role
-from elasticdl.runner.base import Launch, Observed, Phase, ReplicaKey
+from elasticdl.runner.base import Launch, ObservedReplica, Phase, ReplicaKey
 from elasticdl.runner.local.capacity import Claim, ClaimState, rank_of
 from elasticdl.runner.local.processes import ChildProcess, Intent
 
@@ -47,7 +47,7 @@ class Replica:
 
     launch: Launch
     number: int  # order of arrival
-    state: Observed
+    state: ObservedReplica
     revision: int = 0
     child: ChildProcess | None = None
     intent: Intent = Intent.NONE
@@ -71,7 +71,7 @@ class Replica:
 class TableChange:
     """What a watcher gets: the states that changed since `revision` was last seen."""
 
-    states: tuple[Observed, ...]
+    states: tuple[ObservedReplica, ...]
     revision: int
     capacity: float | None
 

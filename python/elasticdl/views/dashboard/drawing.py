@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
 
-from elasticdl.dashboards.board import Board, Kind, Panel, Query
-from elasticdl.dashboards.choices import Variable, membership_changes
-from elasticdl.views.dashboard.prometheus import Prometheus, Series
+from elasticdl.dashboards.board import Board, Panel, PanelKind, Query
+from elasticdl.dashboards.choices import BoardVariable, membership_changes
+from elasticdl.views.dashboard.prometheus import Prometheus, TimeSeries
 from elasticdl.views.dashboard.tables import table
 from elasticdl.views.dashboard.variables import Window, filled, legend
 from elasticdl.views.figures import panels, units
 
 _MOST_MOMENTS = 100
 NOTHING = "No data in this time."
-Answers = Sequence[Sequence[Series]]  # one for each query of a panel
+Answers = Sequence[Sequence[TimeSeries]]  # one for each query of a panel
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,15 @@ class Sight:
     window: Window
     zone: tzinfo
 
-    def newest(self, expression: str) -> list[Series]:
+    def newest(self, expression: str) -> list[TimeSeries]:
         """Return a query's answer at the end of the time."""
         return self.prometheus.instant(self._filled(expression), self.window.end)
 
-    def over_time(self, expression: str) -> list[Series]:
+    def over_time(self, expression: str) -> list[TimeSeries]:
         """Return a query's answer over the time."""
         return self.prometheus.range(self._filled(expression), self.window)
 
-    def values(self, variable: Variable) -> list[str]:
+    def values(self, variable: BoardVariable) -> list[str]:
         """Return what a variable may be."""
         selector = self._filled(variable.series)
         return self.prometheus.label_values(selector, variable.label, self.window)
@@ -51,19 +51,19 @@ class Sight:
 
 def drawn(board: Board, panel: Panel, sight: Sight) -> dict[str, Any]:
     """Return a panel as the page takes it; `kind` says what it is."""
-    ask = sight.over_time if panel.kind is Kind.TIMESERIES else sight.newest
+    ask = sight.over_time if panel.kind is PanelKind.TIMESERIES else sight.newest
     answers = [ask(query.expr) for query in panel.queries]
     if not any(answers):
         return {"kind": "nothing", "text": NOTHING}
     match panel.kind:
-        case Kind.TIMESERIES:
+        case PanelKind.TIMESERIES:
             return _chart(_over_time(board, panel, answers, sight))
-        case Kind.BARGAUGE:
+        case PanelKind.BARGAUGE:
             values = [(name, one.last) for _, name, one in _named(panel, answers)]
             return _chart(panels.gauges(values, panel.unit))
-        case Kind.STAT:
+        case PanelKind.STAT:
             return {"kind": "stat", "items": _stats(panel, answers)}
-        case Kind.TABLE:
+        case PanelKind.TABLE:
             return {"kind": "table", **table(panel, answers)}
 
 
@@ -71,7 +71,7 @@ def _chart(figure: Any) -> dict[str, Any]:
     return {"kind": "chart", "figure": json.loads(figure.to_json())}
 
 
-def _named(panel: Panel, answers: Answers) -> Iterator[tuple[Query, str, Series]]:
+def _named(panel: Panel, answers: Answers) -> Iterator[tuple[Query, str, TimeSeries]]:
     """Yield each series with its query and its name."""
     for query, series in zip(panel.queries, answers, strict=True):
         for one in series:

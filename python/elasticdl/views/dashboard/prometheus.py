@@ -26,7 +26,7 @@ _KEPT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Series:
+class TimeSeries:
     """A series of numbers over time: Unix seconds with values, which may be NaN."""
 
     labels: Mapping[str, str]
@@ -52,7 +52,7 @@ class Prometheus:
         self.url = url.rstrip("/")
         self._scrape: tuple[float, float] | None = None
 
-    def range(self, expression: str, window: Window) -> list[Series]:
+    def range(self, expression: str, window: Window) -> list[TimeSeries]:
         """Return what an expression was at each step of a window."""
         result = self._ask(
             "query_range",
@@ -62,17 +62,17 @@ class Prometheus:
             step=f"{window.step:g}",
         )
         return [
-            Series(one["metric"], [_point(pair) for pair in one["values"]])
+            TimeSeries(one["metric"], [_point(pair) for pair in one["values"]])
             for one in _matrix(result)
         ]
 
-    def instant(self, expression: str, when: float) -> list[Series]:
+    def instant(self, expression: str, when: float) -> list[TimeSeries]:
         """Return what an expression is at one time."""
         result = self._ask("query", query=expression, time=f"{when:.3f}")
         if result.get("resultType") == "scalar":
-            return [Series({}, [_point(result["result"])])]
+            return [TimeSeries({}, [_point(result["result"])])]
         return [
-            Series(one["metric"], [_point(one["value"])]) for one in _matrix(result)
+            TimeSeries(one["metric"], [_point(one["value"])]) for one in _matrix(result)
         ]
 
     def label_values(self, selector: str, label: str, window: Window) -> list[str]:

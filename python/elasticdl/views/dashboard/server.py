@@ -24,7 +24,7 @@ from typing import Any
 from elasticdl.dashboards import choices
 from elasticdl.dashboards.board import Board, GridPlace, Panel, places
 from elasticdl.dashboards.boards import BOARDS
-from elasticdl.dashboards.choices import Variable
+from elasticdl.dashboards.choices import BoardVariable
 from elasticdl.errors import ElasticDLError, NotFoundError, PlatformError, RpcError
 from elasticdl.views import pages
 from elasticdl.views.dashboard.boards import board_of, panel_of
@@ -45,7 +45,7 @@ Query = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     """What goes back to the browser."""
 
     body: bytes
@@ -67,7 +67,7 @@ class Viewer:
     def _plotly(self) -> bytes:
         return gzip.compress(pages.plotly_script(), 6)
 
-    def answer(self, path: str, query: Query) -> Answer:
+    def answer(self, path: str, query: Query) -> HttpAnswer:
         """Return the answer to a GET; what is wrong is told as JSON."""
         try:
             return self._answer(path, query)
@@ -78,16 +78,18 @@ class Viewer:
         except ElasticDLError as error:
             return _error(error, HTTPStatus.BAD_REQUEST)
 
-    def _answer(self, path: str, query: Query) -> Answer:
+    def _answer(self, path: str, query: Query) -> HttpAnswer:
         match path.strip("/").split("/"):
             case [""]:
                 return self._page(next(iter(BOARDS.values())))
             case ["d", uid, *_]:  # Grafana's links end with the title
                 return self._page(board_of(uid))
             case ["static", "plotly.min.js"]:
-                return Answer(self._plotly, "text/javascript", kept=True, packed=True)
+                return HttpAnswer(
+                    self._plotly, "text/javascript", kept=True, packed=True
+                )
             case ["static", name] if name in _FILES:
-                return Answer(pages.read(name).encode(), _FILES[name])
+                return HttpAnswer(pages.read(name).encode(), _FILES[name])
             case ["api", "boards", uid]:
                 return _json(self._board(board_of(uid), query))
             case ["api", "panels", uid, number] if number.isdecimal():
@@ -96,7 +98,7 @@ class Viewer:
                 return _json(drawn(board, panel, self._sight(board, query)))
         raise NotFoundError(f"there is no page {path!r}; the dashboards begin at /")
 
-    def _page(self, board: Board) -> Answer:
+    def _page(self, board: Board) -> HttpAnswer:
         start = {
             "uid": board.uid,
             "prometheus": self.prometheus.url,
@@ -112,7 +114,7 @@ class Viewer:
             prometheus=pages.escaped(self.prometheus.url),
             start=pages.data(start),
         )
-        return Answer(text.encode(), "text/html")
+        return HttpAnswer(text.encode(), "text/html")
 
     def _window(self, query: Query) -> Window:
         return Window.of(
@@ -170,7 +172,7 @@ def _placed(place: GridPlace) -> dict[str, Any]:
 
 
 def _choice(
-    variable: Variable, options: Sequence[str], chosen: Mapping[str, Sequence[str]]
+    variable: BoardVariable, options: Sequence[str], chosen: Mapping[str, Sequence[str]]
 ) -> list[str]:
     """Return what a variable is: as chosen, as far as that is there, or the first."""
     allowed = [ALL, *options] if variable.with_all else list(options)
@@ -192,12 +194,12 @@ def _zone(minutes: str) -> timezone:
         return UTC
 
 
-def _json(document: object) -> Answer:
-    return Answer(json.dumps(document, allow_nan=False).encode())
+def _json(document: object) -> HttpAnswer:
+    return HttpAnswer(json.dumps(document, allow_nan=False).encode())
 
 
-def _error(error: ElasticDLError, status: HTTPStatus) -> Answer:
-    return Answer(json.dumps({"error": str(error)}).encode(), status=status)
+def _error(error: ElasticDLError, status: HTTPStatus) -> HttpAnswer:
+    return HttpAnswer(json.dumps({"error": str(error)}).encode(), status=status)
 
 
 def make_server(viewer: Viewer, *, bind: str, port: int) -> ThreadingHTTPServer:
@@ -206,7 +208,7 @@ def make_server(viewer: Viewer, *, bind: str, port: int) -> ThreadingHTTPServer:
     Raises PlatformError when the port cannot be had.
     """
 
-    class Handler(BaseHTTPRequestHandler):
+    class DashboardHandler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         server_version = "elasticdl"
 
@@ -219,7 +221,7 @@ def make_server(viewer: Viewer, *, bind: str, port: int) -> ThreadingHTTPServer:
             query = urllib.parse.parse_qs(parts.query)
             return self._send(viewer.answer(urllib.parse.unquote(parts.path), query))
 
-        def _send(self, answer: Answer) -> None:
+        def _send(self, answer: HttpAnswer) -> None:
             self.send_response(answer.status)
             self.send_header("Content-Type", f"{answer.kind}; charset=utf-8")
             self.send_header("Content-Length", str(len(answer.body)))
@@ -243,7 +245,7 @@ def make_server(viewer: Viewer, *, bind: str, port: int) -> ThreadingHTTPServer:
             log.debug(format, *args)
 
     try:
-        server = ThreadingHTTPServer((bind, port), Handler)
+        server = ThreadingHTTPServer((bind, port), DashboardHandler)
     except (OSError, OverflowError) as error:
         raise PlatformError(
             f"--port: {bind}:{port} cannot be had ({error}); give another "

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elasticdl.dashboards.board import Panel
-from elasticdl.views.dashboard.prometheus import Series
+from elasticdl.views.dashboard.prometheus import TimeSeries
 from elasticdl.views.figures import units
 
 Row = dict[str | int, Any]  # by label, and by the number of a query
 
 
-def joined(answers: Sequence[Sequence[Series]]) -> list[Row]:
+def joined(answers: Sequence[Sequence[TimeSeries]]) -> list[Row]:
     """Return one row for each set of labels; `answers` are in the queries' order.
 
     A row has its labels and, under a query's number, its value. An answer joins the
@@ -40,7 +40,7 @@ def _fits(row: Row, labels: Mapping[str, str]) -> bool:
     return bool(common or not labels) and all(row[k] == labels[k] for k in common)
 
 
-def table(panel: Panel, answers: Sequence[Sequence[Series]]) -> dict[str, Any]:
+def table(panel: Panel, answers: Sequence[Sequence[TimeSeries]]) -> dict[str, Any]:
     """Return head and cells: `columns` of name and whether it is a number, `rows`."""
     rows = joined(answers)
     titles = dict(panel.columns)

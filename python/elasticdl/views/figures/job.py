@@ -19,7 +19,7 @@ MOST_SAMPLES = 1000
 
 
 @dataclass(frozen=True)
-class Section:
+class ChartSection:
     """A heading with its charts."""
 
     title: str
@@ -32,7 +32,7 @@ def sections(
     goodput_seconds: Mapping[str, float],
     evaluations: Sequence[EvaluationResult],
     zone: tzinfo,
-) -> list[Section]:
+) -> list[ChartSection]:
     """Return the charts of a job; those without data say so.
 
     `goodput_seconds`: of the whole job, by cause. `zone`: whose wall clock is shown.
@@ -41,14 +41,14 @@ def sections(
         thinned(history.samples, MOST_SAMPLES), history.decisions, evaluations
     )
     return [
-        Section(
+        ChartSection(
             "Workers",
             [workers.counts(shown, zone), workers.preemptions(shown, zone)],
         ),
-        Section(
+        ChartSection(
             "Goodput", [work.goodput_sum(goodput_seconds), work.goodput(shown, zone)]
         ),
-        Section(
+        ChartSection(
             "Progress",
             [
                 work.queue(shown, zone),
@@ -57,13 +57,13 @@ def sections(
                 work.checkpoints(shown, zone),
             ],
         ),
-        Section(
+        ChartSection(
             "Learning",
             [learning.loss(shown, zone), *learning.evaluations(evaluations, zone)],
         ),
-        Section(
+        ChartSection(
             "Steps",
             [workers.step_times(shown, zone), workers.stragglers(shown)],
         ),
-        Section("Parameter servers", ps.charts(shown, zone)),
+        ChartSection("Parameter servers", ps.charts(shown, zone)),
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import tzinfo
 
-from elasticdl.job.history import History, PsSample, Sample
+from elasticdl.job.history import History, HistorySample, PsSample
 from elasticdl.job.words import ReplicaState
 from elasticdl.views import formatting as text
 from elasticdl.views.figures import look, series
@@ -35,7 +35,7 @@ def charts(history: History, zone: tzinfo) -> list[Chart]:
 def _of(index: str, reading: Reading) -> series.Reading:
     """Return how a sample tells one figure of one PS; None where it did not run."""
 
-    def read(sample: Sample) -> float | None:
+    def read(sample: HistorySample) -> float | None:
         ps = sample.ps.get(index)
         return None if ps is None or ps.state != ReplicaState.RUNNING else reading(ps)
 
@@ -46,7 +46,9 @@ def _bytes(ps: PsSample) -> float:
     return ps.received_bytes + ps.sent_bytes
 
 
-def _traffic(samples: Sequence[Sample], shards: Sequence[str], x: list[str]) -> Chart:
+def _traffic(
+    samples: Sequence[HistorySample], shards: Sequence[str], x: list[str]
+) -> Chart:
     key, title = "ps-bytes", "PS: bytes moved"
     rates = {index: series.rates(samples, _of(index, _bytes)) for index in shards}
     most = series.largest(*rates.values())
@@ -71,7 +73,7 @@ def _traffic(samples: Sequence[Sample], shards: Sequence[str], x: list[str]) -> 
     )
 
 
-def hot(samples: Sequence[Sample], shards: Sequence[str]) -> Chart:
+def hot(samples: Sequence[HistorySample], shards: Sequence[str]) -> Chart:
     """The share of each PS in all bytes moved; a hot one has far more than others."""
     key, title = "ps-hot", "PS: which shard is hot"
     moved = {index: series.total(samples, _of(index, _bytes)) for index in shards}
@@ -100,7 +102,9 @@ def hot(samples: Sequence[Sample], shards: Sequence[str]) -> Chart:
     )
 
 
-def _calls(samples: Sequence[Sample], shards: Sequence[str], x: list[str]) -> Chart:
+def _calls(
+    samples: Sequence[HistorySample], shards: Sequence[str], x: list[str]
+) -> Chart:
     key, title = "ps-calls", "PS: calls"
     rates = {
         index: series.rates(samples, _of(index, lambda ps: ps.calls))
@@ -120,7 +124,9 @@ def _calls(samples: Sequence[Sample], shards: Sequence[str], x: list[str]) -> Ch
     )
 
 
-def _call_time(samples: Sequence[Sample], shards: Sequence[str], x: list[str]) -> Chart:
+def _call_time(
+    samples: Sequence[HistorySample], shards: Sequence[str], x: list[str]
+) -> Chart:
     key, title = "ps-latency", "PS: time of a call"
     means: dict[str, list[float | None]] = {}
     for index in shards:
@@ -144,7 +150,9 @@ def _call_time(samples: Sequence[Sample], shards: Sequence[str], x: list[str]) -
     )
 
 
-def _memory(samples: Sequence[Sample], shards: Sequence[str], x: list[str]) -> Chart:
+def _memory(
+    samples: Sequence[HistorySample], shards: Sequence[str], x: list[str]
+) -> Chart:
     key, title = "ps-memory", "PS: memory"
     used: dict[str, list[float | None]] = {
         index: [_of(index, lambda ps: ps.memory_bytes)(s) or None for s in samples]

@@ -10,18 +10,18 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
-from elasticdl.job.history import Sample
+from elasticdl.job.history import HistorySample
 
 # A worker whose steps take so many times the others' median is a straggler, a PS with
 # so many times the mean traffic is hot; alerts and `top` draw the line there too.
 OUTLIER = 1.5
 
-Reading = Callable[[Sample], float | None]
+Reading = Callable[[HistorySample], float | None]
 _BYTES = ((1024.0**3, "GiB"), (1024.0**2, "MiB"), (1024.0, "KiB"), (1.0, "B"))
 _SECONDS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (0.001, "ms"))
 
 
-def rates(samples: Sequence[Sample], reading: Reading) -> list[float | None]:
+def rates(samples: Sequence[HistorySample], reading: Reading) -> list[float | None]:
     """Return how fast a counter of a process grew up to each sample, per second.
 
     None where either of two samples has no value, and first of all. A counter that
@@ -38,7 +38,7 @@ def rates(samples: Sequence[Sample], reading: Reading) -> list[float | None]:
     return result
 
 
-def job_rates(samples: Sequence[Sample], reading: Reading) -> list[float | None]:
+def job_rates(samples: Sequence[HistorySample], reading: Reading) -> list[float | None]:
     """Return the same of a counter of the whole job, which never begins anew.
 
     It is lower for a while after a restart of the master, until all replicas have
@@ -57,7 +57,7 @@ def job_rates(samples: Sequence[Sample], reading: Reading) -> list[float | None]
     return result
 
 
-def total(samples: Sequence[Sample], reading: Reading) -> float:
+def total(samples: Sequence[HistorySample], reading: Reading) -> float:
     """Return how much a counter of a process grew in all, over its restarts too."""
     seen = 0.0
     before = 0.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 
-from elasticdl.job.history import History, Sample
+from elasticdl.job.history import History, HistorySample
 from elasticdl.job.words import MASTER_CAUSES, WORKER_CAUSES, GoodputCause
 from elasticdl.views import formatting as text
 from elasticdl.views.figures import look, series
@@ -116,7 +116,7 @@ def queue(history: History, zone: tzinfo) -> Chart:
     )
 
 
-def _queue_words(last: Sample) -> str:
+def _queue_words(last: HistorySample) -> str:
     done = text.count(last.tasks_done)
     total = f" of {text.count(last.tasks_total)}" if last.tasks_total else ""
     left = ""
@@ -204,7 +204,7 @@ def checkpoints(history: History, zone: tzinfo) -> Chart:
     )
 
 
-def _durations(samples: Sequence[Sample], x: Sequence[str]) -> list[object]:
+def _durations(samples: Sequence[HistorySample], x: Sequence[str]) -> list[object]:
     """Return the trace of how long checkpoints took, a point for each new one."""
     points: list[tuple[str, float]] = []
     version: int | None = None

@@ -13,7 +13,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from elasticdl.job.decision import Decision
-from elasticdl.job.history import History, Sample
+from elasticdl.job.history import History, HistorySample
 from elasticdl.job.words import EndCause, HappeningKind, JobState, ReplicaState
 from elasticdl.views import formatting as text
 from elasticdl.views.figures import look, series
@@ -75,7 +75,7 @@ def counts(history: History, zone: tzinfo) -> Chart:
     )
 
 
-def _bounds(x: Sequence[str], samples: Sequence[Sample]) -> list[Any]:
+def _bounds(x: Sequence[str], samples: Sequence[HistorySample]) -> list[Any]:
     """Return how many there may be; nothing of a job that has one size only."""
     if not any(sample.workers_max for sample in samples):
         return []
@@ -86,9 +86,13 @@ def _bounds(x: Sequence[str], samples: Sequence[Sample]) -> list[Any]:
 
 
 def _count(
-    name: str, x: Sequence[str], samples: Sequence[Sample], field: str, tone: str,
+    name: str,
+    x: Sequence[str],
+    samples: Sequence[HistorySample],
+    field: str,
+    tone: str,
     dash: str = "solid",
-) -> Any:  # fmt: skip
+) -> Any:
     y = [float(getattr(sample, field)) for sample in samples]
     width = 2.0 if dash == "solid" else 1.5
     return look.line(name, x, y, tone, steps=True, line={"dash": dash, "width": width})
@@ -267,7 +271,7 @@ def stragglers(history: History) -> Chart:
     )
 
 
-def _step_seconds(samples: Sequence[Sample]) -> dict[str, list[float | None]]:
+def _step_seconds(samples: Sequence[HistorySample]) -> dict[str, list[float | None]]:
     """Return step seconds by worker's index; None where it did not train."""
     found: dict[str, list[float | None]] = {}
     for number, sample in enumerate(samples):

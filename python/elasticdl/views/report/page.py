@@ -141,7 +141,7 @@ def _figures(figures: Sequence[KeyFigure]) -> str:
     return f'<dl class="figures">{"".join(rows)}</dl>' if rows else ""
 
 
-def _section(section: charts.Section) -> str:
+def _section(section: charts.ChartSection) -> str:
     inside = "\n".join(_chart(chart) for chart in section.charts)
     return (
         f"<section><h2>{pages.escaped(section.title)}</h2>"

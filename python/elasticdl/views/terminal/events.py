@@ -25,7 +25,7 @@ _REWOUND = "rewound to the newest checkpoint, tasks after it come again"
 
 
 @dataclass(frozen=True)
-class Seen:
+class EventCursor:
     """How far was told what a master told."""
 
     master_generation: int = 0
@@ -34,13 +34,13 @@ class Seen:
     fails: bool = False
 
 
-def events(seen: Seen, status: JobStatus) -> tuple[list[str], Seen]:
+def events(seen: EventCursor, status: JobStatus) -> tuple[list[str], EventCursor]:
     """Return a line for each thing that is new, and what is told with them."""
     fails = status.ending == JobState.FAILED
     lines, state = _new_lines(seen, status, fails=fails)
     if fails and not seen.fails:
         lines.insert(0, _FAILS)  # why is told once, at the end
-    now = Seen(
+    now = EventCursor(
         master_generation=status.master_generation,
         happened=status.happened_before + len(status.happened),
         state=state,
@@ -49,7 +49,9 @@ def events(seen: Seen, status: JobStatus) -> tuple[list[str], Seen]:
     return lines, now
 
 
-def _new_lines(seen: Seen, status: JobStatus, *, fails: bool) -> tuple[list[str], str]:
+def _new_lines(
+    seen: EventCursor, status: JobStatus, *, fails: bool
+) -> tuple[list[str], str]:
     """Return the lines, and the state that the job was last said to be in."""
     if not seen.master_generation:
         # A job that goes on has a history that its own launch does not repeat.

@@ -14,7 +14,7 @@ from rich.text import Text
 
 
 @dataclass(frozen=True)
-class Section:
+class FittingSection:
     """Lines that belong together: all of them, or rows as far as there is room.
 
     `draw(rows)` returns something `head + rows` lines high.
@@ -29,13 +29,13 @@ class Section:
     spare: bool = False  # only in room that no other section has a use for
 
 
-def line(rank: int, text: Text) -> Section:
+def line(rank: int, text: Text) -> FittingSection:
     """Return a section of one line."""
     text.no_wrap, text.overflow = True, "ellipsis"
-    return Section(rank, lambda _: text)
+    return FittingSection(rank, lambda _: text)
 
 
-def fit(sections: Sequence[Section], height: int | None) -> RenderableType:
+def fit(sections: Sequence[FittingSection], height: int | None) -> RenderableType:
     """Return the sections in their order, in at most so many lines; None: any."""
     left = 10**6 if height is None else height
     by_rank = sorted(range(len(sections)), key=lambda n: sections[n].rank)
@@ -55,7 +55,7 @@ def fit(sections: Sequence[Section], height: int | None) -> RenderableType:
 
 
 def _needed(
-    sections: Sequence[Section], by_rank: Sequence[int], left: int
+    sections: Sequence[FittingSection], by_rank: Sequence[int], left: int
 ) -> tuple[dict[int, int], set[int], int]:
     """Return rows of those that are not spare, who stands apart, and what is left."""
     order = [n for n in by_rank if not sections[n].spare]

@@ -23,7 +23,7 @@ from elasticdl.job.spec.kinds import JobType, Strategy
 from elasticdl.job.status import JobStatus, Progress, ReplicaStatus
 from elasticdl.job.words import JobState, ReplicaState
 from elasticdl.views import formatting as text
-from elasticdl.views.terminal.events import Seen, events
+from elasticdl.views.terminal.events import EventCursor, events
 
 if TYPE_CHECKING:
     from elasticdl.job.spec.job import JobSpec
@@ -63,7 +63,7 @@ class LiveView:
     def __init__(self, console: Console, name: str) -> None:
         self._console = console
         self._name = name
-        self._seen = Seen()
+        self._seen = EventCursor()
         self._live = Live(
             Text(f"{name}  starting", style="dim"),
             console=console,
@@ -101,7 +101,7 @@ class LineView:
     ) -> None:
         self._console = console
         self._clock = clock
-        self._seen = Seen()
+        self._seen = EventCursor()
         self._next = 0.0
         self._last = ""
 

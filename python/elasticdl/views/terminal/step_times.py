@@ -38,7 +38,7 @@ def figures_of(text: str) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Part:
+class StepPart:
     """One part of a step: its milliseconds, on average over steps of all workers."""
 
     name: str
@@ -52,8 +52,8 @@ class StepTimes:
 
     steps: int
     milliseconds: float  # of a step with its input; the sum of `line`
-    line: list[Part] = field(default_factory=list)
-    beside: list[Part] = field(default_factory=list)
+    line: list[StepPart] = field(default_factory=list)
+    beside: list[StepPart] = field(default_factory=list)
 
 
 def step_times(
@@ -81,21 +81,21 @@ def step_times(
     feed = each(_INPUT)
     other = max(0.0, step - compute - wait)
     line = [
-        Part("input", feed, "read, parse, shuffle"),
-        Part("compute", compute, "forward and backward"),
-        Part("wait", wait, "for the last exchange"),
-        Part("other", other, "leases, log, metrics"),
+        StepPart("input", feed, "read, parse, shuffle"),
+        StepPart("compute", compute, "forward and backward"),
+        StepPart("wait", wait, "for the last exchange"),
+        StepPart("other", other, "leases, log, metrics"),
     ]
     beside = [
-        Part("convert", each(_CONVERT), "pack and unpack"),
-        Part("push", each(_PUSH), "gradients out, values back"),
-        Part("pull", each(_PULL), "without a push"),
+        StepPart("convert", each(_CONVERT), "pack and unpack"),
+        StepPart("push", each(_PUSH), "gradients out, values back"),
+        StepPart("pull", each(_PULL), "without a push"),
     ]
     server = _differences(ps)
     applied = server.get(_APPLIED, 0.0)
     if applied:
         mean = 1000 * server[_APPLY] / applied
-        beside.append(Part("apply", mean, "of push: PS updates"))
+        beside.append(StepPart("apply", mean, "of push: PS updates"))
     shown = [part for part in beside if part.milliseconds]
     return StepTimes(int(steps), sum(part.milliseconds for part in line), line, shown)
 

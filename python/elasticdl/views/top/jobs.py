@@ -18,7 +18,7 @@ from elasticdl.job.words import NOT_YET_RUNNING, JobState, ReplicaState
 from elasticdl.views import formatting as text
 from elasticdl.views.terminal.bars import bar
 from elasticdl.views.terminal.columns import Column, columns_table
-from elasticdl.views.terminal.fitting import Section, fit, line
+from elasticdl.views.terminal.fitting import FittingSection, fit, line
 from elasticdl.views.terminal.live import eta, where_words
 from elasticdl.views.terminal.tables import last_words, state_text
 from elasticdl.views.terminal.usage import usage_label, usage_line
@@ -62,7 +62,7 @@ def jobs_view(
     ]
     if order:
         sections.append(
-            Section(
+            FittingSection(
                 1,
                 lambda rows: _table(order, rows, screen.width, now=now),
                 rows=len(order),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from statistics import median_low
 
 from elasticdl.job.decision import Decision
-from elasticdl.job.history import History, Sample
+from elasticdl.job.history import History, HistorySample
 from elasticdl.job.names import Role
 from elasticdl.job.status import (
     EvaluationResult,
@@ -207,7 +207,7 @@ def _counts(
 
 
 def _preemptions(
-    status: JobStatus, newest: Sample | None, *, now: float
+    status: JobStatus, newest: HistorySample | None, *, now: float
 ) -> Preemptions:
     times = [one.time for one in status.relaunches if one.reason == EndCause.PREEMPTED]
     # In a cluster a status carries the newest relaunches alone.
@@ -229,7 +229,7 @@ def _checkpoint(status: JobStatus) -> Checkpoint | None:
     )
 
 
-def _losses(status: JobStatus, samples: Sequence[Sample]) -> list[float]:
+def _losses(status: JobStatus, samples: Sequence[HistorySample]) -> list[float]:
     """Return the losses, or their logarithms where these tell more.
 
     A loss that falls to a hundredth would be a line along the bottom.

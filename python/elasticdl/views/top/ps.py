@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from elasticdl.job.history import PsSample, Sample
+from elasticdl.job.history import HistorySample, PsSample
 from elasticdl.job.status import ReplicaStatus
 from elasticdl.job.words import ReplicaState
 
@@ -46,7 +46,9 @@ class Ps:
     hot: bool
 
 
-def ps_rows(replicas: Sequence[ReplicaStatus], samples: Sequence[Sample]) -> list[Ps]:
+def ps_rows(
+    replicas: Sequence[ReplicaStatus], samples: Sequence[HistorySample]
+) -> list[Ps]:
     """Return what is known of PS, with the figures of the newest samples."""
     told = _told(samples)
     loads = {index: _load(ones) for index, ones in told.items()}
@@ -83,7 +85,7 @@ def hot_shards(traffic: Mapping[str, float]) -> frozenset[str]:
     return frozenset(index for index, rate in traffic.items() if rate > bound)
 
 
-def _told(samples: Sequence[Sample]) -> dict[str, list[tuple[float, PsSample]]]:
+def _told(samples: Sequence[HistorySample]) -> dict[str, list[tuple[float, PsSample]]]:
     """Return what each PS said of itself, with the time; there is something in each."""
     told: dict[str, list[tuple[float, PsSample]]] = {}
     for sample in samples:

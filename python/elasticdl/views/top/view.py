@@ -19,7 +19,7 @@ from elasticdl.job.spec.kinds import JobType
 from elasticdl.job.words import JobState
 from elasticdl.views import formatting as text
 from elasticdl.views.terminal.bars import bar, spark
-from elasticdl.views.terminal.fitting import Section, fit, line
+from elasticdl.views.terminal.fitting import FittingSection, fit, line
 from elasticdl.views.terminal.live import eta_words, where_words
 from elasticdl.views.terminal.shading import shaded
 from elasticdl.views.terminal.tables import state_text
@@ -48,7 +48,7 @@ def top_view(
 ) -> RenderableType:
     """Return the screen; `notes` (what is wrong just now) stand below its head."""
     message = [Text(f"! {shown.message}", style="yellow")] if shown.message else []
-    sections: list[Section | None] = [
+    sections: list[FittingSection | None] = [
         line(0, _head(shown)),
         *(line(1, note) for note in [*message, *notes]),
         _row(2, "progress", _progress(shown, screen)),
@@ -73,7 +73,7 @@ def top_view(
     workers, ps = shown.worker_rows, shown.ps_rows
     if workers:
         sections.append(
-            Section(
+            FittingSection(
                 8,
                 lambda rows: workers_table(workers, rows, screen.width),
                 rows=len(workers),
@@ -83,7 +83,7 @@ def top_view(
         )
     if ps:
         sections.append(
-            Section(
+            FittingSection(
                 8,
                 lambda rows: ps_table(ps, rows, screen.width),
                 rows=len(ps),
@@ -93,7 +93,7 @@ def top_view(
         )
     if shown.events:
         sections.append(
-            Section(
+            FittingSection(
                 13,
                 lambda rows: _events(shown.events[: rows + 1], screen.width),
                 rows=min(len(shown.events), _MOST_EVENTS) - 1,
@@ -114,7 +114,7 @@ def _events(events: Sequence[Decision], width: int) -> Text:
     return Text("\n").join(shown)
 
 
-def _row(rank: int, label: str, content: Text) -> Section | None:
+def _row(rank: int, label: str, content: Text) -> FittingSection | None:
     """Return a line with its label, none for what is not known or does not apply."""
     if not content:
         return None

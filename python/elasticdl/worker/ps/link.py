@@ -25,7 +25,7 @@ from elasticdl.errors import (
 )
 from elasticdl.job.heartbeats import PsView
 from elasticdl.rpc.ps.client import PsClient
-from elasticdl.rpc.ps.tensors import Gradients, Pulled, Pushed, PushOrder
+from elasticdl.rpc.ps.tensors import Gradients, PulledValues, Pushed, PushOrder
 from elasticdl.tensor.codec import Array
 from elasticdl.tensor.placement import Layout
 from elasticdl.tensor.shared_state import SharedState
@@ -218,13 +218,13 @@ class PsLink:
 
     def pull(self) -> tuple[list[Floats], list[int]]:
         """Return the live buffers of all PS and their versions."""
-        pulled: Pulled = self.call(
+        pulled: PulledValues = self.call(
             "pull", lambda: self._client.pull(have=self.versions or None)
         )
         return self.took(pulled, first_step=pulled.first_step)
 
     def took(
-        self, pulled: Pulled, first_step: int | None = None
+        self, pulled: PulledValues, first_step: int | None = None
     ) -> tuple[list[Floats], list[int]]:
         """Keep what was pulled; return the newest buffers of all PS and versions.
 

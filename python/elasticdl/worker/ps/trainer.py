@@ -21,7 +21,7 @@ from elasticdl.job.words import GoodputCause
 from elasticdl.metrics.goodput import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.model.variables import from_buffers
-from elasticdl.rpc.ps.tensors import Pulled, PushOrder
+from elasticdl.rpc.ps.tensors import PulledValues, PushOrder
 from elasticdl.tensor.shared_state import StateShare
 from elasticdl.worker.ps.link import PsLink
 from elasticdl.worker.ps.shared_variables import SharedVariables
@@ -144,7 +144,7 @@ class PsTrainer:
             if model.snapshot == AVERAGE:
                 self._link.pull()  # brings all PS to one version (sync mode)
             if model.snapshot:
-                pulled: Pulled = self._link.call_snapshot(
+                pulled: PulledValues = self._link.call_snapshot(
                     "pull snapshot",
                     lambda: client.pull(snapshot=model.snapshot, ticket=model.ticket),
                 )

@@ -10,12 +10,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from elasticdl.tensor.placement import Kind
+from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.steps.loss_scale import LossScale
 from elasticdl.worker.steps.packing import Arena
 from elasticdl.worker.steps.step import (
-    Definition,
     RecordingScope,
+    StepDefinition,
     StepResult,
     Tensors,
     Traced,
@@ -29,7 +29,9 @@ from elasticdl.worker.steps.step import (
 class BufferStep:
     """Parameters are tensors that share the arena's memory; nothing is copied."""
 
-    def __init__(self, definition: Definition, scale: LossScale | None = None) -> None:
+    def __init__(
+        self, definition: StepDefinition, scale: LossScale | None = None
+    ) -> None:
         """Take a module whose model is built, and how its loss is scaled."""
         self._definition = definition
         self._scale = scale
@@ -37,12 +39,12 @@ class BufferStep:
         # Metrics of layers are for evaluations, which count by themselves.
         self._metrics = {id(v) for v in definition.model.metrics_variables}
         self._traced = Traced(self._compute, jit=definition.jit_compile)
-        self._kinds: list[Kind] = []
+        self._kinds: list[GradientKind] = []
         # Views are made once per arena: arenas take turns.
         self._views: dict[int, tuple[Arena, list[Any]]] = {}
         self._parameters: list[Any] = []
 
-    def kinds(self, features: Tensors, labels: Tensors) -> list[Kind]:
+    def kinds(self, features: Tensors, labels: Tensors) -> list[GradientKind]:
         specs = [tf.TensorSpec(v.shape, tf.float32) for v in self._variables]
         self._traced.trace([specs], [features, labels])
         return self._kinds

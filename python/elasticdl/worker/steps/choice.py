@@ -10,22 +10,22 @@ import logging
 import keras
 
 from elasticdl.errors import UserCodeError
-from elasticdl.tensor.placement import Kind
+from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.steps.buffer_step import BufferStep
 from elasticdl.worker.steps.loss_scale import LossScale
-from elasticdl.worker.steps.step import Definition, GradientStep, Tensors
+from elasticdl.worker.steps.step import GradientStep, StepDefinition, Tensors
 from elasticdl.worker.steps.variable_step import VariableStep
 
 log = logging.getLogger(__name__)
 
 
 def choose_step(
-    definition: Definition,
+    definition: StepDefinition,
     batch: tuple[Tensors, Tensors],
     *,
     optimizer: keras.optimizers.Optimizer | None,
     scale: LossScale | None = None,
-) -> tuple[GradientStep, list[Kind]]:
+) -> tuple[GradientStep, list[GradientKind]]:
     """Return the fastest step that is right for this model, and the gradients' kinds.
 
     Some layers (a wrapped SavedModel, rematerialization) read their variables behind
@@ -51,6 +51,6 @@ def choose_step(
         except Exception as error:  # noqa: BLE001 - border: the user's model is traced
             log.info("the model's own variables are used: %s", error)
         else:
-            if Kind.FROZEN not in kinds or variables.kinds(*batch) == kinds:
+            if GradientKind.FROZEN not in kinds or variables.kinds(*batch) == kinds:
                 return buffers, kinds
     return variables, variables.kinds(*batch)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.tensor.codec import ALIGNMENT
-from elasticdl.tensor.placement import Kind, Layout
+from elasticdl.tensor.placement import GradientKind, Layout
 
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
@@ -95,7 +95,7 @@ def pack_dense(layout: Layout, gradients: Sequence[Gradient]) -> list[Floats]:
         buffer = np.empty(layout.dense_size(ps), np.float32)
         for piece in pieces:
             variable = layout.variables[piece.variable]
-            if variable.kind is not Kind.DENSE:
+            if variable.kind is not GradientKind.DENSE:
                 continue
             target = buffer[piece.offset : piece.offset + piece.size]
             span = slice(piece.start * variable.row_size, piece.end * variable.row_size)
@@ -124,7 +124,7 @@ def pack_rows(
         mine: dict[int, tuple[Rows, Floats]] = {}
         for index, piece in enumerate(pieces):
             variable = layout.variables[piece.variable]
-            if variable.kind is not Kind.ROWWISE:
+            if variable.kind is not GradientKind.ROWWISE:
                 continue
             if piece.variable not in summed:
                 summed[piece.variable] = _rows(

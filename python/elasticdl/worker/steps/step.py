@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
 from elasticdl.model.specs import Shape, forms_of, relaxed
-from elasticdl.tensor.placement import Kind
+from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.steps.packing import Arena, Gradient, RowGradient
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 Tensors = Any  # a tensor, or a nest of them as the user's feed gives it
 
 
-class Definition(Protocol):
+class StepDefinition(Protocol):
     """What a step needs of the user's module (model.definition)."""
 
     @property
@@ -64,7 +64,7 @@ class StepResult:
 class GradientStep(Protocol):
     """Computes the gradients of one batch at given parameters."""
 
-    def kinds(self, features: Tensors, labels: Tensors) -> list[Kind]:
+    def kinds(self, features: Tensors, labels: Tensors) -> list[GradientKind]:
         """Trace for batches like this one; say how each gradient comes."""
 
     def load(self, arena: Arena) -> None:
@@ -74,16 +74,20 @@ class GradientStep(Protocol):
         """Compute one batch. The model's non-trainable state moves on with it."""
 
 
-def kind_of(gradient: Any) -> Kind:
+def kind_of(gradient: Any) -> GradientKind:
     """Return how a traced gradient comes."""
     if gradient is None:
-        return Kind.FROZEN
-    return Kind.ROWWISE if isinstance(gradient, tf.IndexedSlices) else Kind.DENSE
+        return GradientKind.FROZEN
+    return (
+        GradientKind.ROWWISE
+        if isinstance(gradient, tf.IndexedSlices)
+        else GradientKind.DENSE
+    )
 
 
 def agreed(
-    before: Sequence[Kind], now: list[Kind], variables: Sequence[Any]
-) -> list[Kind]:
+    before: Sequence[GradientKind], now: list[GradientKind], variables: Sequence[Any]
+) -> list[GradientKind]:
     """Return how the gradients of a trace come, which is as in the traces before it.
 
     The PS were told once which variables have gradients of which kind; a batch of
@@ -113,10 +117,15 @@ def as_gradient(gradient: Any) -> Gradient:
     return np.asarray(gradient)
 
 
-def as_gradients(computed: Sequence[Any], kinds: Sequence[Kind]) -> list[Gradient]:
+def as_gradients(
+    computed: Sequence[Any], kinds: Sequence[GradientKind]
+) -> list[Gradient]:
     """Return what a traced step gave, which leaves out variables without gradient."""
     found = iter(computed)
-    return [None if kind is Kind.FROZEN else as_gradient(next(found)) for kind in kinds]
+    return [
+        None if kind is GradientKind.FROZEN else as_gradient(next(found))
+        for kind in kinds
+    ]
 
 
 class RecordingScope(keras.StatelessScope):

@@ -13,11 +13,11 @@ import keras
 import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
-from elasticdl.tensor.placement import Kind
+from elasticdl.tensor.placement import GradientKind
 from elasticdl.worker.steps.loss_scale import LossScale
 from elasticdl.worker.steps.packing import Arena
 from elasticdl.worker.steps.step import (
-    Definition,
+    StepDefinition,
     StepResult,
     Tensors,
     Traced,
@@ -35,7 +35,7 @@ class VariableStep:
 
     def __init__(
         self,
-        definition: Definition,
+        definition: StepDefinition,
         *,
         optimizer: keras.optimizers.Optimizer | None = None,
         guard: bool = False,
@@ -60,9 +60,9 @@ class VariableStep:
         if optimizer is not None and not optimizer.built:
             optimizer.build(self.variables)
         self._traced = Traced(self._compute, jit=definition.jit_compile)
-        self._kinds: list[Kind] = []
+        self._kinds: list[GradientKind] = []
 
-    def kinds(self, features: Tensors, labels: Tensors) -> list[Kind]:
+    def kinds(self, features: Tensors, labels: Tensors) -> list[GradientKind]:
         self._traced.trace([], [features, labels])
         return self._kinds
 
@@ -129,11 +129,13 @@ class VariableStep:
 
 
 def _refuse_scaled_rows(
-    optimizer: keras.optimizers.Optimizer, kinds: list[Kind], variables: list[Any]
+    optimizer: keras.optimizers.Optimizer,
+    kinds: list[GradientKind],
+    variables: list[Any],
 ) -> None:
-    if not optimizer.loss_scale_factor or Kind.ROWWISE not in kinds:
+    if not optimizer.loss_scale_factor or GradientKind.ROWWISE not in kinds:
         return
-    path = variables[kinds.index(Kind.ROWWISE)].path
+    path = variables[kinds.index(GradientKind.ROWWISE)].path
     name, factor = type(optimizer).__name__, optimizer.loss_scale_factor
     raise UserCodeError(
         f"{name}(loss_scale_factor={factor}) cannot be applied: the gradient of "

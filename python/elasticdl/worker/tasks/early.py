@@ -23,7 +23,7 @@ from elasticdl.job.tasks import (
 )
 from elasticdl.job.words import WorkerPhase
 from elasticdl.rpc.retry import retry
-from elasticdl.worker.progress import Progress
+from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.tasks.errands import Errands
 from elasticdl.worker.tasks.stream import failure
 
@@ -42,7 +42,7 @@ class EarlyTasks:
         errands: Errands,
         *,
         leaving: threading.Event,
-        progress: Progress,
+        progress: WorkerProgress,
     ) -> None:
         """Take who leases and what does the work."""
         self._lease = lease

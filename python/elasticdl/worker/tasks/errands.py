@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from elasticdl.data.reader import Reader
-from elasticdl.job.tasks import Outcome, ShardInfo, Task, TaskReport
+from elasticdl.job.tasks import ShardInfo, Task, TaskOutcome, TaskReport
 from elasticdl.job.words import DataKind
 
 log = logging.getLogger(__name__)
@@ -48,5 +48,5 @@ class Errands:
 
 def _done(task: Task) -> TaskReport:
     return TaskReport(
-        task_id=task.task_id, lease_id=task.lease_id, outcome=Outcome.DONE
+        task_id=task.task_id, lease_id=task.lease_id, outcome=TaskOutcome.DONE
     )

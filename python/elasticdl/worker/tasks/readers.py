@@ -26,7 +26,7 @@ KIND_OF_TASK = {
 
 
 @dataclass(frozen=True)
-class Sample:
+class RecordSample:
     """Some records of the data, to learn shapes from."""
 
     metadata: Metadata
@@ -56,7 +56,7 @@ class Readers:
         """Return the reader for a type of task."""
         return self.of(KIND_OF_TASK[task_type])
 
-    def sample(self, kind: DataKind, num_records: int) -> Sample | None:
+    def sample(self, kind: DataKind, num_records: int) -> RecordSample | None:
         """Return the first good records, None if there is no data (yet)."""
         try:
             reader = self.of(kind)
@@ -64,7 +64,7 @@ class Readers:
                 end = min(shard.end, shard.start + num_records)
                 found = reader.read(shard.source, shard.start, end, skip_bad=True)
                 if found.values:
-                    return Sample(reader.metadata, found.values)
+                    return RecordSample(reader.metadata, found.values)
         except DataError:
             return None
         return None

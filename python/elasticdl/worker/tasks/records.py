@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from elasticdl.data.reader import Reader
-from elasticdl.job.tasks import BadRecord, Task, TaskType
+from elasticdl.job.tasks import SkippedRecord, Task, TaskType
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class LoadedTask:
 
     task: Task
     records: list[bytes]
-    bad: tuple[BadRecord, ...] = ()
+    bad: tuple[SkippedRecord, ...] = ()
     unplanned: int = 0  # of `records`, beyond the task's range (data.records.Records)
 
     @property
@@ -66,7 +66,7 @@ class RecordLoader:
         if self._shuffle and task.type == TaskType.TRAINING:
             values = permuted(values, task.seed)
         bad = tuple(
-            BadRecord(source=b.source, record=b.record, reason=b.reason)
+            SkippedRecord(source=b.source, record=b.record, reason=b.reason)
             for b in found.bad
         )
         return LoadedTask(task, values, bad, found.unplanned)

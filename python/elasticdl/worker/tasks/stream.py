@@ -30,9 +30,9 @@ from elasticdl.errors import (
 from elasticdl.job.tasks import (
     LeaseReply,
     LeaseRequest,
-    Outcome,
     ReplicaId,
     Task,
+    TaskOutcome,
     TaskReport,
     TaskType,
 )
@@ -401,7 +401,7 @@ def returned(task: Task, records_done: int = 0) -> TaskReport:
     return TaskReport(
         task_id=task.task_id,
         lease_id=task.lease_id,
-        outcome=Outcome.RETURNED,
+        outcome=TaskOutcome.RETURNED,
         records=records_done,
     )
 
@@ -429,7 +429,7 @@ def failure(
     return TaskReport(
         task_id=task.task_id,
         lease_id=task.lease_id,
-        outcome=Outcome.FAILED,
+        outcome=TaskOutcome.FAILED,
         error=error,
         fatal=fatal,
         exit_code=exit_code,

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from elasticdl.job.tasks import Outcome, Task, TaskReport
+from elasticdl.job.tasks import Task, TaskOutcome, TaskReport
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Feeder, kind_of
 from elasticdl.model.measures.masks import put_masks
 from elasticdl.tensor import codec
-from elasticdl.worker.progress import Progress
+from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.steps.step import Traced
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.trainer import Trainer, Values
@@ -34,7 +34,7 @@ class Evaluator:
         *,
         trainer: Trainer,
         borrowed: ModelValues,
-        progress: Progress,
+        progress: WorkerProgress,
     ) -> None:
         """Take a module with its model built and a feeder in evaluation mode."""
         self._feeder = feeder
@@ -73,7 +73,7 @@ class Evaluator:
         return TaskReport(
             task_id=task.task_id,
             lease_id=task.lease_id,
-            outcome=Outcome.DONE,
+            outcome=TaskOutcome.DONE,
             records=records,
             model_version=values.version if values else 0,
             bad_records=loaded.bad,
@@ -88,7 +88,7 @@ class Evaluator:
         return TaskReport(
             task_id=task.task_id,
             lease_id=task.lease_id,
-            outcome=Outcome.DONE,
+            outcome=TaskOutcome.DONE,
             results_json=results_json(results),
         )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.job.spec.job import ExportSpec
-from elasticdl.job.tasks import ModelVersion, Outcome, Task, TaskReport
+from elasticdl.job.tasks import ModelVersion, Task, TaskOutcome, TaskReport
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.export import export_model
 from elasticdl.model.optimizers import inner_optimizer
@@ -60,7 +60,7 @@ class ModelExporter:
         return TaskReport(
             task_id=task.task_id,
             lease_id=task.lease_id,
-            outcome=Outcome.DONE,
+            outcome=TaskOutcome.DONE,
             model_version=values.version if values else 0,
             results_json=json.dumps({"paths": [str(path) for path in paths]}),
         )

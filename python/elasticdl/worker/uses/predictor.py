@@ -10,10 +10,10 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from elasticdl.errors import DataError
-from elasticdl.job.tasks import LIVE, Outcome, TaskReport
+from elasticdl.job.tasks import LIVE, TaskOutcome, TaskReport
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Feeder, kind_of
-from elasticdl.worker.progress import Progress
+from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.trainer import Trainer
 from elasticdl.worker.uses.model_values import ModelValues
@@ -94,7 +94,7 @@ class Predictor:
         *,
         trainer: Trainer,
         borrowed: ModelValues,
-        progress: Progress,
+        progress: WorkerProgress,
     ) -> None:
         """Take a module with its model built and a feeder in prediction mode."""
         self._feeder = feeder
@@ -122,7 +122,7 @@ class Predictor:
         return TaskReport(
             task_id=task.task_id,
             lease_id=task.lease_id,
-            outcome=Outcome.DONE,
+            outcome=TaskOutcome.DONE,
             records=records,
             bad_records=loaded.bad,
         )

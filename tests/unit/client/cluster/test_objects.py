@@ -7,7 +7,7 @@ import json
 import pytest
 from elasticdl.client import Condition
 from elasticdl.client.cluster.objects import (
-    Observed,
+    JobObjects,
     history_of,
     last_words,
     newest,
@@ -109,7 +109,7 @@ def warning(name, message, time="2026-11-21T10:00:00Z"):
 
 
 def view(**observed):
-    return view_of("digits", Observed(MAP, **{"master_job": JOB, **observed}))
+    return view_of("digits", JobObjects(MAP, **{"master_job": JOB, **observed}))
 
 
 def test_a_job_that_runs_shows_its_status():
@@ -218,7 +218,7 @@ def test_a_job_that_was_stopped_before_it_began_is_stopped():
     stopped = {"metadata": {**MAP["metadata"], "annotations": {
         "elasticdl.org/stop": "elasticdl stop"}}}  # fmt: skip
     suspended = {**JOB, "spec": {"suspend": True}}
-    seen = view_of("digits", Observed(stopped, master_job=suspended))
+    seen = view_of("digits", JobObjects(stopped, master_job=suspended))
     assert seen.condition is Condition.STOPPED
 
 

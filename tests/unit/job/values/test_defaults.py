@@ -4,8 +4,8 @@ import pytest
 import yaml
 from elasticdl.errors import SpecError
 from elasticdl.job.values.defaults import (
-    Origin,
-    Platform,
+    PlatformDefaults,
+    ValueOrigin,
     merged,
     origins,
     refused,
@@ -14,7 +14,7 @@ from elasticdl.job.values.defaults import (
 )
 from elasticdl.job.values.file import parse_values
 
-SITE = Platform(
+SITE = PlatformDefaults(
     {
         "images": {"registry": "registry.example", "tag": "v1"},
         "pods": {
@@ -51,17 +51,19 @@ def test_each_value_that_is_not_the_charts_is_told_with_who_says_it():
         pods={"common": {"tolerations": [{"key": "spot"}], "schedulerName": "mine"}},
     )
     assert said(SITE, file) == {
-        "images.registry": Origin.PLATFORM,
-        "images.tag": Origin.JOB,
-        "pods.common.tolerations": Origin.BOTH,
-        "pods.common.schedulerName": Origin.JOB,
-        "pods.common.env": Origin.PLATFORM,
+        "images.registry": ValueOrigin.PLATFORM,
+        "images.tag": ValueOrigin.JOB,
+        "pods.common.tolerations": ValueOrigin.BOTH,
+        "pods.common.schedulerName": ValueOrigin.JOB,
+        "pods.common.env": ValueOrigin.PLATFORM,
     }
 
 
 def test_without_a_platform_only_the_job_says_something():
-    assert said(Platform(), values()) == {}
-    assert said(Platform(), values(openshift=True)) == {"openshift": Origin.JOB}
+    assert said(PlatformDefaults(), values()) == {}
+    assert said(PlatformDefaults(), values(openshift=True)) == {
+        "openshift": ValueOrigin.JOB
+    }
 
 
 def test_a_merge_changes_neither_side():
@@ -96,24 +98,29 @@ def test_all_that_is_fixed_is_told_at_once():
 @pytest.mark.parametrize("text", ["- a", "fixed: 3", "a: [", "defaults: text"])
 def test_what_is_no_platforms_is_refused_with_where_it_was(text):
     with pytest.raises(SpecError, match=r"^ConfigMap x: got what is no `jobs:`"):
-        Platform.parse(text, source="ConfigMap x")
+        PlatformDefaults.parse(text, source="ConfigMap x")
 
 
 def test_a_platform_that_says_nothing_is_one():
-    assert Platform.parse("", source="x") == Platform()
-    assert Platform.parse("fixed: []\ndefaults: null\n", source="x") == Platform()
+    assert PlatformDefaults.parse("", source="x") == PlatformDefaults()
+    assert (
+        PlatformDefaults.parse("fixed: []\ndefaults: null\n", source="x")
+        == PlatformDefaults()
+    )
 
 
 def test_two_platforms_differ_where_a_job_has_something_else_by_them():
-    other = Platform({"images": {"registry": "registry.example", "tag": "v1"}})
+    other = PlatformDefaults({"images": {"registry": "registry.example", "tag": "v1"}})
     paths = ["pods.common.env", "pods.common.tolerations"]
     assert unlike(SITE, other, sections_of(values())) == paths
     own = sections_of(values(images={"registry": "mine", "tag": "v2"}))
-    assert unlike(other, Platform(), own) == []
+    assert unlike(other, PlatformDefaults(), own) == []
     assert unlike(SITE, SITE, own) == []
 
 
 def test_a_newer_platform_may_say_what_this_version_does_not_know():
-    newer = Platform.parse("defaults: {later: {a: b}}\nfixed: [later.a]\n", source="x")
+    newer = PlatformDefaults.parse(
+        "defaults: {later: {a: b}}\nfixed: [later.a]\n", source="x"
+    )
     file = values()
     assert refused(newer, sections_of(file), file.job, namespace="ml") == []

@@ -13,21 +13,27 @@ import pytest
 from elasticdl.data.reader import Shard
 from elasticdl.job.heartbeats import PsReport, WorkerHeartbeat, WorkerReport
 from elasticdl.job.names import JobDir
-from elasticdl.job.tasks import LeaseReply, LeaseRequest, Outcome, ReplicaId, TaskReport
+from elasticdl.job.tasks import (
+    LeaseReply,
+    LeaseRequest,
+    ReplicaId,
+    TaskOutcome,
+    TaskReport,
+)
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.master.assembly import assemble
 from elasticdl.master.calls.heartbeats import Heartbeats
 from elasticdl.master.calls.leasing import Leasing
 from elasticdl.master.course.watchdog import Watchdog
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.master.tasks.queue import Plan
+from elasticdl.master.tasks.queue import QueuePlan
 from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.runner.publisher import Platform
 from elasticdl.testing.fakes import InMemoryPublisher, InMemoryRunner
 
 NOW = 1000.0
 FEW, MANY = 20, 300
-ENDLESS = Plan((Shard("s", 0, 1_000_000),), 1, 1, epochs=0)
+ENDLESS = QueuePlan((Shard("s", 0, 1_000_000),), 1, 1, epochs=0)
 
 
 def bytecodes(act: Callable[[], object]) -> int:
@@ -53,7 +59,7 @@ class Crowd:
     """A master's parts with so many workers, each of which holds two tasks."""
 
     def __init__(
-        self, root: Path, workers: int, mode: str, plan: Plan = ENDLESS
+        self, root: Path, workers: int, mode: str, plan: QueuePlan = ENDLESS
     ) -> None:
         root.mkdir()
         tree = {
@@ -127,7 +133,7 @@ class Crowd:
     def cost_of_a_lease(self) -> int:
         member = self.table.workers()[5]
         report = TaskReport(
-            lease_id=self.leases_of(5)[0], outcome=Outcome.DONE, records=1, steps=1
+            lease_id=self.leases_of(5)[0], outcome=TaskOutcome.DONE, records=1, steps=1
         )
 
         def call() -> None:
@@ -139,7 +145,7 @@ class Crowd:
     def cost_of_a_late_report(self) -> int:
         member = self.table.workers()[7]
         report = TaskReport(
-            lease_id=self.leases_of(7)[0], outcome=Outcome.DONE, records=1, steps=1
+            lease_id=self.leases_of(7)[0], outcome=TaskOutcome.DONE, records=1, steps=1
         )
         for one in reversed(self.table.workers()):
             self.ledger.recover(one.key.index, cause="lost", now=NOW)
@@ -215,7 +221,7 @@ def test_at_the_end_no_worker_takes_tasks_that_another_could_begin(
     tmp_path: Path,
 ) -> None:
     # Each of 20 workers takes two; then 50 tasks are left.
-    plan = Plan((Shard("s", 0, 2 * FEW + 50),), 1, 1)
+    plan = QueuePlan((Shard("s", 0, 2 * FEW + 50),), 1, 1)
 
     async def taken() -> list[int]:
         crowd = Crowd(tmp_path / "job", FEW, "async", plan)

@@ -15,7 +15,7 @@ from elasticdl.master.course.watchdog import (
     STILL_STARTS,
     Look,
     Verdict,
-    Watch,
+    WatchedProgress,
     judge,
     look_at,
 )
@@ -23,11 +23,11 @@ from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit import audit
 
 LOOK = Look(moved=(1,), bound=600.0, waits_for="a PS", can_go_back=True)
-SINCE = Watch(moved=(1,), since=100.0)
+SINCE = WatchedProgress(moved=(1,), since=100.0)
 
 
 def test_what_moves_is_left_alone_however_long_the_job_lasts() -> None:
-    watch = Watch(moved=(0,), since=0.0)
+    watch = WatchedProgress(moved=(0,), since=0.0)
     for turn in range(1, 10):
         look = replace(LOOK, moved=(turn,))
         watch, verdict = judge(watch, look, now=turn * 599.0)

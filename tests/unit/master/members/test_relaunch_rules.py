@@ -8,11 +8,11 @@ from elasticdl.job.names import Role
 from elasticdl.job.words import ExitReason
 from elasticdl.master.members.relaunch_rules import (
     PS_CRASHES,
-    Ending,
     GiveUp,
-    History,
     Limits,
-    Relaunch,
+    PastEndings,
+    ReplicaEnding,
+    StartReplacement,
     decide,
 )
 
@@ -29,8 +29,8 @@ def ended(
     cause: str = "",
     memory: int = GI,
     message: str = "",
-) -> Ending:
-    return Ending(role, reason, code, message, cause, lived, memory)
+) -> ReplicaEnding:
+    return ReplicaEnding(role, reason, code, message, cause, lived, memory)
 
 
 @pytest.mark.parametrize(
@@ -49,24 +49,26 @@ def test_what_was_taken_away_is_relaunched_and_never_counts(
     reason: ExitReason, role: Role
 ) -> None:
     decision = decide(
-        ended(reason, role=role), History(counted=99), STRICT, name="worker-0"
+        ended(reason, role=role), PastEndings(counted=99), STRICT, name="worker-0"
     )
-    assert isinstance(decision, Relaunch)
+    assert isinstance(decision, StartReplacement)
     assert not decision.counted
 
 
 def test_the_reason_of_an_ending_is_in_our_words_not_a_clusters() -> None:
-    decision = decide(ended(ExitReason.DELETED), History(), Limits(0), name="worker-0")
-    assert decision == Relaunch("stopped from outside")
-    killed = decide(ended(ExitReason.KILLED), History(), Limits(0), name="worker-0")
-    assert killed == Relaunch("killed")
+    decision = decide(
+        ended(ExitReason.DELETED), PastEndings(), Limits(0), name="worker-0"
+    )
+    assert decision == StartReplacement("stopped from outside")
+    killed = decide(ended(ExitReason.KILLED), PastEndings(), Limits(0), name="worker-0")
+    assert killed == StartReplacement("killed")
 
 
 def test_a_checkpoint_that_a_worker_cannot_use_fails_the_job_at_once() -> None:
     ending = ended(
         ExitReason.ERROR, code=int(ExitCode.STORAGE), message="old/v-3: no kernel"
     )
-    decision = decide(ending, History(), Limits(max_restarts=9), name="worker-0")
+    decision = decide(ending, PastEndings(), Limits(max_restarts=9), name="worker-0")
     assert isinstance(decision, GiveUp)
     assert decision.exit_code is ExitCode.STORAGE
     assert decision.message == (
@@ -77,27 +79,27 @@ def test_a_checkpoint_that_a_worker_cannot_use_fails_the_job_at_once() -> None:
 @pytest.mark.parametrize("cause", ["silent", "hung"])
 def test_what_the_master_killed_is_relaunched_under_its_own_reason(cause: str) -> None:
     decision = decide(
-        ended(ExitReason.KILLED, cause=cause), History(), STRICT, name="worker-0"
+        ended(ExitReason.KILLED, cause=cause), PastEndings(), STRICT, name="worker-0"
     )
-    assert decision == Relaunch(cause)
+    assert decision == StartReplacement(cause)
 
 
 def test_a_fenced_replica_does_not_count() -> None:
     decision = decide(
         ended(ExitReason.ERROR, code=int(ExitCode.FENCED)),
-        History(),
+        PastEndings(),
         STRICT,
         name="worker-0",
     )
-    assert decision == Relaunch("fenced")
+    assert decision == StartReplacement("fenced")
 
 
 def test_a_crash_counts_until_the_budget_is_used_up() -> None:
     crash = ended(ExitReason.ERROR, code=1, message="ValueError: boom\n")
     limits = Limits(max_restarts=2)
-    first = decide(crash, History(counted=1), limits, name="worker-7")
-    assert first == Relaunch("exit code 1", counted=True)
-    last = decide(crash, History(counted=2), limits, name="worker-7")
+    first = decide(crash, PastEndings(counted=1), limits, name="worker-7")
+    assert first == StartReplacement("exit code 1", counted=True)
+    last = decide(crash, PastEndings(counted=2), limits, name="worker-7")
     assert isinstance(last, GiveUp)
     assert last.message.startswith("worker-7: exit code 1, and worker.maxRestarts (2)")
     assert last.message.endswith("ValueError: boom")
@@ -107,7 +109,7 @@ def test_a_crash_counts_until_the_budget_is_used_up() -> None:
 def test_a_mistake_that_stays_a_mistake_fails_the_job_at_once(code: ExitCode) -> None:
     decision = decide(
         ended(ExitReason.ERROR, code=int(code), message="m.py:3: no f"),
-        History(),
+        PastEndings(),
         Limits(max_restarts=9),
         name="worker-0",
     )
@@ -121,7 +123,7 @@ def test_the_error_of_a_traceback_is_in_the_first_line_too() -> None:
     trace = "Traceback (most recent call last):\n  File m.py\nValueError: odd"
     decision = decide(
         ended(ExitReason.ERROR, code=1, message=trace),
-        History(counted=3),
+        PastEndings(counted=3),
         Limits(max_restarts=3),
         name="worker-0",
     )
@@ -140,7 +142,7 @@ def test_of_the_end_of_a_log_the_error_is_in_the_first_line() -> None:
     )
     decision = decide(
         ended(ExitReason.ERROR, code=ExitCode.USER_CODE, message=log),
-        History(),
+        PastEndings(),
         Limits(max_restarts=3),
         name="worker-0",
     )
@@ -154,7 +156,7 @@ def test_of_the_end_of_a_log_the_error_is_in_the_first_line() -> None:
 
 def test_a_crash_without_a_word_says_so() -> None:
     decision = decide(
-        ended(ExitReason.ERROR, code=4), History(), Limits(0), name="worker-0"
+        ended(ExitReason.ERROR, code=4), PastEndings(), Limits(0), name="worker-0"
     )
     assert isinstance(decision, GiveUp)
     assert decision.message == (
@@ -164,47 +166,47 @@ def test_a_crash_without_a_word_says_so() -> None:
 
 def test_out_of_memory_gets_half_as_much_again_up_to_the_limit() -> None:
     oom = ended(ExitReason.OOM_KILLED)
-    more = decide(oom, History(), Limits(0, 4 * GI), name="worker-0")
-    assert more == Relaunch("oomKilled", memory_bytes=GI * 3 // 2)
-    rest = decide(oom, History(), Limits(0, GI + 5), name="worker-0")
-    assert rest == Relaunch("oomKilled", memory_bytes=GI + 5)
+    more = decide(oom, PastEndings(), Limits(0, 4 * GI), name="worker-0")
+    assert more == StartReplacement("oomKilled", memory_bytes=GI * 3 // 2)
+    rest = decide(oom, PastEndings(), Limits(0, GI + 5), name="worker-0")
+    assert rest == StartReplacement("oomKilled", memory_bytes=GI + 5)
 
 
 def test_out_of_memory_at_the_limit_counts() -> None:
     oom = ended(ExitReason.OOM_KILLED)
-    decision = decide(oom, History(), Limits(1, GI), name="worker-0")
-    assert decision == Relaunch("oomKilled", counted=True)
-    decision = decide(oom, History(counted=1), Limits(1), name="worker-0")
+    decision = decide(oom, PastEndings(), Limits(1, GI), name="worker-0")
+    assert decision == StartReplacement("oomKilled", counted=True)
+    decision = decide(oom, PastEndings(counted=1), Limits(1), name="worker-0")
     assert isinstance(decision, GiveUp)
 
 
 def test_a_ps_is_relaunched_until_it_crashes_over_and_over_without_living() -> None:
     crash = ended(ExitReason.ERROR, role=Role.PS, code=1, lived=1.0, message="boom")
     for quick in range(PS_CRASHES - 1):
-        decision = decide(crash, History(quick=quick), STRICT, name="ps-0")
-        assert isinstance(decision, Relaunch)
-    decision = decide(crash, History(quick=PS_CRASHES - 1), STRICT, name="ps-0")
+        decision = decide(crash, PastEndings(quick=quick), STRICT, name="ps-0")
+        assert isinstance(decision, StartReplacement)
+    decision = decide(crash, PastEndings(quick=PS_CRASHES - 1), STRICT, name="ps-0")
     assert isinstance(decision, GiveUp)
     assert "boom" in decision.message
     lived = ended(ExitReason.ERROR, role=Role.PS, code=1, lived=60.0)
-    decision = decide(lived, History(quick=99), STRICT, name="ps-0")
-    assert isinstance(decision, Relaunch)
+    decision = decide(lived, PastEndings(quick=99), STRICT, name="ps-0")
+    assert isinstance(decision, StartReplacement)
 
 
 def test_replicas_that_end_at_once_come_back_after_a_growing_pause() -> None:
     quick = ended(ExitReason.COMPLETED, lived=0.1)
     pauses = []
     for count in (0, 1, 2, 3, 20):
-        decision = decide(quick, History(quick=count), STRICT, name="worker-0")
-        assert isinstance(decision, Relaunch)
+        decision = decide(quick, PastEndings(quick=count), STRICT, name="worker-0")
+        assert isinstance(decision, StartReplacement)
         pauses.append(decision.delay_seconds)
     assert pauses == [0.0, 0.5, 1.0, 2.0, 30.0]
 
 
 def test_a_preempted_replica_never_waits() -> None:
     taken = ended(ExitReason.PREEMPTED, lived=0.1)
-    decision = decide(taken, History(quick=10), STRICT, name="worker-0")
-    assert isinstance(decision, Relaunch)
+    decision = decide(taken, PastEndings(quick=10), STRICT, name="worker-0")
+    assert isinstance(decision, StartReplacement)
     assert decision.delay_seconds == 0.0
 
 
@@ -215,7 +217,7 @@ def test_a_container_that_can_never_start_fails_the_job_with_its_reason(
     ending = ended(
         ExitReason.CANNOT_START, role=role, message="InvalidImageName: 'X Y'"
     )
-    decision = decide(ending, History(), Limits(max_restarts=9), name="worker-0")
+    decision = decide(ending, PastEndings(), Limits(max_restarts=9), name="worker-0")
     assert decision == GiveUp(
         "cannotStart",
         "worker-0: its container cannot be started: InvalidImageName: 'X Y'",
@@ -240,8 +242,8 @@ def test_a_kill_by_nobody_known_at_full_memory_is_an_oom_kill(
         ended(ExitReason.KILLED, code=code), memory_limit=limit, used_bytes=used
     )
     limits = Limits(max_restarts=0, max_memory_bytes=2 * GI)
-    decision = decide(ending, History(), limits, name="worker-0")
-    assert isinstance(decision, Relaunch)
+    decision = decide(ending, PastEndings(), limits, name="worker-0")
+    assert isinstance(decision, StartReplacement)
     assert decision.reason == reason
     assert decision.memory_bytes == (int(1.5 * GI) if reason == "oomKilled" else 0)
 
@@ -253,12 +255,14 @@ def test_what_the_master_killed_itself_is_no_oom_kill() -> None:
         used_bytes=GI,
     )
     limits = Limits(max_restarts=0, max_memory_bytes=2 * GI)
-    assert decide(ending, History(), limits, name="worker-0") == Relaunch("hung")
+    assert decide(ending, PastEndings(), limits, name="worker-0") == StartReplacement(
+        "hung"
+    )
 
 
 def test_more_memory_is_more_than_the_limit_that_killed_it() -> None:
     ending = replace(ended(ExitReason.OOM_KILLED, code=137), memory_limit=2 * GI)
     limits = Limits(max_restarts=0, max_memory_bytes=8 * GI)
-    decision = decide(ending, History(), limits, name="worker-0")
-    assert isinstance(decision, Relaunch)
+    decision = decide(ending, PastEndings(), limits, name="worker-0")
+    assert isinstance(decision, StartReplacement)
     assert decision.memory_bytes == 3 * GI

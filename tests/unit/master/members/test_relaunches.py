@@ -9,7 +9,12 @@ from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.words import ExitReason
 from elasticdl.master.happenings import Diary
 from elasticdl.master.members.member import Member
-from elasticdl.master.members.relaunch_rules import PS_CRASHES, Ending, GiveUp, Relaunch
+from elasticdl.master.members.relaunch_rules import (
+    PS_CRASHES,
+    GiveUp,
+    ReplicaEnding,
+    StartReplacement,
+)
 from elasticdl.master.members.relaunches import Relaunches
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
@@ -46,10 +51,10 @@ class Past:
         lived: float = 100.0,
         cause: str = "",
         ready: bool = True,
-    ) -> Relaunch | GiveUp:
+    ) -> StartReplacement | GiveUp:
         member = Member(ReplicaKey(role, 0), 1, "", 1, 0.0)
         code = 1 if reason is ExitReason.ERROR else 0
-        ending = Ending(role, reason, code, "", cause, lived, ready=ready)
+        ending = ReplicaEnding(role, reason, code, "", cause, lived, ready=ready)
         return self.relaunches.decide(member, ending, spec=self.job, now=at)
 
 
@@ -63,7 +68,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 def test_crashes_of_long_ago_are_forgiven(ledger) -> None:
     past = Past(ledger, spec())
     for day in range(10):
-        assert isinstance(past.ends(Role.WORKER, at=day * 24 * HOUR), Relaunch)
+        assert isinstance(past.ends(Role.WORKER, at=day * 24 * HOUR), StartReplacement)
     rest = [past.ends(Role.WORKER, at=9 * 24 * HOUR + n) for n in (1, 2, 3)]
     assert [isinstance(one, GiveUp) for one in rest] == [False, False, True]
 
@@ -102,11 +107,11 @@ def test_a_ps_that_got_to_a_checkpoint_between_is_forgiven(ledger) -> None:
     for n in range(4 * PS_CRASHES):
         ledger.record(facts.CheckpointFact(version=n + 1, dir=""))
         ended = past.ends(Role.PS, at=100.0 * n, reason=ExitReason.OOM_KILLED)
-        assert isinstance(ended, Relaunch)
+        assert isinstance(ended, StartReplacement)
 
 
 def test_a_ps_that_was_taken_away_never_counts(ledger) -> None:
     past = Past(ledger, spec(everySeconds=60.0))
     for n in range(4 * PS_CRASHES):
         ended = past.ends(Role.PS, at=100.0 * n, reason=ExitReason.PREEMPTED)
-        assert isinstance(ended, Relaunch)
+        assert isinstance(ended, StartReplacement)

@@ -18,7 +18,7 @@ from elasticdl.master.members.relaunches import Relaunches
 from elasticdl.master.members.table import MemberTable
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.telling.sentences import decisions_of
-from elasticdl.runner.base import Observation, Observed, Phase, ReplicaKey
+from elasticdl.runner.base import Observation, ObservedReplica, Phase, ReplicaKey
 
 FULL = "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu."
 
@@ -62,7 +62,7 @@ class Job:
         self, name: str, phase: Phase, *, now: float = 5.0, **more: object
     ) -> None:
         member = self.named(name)
-        seen = Observed(member.key, member.generation, phase, **more)
+        seen = ObservedReplica(member.key, member.generation, phase, **more)
         self.members.observe(Observation((seen,)), now=now)
 
     def named(self, name: str) -> Member:

@@ -15,7 +15,7 @@ from elasticdl.master.model.checkpoint_identity import (
 )
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.master.tasks.queue import Plan, Shard
+from elasticdl.master.tasks.queue import QueuePlan, Shard
 
 MINE = Course("mine", "job")
 
@@ -126,7 +126,7 @@ def test_two_points_are_equal_where_nothing_was_trained_between(
 ) -> None:
     assert point(ledger) == "0.0"
     shard = Shard("s", 0, 100)
-    ledger.open_plan(Plan((shard,), batch_size=10, batches_per_task=1))
+    ledger.open_plan(QueuePlan((shard,), batch_size=10, batches_per_task=1))
     ledger.lease(0, now=0.0, lease_seconds=9.0)
     assert point(ledger) == ""
     ledger.finish(1, records=10, steps=1, now=0.0)

@@ -4,9 +4,9 @@ from elasticdl.job.heartbeats import SnapshotDone
 from elasticdl.job.spec.job import CheckpointSpec
 from elasticdl.job.tasks import Ticket
 from elasticdl.master.model.checkpoint_requests import (
+    CheckpointRequest,
     CheckpointSchedule,
-    Outcome,
-    Request,
+    RequestOutcome,
     least_applied,
 )
 
@@ -49,8 +49,8 @@ def test_after_a_rewind_steps_count_from_there() -> None:
     assert plan.due(version=30, now=0.0) == "steps"
 
 
-def request(shards: int = 2) -> Request:
-    return Request("ckpt-1", "/d", "steps", {}, 0, 0.0, shards)
+def request(shards: int = 2) -> CheckpointRequest:
+    return CheckpointRequest("ckpt-1", "/d", "steps", {}, 0, 0.0, shards)
 
 
 def done(version: int, **applied: int) -> SnapshotDone:
@@ -70,11 +70,11 @@ def test_a_checkpoint_is_complete_when_every_shard_is_written() -> None:
     assert one.take(0, pinned)
     assert not one.take(0, pinned)
     assert one.ticket is not None
-    assert one.outcome is Outcome.WAITING
+    assert one.outcome is RequestOutcome.WAITING
     one.take(0, done(4, t1=8, t2=3))
-    assert one.outcome is Outcome.WAITING
+    assert one.outcome is RequestOutcome.WAITING
     one.take(1, done(5, t1=6))
-    assert one.outcome is Outcome.COMPLETE
+    assert one.outcome is RequestOutcome.COMPLETE
     assert one.version == 4
     assert one.applied() == {1: 6}
 
@@ -83,7 +83,7 @@ def test_one_failed_shard_fails_the_checkpoint() -> None:
     one = request()
     one.take(0, done(4))
     one.take(1, SnapshotDone(id="ckpt-1", error="disk full"))
-    assert one.outcome is Outcome.FAILED
+    assert one.outcome is RequestOutcome.FAILED
     assert one.error == "disk full"
 
 

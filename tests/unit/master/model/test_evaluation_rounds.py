@@ -16,7 +16,7 @@ from elasticdl.master.model.evaluation_rounds import BEST, Rounds
 from elasticdl.master.signals import Signals
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.master.tasks.queue import Plan
+from elasticdl.master.tasks.queue import QueuePlan
 from elasticdl.master.tasks.side_tasks import SideTasks
 
 EXPORT = TaskType.EXPORT
@@ -157,7 +157,9 @@ def test_results_of_an_undone_course_count_no_more(ledger, tmp_path) -> None:
 
 
 def test_the_last_evaluation_is_of_all_that_was_trained(ledger) -> None:
-    ledger.open_plan(Plan((Shard("t.csv", 0, 16),), batch_size=8, batches_per_task=1))
+    ledger.open_plan(
+        QueuePlan((Shard("t.csv", 0, 16),), batch_size=8, batches_per_task=1)
+    )
     course = Course(ledger, [])
 
     def train_a_task() -> None:

@@ -11,11 +11,13 @@ from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit import audit, to_json
 from elasticdl.master.tasks.journal import Journal
 from elasticdl.master.tasks.ledger import Ledger, Made
-from elasticdl.master.tasks.queue import Plan
+from elasticdl.master.tasks.queue import QueuePlan
 from elasticdl.views.terminal.audit import audit_view
 from rich.console import Console
 
-PLAN = Plan((Shard("a", 0, 20), Shard("b", 5, 9)), batch_size=4, batches_per_task=2)
+PLAN = QueuePlan(
+    (Shard("a", 0, 20), Shard("b", 5, 9)), batch_size=4, batches_per_task=2
+)
 # Of PLAN, in the order of giving out.
 TASKS = [("a", 0, 8), ("a", 8, 16), ("a", 16, 20), ("b", 5, 9)]
 
@@ -154,7 +156,7 @@ LEFT_OUT = [
 @pytest.mark.parametrize(("made", "words"), LEFT_OUT)
 def test_records_that_were_left_out_are_not_trained_exactly_once(tmp_path, made, words):
     ledger = Ledger.open(tmp_path, now=1.0)
-    ledger.open_plan(Plan((Shard("a", 0, 4),), batch_size=4, batches_per_task=1))
+    ledger.open_plan(QueuePlan((Shard("a", 0, 4),), batch_size=4, batches_per_task=1))
     task = ledger.lease(0, now=2.0, lease_seconds=60.0)
     ledger.finish(task.lease_id, records=4, steps=1, made=made, now=3.0)
     asyncio.run(ledger.commit())
@@ -281,7 +283,7 @@ def test_a_stop_that_a_rewind_undid_does_not_hide_what_is_missed(tmp_path):
 
 def test_an_audit_holds_a_few_bytes_for_each_task(tmp_path):
     tasks = 40_000
-    plan = Plan(
+    plan = QueuePlan(
         (Shard("a", 0, tasks // 4),), batch_size=1, batches_per_task=1, epochs=4
     )
     trained(tmp_path, plan)

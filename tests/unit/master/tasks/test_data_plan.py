@@ -3,7 +3,7 @@
 from elasticdl.data.reader import Shard
 from elasticdl.errors import DataError
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.master.tasks.data_plan import DataStage, Stage, kinds, plan_of
+from elasticdl.master.tasks.data_plan import DataStage, SearchStage, kinds, plan_of
 
 FOUND = {"training": (Shard("a", 0, 10),)}
 
@@ -37,9 +37,9 @@ def test_each_type_of_job_reads_its_own_data() -> None:
 def test_a_built_in_format_waits_only_for_the_word_that_no_reader_is_its_own() -> None:
     data = stage()
     data.counted(FOUND)
-    assert data.stage is Stage.UNKNOWN
+    assert data.stage is SearchStage.UNKNOWN
     data.model_known(custom_reader=False)
-    assert data.stage is Stage.READY
+    assert data.stage is SearchStage.READY
     assert data.shards == FOUND
 
 
@@ -47,9 +47,9 @@ def test_a_reader_of_the_module_comes_before_the_built_in_one() -> None:
     data = stage()
     data.model_known(custom_reader=True)
     data.counted(FOUND)
-    assert data.stage is Stage.ASK
+    assert data.stage is SearchStage.ASK
     data.asked("training", [Shard("table", 0, 3)])
-    assert data.stage is Stage.READY
+    assert data.stage is SearchStage.READY
     assert data.shards == {"training": (Shard("table", 0, 3),)}
 
 
@@ -58,16 +58,16 @@ def test_a_reader_without_records_fails_the_job() -> None:
     data.counted(FOUND)
     data.model_known(custom_reader=True)
     data.asked("training", [Shard("table", 3, 3)])
-    assert data.stage is Stage.FAILED
+    assert data.stage is SearchStage.FAILED
     assert "no training records" in data.error
 
 
 def test_missing_data_without_preparation_fails_with_the_readers_error() -> None:
     data = stage()
     data.counted(DataError("t: nothing there"))
-    assert data.stage is Stage.UNKNOWN
+    assert data.stage is SearchStage.UNKNOWN
     data.model_known(custom_reader=False)
-    assert data.stage is Stage.FAILED
+    assert data.stage is SearchStage.FAILED
     assert data.error == "t: nothing there"
 
 
@@ -76,21 +76,21 @@ def test_missing_data_is_prepared_once() -> None:
     data = stage(data=made)
     assert data.may_prepare
     data.counted(DataError("gone"))
-    assert data.stage is Stage.PREPARE
+    assert data.stage is SearchStage.PREPARE
     data.prepared()
-    assert data.stage is Stage.CHECKING
+    assert data.stage is SearchStage.CHECKING
     assert not data.may_prepare
     data.counted(DataError("still gone"))
     data.model_known(custom_reader=False)
-    assert data.stage is Stage.FAILED
+    assert data.stage is SearchStage.FAILED
     assert data.error == "still gone"
 
 
 def test_a_restarted_master_knows_the_shards() -> None:
     data = DataStage(spec(), known=FOUND, prepared=True)
-    assert data.stage is Stage.READY
+    assert data.stage is SearchStage.READY
     data.counted(DataError("a late answer"))
-    assert data.stage is Stage.READY
+    assert data.stage is SearchStage.READY
 
 
 def test_the_plan_takes_the_least_bound_on_steps() -> None:

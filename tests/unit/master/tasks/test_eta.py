@@ -7,7 +7,7 @@ import random
 import pytest
 from elasticdl.data.reader import Shard
 from elasticdl.master.tasks.eta import Pace
-from elasticdl.master.tasks.queue import Plan, TaskQueue
+from elasticdl.master.tasks.queue import QueuePlan, TaskQueue
 from elasticdl.master.telling import status
 
 PER_WORKER = 64.0  # records a second
@@ -157,6 +157,6 @@ def test_what_is_left_ends_with_the_epochs_or_the_steps(
     epochs: int, max_steps: int, expected: tuple[int, int | None]
 ) -> None:
     shards = (Shard("a", 0, 1000),)
-    queue = TaskQueue(Plan(shards, 40, 1, epochs=epochs, max_steps=max_steps))
+    queue = TaskQueue(QueuePlan(shards, 40, 1, epochs=epochs, max_steps=max_steps))
     queue.done_records, queue.done_steps = 400, 13 if max_steps == 15 else 20
     assert status._left(queue) == expected

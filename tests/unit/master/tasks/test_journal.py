@@ -18,12 +18,12 @@ from elasticdl.master.tasks.journal import Journal
 from elasticdl.master.tasks.journal_files import read_events
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.permutation import Permutation
-from elasticdl.master.tasks.queue import Plan
+from elasticdl.master.tasks.queue import QueuePlan
 
-PLAN = Plan((Shard("a", 0, 400),), batch_size=4, batches_per_task=2, shuffle=True)
+PLAN = QueuePlan((Shard("a", 0, 400),), batch_size=4, batches_per_task=2, shuffle=True)
 # Written by the code of the release before batches, snapshot and packed parts too.
 FORMAT_1 = Path(__file__).parents[3] / "fixtures/journal-1"
-PLAN_1 = Plan(
+PLAN_1 = QueuePlan(
     (Shard("a", 0, 60), Shard("b", 0, 33)),
     batch_size=4,
     batches_per_task=2,

@@ -10,11 +10,11 @@ from elasticdl.job.words import JobState
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit import audit, to_json
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.master.tasks.queue import Plan
+from elasticdl.master.tasks.queue import QueuePlan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-PLAN = Plan(
+PLAN = QueuePlan(
     (Shard("a", 0, 60), Shard("b", 0, 33)), batch_size=4, batches_per_task=2, epochs=2
 )
 
@@ -90,7 +90,7 @@ def test_another_plan_on_the_same_journal_is_refused(tmp_path):
     closed(opened(tmp_path))
     ledger = Ledger.open(tmp_path, now=2.0)
     with pytest.raises(JournalError, match="begun with 93 records in 2 sources"):
-        ledger.open_plan(Plan((Shard("a", 0, 61),), 4, 2))
+        ledger.open_plan(QueuePlan((Shard("a", 0, 61),), 4, 2))
     closed(ledger)
 
 
@@ -274,7 +274,7 @@ def test_any_schedule_of_faults_leaves_every_record_trained(
     tmp_path_factory, actions, shuffle, max_steps
 ):
     directory = tmp_path_factory.mktemp("journal")
-    plan = Plan(
+    plan = QueuePlan(
         PLAN.shards, 4, 2, epochs=2, shuffle=shuffle, seed=3, max_steps=max_steps
     )
     ledger = opened(directory, plan)

@@ -6,7 +6,7 @@ import pytest
 from elasticdl.data.reader import Shard
 from elasticdl.errors import JournalError
 from elasticdl.master.tasks.permutation import Permutation
-from elasticdl.master.tasks.queue import Plan, TaskQueue
+from elasticdl.master.tasks.queue import QueuePlan, TaskQueue
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ def plan(**changes):
         "batch_size": 2,
         "batches_per_task": 5,
     }
-    return Plan(**{**settings, **changes})
+    return QueuePlan(**{**settings, **changes})
 
 
 def drain(queue, *, first_lease=1):

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 from elasticdl.job.words import JobState
-from elasticdl.master.telling.alarms import Alarms, Seen
+from elasticdl.master.telling.alarms import Alarms, ScrapedJob
 
-TRAINS = Seen(
+TRAINS = ScrapedJob(
     state=JobState.RUNNING, to_train=True, workers=2, last_step=100.0, version=10,
     saved_version=10, trains=True,
 )  # fmt: skip

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from elasticdl.job.tasks import LeaseRequest, Outcome, TaskReport
+from elasticdl.job.tasks import LeaseRequest, TaskOutcome, TaskReport
 from elasticdl.job.values.file import edit_values
 from elasticdl.job.words import ExitReason, JobState
 from prometheus_client.exposition import generate_latest
@@ -198,7 +198,7 @@ def test_a_loss_that_is_not_finite_is_counted_skipped_or_fatal(rig) -> None:
             )
             skipped = TaskReport(
                 lease_id=mine,
-                outcome=Outcome.DONE,
+                outcome=TaskOutcome.DONE,
                 records=8,
                 steps=1,
                 skipped_batches=1,
@@ -208,7 +208,7 @@ def test_a_loss_that_is_not_finite_is_counted_skipped_or_fatal(rig) -> None:
             assert Shown(master).one("job_nonfinite_losses_total") == 1
             fatal = TaskReport(
                 lease_id=others,
-                outcome=Outcome.FAILED,
+                outcome=TaskOutcome.FAILED,
                 error="loss is nan",
                 fatal=True,
                 loss=math.nan,

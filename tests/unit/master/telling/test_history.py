@@ -13,7 +13,7 @@ from elasticdl.data.records import BadRecords
 from elasticdl.job import history
 from elasticdl.job.decision import Decision
 from elasticdl.job.heartbeats import PsReport
-from elasticdl.job.history import PsSample, Sample
+from elasticdl.job.history import HistorySample, PsSample
 from elasticdl.job.names import Role
 from elasticdl.job.status import EvaluationResult
 from elasticdl.job.values.file import edit_values
@@ -26,7 +26,7 @@ from elasticdl.proto import tensorboard_pb2
 MONTH_SECONDS = 30 * 86_400.0
 
 
-def sample(number: int, **more: object) -> Sample:
+def sample(number: int, **more: object) -> HistorySample:
     fields = {
         "state": "running",
         "workers_wanted": 1,
@@ -35,7 +35,7 @@ def sample(number: int, **more: object) -> Sample:
         "workers_running": 1,
         "workers_pending": 0,
     }
-    return Sample(time=float(number), **fields, **more)
+    return HistorySample(time=float(number), **fields, **more)
 
 
 def events(folder: Path) -> list[tensorboard_pb2.Event]:

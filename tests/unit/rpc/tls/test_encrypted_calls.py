@@ -14,7 +14,7 @@ import grpc
 import pytest
 from elasticdl.errors import FencedError, PlatformError, RefusedError, RpcError
 from elasticdl.job import names
-from elasticdl.job.context import Enrolment, RoleContext
+from elasticdl.job.context import EnrolmentKeys, RoleContext
 from elasticdl.job.heartbeats import Registration, WorkerHeartbeat
 from elasticdl.job.names import Role
 from elasticdl.job.tasks import LeaseRequest, ReplicaId
@@ -497,5 +497,5 @@ def test_a_renewal_that_fails_is_tried_again_and_said(master, caplog):
 
 
 def test_an_enrolment_holds_no_private_key(master):
-    variables = [f.name for f in dataclasses.fields(Enrolment)]
+    variables = [f.name for f in dataclasses.fields(EnrolmentKeys)]
     assert variables == ["authority", "certificate", "seed"]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from elasticdl.job.names import Role
 from elasticdl.job.words import ExitReason
-from elasticdl.runner.base import Observed, Phase, ReplicaKey
+from elasticdl.runner.base import ObservedReplica, Phase, ReplicaKey
 from elasticdl.runner.kubernetes.pod_state import state_of
 
 Json = dict[str, Any]
@@ -77,7 +77,7 @@ def waiting(reason: str, message: str = "") -> Json:
     return with_main("Pending", {"waiting": {"reason": reason, "message": message}})
 
 
-def seen(one: Json, **how: bool) -> Observed:
+def seen(one: Json, **how: bool) -> ObservedReplica:
     state = state_of(one, **how)
     assert state is not None
     return state

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elasticdl.runner.local.capacity import Claim, ClaimState, Plan, plan, rank_of
+from elasticdl.runner.local.capacity import (
+    CapacityPlan,
+    Claim,
+    ClaimState,
+    plan,
+    rank_of,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +30,7 @@ def running(key: int, *, cpu: float = 1.0, rank: int = 0) -> Claim:
 
 
 def test_without_a_limit_everything_starts() -> None:
-    assert plan([claim(1), claim(2)], None) == Plan((1, 2), (), {})
+    assert plan([claim(1), claim(2)], None) == CapacityPlan((1, 2), (), {})
 
 
 def test_what_does_not_fit_waits_and_says_why() -> None:
@@ -89,7 +95,7 @@ claims = st.lists(
 capacities = st.one_of(st.none(), st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0, 7.0]))
 
 
-def carry_out(given_claims: list[Claim], result: Plan) -> list[Claim]:
+def carry_out(given_claims: list[Claim], result: CapacityPlan) -> list[Claim]:
     """Start and preempt; what was leaving has ended."""
     after = []
     for each in given_claims:

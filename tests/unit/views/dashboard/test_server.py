@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from elasticdl.errors import PlatformError, RefusedError, SpecError
 from elasticdl.views.dashboard.prometheus import Prometheus
-from elasticdl.views.dashboard.server import Answer, Viewer, make_server
+from elasticdl.views.dashboard.server import HttpAnswer, Viewer, make_server
 
 NOW = 1_790_000_000.0
 NOBODY = "http://127.0.0.1:9"  # the discard port: nobody listens
@@ -52,7 +52,7 @@ def viewer(url: str = NOBODY) -> Viewer:
     return Viewer(Prometheus(url), lambda: NOW)
 
 
-def said(answer: Answer) -> str:
+def said(answer: HttpAnswer) -> str:
     return str(json.loads(answer.body)["error"])
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from elasticdl.dashboards.board import Kind, Panel, Query
-from elasticdl.views.dashboard.prometheus import Series
+from elasticdl.dashboards.board import Panel, PanelKind, Query
+from elasticdl.views.dashboard.prometheus import TimeSeries
 from elasticdl.views.dashboard.tables import joined, table
 
 
-def one(value: float, **labels: str) -> Series:
-    return Series(labels, [(0.0, value)])
+def one(value: float, **labels: str) -> TimeSeries:
+    return TimeSeries(labels, [(0.0, value)])
 
 
 def test_answers_with_the_same_labels_are_one_row() -> None:
@@ -24,7 +24,7 @@ def test_an_answer_with_one_label_more_joins_the_row_of_the_others() -> None:
 def test_columns_are_named_hidden_and_have_units() -> None:
     panel = Panel(
         "Jobs",
-        Kind.TABLE,
+        PanelKind.TABLE,
         "One line for each job.",
         unit="short",
         columns=(("job", "Job"),),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from elasticdl.job.decision import Decision
-from elasticdl.job.history import History, PsSample, Sample
+from elasticdl.job.history import History, HistorySample, PsSample
 from elasticdl.job.status import EvaluationResult
 from elasticdl.views.figures import job, learning, ps, work, workers
 from elasticdl.views.figures.look import Chart
@@ -38,13 +38,13 @@ def numbers(values: Sequence[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def sample(second: float, **fields: Any) -> Sample:
+def sample(second: float, **fields: Any) -> HistorySample:
     counts = {
         "workers_wanted": 1, "workers_min": 1, "workers_max": 1,
         "workers_running": 1, "workers_pending": 0,
     }  # fmt: skip
     given = {"time": STARTED + second, "state": "running", **counts, **fields}
-    return Sample.model_validate(given)
+    return HistorySample.model_validate(given)
 
 
 def test_every_chart_has_data_axes_and_a_key_of_its_own(history: History) -> None:
@@ -157,7 +157,7 @@ def test_the_hot_shard_is_named(history: History) -> None:
 
 
 def test_a_ps_that_was_restarted_counts_from_zero_again() -> None:
-    def at(second: int, received: int) -> Sample:
+    def at(second: int, received: int) -> HistorySample:
         one = PsSample(state="running", received_bytes=received)
         return sample(second, ps={"0": one})
 

@@ -21,7 +21,7 @@ from elasticdl.job.words import JobState
 from elasticdl.master.tasks.audit import AuditReport, EpochAudit, Gap, ReplayCause
 from elasticdl.testing.scripted_master import ScriptedMaster
 from elasticdl.views.terminal.audit import audit_view
-from elasticdl.views.terminal.events import Seen, events
+from elasticdl.views.terminal.events import EventCursor, events
 from elasticdl.views.terminal.live import (
     LineView,
     LiveView,
@@ -309,7 +309,7 @@ ENDED = happened("ended", replica="worker-1", cause="killed", replacement="worke
 
 
 def test_events_are_told_once() -> None:
-    lines, seen = events(Seen(), told(ENDED))
+    lines, seen = events(EventCursor(), told(ENDED))
     assert lines == ["running"]  # what an earlier launch saw is not told again
     lines, seen = events(seen, told(ENDED))
     assert lines == []
@@ -342,7 +342,7 @@ def test_events_are_told_once() -> None:
 
 
 def test_another_master_tells_what_is_new_and_not_the_state_again() -> None:
-    _, seen = events(Seen(), told(ENDED))
+    _, seen = events(EventCursor(), told(ENDED))
     lines, _ = events(
         seen,
         told(
@@ -359,7 +359,7 @@ def test_another_master_tells_what_is_new_and_not_the_state_again() -> None:
 
 
 def test_who_looks_seldom_hears_how_much_was_missed() -> None:
-    _, seen = events(Seen(), told(ENDED))
+    _, seen = events(EventCursor(), told(ENDED))
     lines, _ = events(seen, told(ENDED, happened_before=7))
     assert lines == [
         "6 happenings left out here; `elasticdl explain` has all",
@@ -368,7 +368,7 @@ def test_who_looks_seldom_hears_how_much_was_missed() -> None:
 
 
 def test_why_a_job_fails_is_left_to_its_last_line() -> None:
-    _, seen = events(Seen(), status())
+    _, seen = events(EventCursor(), status())
     why = "worker-1: the model module failed: m.py:7: no layer"
     given_up = ENDED.model_copy(update={"replacement": "", "detail": why})
     failed = happened("state", cause="failed", detail=why)

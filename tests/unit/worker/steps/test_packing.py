@@ -1,7 +1,7 @@
 """Whole variables, flat buffers and row gradients."""
 
 import numpy as np
-from elasticdl.tensor.placement import Kind, Variable, place
+from elasticdl.tensor.placement import GradientKind, Variable, place
 from elasticdl.worker.steps.packing import (
     Arena,
     RowGradient,
@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 VARIABLES = [
-    Variable("table", (40, 3), Kind.ROWWISE),
+    Variable("table", (40, 3), GradientKind.ROWWISE),
     Variable("kernel", (7, 5)),
     Variable("bias", (5,)),
     Variable("scale", ()),
-    Variable("fixed", (4,), Kind.FROZEN),
+    Variable("fixed", (4,), GradientKind.FROZEN),
 ]
 
 
@@ -30,7 +30,7 @@ def gradient_of(values, layout):
         for index, piece in enumerate(pieces):
             target = whole[piece.variable][piece.start : piece.end]
             kind = layout.variables[piece.variable].kind
-            if kind is Kind.DENSE:
+            if kind is GradientKind.DENSE:
                 target[:] = dense[piece.offset : piece.offset + piece.size].reshape(
                     target.shape
                 )
@@ -81,7 +81,7 @@ def test_a_dense_variable_takes_a_gradient_of_rows_and_none_as_zeros():
 
 
 def test_a_row_wise_variable_takes_a_whole_gradient():
-    layout = place([Variable("table", (4, 2), Kind.ROWWISE)], 2)
+    layout = place([Variable("table", (4, 2), GradientKind.ROWWISE)], 2)
     packed = pack_rows(layout, [np.arange(8, dtype=np.float32).reshape(4, 2)])
     assert sum(len(rows) for ps in packed for rows, _ in ps.values()) == 4
 

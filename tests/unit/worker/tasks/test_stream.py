@@ -8,10 +8,10 @@ import pytest
 from elasticdl.errors import BadRecordError, DataError, FencedError, RpcError
 from elasticdl.job.tasks import (
     LeaseReply,
-    Outcome,
     ReplicaId,
     ReportResult,
     Task,
+    TaskOutcome,
     TaskReport,
     TaskType,
 )
@@ -91,7 +91,9 @@ def take(stream):
 
 def done(loaded):
     return TaskReport(
-        task_id=loaded.task.task_id, lease_id=loaded.task.lease_id, outcome=Outcome.DONE
+        task_id=loaded.task.task_id,
+        lease_id=loaded.task.lease_id,
+        outcome=TaskOutcome.DONE,
     )
 
 
@@ -212,7 +214,7 @@ def test_a_failure_takes_the_reports_that_wait_with_it_at_once(stream):
     held, broken = take(one), take(one)
     one.report(done(held), can_wait=True)
     one.report(failure(broken.task, "it raised"))
-    assert any(r.outcome == Outcome.FAILED for r in master.wait_for_reports(22))
+    assert any(r.outcome == TaskOutcome.FAILED for r in master.wait_for_reports(22))
 
 
 def test_an_unreachable_master_never_means_that_there_is_no_more_work(stream):
@@ -245,7 +247,7 @@ def test_a_bad_record_fails_the_job_naming_file_and_record(stream):
     master = Master([task(0)])
     stream(master, load=load)
     report = master.wait_for_reports(1)[0]
-    assert report.outcome == Outcome.FAILED
+    assert report.outcome == TaskOutcome.FAILED
     assert report.fatal
     assert "digits.rec: record 17" in report.error
 
@@ -273,7 +275,7 @@ def test_draining_hands_back_what_was_not_begun(stream):
     assert one.next(SECONDS) is None
     assert one.close(SECONDS)
     outcomes = {r.task_id: r.outcome for r in master.reports}
-    assert outcomes == {0: Outcome.FAILED, 1: Outcome.RETURNED}
+    assert outcomes == {0: TaskOutcome.FAILED, 1: TaskOutcome.RETURNED}
 
 
 def test_a_lost_lease_is_dropped_without_a_report(stream):
@@ -310,7 +312,7 @@ def test_a_task_that_storage_does_not_give_is_handed_back_and_is_no_failure(
     master = Master([task(1)])
     stream(master, load=refusing(number))
     (report,) = master.wait_for_reports(1)
-    assert report.outcome == Outcome.RETURNED
+    assert report.outcome == TaskOutcome.RETURNED
     assert report.error == "a: cannot be read"
 
 
@@ -318,7 +320,7 @@ def test_a_file_that_is_missing_is_a_failure_at_once(stream):
     master = Master([task(1)])
     stream(master, load=refusing(errno.ENOENT))
     (report,) = master.wait_for_reports(1)
-    assert report.outcome == Outcome.FAILED
+    assert report.outcome == TaskOutcome.FAILED
 
 
 def test_a_sync_worker_leases_no_training_task_while_it_evaluates(stream):
