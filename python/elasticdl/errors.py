@@ -116,7 +116,7 @@ class JournalError(ElasticDLError):
 
 
 class SupersededError(ElasticDLError):
-    """Another master of the job has taken its journal over: this one has to end."""
+    """Another master has taken over the job's journal: this one must end."""
 
     exit_code = ExitCode.FENCED
 
@@ -150,11 +150,11 @@ class FencedError(RpcError):
 
 
 class NotInitializedError(RpcError):
-    """A PS has no parameters yet; a worker has to hand them over."""
+    """A PS has no parameters yet; a worker must initialize it."""
 
 
 class RefusedError(RpcError):
-    """The peer says that the call itself is wrong; trying again is useless."""
+    """The peer rejects the call itself; a retry cannot succeed."""
 
 
 # What a network disk says while it is away. A file that is missing, or that this user
@@ -180,7 +180,7 @@ _AWAY = frozenset(
 
 
 def is_storage_away(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, may be over when the storage is back."""
+    """Whether an error, or its cause, may disappear when the storage is back."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _AWAY:
             return True

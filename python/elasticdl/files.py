@@ -20,7 +20,7 @@ DEFAULT_MODE = 0o644
 def write_whole(
     path: Path, data: bytes | str, *, durable: bool, mode: int = DEFAULT_MODE
 ) -> None:
-    """Replace a file so that a reader sees all of it, or what was there before.
+    """Replace a file atomically: a reader sees the old content or the new one.
 
     Args:
         path: The file; its folder must exist.
@@ -56,7 +56,7 @@ def write_whole(
 
 
 def sync_directory(directory: Path) -> None:
-    """Make what was renamed in a folder, or made there, outlive a power cut."""
+    """Flush a folder, so that files created or renamed in it survive a power cut."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -55,7 +55,7 @@ class ShardFile(BaseModel):
 
 
 class Manifest(BaseModel):
-    """The whole checkpoint: complete when this exists and every shard fits it."""
+    """A checkpoint's manifest, written last; without one a checkpoint is incomplete."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     format: int = FORMAT
@@ -77,7 +77,7 @@ class Manifest(BaseModel):
 
 
 def version_dir(version: int, again: int = 0) -> str:
-    """Return the folder's name for a version; `again`: where that was taken."""
+    """Return a version's folder name; `again` counts repeats of a version."""
     return f"version-{version}.{again}" if again else f"version-{version}"
 
 

@@ -27,5 +27,5 @@ def class_name(text: str) -> str:
 
 
 def same_kind(wrote: str, mine: str) -> bool:
-    """Return whether slots of class `wrote` go on with class `mine`."""
+    """Return whether class `mine` can continue with slots that class `wrote` left."""
     return not wrote or _SAME.get(wrote, wrote) == _SAME.get(mine, mine)

@@ -132,7 +132,7 @@ def shard_tensors(
 
 
 def shard_meta(layout: Layout, *, version: int, optimizer: str) -> dict[str, Any]:
-    """Return the meta document of a shard."""
+    """Return the meta document of a shard: layout, version and optimizer."""
     return {
         "version": version,
         "layout": layout.to_json(),
@@ -153,19 +153,19 @@ class CheckpointReader:
         self._shards: dict[int, store.StoredShard] = {}
 
     def shard(self, index: int) -> store.StoredShard:
-        """Return a shard whose bytes are right. Raises CheckpointError."""
+        """Return a verified shard. Raises CheckpointError if its checksum is wrong."""
         if index not in self._shards:
             entry = self.manifest.shards[index]
             self._shards[index] = store.read_shard(self.path, entry)
         return self._shards[index]
 
     def own_shard(self, ps: int) -> store.StoredShard:
-        """Return the one that tells PS `ps` of the layout: its own, else the first."""
+        """Return the shard that tells PS `ps` the layout: its own, else the first."""
         return self.shard(ps if ps < len(self.manifest.shards) else 0)
 
 
 def load_pieces(reader: CheckpointReader, layout: Layout, ps: int) -> RestoredShard:
-    """Return what PS `ps` of a layout holds at a checkpoint (of any number of shards).
+    """Return what PS `ps` of a layout restores from any number of shards.
 
     If the checkpoint was cut by this very layout, only the PS's own shard is read, and
     the version is that shard's; else all are, and the version is the checkpoint's,
@@ -201,7 +201,7 @@ def load_pieces(reader: CheckpointReader, layout: Layout, ps: int) -> RestoredSh
 
 
 def load_values(reader: CheckpointReader, names: Iterable[str]) -> dict[str, Array]:
-    """Return those of these variables in full that a checkpoint has values of."""
+    """Return the full values of those named variables that the checkpoint has."""
     wanted = set(names)
     if not wanted:
         return {}
@@ -212,7 +212,7 @@ def load_values(reader: CheckpointReader, names: Iterable[str]) -> dict[str, Arr
 
 
 def load_all(path: Path) -> Whole:
-    """Return a checkpoint put together, for one process that holds the whole model.
+    """Return the whole checkpoint, for one process that holds the whole model.
 
     Raises CheckpointError if it is torn or damaged or if rows are missing in it.
     """
@@ -284,7 +284,7 @@ def _check_shapes(catalog: _Catalog, layout: Layout, ps: int) -> None:
 
 
 def _fill(catalog: _Catalog, kind: str, layout: Layout, ps: int) -> Floats | None:
-    """Return a PS's flat buffer of one kind; None if a variable has none of it."""
+    """Return a PS's flat buffer of one kind; None if some variable lacks it."""
     buffer = np.empty(layout.size(ps), np.float32)
     for piece in layout.pieces[ps]:
         variable = layout.variables[piece.variable]
@@ -311,7 +311,7 @@ def _whole(catalog: _Catalog, kind: str, name: str) -> Array:
 def _copy(
     catalog: _Catalog, kind: str, name: str, rows: tuple[int, int], target: Array
 ) -> None:
-    """Copy rows [start, end) of a variable out of the parts that have them."""
+    """Copy rows [start, end) of a variable from the shards that hold them."""
     start, end = rows
     copied = 0
     for part in catalog.parts_of(kind, name) or ():

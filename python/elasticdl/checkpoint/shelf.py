@@ -79,7 +79,7 @@ def of_one_run(directory: Path) -> list[Complete]:
 
 
 def _run(manifest: Manifest, others: Collection[Complete]) -> str:
-    """Return which run wrote it; what has no run belongs to its job's one with a run.
+    """Return the writing run; a checkpoint without one counts to the single run.
 
     A job that was begun by an older ElasticDL and went on has both.
     """
@@ -90,7 +90,7 @@ def _run(manifest: Manifest, others: Collection[Complete]) -> str:
 
 
 def age(path: Path, manifest: Manifest) -> tuple[int, int, int]:
-    """Return what orders the checkpoints of one run; the newest has the highest."""
+    """Return the sort key of the checkpoints of one run; the newest has the highest."""
     _, again = parse_version_dir(path.name) or (0, 0)
     return manifest.rewind, manifest.version, again
 
@@ -156,7 +156,7 @@ def delete_old(
     mine: Callable[[Manifest], bool],
     protect: Collection[Path] = (),
 ) -> list[Path]:
-    """Delete all but the `keep` newest checkpoints of one's own; return the deleted.
+    """Delete all but the `keep` newest checkpoints of this run; return the deleted.
 
     `mine` tells them from those of others, which stay, as does all if `keep` is 0.
     Never deleted: the newest, anything of a higher version (it may be in the making),
@@ -186,7 +186,7 @@ def delete_old(
 
 
 def abandon(version_dir: Path) -> Path | None:
-    """Take a checkpoint away from all who look for one; return where it is now.
+    """Move a checkpoint out of sight of every reader; return its new path.
 
     It stays on the disk, for a look at it, until `delete_old` comes by. A failure is
     logged: its manifest still tells of which course it is.
@@ -203,7 +203,7 @@ def abandon(version_dir: Path) -> Path | None:
 
 
 def sweep(directory: Path, *, prefix: str, keep: Path | None = None) -> None:
-    """Delete what was begun under this prefix and not completed, but for `keep`."""
+    """Delete unfinished checkpoints with this prefix, except `keep`."""
     for path in directory.glob(f"{PENDING}{prefix}*"):
         if path != keep:
             shutil.rmtree(path, ignore_errors=True)

@@ -163,7 +163,7 @@ def verify(version_dir: Path) -> None:
 def read_shard(
     version_dir: Path, shard: ShardFile, *, verify: bool = True
 ) -> StoredShard:
-    """Return a shard, mapped into memory: a tensor is read when it is touched.
+    """Return a shard, mapped into memory: tensors are read on first access.
 
     Raises CheckpointError if it is missing, is not a frame or (with `verify`, which
     reads all of it) does not fit its checksum.

@@ -151,7 +151,7 @@ def _summary(gone: list[JobFolder], kept: int, failed: int, *, dry_run: bool) ->
 
 
 def words_there(args: argparse.Namespace, jobs_dir: PurePath) -> list[str]:
-    """Return the same command for a pod that has the folders at `jobs_dir`."""
+    """Return the same command line for a pod with the folders at `jobs_dir`."""
     words = ["jobs", "clean", f"--jobs-dir={jobs_dir}"]
     words += [f"--older-than={args.older_than:f}s", f"--state={','.join(args.state)}"]
     return [*words, "--dry-run"] if args.dry_run else words

@@ -86,7 +86,7 @@ def explain(args: argparse.Namespace) -> int:
 def about(
     replica: str, decisions: Sequence[Decision], view: JobView
 ) -> Sequence[Decision]:
-    """Return the decisions about one replica. Raises NotFoundError for an unknown one.
+    """Return the decisions about a replica. Raises NotFoundError if it is unknown.
 
     Those that it came for, and those that it made are among them.
     """

@@ -147,7 +147,7 @@ def list_jobs(args: argparse.Namespace) -> int:
 
 
 def _here(args: argparse.Namespace) -> tuple[list[JobView], str, list[str]]:
-    """Return the jobs, what to say if there is none, and where others are."""
+    """Return the jobs, the text to show if there is none, and where else jobs are."""
     from elasticdl import client
     from elasticdl.client.cluster.records import read_records
 

@@ -93,7 +93,7 @@ def profile(args: argparse.Namespace) -> int:
 
 
 def _run(launcher: Launcher, looks: Looks) -> LaunchOutcome:
-    """Look at the job until it ends; Ctrl-C ends it at once."""
+    """Sample the job until it ends; Ctrl-C ends it at once."""
     try:
         while (outcome := launcher.wait(_LOOK_SECONDS)) is None:
             if launcher.status is not None:
@@ -136,13 +136,13 @@ class Looks:
     """The first and the last look at each process of a running job."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without samples."""
         self.shows = ""
         self._first: dict[str, Figures] = {}
         self._last: dict[str, Figures] = {}
 
     def take(self, status: JobStatus) -> None:
-        """Look at every process that shows figures now."""
+        """Sample every process that serves metrics now."""
         for replica in status.replicas:
             if replica.state != ReplicaState.RUNNING or not replica.metrics_port:
                 continue
@@ -156,7 +156,7 @@ class Looks:
         self.shows = f"{status.state}: {progress.steps} steps"
 
     def of(self, role: str) -> list[tuple[Figures, Figures]]:
-        """Return both looks of every process of a role."""
+        """Return the first and last sample of every process of a role."""
         return [
             (first, self._last[name])
             for name, first in self._first.items()

@@ -76,7 +76,7 @@ def scale(args: argparse.Namespace) -> int:
 
 
 def told(scaled: Scaled) -> str:
-    """Return what changed from what to what, and what happens next, in one line."""
+    """Return one line: the old and new values, and what happens next."""
     before, after = scaled.before, scaled.after
     changes = [
         f"{name} {old} -> {new}"

@@ -34,7 +34,7 @@ _GROUP_TEXT = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what says where a job runs; `-n` and `--namespace` are classic flags."""
+    """Add options for where a job runs; `-n` and `--namespace` are classic flags."""
     group = parser.add_argument_group("in a cluster", _GROUP_TEXT)
     add_cluster_options(group, namespace=False)
     group.add_argument(
@@ -72,7 +72,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def given_options(args: argparse.Namespace) -> list[str]:
-    """Return the options that are no part of a values file, as they were given."""
+    """Return the given options that are not part of a values file, as written."""
     switches = ("cluster", "create_namespace", "local", "follow")
     words = [
         f"--{name.replace('_', '-')}" for name in switches if getattr(args, name, None)
@@ -153,7 +153,7 @@ def submit_job(args: argparse.Namespace, values: ValuesFile) -> int:
 
 
 def told(submission: Submission, job: JobSpec) -> list[str]:
-    """Return what was made, and the next commands."""
+    """Return the lines about the created objects and the next commands."""
     from elasticdl.views.terminal.live import greeting
 
     cluster = submission.job.cluster
@@ -182,7 +182,7 @@ def _write(file: str, manifests: str) -> int:
 
 
 def _follow(submission: Submission, console: Console) -> int:
-    """Tell what the job waits for until it runs or has ended; the exit code."""
+    """Print what the job waits for until it runs or has ended; return the exit code."""
     from elasticdl.client import Condition
 
     said = ""

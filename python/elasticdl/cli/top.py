@@ -126,7 +126,7 @@ def _frame(
 def _watch(
     console: Console, source: Source, first: Shown, every: float
 ) -> Shown | None:
-    """Show it until it is over (then return its end) or somebody has seen enough."""
+    """Show a source until it is over (then return its end) or the user quits."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text

@@ -38,24 +38,24 @@ _GOING = (Condition.PENDING, Condition.RUNNING)
 
 
 class Shown(Protocol):
-    """What was seen."""
+    """One look at a source: a job, or all jobs."""
 
     @property
     def over(self) -> bool:
-        """Whether it will not change any more."""
+        """Whether nothing will change any more."""
 
     def frame(self, screen: Screen, now: float, trouble: str) -> RenderableType:
-        """Return it drawn; `trouble` says why nothing newer was seen."""
+        """Return the drawing; `trouble` says why it is not up to date."""
 
     def ending(self, now: float) -> RenderableType:
-        """Return what is left on the terminal when it is over."""
+        """Return what stays on the terminal after the end."""
 
 
 class Source(Protocol):
-    """What can be looked at."""
+    """Something that `top` can show: one job, or all jobs of a place."""
 
     def look(self) -> Shown:
-        """Look now. Raises ElasticDLError when there is nothing to be seen."""
+        """Look now. Raises ElasticDLError when there is nothing to show."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class OneJob:
     """One job, here or in a cluster."""
 
     def __init__(self, job: JobHandle) -> None:
-        """Look at this one."""
+        """Show this job."""
         self._job = job
         self._last: JobView | None = None
         self._seen = 0.0
@@ -158,7 +158,7 @@ class LocalJobs:
     """The jobs of this machine."""
 
     def __init__(self, jobs_dir: Path) -> None:
-        """Look into this folder of jobs' folders."""
+        """Show the jobs whose folders are in `jobs_dir`."""
         self._jobs_dir = jobs_dir
 
     def look(self) -> AllShown:
@@ -172,7 +172,7 @@ class ClusterJobs:
     """The jobs of a namespace, or of a whole cluster."""
 
     def __init__(self, cluster: ClusterClient, *, everywhere: bool) -> None:
-        """Look into the cluster's namespace, or into all of them."""
+        """Show the jobs of the cluster's namespace, or of all namespaces."""
         self._cluster = cluster
         self._everywhere = everywhere
         self._usage: Usage | None = None

@@ -155,7 +155,7 @@ def read_values(args: argparse.Namespace) -> ValuesFile:
 
 
 def _of_trained(values: ValuesFile, verb: str, jobs_dir: PurePath) -> list[str]:
-    """Return what makes an evaluation or prediction out of a training job.
+    """Return the overrides to evaluate, or predict with, a trained job's model.
 
     It has a name of its own, so that the trained job's folder stays, and begins from
     the trained job's newest checkpoint unless the file or `--set` names one.

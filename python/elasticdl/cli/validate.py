@@ -79,7 +79,7 @@ def validate(args: argparse.Namespace) -> int:
 def _in_cluster(
     args: argparse.Namespace, values: ValuesFile, file: str
 ) -> tuple[list[str], list[Problem]]:
-    """Return what a job has beside the chart's own values, and what is refused.
+    """Return the platform's values of a job as lines, and the cluster's problems.
 
     Raises PlatformError where the cluster does not answer.
     """

@@ -51,7 +51,7 @@ def look(
     conditions: Collection[Condition],
     now: float,
 ) -> Iterator[JobFolder]:
-    """Yield each job's folder and whether it may go, by name; deletes nothing.
+    """Yield each job's folder by name, with whether it may be removed; deletes nothing.
 
     `now` is Unix time, as the files have it.
     """
@@ -94,7 +94,7 @@ def _why_kept(
 
 
 def remove(folder: JobFolder) -> JobFolder:
-    """Delete a folder that may go; returns it, with why it was kept after all.
+    """Delete a removable folder; return it, with the reason if it was kept after all.
 
     Raises OSError where something in it cannot be deleted; what is left is deleted by
     the next `finish_removals`.
@@ -119,7 +119,7 @@ def remove(folder: JobFolder) -> JobFolder:
 
 
 def finish_removals(jobs_dir: Path) -> None:
-    """Delete what an earlier removal that was cut off has left. Raises OSError."""
+    """Finish removals that were interrupted earlier. Raises OSError."""
     for path in sorted(jobs_dir.glob(f".*{_GOING}")):
         shutil.rmtree(path)
 
@@ -135,7 +135,7 @@ def _folders(jobs_dir: Path) -> list[Path]:
 
 
 def _begins_from(path: Path) -> frozenset[str]:
-    """Return the parts of the path that an unfinished job begins from.
+    """Return the parts of the checkpoint path from which an unfinished job starts.
 
     A relative one is taken from wherever the job runs, so names are compared.
     """

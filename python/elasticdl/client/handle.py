@@ -21,7 +21,7 @@ from elasticdl.runner.base import ReplicaKey
 
 @dataclass(frozen=True)
 class JobView:
-    """What can be said of a job now: its status while it runs, then its report."""
+    """A job at one moment: its status while it runs, then its report."""
 
     name: str
     condition: Condition
@@ -44,10 +44,10 @@ class JobHandle(Protocol):
         """Where it is: "" here, `namespace ml` in a cluster."""
 
     def view(self) -> JobView:
-        """Return status or report; a master that is away is noted, not an error."""
+        """Return status or report; an unreachable master is noted, not an error."""
 
     def history(self) -> History:
-        """Return samples and decisions so far; of a large one in a cluster a part.
+        """Return samples and decisions so far; a large history in a cluster is thinned.
 
         Empty for a job whose master has not begun.
         """
@@ -56,7 +56,7 @@ class JobHandle(Protocol):
         """Ask for a clean end; does not wait for it."""
 
     def scale(self, wanted: Scaling) -> Scaled:
-        """Change what is wanted of the workers, and whether the job is paused.
+        """Change the number of workers, or pause or resume the job.
 
         Nothing is written if the result would not be valid. Raises JobError when the
         job does not run, SpecError when it cannot have that.
@@ -76,11 +76,11 @@ class JobHandle(Protocol):
         """
 
     def wait(self, timeout_seconds: float | None = None) -> JobReport | None:
-        """Wait until the job does not run; its report, None if it left none."""
+        """Wait until the job no longer runs; return its report, None without one."""
 
 
 def parse_replica(text: str) -> ReplicaKey | None:
-    """Return the key of `worker-3`, `ps-0` or `master`; None if it is no such name."""
+    """Return the key of `worker-3`, `ps-0` or `master`; None for any other text."""
     if text == Role.MASTER:
         return ReplicaKey(Role.MASTER, 0)
     match = re.fullmatch(r"(master|ps|worker)-(\d+)", text)

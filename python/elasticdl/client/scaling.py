@@ -16,7 +16,7 @@ from elasticdl.job.spec.job import JobSpec, Strategy
 
 @dataclass(frozen=True)
 class Scaling:
-    """What is wanted of a running job; None leaves a field as it is."""
+    """The wanted size of a running job; None leaves a field unchanged."""
 
     workers: int | None = None
     min_workers: int | None = None  # 0 is no minimum
@@ -24,7 +24,7 @@ class Scaling:
     paused: bool | None = None
 
     def edits(self, spec: JobSpec) -> Mapping[str, int | bool]:
-        """Return what changes in the values file, by dotted path; {} is nothing.
+        """Return the changes to the values file by dotted path; {} for none.
 
         Raises SpecError when a job of this kind cannot have it.
         """
@@ -59,7 +59,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Scaled:
-    """A job's specification before and after a change; the same if none was needed."""
+    """A job's specification before and after a change; equal if nothing changed."""
 
     before: JobSpec
     after: JobSpec

@@ -18,7 +18,7 @@ _LOOK_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Capacity:
-    """CPUs of one local job's workers: held by those that run, and the limit if any."""
+    """CPUs of one local job's workers: in use, and the limit if there is one."""
 
     held: float
     limit: float | None
@@ -26,7 +26,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Machine:
-    """This machine, which its jobs share with all else that runs here."""
+    """The CPUs and memory of this machine, shared by all that runs on it."""
 
     cpus: int
     busy: float  # share of the CPUs in the last moment, 0 to 1
@@ -37,7 +37,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class ClusterUsage:
-    """A cluster: what its nodes have for pods, and what pods on them asked for.
+    """A cluster: the capacity of its nodes, and what their pods request.
 
     `unknown` says why nothing is known of it; then the rest is empty.
     """
@@ -52,7 +52,7 @@ Usage = Machine | ClusterUsage
 
 
 def machine(capacity: Capacity | None = None) -> Machine:
-    """Look at this machine; takes a tenth of a second."""
+    """Measure this machine; takes a tenth of a second."""
     memory = psutil.virtual_memory()
     return Machine(
         cpus=psutil.cpu_count() or 1,

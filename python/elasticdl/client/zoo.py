@@ -32,7 +32,7 @@ class Engine:
 
 
 def init(folder: Path, *, base_image: str | None = None) -> tuple[list[str], list[str]]:
-    """Write the skeleton of a zoo; the files written, and those that were there.
+    """Write a zoo's skeleton; return the written and the existing files.
 
     Raises SpecError when the folder cannot be written.
     """
@@ -60,7 +60,7 @@ def _filled(text: str, marks: Mapping[str, str]) -> str:
 
 
 def find_engine(search_path: str | None, *, wanted: str | None = None) -> Engine:
-    """Return the engine: the one wanted, or the first that is there and answers.
+    """Return the wanted engine, or the first installed one that answers.
 
     Raises PlatformError when there is none.
     """
@@ -121,7 +121,7 @@ def _run(engine: Engine, words: Sequence[str]) -> None:
 
 
 def _answers(engine: Engine) -> bool:
-    """Whether a daemon is behind it; the others need none."""
+    """Whether the engine's daemon answers; engines without a daemon always do."""
     if engine.name != "docker":
         return True
     try:

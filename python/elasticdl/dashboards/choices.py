@@ -19,7 +19,7 @@ _CHANGES = "elasticdl_membership_last_change_timestamp_seconds"
 
 @dataclass(frozen=True)
 class BoardVariable:
-    """What a reader chooses: a value of a label, of the series that there are."""
+    """A variable of the board: the user chooses among the values of a label."""
 
     name: str
     title: str
@@ -31,7 +31,7 @@ class BoardVariable:
 
 @dataclass(frozen=True)
 class Mark:
-    """Moments that are marked in every chart: the values of series, in milliseconds."""
+    """An annotation: moments marked in every chart, from series of milliseconds."""
 
     name: str
     expr: str
@@ -40,7 +40,7 @@ class Mark:
 
 
 def variables(board: Board) -> tuple[BoardVariable, ...]:
-    """Return what is chosen, in order: the values of each depend on those before it."""
+    """Return the variables in order: the choices of each depend on those before it."""
     clusters = f'{CLUSTER}=~"$cluster"'
     chosen = f'{clusters},{NAMESPACE}{"=~" if board.many_jobs else "="}"$namespace"'
     many = board.many_jobs
@@ -54,7 +54,7 @@ def variables(board: Board) -> tuple[BoardVariable, ...]:
 
 
 def membership_changes(board: Board) -> Mark:
-    """Return what is marked: when workers came and left."""
+    """Return the annotation that marks when workers came and left."""
     series = of_jobs if board.many_jobs else of_job
     return Mark(
         "Membership changes",

@@ -13,7 +13,7 @@ CLUSTER = "cluster"
 
 
 def of_job(metric: str, besides: str = "", **labels: str) -> str:
-    """Return the selector of a metric of the one job that is chosen.
+    """Return the selector of a metric for the selected job.
 
     `besides`: one more matcher, as `cause!="joined"`.
     """
@@ -22,12 +22,12 @@ def of_job(metric: str, besides: str = "", **labels: str) -> str:
 
 
 def of_jobs(metric: str, **labels: str) -> str:
-    """Return the selector of a metric of all jobs that are chosen."""
+    """Return the selector of a metric for all selected jobs."""
     return _selector(metric, "=~", labels)
 
 
 def of_clusters(metric: str) -> str:
-    """Return the selector of what the exporters of the chosen clusters tell."""
+    """Return the selector of a metric from the exporters of the selected clusters."""
     return f'{metric}{{{CLUSTER}=~"$cluster"}}'
 
 
@@ -39,7 +39,7 @@ def _selector(metric: str, equals: str, labels: dict[str, str]) -> str:
 
 
 def rate(series: str) -> str:
-    """Return a counter's growth per second, over the shortest time that has points."""
+    """Return a counter's growth per second over the shortest window that has points."""
     return f"rate({series}[$__rate_interval])"
 
 

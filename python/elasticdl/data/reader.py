@@ -163,7 +163,7 @@ def common_format(files: Sequence[Path]) -> DataFormat:
 
 
 def check_params(format: DataFormat, params: Mapping[str, Any]) -> None:
-    """Raise DataError if the format's reader does not know a parameter."""
+    """Raise DataError for a parameter that the format's reader does not know."""
     known = _PARAMS.get(format, ())
     for name in params:
         if name not in known:
@@ -191,7 +191,7 @@ class FilesReader:
         format: DataFormat,
         params: Mapping[str, Any],
     ) -> None:
-        """Take files by source, in order; each is opened when it is first needed."""
+        """Take files by source, in order; each is opened on first use."""
         self.format = format
         self._root = data_root
         self._files = dict(files)
@@ -208,7 +208,7 @@ class FilesReader:
 
     @property
     def metadata(self) -> Metadata:
-        """What is known of the records of the first file; the others are alike."""
+        """Metadata of the first file's records; all files have the same."""
         return self._reader(next(iter(self._files))).metadata
 
     def shards(self) -> list[Shard]:
@@ -288,7 +288,7 @@ class FilesReader:
 
 
 def _columns(metadata: Metadata) -> dict[str, tuple[str, Any]] | list[str]:
-    """Return what has to be the same in all files, in a form to compare and show.
+    """Return what all files must have in common, in a form to compare and show.
 
     The columns of lines go by their order; those of Examples by name, and their values
     by what a feature can hold.
@@ -306,7 +306,7 @@ def _columns(metadata: Metadata) -> dict[str, tuple[str, Any]] | list[str]:
 
 
 def source_name(file: Path, root: Path) -> str:
-    """Return a file's path from the root, or its whole path if it lies elsewhere."""
+    """Return a file's path relative to the root, or in full if it is elsewhere."""
     try:
         return file.relative_to(root).as_posix()
     except ValueError:

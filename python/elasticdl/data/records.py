@@ -32,7 +32,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Metadata:
-    """What a reader knows of its records; handed to `feed` as `metadata`.
+    """What a reader knows about its records; passed to `feed` as `metadata`.
 
     Attributes:
         column_names: Columns of a line, or features of an Example.
@@ -106,14 +106,14 @@ class FileReader(Protocol):
         """What is known of the records."""
 
     def read(self, start: int, end: int, bad: BadRecords) -> list[bytes]:
-        """Return the good records of [start, end); tell `bad` of the others."""
+        """Return the good records of [start, end); report the others to `bad`."""
 
 
 class BadRecords:
-    """Collects the bad records of one read, or ends it at the first."""
+    """Collects the bad records of one read, or raises at the first one."""
 
     def __init__(self, source: str, *, skip: bool) -> None:
-        """Name the source for messages; `skip` lists, otherwise `add` raises."""
+        """`source` is named in messages; `skip` collects, otherwise `add` raises."""
         self._source = source
         self._skip = skip
         self._found: list[BadRecord] = []
@@ -131,7 +131,7 @@ class BadRecords:
         self._found.append(BadRecord(self._source, record, reason))
 
     def add_unplanned(self, count: int, where: str) -> None:
-        """Note that the read returns records that the file's index does not count."""
+        """Note records that the read returns and the file's index does not count."""
         log.warning(
             "%s: %s, %d more than its header counts; they are read too",
             self._source,

@@ -28,7 +28,7 @@ Usage = Mapping[tuple[str, str], Amounts]  # by namespace and name of a pod
 
 @dataclass(frozen=True)
 class ClusterFigures:
-    """A cluster at one time."""
+    """The figures of a cluster at one time."""
 
     nodes: Mapping[str, int]  # by state
     allocatable: Amounts  # of nodes that are ready, cordoned or not
@@ -45,7 +45,7 @@ def figures(
     usage: Usage | None,
     jobs: Iterable[MasterJob] = (),
 ) -> ClusterFigures:
-    """Return the sums. `usage` is None where the cluster does not measure it."""
+    """Return the figures. `usage` is None if the cluster does not measure it."""
     ready: dict[str, Node] = {}
     states: Counter[str] = Counter()
     for node in nodes:
@@ -81,19 +81,19 @@ def figures(
 
 @dataclass
 class Waits:
-    """Seconds that the pods of each job waited for their start, also of those gone."""
+    """Seconds that the pods of each job waited for their start, ended pods included."""
 
     _gone: dict[Job, float] = field(default_factory=dict)
     _shown: dict[Job, float] = field(default_factory=dict)
 
     def left(self, pod: Pod, *, now: float) -> None:
-        """Keep what a pod waited that is not there any more."""
+        """Add the waiting time of a pod that no longer exists."""
         if pod.holder.kind == TRAINING:
             job = (pod.holder.namespace, pod.holder.job)
             self._gone[job] = self._gone.get(job, 0.0) + _waited(pod, now)
 
     def seconds(self, pods: Iterable[Pod], *, now: float) -> dict[Job, float]:
-        """Return the sums of jobs that have a pod; those of other jobs are dropped."""
+        """Return the sums of jobs that have a pod; forget those of other jobs."""
         found: dict[Job, float] = {}
         for pod in pods:
             if pod.holder.kind == TRAINING:
@@ -110,7 +110,7 @@ class Waits:
 
 
 def _waited(pod: Pod, now: float) -> float:
-    """Return how long a pod waited so far; 0 where it is not known."""
+    """Return how long a pod has waited so far; 0 if unknown."""
     until = now if pod.waiting else pod.started
     return max(0.0, until - pod.created) if until and pod.created else 0.0
 
@@ -122,7 +122,7 @@ def show(
     *,
     up: bool,
 ) -> None:
-    """Set the metrics to figures; what is not in them disappears."""
+    """Set the metrics to these figures; series without a figure disappear."""
     metrics.nodes.set_by(made.nodes)
     metrics.allocatable_cpu.set_one(made.allocatable.cpu)
     metrics.allocatable_memory.set_one(made.allocatable.memory)

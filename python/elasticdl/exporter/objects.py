@@ -28,7 +28,7 @@ _HIGHEST_OF_USERS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Serving:
-    """Which pods count as serving: important ones, and those that carry labels."""
+    """Which pods count as serving: by priority, or by labels."""
 
     priority: int  # and above, up to the highest that users may make
     labels: Mapping[str, str] = field(default_factory=dict)  # all of them; {} is none
@@ -36,7 +36,7 @@ class Serving:
 
 @dataclass(frozen=True)
 class Holder:
-    """On whose account a pod is: a class, and of training the job."""
+    """Who owns a pod: a class, and for training the job."""
 
     kind: str
     namespace: str = ""
@@ -45,7 +45,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class Node:
-    """A node: what it can do, and what it has for pods."""
+    """A node: its capacity and what it offers to pods."""
 
     name: str
     state: str
@@ -54,7 +54,7 @@ class Node:
 
 @dataclass(frozen=True)
 class MasterJob:
-    """The batch Job of a training job's master, which stays when the job has ended."""
+    """The batch Job of a training job's master, which outlives the job."""
 
     uid: str
     namespace: str
@@ -79,7 +79,7 @@ class Pod:
 
 
 def node_of(item: Json) -> Node:
-    """Return a node out of the API server's object."""
+    """Return a node from the API server's object."""
     conditions = item.get("status", {}).get("conditions") or []
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
     state = NOT_READY
@@ -91,7 +91,7 @@ def node_of(item: Json) -> Node:
 
 
 def pod_of(item: Json, serving: Serving) -> Pod | None:
-    """Return a pod out of the API server's object; None of one that has ended."""
+    """Return a pod from the API server's object; None if it has ended."""
     metadata, spec = item["metadata"], item.get("spec") or {}
     if pods.is_over(item):
         return None
@@ -112,7 +112,7 @@ def pod_of(item: Json, serving: Serving) -> Pod | None:
 
 
 def master_job_of(item: Json) -> MasterJob:
-    """Return a master's batch Job out of the API server's object."""
+    """Return a master's batch Job from the API server's object."""
     metadata, status = item["metadata"], item.get("status") or {}
     held = {c["type"] for c in status.get("conditions") or [] if c["status"] == "True"}
     state = ACTIVE

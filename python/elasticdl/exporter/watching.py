@@ -42,7 +42,7 @@ _USAGE_SECONDS = 15.0  # as often as metrics-server measures
 
 
 class WatchedCluster:
-    """A cluster as it is seen."""
+    """The observed state of a cluster."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class WatchedCluster:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """See nothing yet."""
+        """Start with no observation."""
         self._api = api
         self._serving = serving
         self._clock = clock
@@ -78,7 +78,7 @@ class WatchedCluster:
             tasks.create_task(self._measure(), name="usage")
 
     def update(self, metrics: ClusterMetrics) -> None:
-        """Set the metrics to what is seen; nothing before all was listed once."""
+        """Set the metrics to what was observed; nothing before the first listing."""
         if self._nodes is None or self._pods is None or self._jobs is None:
             return
         now, pods = self._clock(), self._pods.values()
@@ -134,7 +134,7 @@ class WatchedCluster:
                     self._jobs[job.uid] = job
 
     async def _measure(self) -> None:
-        """Ask for the use of pods again and again, where the cluster measures it."""
+        """Poll the resource use of pods, if the cluster measures it."""
         told = ""
         while True:
             try:
@@ -151,7 +151,7 @@ class WatchedCluster:
 
 
 def usage_of(listing: Json) -> Usage:
-    """Return what pods use, out of a list of metrics.k8s.io."""
+    """Return the resource use of pods from a list of metrics.k8s.io."""
     found = {}
     for item in listing.get("items") or []:
         used = (amounts(c.get("usage")) for c in item.get("containers") or [])

@@ -29,7 +29,7 @@ CERTIFICATE_HOURS = 24.0
 
 @dataclass(frozen=True)
 class EnrolmentKeys:
-    """By what a new replica asks for its certificate (`rpc.enrolment`); PEM."""
+    """What a new replica requests its certificate with (`rpc.enrolment`); PEM."""
 
     authority: str
     certificate: str
@@ -38,7 +38,7 @@ class EnrolmentKeys:
 
 @dataclass(frozen=True)
 class PodPlace:
-    """What a master in a pod knows of its surroundings."""
+    """What a master in a pod knows about its environment."""
 
     namespace: str
     config_map: str  # of the job: its specification, and the owner of its pods
@@ -53,13 +53,13 @@ class PodPlace:
     certificate_hours: float = CERTIFICATE_HOURS
 
     def owner_mark(self, uid: str) -> str:
-        """Return whose a job's folder is: the ConfigMap `uid`, in this run."""
+        """Return the owner mark of a job's folder: the ConfigMap's `uid` and run."""
         return uid if self.run == 1 else f"{uid} run {self.run}"
 
 
 @dataclass(frozen=True)
 class RoleContext:
-    """Who this process is and where its job is."""
+    """The identity of this process and the place of its job."""
 
     job_dir: JobDir
     role: Role
@@ -90,17 +90,17 @@ class RoleContext:
 
     @property
     def namespace(self) -> str:
-        """Of a master in a pod; on one machine `local`."""
+        """The namespace of a master in a pod; `local` on one machine."""
         return self.cluster.namespace if self.cluster else names.NAMESPACE_LOCAL
 
     @property
     def in_pod(self) -> bool:
-        """Whether this process is one of a pod's."""
+        """Whether this process runs in a pod."""
         return bool(self.pod_ip)
 
     @property
     def most_silence_seconds(self) -> float | None:
-        """How long a replica stays whose master does not answer; None: for ever.
+        """Seconds that a replica waits for a silent master; None: for ever.
 
         A launcher ends its processes itself. In a cluster nobody may: the batch Job of
         a master can have given up, and pods without a job must not hold CPUs.
@@ -161,7 +161,7 @@ def join_address(host: str, port: int) -> str:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of `host:port`. Raises SpecError if it is none."""
+    """Return host and port of `host:port`. Raises SpecError for any other text."""
     host, _, port = address.rpartition(":")
     if not (host and port.isdigit()):
         raise SpecError(
@@ -259,7 +259,7 @@ def set_log_level(level: str) -> None:
 
 
 def hold_lifeline(context: RoleContext) -> None:
-    """End this process as soon as the launcher's end of the pipe is closed.
+    """End this process when the launcher's end of the pipe closes.
 
     A launcher that is killed cannot stop its processes; without this they would go on
     for ever. In a cluster there is no launcher and no pipe.

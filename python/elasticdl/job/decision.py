@@ -29,5 +29,5 @@ class Decision(BaseModel):
 
     @property
     def end_cause(self) -> EndCause:
-        """Why the replica ended; `OTHER` of what is no end."""
+        """Why the replica ended; `OTHER` if the decision is about no end."""
         return EndCause(self.end) if self.end else end_cause_of(self.cause)

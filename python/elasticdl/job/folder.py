@@ -40,7 +40,7 @@ _NO_LOCKS = frozenset(
 
 
 class Condition(enum.StrEnum):
-    """What a job's folder says."""
+    """The state of a job as its folder shows it."""
 
     ABSENT = "absent"
     RUNNING = "running"
@@ -52,7 +52,7 @@ class Condition(enum.StrEnum):
 
 
 def read_report(job_dir: JobDir) -> JobReport | None:
-    """Return the final report, if the job has ended with one."""
+    """Return the final report; None if the job has not ended with one."""
     try:
         return JobReport.model_validate_json(job_dir.report_file.read_text())
     except (OSError, ValidationError):
@@ -60,7 +60,7 @@ def read_report(job_dir: JobDir) -> JobReport | None:
 
 
 def inspect(job_dir: JobDir) -> Condition:
-    """Tell what state the folder shows, of a job that nobody runs now."""
+    """Return the state of a job that nobody runs now, from its folder."""
     if not job_dir.spec_file.exists():
         return Condition.ABSENT
     report = read_report(job_dir)
@@ -73,10 +73,10 @@ def inspect(job_dir: JobDir) -> Condition:
 
 
 class JobLock:
-    """Held for its whole life by the one that runs a job; ends with the process."""
+    """Exclusive right to run a job; released when the process ends."""
 
     def __init__(self, job_dir: JobDir, *, wait_seconds: float = 0.0) -> None:
-        """Take the lock, waiting so long for it. Raises JobError if it is not free.
+        """Take the lock, waiting `wait_seconds` at most. Raises JobError.
 
         On a file system that knows no locks there is none: then the journal alone
         tells two masters apart. Raises OSError when storage fails.
@@ -109,14 +109,14 @@ class JobLock:
                 return
 
     def release(self) -> None:
-        """Let another one run the job."""
+        """Release the lock."""
         self._file.close()
 
 
 def make_room(
     job_dir: JobDir, spec: JobSpec, condition: Condition, *, restart: bool
 ) -> tuple[bool, str]:
-    """Move a job aside that is not to be gone on with.
+    """Move a job aside that cannot be continued.
 
     A finished job, an evaluation, or any with `restart` is moved; an unfinished one
     goes on. Returns whether it goes on, and what to tell the user. Raises JobError
@@ -148,7 +148,7 @@ def _earlier_type(job_dir: JobDir) -> str:
 
 
 def move_aside(root: Path) -> Path:
-    """Rename a job's folder to `<name>~1`, older ones to ~2 and ~3; the rest goes."""
+    """Rename a job's folder to `<name>~1`, older ones to ~2, ~3; delete the rest."""
     places = [
         root.with_name(f"{root.name}{ASIDE_MARK}{number}")
         for number in range(1, KEPT_ASIDE + 1)
@@ -163,7 +163,7 @@ def move_aside(root: Path) -> Path:
 
 
 def put_in_force(job_dir: JobDir, spec: JobSpec) -> None:
-    """Write what replicas that start from now on go by. Raises OSError."""
+    """Write the specification that replicas read from now on. Raises OSError."""
     try:
         write_values(job_dir.in_force_file, ValuesFile(kind="job", job=spec))
     except SpecError as error:
@@ -174,7 +174,7 @@ def put_in_force(job_dir: JobDir, spec: JobSpec) -> None:
 
 
 def in_force(job_dir: JobDir) -> JobSpec:
-    """Return what a replica goes by, whatever was written into the values file since.
+    """Return the specification in force, regardless of later edits of the values file.
 
     An edit that the master refuses must not reach the replicas that it starts later.
     Raises SpecError.
@@ -184,7 +184,7 @@ def in_force(job_dir: JobDir) -> JobSpec:
 
 
 def fill(job_dir: JobDir, values: ValuesFile) -> None:
-    """Write what a run begins with: values file, model code, no report.
+    """Write the inputs of a run: values file and model code; remove an old report.
 
     Raises SpecError for a model file that would lie outside its folder.
     """

@@ -26,7 +26,7 @@ class PsView:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A replica says that it is up."""
+    """A replica's announcement that it is up."""
 
     replica: ReplicaId = NOBODY
     address: str = ""  # PS: host:port it serves on
@@ -52,7 +52,7 @@ class RegistrationReply:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What the master must know of a model that a worker has built."""
+    """What the master must know about a model that a worker has built."""
 
     replica: ReplicaId = NOBODY
     callbacks_json: str = ""  # list of {"class", ...params}, master/model/callbacks.py
@@ -84,7 +84,7 @@ class LocalSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDone:
-    """A replica's word about a snapshot."""
+    """A replica's answer to a request for a snapshot."""
 
     id: str = ""
     version: int = 0
@@ -104,7 +104,7 @@ class SnapshotDone:
 
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
-    """A worker's part of its heartbeat."""
+    """The worker's own part of its heartbeat."""
 
     phase: str = ""  # job.words.WorkerPhase
     step: int = 0  # steps made by this process
@@ -155,7 +155,7 @@ class WorkerOrders:
 
 @dataclass(frozen=True, slots=True)
 class PsReport:
-    """A PS's part of its heartbeat."""
+    """The PS's own part of its heartbeat."""
 
     initialized: bool = False
     version: int = 0

@@ -53,7 +53,7 @@ class PsSample(_Document):
 
 
 class HistorySample(_Document):
-    """The job at one time. Figures that count are of the whole job so far."""
+    """The job at one time. Counters cover the whole job so far."""
 
     time: float  # Unix seconds
     state: str
@@ -92,7 +92,7 @@ class History:
     evaluations: Sequence[EvaluationResult] = field(default_factory=tuple)
 
     def with_newest(self, status: JobStatus) -> Sequence[Decision]:
-        """Return the decisions with those that a status has and this has not yet.
+        """Return the decisions, completed by newer ones from a status.
 
         In a cluster a history is published less often than a status.
         """
@@ -117,7 +117,7 @@ def line(document: HistorySample | Decision | EvaluationResult) -> str:
 
 
 def parse(lines: Iterable[str]) -> History:
-    """Return the history that lines tell; a line that cannot be read is left out."""
+    """Return the history in some lines; unreadable lines are skipped."""
     samples: list[HistorySample] = []
     decisions: list[Decision] = []
     evaluations: list[EvaluationResult] = []
@@ -136,7 +136,7 @@ def parse(lines: Iterable[str]) -> History:
 
 
 def read(path: Path) -> History:
-    """Return the history in a file; empty where there is none. Raises OSError."""
+    """Return the history in a file; empty if there is none. Raises OSError."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:

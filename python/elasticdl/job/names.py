@@ -173,7 +173,7 @@ class JobDir:
 
     @property
     def in_force_file(self) -> Path:
-        """What the master has taken of that file; PS and workers go by it."""
+        """The specification in force; PS and workers read it."""
         return self.root / "in-force.yaml"
 
     @property

@@ -28,7 +28,7 @@ class _Document(BaseModel):
 
 
 class ReplicaStatus(_Document):
-    """One replica, also of those that ended."""
+    """One replica; ended ones are included."""
 
     name: str
     role: str
@@ -80,7 +80,7 @@ class EvaluationResult(_Document):
 
 
 class Replay(_Document):
-    """Records that were given out again, and why."""
+    """Records that were handed out again, and why."""
 
     source: str
     start: int
@@ -151,7 +151,7 @@ class JobStatus(_Document):
 
 
 class JobReport(_Document):
-    """What is left of a job: `report.json`."""
+    """The final report of a job: `report.json`."""
 
     name: str
     type: str

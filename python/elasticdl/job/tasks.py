@@ -25,7 +25,7 @@ class TaskType(IntEnum):
 
 
 class TaskOutcome(IntEnum):
-    """What became of a task."""
+    """The result of a task."""
 
     UNSPECIFIED = 0
     DONE = 1
@@ -35,7 +35,7 @@ class TaskOutcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaId:
-    """Who calls. A replica of an older generation is fenced."""
+    """The caller's identity. A replica of an older generation is fenced."""
 
     role: str = ""  # job.names.Role
     index: int = 0
@@ -47,7 +47,7 @@ NOBODY = ReplicaId()  # the client that makes a call says who it is
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """What makes a version (sync mode): PS 0 writes it, the others follow it."""
+    """The tasks behind a version (sync mode): PS 0 writes it, the other PS follow."""
 
     version: int
     push_ids: tuple[str, ...] = ()  # in the order in which they are added up
@@ -57,7 +57,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class ModelVersion:
-    """Which of the model's values are meant."""
+    """A version of the model: the newest, or that of a snapshot."""
 
     # "": the newest; AVERAGE (checkpoint/layout.py): the averages of a model whose
     # training is over, where the optimizer keeps some; else one that PS have pinned.
@@ -98,7 +98,7 @@ class SkippedRecord:
 
 @dataclass(frozen=True, slots=True)
 class ShardInfo:
-    """A shard that a custom reader told of."""
+    """A shard that a custom reader listed."""
 
     source: str = ""
     start: int = 0
@@ -107,7 +107,7 @@ class ShardInfo:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """What a worker says of a task that it was leased."""
+    """A worker's report on a leased task."""
 
     task_id: int = 0
     lease_id: int = 0
@@ -130,7 +130,7 @@ class TaskReport:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRequest:
-    """Reports of finished tasks, and how many new ones are wanted."""
+    """Reports of finished tasks, and the number of new tasks wanted."""
 
     replica: ReplicaId = NOBODY
     reports: tuple[TaskReport, ...] = ()
@@ -143,7 +143,7 @@ class LeaseRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReportResult:
-    """What became of a report."""
+    """The master's answer to a report."""
 
     lease_id: int = 0
     accepted: bool = False  # False: the lease had moved on; the ledger has a replay
@@ -152,7 +152,7 @@ class ReportResult:
 
 @dataclass(frozen=True, slots=True)
 class LeaseReply:
-    """New tasks, and what became of the reports."""
+    """New tasks, and the answers to the reports."""
 
     tasks: tuple[Task, ...] = ()
     results: tuple[ReportResult, ...] = ()

@@ -16,7 +16,7 @@ _NUMBERS_COMPARED = 2
 
 
 def skew(other: str) -> str:
-    """Return what is wrong with a part of this version beside this one; "" if nothing.
+    """Return how another part's version is incompatible with this one; "" if it is not.
 
     `other` is as in `elasticdl.__version__`; empty where a part does not say it, as
     those of before 1.0.

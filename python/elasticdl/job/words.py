@@ -25,7 +25,7 @@ class JobState(enum.StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the job is over."""
         return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED)
 
 
@@ -41,7 +41,7 @@ class ReplicaState(enum.StrEnum):
 
     @property
     def waits(self) -> bool:
-        """Whether it is wanted and does not run yet."""
+        """Whether the replica is wanted and does not run yet."""
         return self in NOT_YET_RUNNING
 
 
@@ -86,14 +86,14 @@ TAKEN_AWAY = (EndCause.PREEMPTED, EndCause.EVICTED)
 
 
 def end_cause(reason: ExitReason) -> EndCause:
-    """Return the cause of an end that the platform tells."""
+    """Return the cause of an end as the platform reports it."""
     if reason is ExitReason.NONE:
         return EndCause.OTHER
     return EndCause.CRASHED if reason is ExitReason.ERROR else EndCause(reason.value)
 
 
 def end_cause_of(reason: str) -> EndCause:
-    """Return the cause behind the sentence of a document that has no cause.
+    """Return the cause behind the sentence in a document without a cause.
 
     Versions before 1.0 wrote only the sentence; what is written now has both.
     """
@@ -105,7 +105,7 @@ def end_cause_of(reason: str) -> EndCause:
 
 
 class ChangeCause(enum.StrEnum):
-    """Why a replica came, or was told to go; why one was lost is an `EndCause`."""
+    """Why a replica joined or was told to leave; why one was lost is an `EndCause`."""
 
     JOINED = "joined"
     STARTED = "started"
@@ -116,7 +116,7 @@ class ChangeCause(enum.StrEnum):
 
 
 class WorkerPhase(enum.StrEnum):
-    """What a worker is at; `WAIT` is waiting for others and never a hang."""
+    """What a worker is doing; `WAIT` is waiting for others and never a hang."""
 
     START = "start"
     PREPARE = "prepare"
@@ -130,7 +130,7 @@ class WorkerPhase(enum.StrEnum):
 
 
 class GoodputCause(enum.StrEnum):
-    """Where a second of a worker went; those of `TRAIN` are the good ones."""
+    """What a worker's second was spent on; `TRAIN` is the useful part."""
 
     START = "start"
     TRAIN = "train"
@@ -152,7 +152,7 @@ WORKER_CAUSES = tuple(cause for cause in GoodputCause if cause not in MASTER_CAU
 
 
 class HappeningKind(enum.StrEnum):
-    """What happened to a job or a replica, as a history's decisions are called."""
+    """Kinds of decisions in a history: what happened to the job or a replica."""
 
     PENDING = "pending"  # it waits, and why
     JOINED = "joined"
@@ -174,7 +174,7 @@ class HappeningKind(enum.StrEnum):
 
 
 class DataKind(enum.StrEnum):
-    """Which of a job's data: each kind has a path of its own in the specification."""
+    """The job's kinds of data; each has its own path in the specification."""
 
     TRAINING = "training"
     VALIDATION = "validation"

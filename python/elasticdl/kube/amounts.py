@@ -29,13 +29,13 @@ class Amounts:
     gpus: float = 0.0
 
     def __add__(self, other: Amounts) -> Amounts:
-        """Return both together."""
+        """Return the sum."""
         return Amounts(
             self.cpu + other.cpu, self.memory + other.memory, self.gpus + other.gpus
         )
 
     def at_least(self, other: Amounts) -> Amounts:
-        """Return the larger of each."""
+        """Return the larger of each amount."""
         return Amounts(
             max(self.cpu, other.cpu),
             max(self.memory, other.memory),
@@ -44,7 +44,7 @@ class Amounts:
 
 
 def quantity(text: object) -> float:
-    """Return a quantity of Kubernetes (`250m`, `4Gi`, `1e3`) as a number; 0 if none."""
+    """Return a Kubernetes quantity (`250m`, `4Gi`, `1e3`) as a number; 0 if invalid."""
     written = str(text or "0")
     number = written.rstrip("numkKMGTPEi")
     try:
@@ -54,7 +54,7 @@ def quantity(text: object) -> float:
 
 
 def amounts(resources: Json | None) -> Amounts:
-    """Return a list of resources, as `requests` of a container, as amounts."""
+    """Return the amounts of a resource list, such as a container's `requests`."""
     resources = resources or {}
     return Amounts(
         quantity(resources.get("cpu")),
@@ -68,7 +68,7 @@ def amounts(resources: Json | None) -> Amounts:
 
 
 def effective_request(spec: Json) -> Amounts:
-    """Return what a pod's specification takes of its node.
+    """Return what a pod's specification takes from its node.
 
     The containers and the sidecars run together; before them each init container runs
     beside the sidecars that were started until then. The larger of both counts, and

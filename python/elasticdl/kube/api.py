@@ -128,7 +128,7 @@ class ApiServer:
 
     @property
     def away(self) -> bool:
-        """Whether calls that insist go unanswered now."""
+        """Whether calls made by `insist` go unanswered now."""
         return self._away_since > 0.0
 
     # -- calls --------------------------------------------------------------------
@@ -206,7 +206,7 @@ class ApiServer:
         content_type: str = "application/json",
         on_trouble: Callable[[ApiError], None] = lambda _: None,
     ) -> Json:
-        """Call until the server answers, however long it is away.
+        """Repeat a call until the server answers, however long that takes.
 
         `on_trouble` hears of each try that failed. Raises ApiError for a refusal that
         trying again cannot change.
@@ -318,7 +318,7 @@ class ApiServer:
         return response
 
     async def close(self) -> None:
-        """End the connection; calls that are on their way are waited for."""
+        """Close the connection after the calls in progress."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._threads.shutdown)
         self._http.clear()

@@ -55,12 +55,12 @@ class Backoff:
     """Growing pauses with jitter, so that many masters do not call in step."""
 
     def __init__(self, longest_seconds: float = _LONGEST_PAUSE_SECONDS) -> None:
-        """Begin with a short one."""
+        """Begin with a short pause."""
         self._longest = longest_seconds
         self._tries = 0
 
     def next_seconds(self, least: float = 0.0) -> float:
-        """Return how long to wait now; at least what the server asked for."""
+        """Return the next pause in seconds; at least what the server asked for."""
         share = random.random()
         most = self._longest
         pause = growing(self._tries, first=_FIRST_PAUSE_SECONDS, most=most, share=share)
@@ -68,14 +68,14 @@ class Backoff:
         return least + pause
 
     def reset(self) -> None:
-        """Begin again: it worked."""
+        """Begin with short pauses again, after a success."""
         self._tries = 0
 
 
 def refusal(
     method: str, path: str, status: int, headers: Mapping[str, str], data: bytes
 ) -> ApiError:
-    """Return what the server said, in its own words."""
+    """Return the server's refusal in its own words."""
     said: Json = {}
     with contextlib.suppress(ValueError):
         parsed = json.loads(data)

@@ -25,7 +25,7 @@ _GONE = 410
 
 @dataclass(frozen=True)
 class Listing:
-    """All objects there are; what was known and is not in it is gone."""
+    """All existing objects; a known object that is not listed no longer exists."""
 
     items: list[Json]
     began: float  # the loop's time before the server was asked
@@ -33,7 +33,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class WatchEvent:
-    """One object that came, changed or went."""
+    """One object that was created, changed or deleted."""
 
     item: Json
     deleted: bool
@@ -42,7 +42,7 @@ class WatchEvent:
 async def reflect(
     api: ApiServer, path: str, selector: Mapping[str, str]
 ) -> AsyncGenerator[Listing | WatchEvent, None]:
-    """Yield the whole list first, then changes; the list again after a break.
+    """Yield the whole list, then changes; the whole list again after an interruption.
 
     `selector` is `labelSelector` or `fieldSelector`. Outages are waited out. Raises
     ApiError if the first list is refused; later a refusal (the permission was taken
@@ -74,7 +74,7 @@ async def reflect(
 async def _follow(
     api: ApiServer, path: str, selector: Mapping[str, str], version: str
 ) -> AsyncGenerator[WatchEvent, None]:
-    """Watch on and on from a version. Raises ApiError when that is not possible."""
+    """Watch from a resource version until that is no longer possible (ApiError)."""
     loop = asyncio.get_running_loop()
     while True:
         seconds = random.randint(*_WATCH_SECONDS)

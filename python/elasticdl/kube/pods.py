@@ -22,7 +22,7 @@ _INIT, _MAIN = "initContainerStatuses", "containerStatuses"
 
 @dataclass(frozen=True)
 class Waiting:
-    """Why a container, or with "" the pod, does not run yet."""
+    """Why a container does not run yet; the name "" stands for the pod."""
 
     container: str
     reason: str  # Kubernetes' word, as ImagePullBackOff
@@ -41,17 +41,17 @@ class Ended:
 
 
 def phase_of(pod: Json) -> str:
-    """Return the pod's phase; one that nobody has looked at is pending."""
+    """Return the pod's phase; a pod that no node has reported on is pending."""
     return str(_status(pod).get("phase") or "Pending")
 
 
 def is_over(pod: Json) -> bool:
-    """Whether all of its containers have ended for good."""
+    """Whether all containers of the pod have ended for good."""
     return phase_of(pod) in ("Succeeded", "Failed")
 
 
 def is_going(pod: Json) -> bool:
-    """Whether it was told to go."""
+    """Whether the pod is being deleted."""
     return bool(pod["metadata"].get("deletionTimestamp"))
 
 
@@ -68,7 +68,7 @@ def waiting(pod: Json) -> Iterator[Waiting]:
 
 
 def unscheduled(pod: Json) -> Waiting | None:
-    """Return why no node has it; None if one has, or nobody says."""
+    """Return why no node was found; None if one was, or the reason is unknown."""
     for condition in _status(pod).get("conditions") or []:
         found = condition.get("type") == "PodScheduled"
         if found and condition.get("status") != "True":
@@ -81,7 +81,7 @@ def unscheduled(pod: Json) -> Waiting | None:
 
 
 def gated(pod: Json) -> str:
-    """Return behind which gates a pod waits, with its queue if it has one; or ""."""
+    """Return the scheduling gates of a pod and its queue; "" if it has none."""
     gates = (pod.get("spec") or {}).get("schedulingGates") or []
     names = ", ".join(str(gate.get("name", "")) for gate in gates)
     if not names:
@@ -91,7 +91,7 @@ def gated(pod: Json) -> str:
 
 
 def running_since(pod: Json, container: str) -> float | None:
-    """Return since when a container runs (Unix seconds); None if it does not."""
+    """Return when a container started (Unix seconds); None if it does not run."""
     for one in _containers(pod, _MAIN):
         running = (one.get("state") or {}).get("running")
         if one.get("name") == container and running is not None:
@@ -100,7 +100,7 @@ def running_since(pod: Json, container: str) -> float | None:
 
 
 def first_start(pod: Json) -> float:
-    """Return when the first container that is known of began; 0 if none has."""
+    """Return when the first container started; 0 if none has."""
     starts = []
     for one in _containers(pod, _MAIN):
         for state in (one.get("state") or {}, one.get("lastState") or {}):
@@ -113,12 +113,12 @@ def first_start(pod: Json) -> float:
 
 
 def ended(pod: Json) -> list[Ended]:
-    """Return how containers ended; init containers are not among them."""
+    """Return how the containers ended, without init containers."""
     return list(_ended(pod, _MAIN))
 
 
 def ended_init(pod: Json) -> list[Ended]:
-    """Return how init containers ended."""
+    """Return how the init containers ended."""
     return list(_ended(pod, _INIT))
 
 

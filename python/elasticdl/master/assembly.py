@@ -56,13 +56,13 @@ log = logging.getLogger(__name__)
 
 
 def steady_clock() -> Callable[[], float]:
-    """Return Unix seconds that never jump: the wall's at the start, then steady."""
+    """Return a clock of Unix seconds that starts at the wall clock and never jumps."""
     offset = time.time() - time.monotonic()
     return lambda: time.monotonic() + offset
 
 
 def spec_in_force(ledger: Ledger, spec: JobSpec) -> JobSpec:
-    """Return the specification a restarted master goes on with.
+    """Return the specification with which a restarted master continues.
 
     What changed in the file while no master ran is treated like any live edit.
     """
@@ -86,7 +86,7 @@ def _put_in_force(job_dir: JobDir, spec: JobSpec) -> None:
 
 
 def _seconds_before(ledger: Ledger) -> float:
-    """Return how long earlier launches ran, without the time between them."""
+    """Return how long earlier launches ran, without the pauses between them."""
     run = ledger.newest_of(facts.RunFact)
     if run is None:
         return 0.0
@@ -100,14 +100,14 @@ def _seconds_before(ledger: Ledger) -> float:
 
 
 def _take_back(ledger: Ledger, *, now: float) -> None:
-    """Put back what workers of an earlier launch held: none of them lives."""
+    """Put back the tasks of an earlier launch's workers, which are all gone."""
     leases = list(ledger.queue.leased.values()) if ledger.queue else []
     for worker in sorted({lease.worker for lease in leases}):
         ledger.recover(worker, cause="the launcher was lost", now=now)
 
 
 def _ending_of(noted: facts.JobStateFact | None, *, fresh: bool) -> JobEnding | None:
-    """Return how the job ended, if the master before this one got so far.
+    """Return the job's end if an earlier master has recorded it.
 
     Who launches a job again that failed or was stopped wants it to go on.
     """
@@ -120,7 +120,7 @@ def _ending_of(noted: facts.JobStateFact | None, *, fresh: bool) -> JobEnding | 
 
 @dataclass(frozen=True)
 class _Start:
-    """From where a master goes on."""
+    """The point from which a master continues."""
 
     course: Course
     begins: bool  # a training job was just launched
@@ -138,7 +138,7 @@ def assemble(
     metrics: MasterMetrics | None = None,
     launched: bool = False,
 ) -> Master:
-    """Return a master that goes on where the ledger says. Runs in the event loop.
+    """Return a master that continues from the ledger. Runs in the event loop.
 
     `launched`: somebody has just begun the job, or begun it anew, with this file; else
     this master takes the place of one that was lost.
@@ -256,7 +256,7 @@ def _make_job(
 
 
 def _holder(spec: JobSpec, holding: Holding, around: Around) -> ModelHolder:
-    """Return who has the model of such a job."""
+    """Return the holder of the model for this kind of job."""
     if spec.type is not JobType.TRAIN:
         return FixedModel(around)
     return WorkerHolder(around) if holding.in_worker else PsGroup(around)

@@ -18,20 +18,20 @@ _COUNTED_SECONDS = 1.0
 
 
 class Attention:
-    """How long the master has heard nothing, its own calls included."""
+    """How long the master has received no calls, its own included."""
 
     def __init__(self, *, now: float) -> None:
-        """Begin to hear."""
+        """Start listening."""
         self._heard = now
 
     def heard(self, *, now: float) -> float:
-        """A call came through; return the seconds before it that do not count."""
+        """Note a call; return the seconds of silence that are the master's own."""
         deaf = self._deaf(now)
         self._heard = now
         return deaf
 
     def behind(self, *, now: float) -> bool:
-        """Whether there may be calls that were made and are not answered yet."""
+        """Whether calls may be queued that the master has not answered yet."""
         return self._deaf(now) > 0.0
 
     def _deaf(self, now: float) -> float:

@@ -17,7 +17,7 @@ _THRESHOLDS = (10_000, 20, 50)
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Look for cycles rarely, and never at what is there already.
+    """Run the garbage collector rarely, and never on objects that exist already.
 
     For a process that makes few cycles: what is not in one goes with its last
     reference. By default a master of a thousand workers looks at all of its objects

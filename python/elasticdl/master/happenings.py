@@ -37,7 +37,7 @@ class Happening:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaWanted(Happening):
-    """The job asked for a worker that takes nobody's place."""
+    """The job asked for an additional worker."""
 
     replica: str
     role: str
@@ -53,13 +53,13 @@ class ReplicaWaits(Happening):
 
     @property
     def kind(self) -> str:
-        """The platform's word that the reason begins with, as `Unschedulable`."""
+        """The platform's reason word, for example `Unschedulable`."""
         return self.reason.partition(":")[0]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaJoined(Happening):
-    """A replica runs."""
+    """A replica started to run."""
 
     replica: str
     role: str
@@ -68,14 +68,14 @@ class ReplicaJoined(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaWorks(Happening):
-    """A worker that was asked for does its first work."""
+    """An additional worker did its first work."""
 
     replica: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaDismissed(Happening):
-    """A worker was told to leave; nobody has to come for it."""
+    """A worker was told to leave without a replacement."""
 
     replica: str
     role: str
@@ -84,7 +84,7 @@ class ReplicaDismissed(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaLeft(Happening):
-    """A replica that was told to leave is gone."""
+    """A replica that was told to leave has ended."""
 
     replica: str
     reason: str
@@ -92,14 +92,14 @@ class ReplicaLeft(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaEnded(Happening):
-    """A replica was lost; `record` has why, and who takes its place."""
+    """A replica was lost; `record` has the cause and the replacement."""
 
     record: Relaunch
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplacementWorks(Happening):
-    """Who took the place of a lost replica does its first work."""
+    """The replacement of a lost replica did its first work."""
 
     record: Relaunch  # with `seconds`
 
@@ -109,14 +109,14 @@ class ReplacementWorks(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class JobEntered(Happening):
-    """The job is in another state."""
+    """The job entered another state."""
 
     state: JobState
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobEdited(Happening):
-    """A change of the values file was taken."""
+    """An edit of the values file was applied."""
 
     path: str  # worker.replicas
     old: Any
@@ -129,7 +129,7 @@ class JobEdited(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class EditRefused(Happening):
-    """A change of the values file was not taken."""
+    """An edit of the values file was refused."""
 
     text: str
     change: str = ""  # "" is the whole file
@@ -137,14 +137,14 @@ class EditRefused(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class MasterTookOver(Happening):
-    """This master goes on with the job of an earlier one."""
+    """This master took over the job of an earlier one."""
 
     generation: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionNeeded(Happening):
-    """There is something that a user has to know, or another thing than before."""
+    """The message that users have to know is another one than before."""
 
     message: str
 
@@ -162,7 +162,7 @@ class CheckpointWritten(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointFailed(Happening):
-    """A checkpoint was not written."""
+    """A checkpoint could not be written."""
 
     problem: str
 
@@ -177,41 +177,41 @@ class WentBack(Happening):
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated(Happening):
-    """A round of evaluation is over."""
+    """A round of evaluation is complete."""
 
     result: EvaluationResult
 
 
 class Diary:
-    """What happened since somebody last asked, and the newest that was told of it."""
+    """Happenings since the last collection, and the newest decisions made from them."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Begin empty."""
         self._said: list[Happening] = []
         self._told: deque[Decision] = deque(maxlen=MOST_TOLD)
         self._count = 0
 
     def say(self, happening: Happening) -> None:
-        """Take what happened."""
+        """Add a happening."""
         self._said.append(happening)
 
     def take(self) -> Sequence[Happening]:
-        """Return what was said since the last time, in that order."""
+        """Return and remove the happenings since the last call, in order."""
         said, self._said = self._said, []
         return said
 
     def tell(self, decisions: Iterable[Decision]) -> None:
-        """Keep what was made of it, for the job's status."""
+        """Keep the decisions made from happenings, for the job's status."""
         for decision in decisions:
             self._told.append(decision)
             self._count += 1
 
     @property
     def told(self) -> Sequence[Decision]:
-        """The newest that was told, oldest first."""
+        """The newest decisions, oldest first."""
         return self._told
 
     @property
     def told_before(self) -> int:
-        """How many are older than those in `told`; of this master alone."""
+        """Number of decisions of this master that are older than `told`."""
         return self._count - len(self._told)

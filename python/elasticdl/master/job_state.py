@@ -56,7 +56,7 @@ class JobEnding:
 
 @dataclass(frozen=True)
 class Parts:
-    """What owns the rest."""
+    """The parts that own the state of a job."""
 
     ledger: Ledger
     signals: Signals
@@ -74,7 +74,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class StorageAway:
-    """What workers say of storage that does not answer, since the first one said so."""
+    """Workers' reports that storage does not answer, since the first one."""
 
     since: float
     last: float
@@ -82,7 +82,7 @@ class StorageAway:
 
 
 class Job:
-    """One job as its master sees it."""
+    """The job as its master sees it."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Job:
         started: float,
         clock: Callable[[], float],
     ) -> None:
-        """`started`: of the job's first master; `clock`: Unix seconds, steady."""
+        """`started`: when the first master began; `clock`: Unix seconds, steady."""
         self.job_dir = job_dir
         self.parts = parts
         self.started = started
@@ -129,7 +129,7 @@ class Job:
         return self._spec
 
     def change_spec(self, spec: JobSpec) -> None:
-        """Put another specification in force (live edits)."""
+        """Replace the specification in force (live edits)."""
         self._spec = spec
         self.parts.table.take_spec(spec)
         self.parts.rounds.schedule.take_spec(spec.evaluation)
@@ -137,67 +137,67 @@ class Job:
         self.parts.signals.work()
 
     def has_ended(self, ending: JobEnding) -> None:
-        """An earlier master has brought it to its end."""
+        """Take over the end that an earlier master recorded."""
         self.state, self.ending = ending.state, ending
 
     def end_with(self, message: str) -> JobEnding:
-        """Say more of the end that it comes to; return that end."""
+        """Add a message to the job's end; return the end."""
         before = self.ending or JobEnding(self.state, "", ExitCode.OK)
         self.ending = replace(before, message=message)
         return self.ending
 
     def finish(self) -> None:
-        """Nothing is left to do: workers may leave, and nobody is replaced."""
+        """Note that nothing is left to do: workers may leave and are not replaced."""
         self.finished = True
         self.parts.membership.let_leave()
 
     def tell(self, message: str) -> None:
-        """Show this to whoever looks, until the job ends."""
+        """Show this message in the status until the job ends."""
         self.message = message
 
     def wait_for_disk(self, *, refused: bool) -> None:
-        """Whether the end waits for a disk to take its checkpoint."""
+        """Return whether the end waits for disk space for its checkpoint."""
         self.save_refused = refused
 
     def serves_metrics(self, port: int) -> None:
-        """This master's metrics are at this port."""
+        """Note the port of this master's metrics."""
         self.metrics_port = port
 
     def take_callbacks(self, callbacks: CallbackSet) -> None:
-        """The first model was built: what its callbacks want is known."""
+        """Note the callbacks of the first model that was built."""
         self.callbacks = callbacks
 
     def hear_of_batches(self, count: int, *, step_time: float | None) -> None:
-        """A worker did so many batches more; `step_time`: of its newest step."""
+        """Count `count` more batches; `step_time` is that of the newest step."""
         self.batches += count
         if step_time is not None:
             self.last_step_time = step_time
 
     def count_report(self) -> None:
-        """A task is done."""
+        """Count a finished task."""
         self.reports += 1
 
     def take_loss(self, loss: float) -> None:
-        """A training task ended with this loss."""
+        """Note the loss of a finished training task."""
         self.last_loss = loss
 
     def count_fatal_loss(self, loss: float) -> None:
-        """A task failed with this loss."""
+        """Count a task that failed because of this loss."""
         self.fatal_losses += not math.isfinite(loss)
 
     def add_exports(self, paths: Sequence[str]) -> None:
-        """A model was exported."""
+        """Note the paths of an exported model."""
         self.exports += [path for path in paths if path not in self.exports]
 
     def storage_refused(self, who: str, why: str, *, now: float) -> None:
-        """Remember that a worker handed a task back because storage is away."""
+        """Note that a worker handed a task back because storage does not answer."""
         away = self.storage_away
         goes_on = away is not None and now - away.last < STORAGE_QUIET_SECONDS
         since = away.since if away is not None and goes_on else now
         self.storage_away = StorageAway(since, now, f"{who}: {why}")
 
     def storage_trouble(self, *, now: float) -> str:
-        """Return what a job waits for whose storage is away; empty if it is not.
+        """Return a message about storage that the job waits for; "" if none.
 
         Also empty once it has been so for master.journalWaitSeconds: no worker can say
         for certain that it will ever be back.
@@ -219,7 +219,7 @@ class Job:
         return self._spec.type is JobType.TRAIN
 
     def records(self) -> tuple[int, int]:
-        """Return how many records are done, and how many more are leased."""
+        """Return how many records are done, and how many others are leased."""
         queue = self.parts.ledger.queue
         if queue is not None:
             return queue.done_records, queue.leased_records
@@ -228,11 +228,11 @@ class Job:
 
     @property
     def version(self) -> int:
-        """The newest version of the model that is known."""
+        """The newest known version of the model."""
         return self.parts.holder.version
 
     def act(self, action: Action) -> None:
-        """Do what a callback wants."""
+        """Carry out an action of a callback."""
         if isinstance(action, StopTraining):
             log.info("%s", action.reason)
             self.parts.ledger.stop_leasing(now=self.clock())
@@ -244,7 +244,7 @@ class Job:
 
     @property
     def may_train(self) -> bool:
-        """Whether tasks of the ledger may be given out now."""
+        """Whether training tasks may be leased now."""
         return not (
             self.ending
             or self._spec.paused
@@ -263,18 +263,18 @@ class Job:
 
     @property
     def nonfinite_losses(self) -> int:
-        """Batches whose loss was not finite, skipped or fatal."""
+        """Batches with a loss that was not finite, skipped or fatal."""
         skipped = self.parts.ledger.all_of(facts.SkippedFact)
         return self.fatal_losses + sum(fact.batches for fact in skipped)
 
     @property
     def epochs_done(self) -> int:
-        """Whole epochs that were trained."""
+        """Number of completed epochs."""
         queue = self.parts.ledger.queue
         return queue.epoch if queue is not None and self.trains else 0
 
     def enter(self, state: JobState) -> None:
-        """Be in another state."""
+        """Enter another state."""
         if state is not self.state:
             self.state = state
             self.parts.signals.diary.say(JobEntered(time=self.clock(), state=state))
@@ -282,7 +282,7 @@ class Job:
     def end(
         self, state: JobState, message: str, exit_code: ExitCode = ExitCode.JOB_FAILED
     ) -> None:
-        """End the job; the first reason counts. The loop carries it out."""
+        """Set the job's end; the first call counts. The loop carries it out."""
         if self.ending is not None or self.state.ended:
             return
         self.ending = JobEnding(state, message, exit_code)

@@ -37,7 +37,7 @@ LIVE = (
 
 @dataclass(frozen=True)
 class FieldChange:
-    """One field: what it was and what the file says now."""
+    """One field of an edit: its old and its new value."""
 
     path: str
     old: Any
@@ -50,7 +50,7 @@ class FieldChange:
 
 @dataclass(frozen=True)
 class Edit:
-    """What comes of an edit of the file."""
+    """What an edit of the file changes, and what is refused."""
 
     spec: JobSpec  # the old one with the accepted changes
     accepted: tuple[FieldChange, ...]
@@ -58,7 +58,7 @@ class Edit:
 
 
 def compare(old: JobSpec, new: JobSpec) -> Edit:
-    """Return which changes are taken on a running job and which are not."""
+    """Return which changes apply to a running job and which are refused."""
     before = old.model_dump(mode="json", by_alias=True)
     after = new.model_dump(mode="json", by_alias=True)
     changes = list(_changes(before, after))
@@ -71,7 +71,7 @@ def compare(old: JobSpec, new: JobSpec) -> Edit:
 
 
 def too_late(old: JobSpec, edit: Edit) -> Edit:
-    """Return what comes of an edit of a job that is over: nothing of it is taken."""
+    """Return the edit of a job that is over: all of its changes are refused."""
     changes = sorted((*edit.accepted, *edit.refused), key=lambda change: change.path)
     return Edit(old, (), tuple(changes))
 
@@ -104,7 +104,7 @@ def _set(tree: dict[str, Any], path: str, value: Any) -> None:
 async def watch(
     path: Path, *, seen: Stamp | None
 ) -> AsyncIterator[JobSpec | SpecError]:
-    """Yield the file's job, or why it cannot be read, each time the file changes.
+    """Yield the job in the file, or why it is unreadable, at each change of the file.
 
     `seen`: the file's stamp from before the caller read it, so that no edit of since
     then is lost, however long the caller took; None is as it is now.
@@ -124,7 +124,7 @@ async def watch(
 
 
 def stamp(path: Path) -> Stamp | None:
-    """Return what differs after each edit of a file; None while it is replaced."""
+    """Return a mark that differs after each edit; None during a replacement."""
     try:
         found = path.stat()
     except OSError:
@@ -133,7 +133,7 @@ def stamp(path: Path) -> Stamp | None:
 
 
 def parse(text: str, source: str) -> JobSpec | SpecError:
-    """Return the job of a values file's text, or why it cannot be read."""
+    """Return the job in a values file's text, or why it is unreadable."""
     values, problems = parse_values(text, source=source)
     return values.job if values is not None else spec_error(problems)
 

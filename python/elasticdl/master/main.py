@@ -32,7 +32,7 @@ Serve = Callable[[RoleContext], Coroutine[Any, Any, ExitCode]]
 
 
 async def serve_here(context: RoleContext) -> ExitCode:
-    """Run a job whose replicas are processes of a launcher."""
+    """Run a job whose replicas are local processes of a launcher."""
     seen = stamp(context.job_dir.spec_file)  # before it is read
     spec = load_values(context.job_dir.spec_file).job
     set_up_logging(context.name, str(spec.log.level))
@@ -54,7 +54,7 @@ async def serve_here(context: RoleContext) -> ExitCode:
 
 
 async def serve_in_cluster(context: RoleContext) -> ExitCode:
-    """Run a job whose replicas are pods, as this process is one."""
+    """Run a job whose replicas are pods; this process is in a pod too."""
     # Imported late: on one machine there need not be a Kubernetes client.
     from elasticdl.kube.api import ApiServer
     from elasticdl.master.pod import serve_in_pod
@@ -82,7 +82,7 @@ def main(environ: Mapping[str, str], serve_pod: Serve = serve_in_cluster) -> int
 
 
 def _told(code: ExitCode, environ: Mapping[str, str]) -> ExitCode:
-    """Return the code; a batch Job is never told the one that Python itself uses."""
+    """Return the exit code for a batch Job: never Python's own code for a crash."""
     platform = environ.get(ENV_PLATFORM, "") or PLATFORM_LOCAL
     if code is ExitCode.JOB_FAILED and platform != PLATFORM_LOCAL:
         return ExitCode.POD_JOB_FAILED

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Master:
-    """A master, ready to run; its servicer has to be served."""
+    """An assembled master; the caller serves its servicer."""
 
     job: Job
     servicer: MasterServicer
@@ -43,7 +43,7 @@ class Master:
         *,
         edits: AsyncIterator[JobSpec | SpecError] | None = None,
     ) -> JobEnding | None:
-        """Run the job to its end, write the report, log the last line.
+        """Run the job to its end, write the report and log the last line.
 
         None if it was handed over to another master. The arguments: see Loop.run.
         """

@@ -41,7 +41,7 @@ def patiently(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
-    """Return what `act` returns, trying so long while storage fails it. Blocks.
+    """Return what `act` returns, with retries while storage fails. Blocks.
 
     Raises JournalError and CheckpointError as `act` does: at once if waiting does not
     help.
@@ -58,5 +58,5 @@ def patiently(
 
 
 def passes(error: BaseException | None) -> bool:
-    """Whether an error of storage may be over in a moment, as on a network disk."""
+    """Whether a storage error may be gone in a moment, as on a network disk."""
     return isinstance(error, OSError) and error.errno not in _LASTING

@@ -27,7 +27,7 @@ from elasticdl.job.values.defaults import (
 
 
 def check(config_dir: Path, job: JobSpec, *, namespace: str) -> None:
-    """Compare a run that begins with the platform of its namespace.
+    """Check the job of a new run against its namespace's platform.
 
     `config_dir` is the job's ConfigMap as files; that of the platform is beside it,
     where there is one.

@@ -77,7 +77,7 @@ class Prepared:
 def prepare(
     config_dir: Path, job_dir: JobDir, *, uid: str, lock_seconds: float = _LOCK_SECONDS
 ) -> Prepared:
-    """Make the job's folder ready for a master of the ConfigMap `uid`, and its run.
+    """Prepare the job's folder for a master of the ConfigMap `uid` and its run.
 
     The same ConfigMap in the same run goes on. Another one goes on with an unfinished
     job too; what a finished job or an evaluation has left is moved aside.
@@ -107,7 +107,7 @@ def prepare(
 
 
 def _lock(job_dir: JobDir, uid: str, seconds: float) -> JobLock | None:
-    """Lock the folder, or leave it where the same job's last master has it.
+    """Lock the folder, or inherit the lock of the same job's last master.
 
     That one may prepare nothing any more, as it has begun, and the journal refuses
     what it writes after the next one has begun.
@@ -127,7 +127,7 @@ def _release(lock: JobLock | None) -> None:
 
 
 def _after_edits(source: Path, job_dir: JobDir) -> JobSpec:
-    """Return what the file says now; a wrong edit does not end a job that runs."""
+    """Return the specification in the file; a wrong edit ends no running job."""
     try:
         return load_values(source).job
     except SpecError as error:
@@ -145,7 +145,7 @@ def _begin(values: ValuesFile, job_dir: JobDir) -> JobSpec:
 
 
 def take_over(job_dir: JobDir, uid: str) -> None:
-    """Note whose folder this is, now that the journal says that the job has begun.
+    """Note the owner of the folder, after the journal says that the job has begun.
 
     Until then the next master of this ConfigMap prepares it once more.
     """
@@ -163,7 +163,7 @@ def _not_writable(job_dir: JobDir, error: OSError) -> JournalError:
 
 
 def _owner(job_dir: JobDir) -> str:
-    """Return who is noted, "" for nobody. Raises OSError if that cannot be told.
+    """Return the noted owner, "" for none. Raises OSError if it cannot be read.
 
     A living job that is taken for another one would lose all its replicas.
     """
@@ -175,7 +175,7 @@ def _owner(job_dir: JobDir) -> str:
 
 
 def exit_code_of(ending: JobEnding | None) -> ExitCode:
-    """Return what the batch Job shall hear: 0, a final code, or HANDED_OVER.
+    """Return the exit code for the batch Job: 0, a final code, or HANDED_OVER.
 
     A job that was stopped is done as well; one that failed is never tried again.
     """
@@ -188,7 +188,7 @@ def exit_code_of(ending: JobEnding | None) -> ExitCode:
 
 
 async def serve_in_pod(context: RoleContext, api: ApiServer) -> ExitCode:
-    """Run the job, or go on with it. Raises ElasticDLError."""
+    """Run the job, or continue it. Raises ElasticDLError."""
     place = context.cluster
     if place is None:
         raise PlatformError("this master runs in no pod; give ELASTICDL_PLATFORM")
@@ -279,7 +279,7 @@ async def _run(
 
 
 async def _follow(cluster: Cluster, master: Master, known: str) -> None:
-    """Pass on what people want of the job by way of its ConfigMap."""
+    """Pass on changes of the job's ConfigMap: edits, stop, deletion."""
     job = master.job
 
     def stop(reason: str) -> None:
@@ -303,7 +303,7 @@ async def _follow(cluster: Cluster, master: Master, known: str) -> None:
 
 
 async def _show_failure(cluster: Cluster, job: str, error: ElasticDLError) -> None:
-    """Show a job that failed before it had a master, where people look for it."""
+    """Publish the failure of a job that never had a master."""
     now = steady_clock()()
     shown = JobStatus(
         name=job,
@@ -325,7 +325,7 @@ async def _show_failure(cluster: Cluster, job: str, error: ElasticDLError) -> No
 
 
 def _log_end(job_dir: JobDir) -> None:
-    """Leave the report in the pod's log, where it outlives the volume's folder."""
+    """Copy the report to the pod's log, which outlives the volume's folder."""
     report = folder.read_report(job_dir)
     if report is None:
         return

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Start:
-    """What the platforms differ in."""
+    """The start of a master, as far as platforms differ."""
 
     make_platform: Callable[[], Platform]
     # Somebody has just begun the job, or begun it anew: that is known, or told by a
@@ -56,7 +56,7 @@ class Start:
 
 
 async def serve(context: RoleContext, spec: JobSpec, start: Start) -> JobEnding | None:
-    """Run the job of `context`; return how it ended, None if it was handed over.
+    """Run the job of `context`; return its end, None if it was handed over.
 
     Raises ElasticDLError.
     """
@@ -152,7 +152,7 @@ async def _serve(context: RoleContext, spec: JobSpec, start: Start) -> JobEnding
 
 
 def _begins(ledger: Ledger, launch: str) -> bool:
-    """Whether a launch has a name that the journal does not know yet.
+    """Whether a launch's name is new to the journal.
 
     Its first masters may have died before they wrote a word: they began nothing.
     """
@@ -161,7 +161,7 @@ def _begins(ledger: Ledger, launch: str) -> bool:
 
 
 def _call_on_signals(first: Callable[[], None]) -> None:
-    """Call on the first signal; the second one ends the process at once."""
+    """Call `first` on the first signal; the second signal ends the process at once."""
     loop = asyncio.get_running_loop()
     seen = 0
 

@@ -18,15 +18,15 @@ from elasticdl.master.happenings import Diary
 
 
 class Broadcast:
-    """Wakes all that wait now; those that come later wait for the next time."""
+    """Wakes all present waiters."""
 
     def __init__(self) -> None:
-        """Nobody waits yet."""
+        """Begin without waiters."""
         # A dict, for its order: who has waited longest is woken first.
         self._waiting: dict[asyncio.Future[None], None] = {}
 
     def notify(self) -> None:
-        """Wake everybody."""
+        """Wake all waiters."""
         waiting, self._waiting = self._waiting, {}
         for future in waiting:
             _end(future)
@@ -52,10 +52,10 @@ def _end(future: asyncio.Future[None]) -> None:
 
 
 class Signals:
-    """The master's bells."""
+    """Events between the master's coroutines: work, revisions, wake-ups."""
 
     def __init__(self, master_generation: int, *, workers_hold: bool = False) -> None:
-        """Revisions of a later master are higher than any of an earlier one.
+        """Begin; revisions of a later master are higher than those of an earlier one.
 
         `workers_hold`: the parameters are in the worker (strategy local), not in PS.
         """
@@ -69,34 +69,34 @@ class Signals:
         self._work = Broadcast()
 
     def wake(self) -> None:
-        """Let the loop look again."""
+        """Wake the loop."""
         self._loop.set()
 
     def bump(self) -> None:
-        """Tell all replicas that what heartbeats answer has changed."""
+        """Wake the heartbeats of all replicas: the answers have changed."""
         self.revision += 1
         self._revisions.notify()
         self.bump_ps()
 
     def bump_ps(self) -> None:
-        """Tell the PS alone that what their heartbeats answer has changed."""
+        """Wake the heartbeats of the PS: their answers have changed."""
         self.ps_revision += 1
         self._ps_revisions.notify()
         self._loop.set()
 
     def bump_holders(self) -> None:
-        """Tell whoever has the parameters; snapshots are asked of them alone."""
+        """Wake the heartbeats of the replicas that hold the model."""
         if self._workers_hold:
             self.bump()
         else:
             self.bump_ps()
 
     def work(self) -> None:
-        """Tell parked leases that there may be something to do."""
+        """Wake the parked lease calls: there may be a task."""
         self._work.notify()
 
     async def wait_for_loop(self, seconds: float) -> None:
-        """Return when `wake` was called since the last time, or after `seconds`."""
+        """Return after a `wake` since the last call, or after `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds)):
                 await self._loop.wait()
@@ -111,5 +111,5 @@ class Signals:
         await self._ps_revisions.wait(seconds)
 
     async def wait_for_work(self, seconds: float) -> None:
-        """Return when there may be work, or after `seconds`."""
+        """Return when there may be a task, or after `seconds`."""
         await self._work.wait(seconds)

@@ -43,7 +43,7 @@ Labels = TypeVar("Labels", bound=tuple[str, ...])
 
 @dataclass(frozen=True)
 class Declaration:
-    """What people may know of a metric before they see one."""
+    """The documentation of a metric: name, text, unit, labels."""
 
     name: str  # as /metrics has it: `elasticdl_relaunches_total`
     kind: str  # counter, gauge, histogram, summary
@@ -54,7 +54,7 @@ class Declaration:
 
 
 class SeriesMetric(Collector):
-    """A metric whose series are replaced all at once; those left out are gone.
+    """A metric whose series are all replaced at once.
 
     For what is known elsewhere and only shown here: nothing is added up, no series
     outlives what it tells of, and a scrape sees the old ones or the new ones.
@@ -66,19 +66,19 @@ class SeriesMetric(Collector):
         self._values: Mapping[tuple[str, ...], float] = {}
 
     def set(self, values: Mapping[Labels, float]) -> None:
-        """Show these values by their labels' values, and no others."""
+        """Replace all series by these values, by label values."""
         self._values = dict(values.items())
 
     def set_by(self, values: Mapping[str, float]) -> None:
-        """Show these values of a metric with one label."""
+        """Replace all series of a metric with one label."""
         self._values = {(label,): value for label, value in values.items()}
 
     def set_one(self, value: float | None) -> None:
-        """Show the value of a metric without labels; None shows nothing."""
+        """Set the value of a metric without labels; None removes it."""
         self._values = {} if value is None else {(): value}
 
     def collect(self) -> list[Metric]:
-        """Return the family, for the registry."""
+        """Return the metric family, for the registry."""
         made = self._declaration
         family: CounterMetricFamily | GaugeMetricFamily
         if made.kind == "counter":
@@ -92,7 +92,7 @@ class SeriesMetric(Collector):
 
 
 class Catalogue:
-    """Makes metrics in a registry of its own and remembers what was declared.
+    """Creates metrics in its own registry and remembers their declarations.
 
     A registry for each, so that tests may run many roles in one process. `labels` are
     names with a description of their few values: indices, causes, states; never ids of
@@ -168,7 +168,7 @@ class Catalogue:
         labels: Mapping[str, str] | None = None,
         optional: bool = True,
     ) -> SeriesMetric:
-        """Declare a metric that is set as a whole; a counter by its name's ending."""
+        """Declare a metric that is set as a whole; `_total` names a counter."""
         kind = "counter" if name.endswith("_total") else "gauge"
         made = self._declare(name, kind, text, unit, labels, optional=optional)
         series = SeriesMetric(made)

@@ -16,10 +16,10 @@ HOLDER = {"class": ", ".join(CLASSES), **JOB}
 
 
 class ClusterMetrics(Catalogue):
-    """What the platform exporter shows."""
+    """The platform exporter's metrics."""
 
     def __init__(self) -> None:
-        """Make a fresh registry."""
+        """Create the metrics in a new registry."""
         super().__init__()
         self._supply()
         self._demand()

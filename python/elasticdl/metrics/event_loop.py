@@ -17,7 +17,7 @@ PULSE_SECONDS = 3.0
 
 
 def answers(loop: asyncio.AbstractEventLoop, seconds: float = PULSE_SECONDS) -> bool:
-    """Whether an event loop turns; called from another thread.
+    """Whether an event loop responds; called from another thread.
 
     Asked by probes of a pod, as a launcher asks its master for the status.
     """
@@ -34,7 +34,7 @@ def in_loop(
     act: Callable[[], None],
     seconds: float = PULSE_SECONDS,
 ) -> None:
-    """Act in an event loop, called from another thread; wait until it is done.
+    """Run `act` in an event loop from another thread; wait until it is done.
 
     Raises PlatformError when the loop does not get to it within so many seconds, and
     what `act` raises.

@@ -16,7 +16,7 @@ CAUSES = WORKER_CAUSES
 
 
 class GoodputLedger:
-    """Where the seconds went; the parts always sum to the life so far. Thread-safe.
+    """Seconds by cause; they always sum to the life so far. Thread-safe.
 
     One thread switches (the training loop); any may read.
     """
@@ -41,11 +41,11 @@ class GoodputLedger:
 
     @property
     def current(self) -> str:
-        """The cause that the present second goes to."""
+        """The cause that is counted now."""
         return self._cause
 
     def switch(self, cause: str) -> str:
-        """Let the seconds from now on go to `cause`; return the one before.
+        """Count another cause from now on; return the one before.
 
         Raises ValueError for a cause that is not one of CAUSES.
         """
@@ -58,7 +58,7 @@ class GoodputLedger:
 
     @contextmanager
     def cause(self, cause: str) -> Iterator[None]:
-        """Switch for the length of a block, then back."""
+        """Count another cause within a block."""
         before = self.switch(cause)
         try:
             yield
@@ -66,7 +66,7 @@ class GoodputLedger:
             self.switch(before)
 
     def seconds(self) -> dict[str, float]:
-        """Return seconds by cause up to now; their sum is the ledger's life."""
+        """Return the seconds by cause up to now; they sum to the ledger's life."""
         with self._lock:
             result = dict(self._seconds)
             result[self._cause] += self._clock() - self._since

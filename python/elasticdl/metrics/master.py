@@ -20,10 +20,10 @@ _CAUSE = {"cause": ", ".join(MEMBERSHIP_CAUSES)}
 
 
 class MasterMetrics(Catalogue):
-    """What the master shows."""
+    """The master's metrics."""
 
     def __init__(self) -> None:
-        """Make a fresh registry; every series that is known exists from the start."""
+        """Create the metrics; every known series exists from the start."""
         super().__init__()
         self._job()
         self._tasks()

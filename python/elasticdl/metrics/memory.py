@@ -16,7 +16,7 @@ _NO_LIMIT = 1 << 60
 
 
 def container_limit_bytes(cgroup: Path = _CGROUP) -> int:
-    """Return the bytes at which this container is killed; 0 when there is no limit."""
+    """Return the container's memory limit in bytes; 0 if there is none."""
     for name in _FILES:
         try:
             text = (cgroup / name).read_text().strip()

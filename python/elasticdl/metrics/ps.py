@@ -14,10 +14,10 @@ ANSWERS = ("accepted", "stale", "duplicate")
 
 
 class PsMetrics(Catalogue):
-    """What a PS shows."""
+    """The PS's metrics."""
 
     def __init__(self) -> None:
-        """Make a fresh registry."""
+        """Create the metrics in a new registry."""
         super().__init__()
         self._state()
         self._calls()

@@ -41,7 +41,7 @@ _ENDING_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Secure:
-    """How metrics are shown to those alone who may read them."""
+    """TLS and token that restrict who may read metrics."""
 
     context: Callable[[], ssl.SSLContext]  # of the certificate in force
     token: str = field(repr=False)  # `/metrics` asks for it; probes have none
@@ -67,13 +67,13 @@ class _Server(ThreadingHTTPServer):
         self._silent: dict[socket.socket, None] = {}  # longest silent first
 
     def server_bind(self) -> None:
-        """Bind; to addresses of both families, where the host is `::`."""
+        """Bind; to addresses of both families if the host is `::`."""
         if self.address_family == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Give a connection a thread; at the price of a silent one's, if need be."""
+        """Give a connection a thread; if none is free, close a silent connection."""
         if not self._free.acquire(blocking=False):
             self._end_silent()
             if not self._free.acquire(timeout=_ENDING_SECONDS):
@@ -95,7 +95,7 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def _encrypted(self, plain: Any, context: ssl.SSLContext) -> Any:
-        """Return the connection after its handshake; None, closed, if that fails."""
+        """Return the connection after its TLS handshake; None, closed, on failure."""
         connection = context.wrap_socket(
             plain, server_side=True, do_handshake_on_connect=False
         )
@@ -113,12 +113,12 @@ class _Server(ThreadingHTTPServer):
         return connection
 
     def silent(self, connection: socket.socket) -> None:
-        """Note that a connection has nothing to be answered."""
+        """Note that a connection has no request in progress."""
         with self._lock:
             self._silent[connection] = None
 
     def speaks(self, connection: socket.socket) -> None:
-        """Note that a connection is being answered, or is over."""
+        """Note that a connection is being answered, or has ended."""
         with self._lock:
             self._silent.pop(connection, None)
 
@@ -132,7 +132,7 @@ class _Server(ThreadingHTTPServer):
                     connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print what went wrong, but not that a peer went away in the middle."""
+        """Log what went wrong, except disconnecting peers."""
         if not isinstance(sys.exception(), ConnectionError | ssl.SSLError):
             super().handle_error(request, client_address)
 
@@ -200,7 +200,7 @@ class MetricsServer:
         host: str = "127.0.0.1",
         secure: Secure | None = None,
     ) -> None:
-        """Serve at once; port 0 takes a free one.
+        """Start serving; port 0 takes a free one.
 
         `secure`: by TLS, and `/metrics` to who brings the token.
 
@@ -237,7 +237,7 @@ class MetricsServer:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Stay silent: a scrape every few seconds is no news."""
+                """Do nothing: scrapes every few seconds would fill the log."""
 
         try:
             metrics_server = _listening(host, port, MetricsHandler, secure)

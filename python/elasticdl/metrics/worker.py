@@ -14,10 +14,10 @@ TASKS = ("training", "evaluation", "prediction")
 
 
 class WorkerMetrics(Catalogue):
-    """What a worker shows."""
+    """The worker's metrics."""
 
     def __init__(self) -> None:
-        """Make a fresh registry."""
+        """Create the metrics in a new registry."""
         super().__init__()
         self._training()
         self._times()

@@ -32,7 +32,7 @@ _EXAMPLE_RECORDS = 2
 
 
 def begin(*, seed: int, mixed_precision: bool) -> None:
-    """Make this process build the same model, names and values, as every other.
+    """Seed this process: every process builds the same names and values.
 
     Keras counts layers to name them and draws initial values from one seed; both begin
     anew here. The 16-bit type is bfloat16 everywhere: it needs no loss scaling, which
@@ -120,7 +120,7 @@ def example(
 
 
 def feed_batches(fed: Any, records: Any) -> bool:
-    """Say whether the feed batches by itself."""
+    """Return whether the feed batches by itself."""
     return bool(batches_itself(fed, records, "feed"))
 
 
@@ -137,7 +137,7 @@ def call(model: keras.Model, features: Any, *, training: bool) -> Any:
 
 
 def takes_training(model: keras.Model) -> bool:
-    """Say whether the model's call has a `training` parameter."""
+    """Return whether the model's call has a `training` parameter."""
     parameters = inspect.signature(type(model).call).parameters
     return "training" in parameters or any(
         p.kind is p.VAR_KEYWORD for p in parameters.values()
@@ -155,7 +155,7 @@ def build_weights(code: ModelCode, model: keras.Model, features: Any, name: str)
 
 
 def mode_of(job_type: str) -> str:
-    """Return the mode whose feed tells the model's shapes in a job of this type."""
+    """Return the mode of the feed that tells the model's shapes."""
     return {"train": "training", "evaluate": "evaluation", "predict": PREDICTION}[
         str(job_type)
     ]

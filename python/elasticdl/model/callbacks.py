@@ -117,7 +117,7 @@ def _optional(value: Any) -> float | None:
 
 
 def _monitor(callback: Any, metrics: MetricSet) -> dict[str, str]:
-    """Return the watched evaluation metric and which way is better."""
+    """Return the monitored evaluation metric and which direction is better."""
     kind = type(callback).__name__
     name = str(callback.monitor).removeprefix("val_")
     known = metrics.names()
@@ -152,7 +152,7 @@ class Schedule:
     def __init__(
         self, callbacks: Sequence[Any], base: float | None, code: ModelCode
     ) -> None:
-        """Keep the schedules in their order; later ones win, as in Keras."""
+        """Keep the schedules in order; later ones win, as in Keras."""
         self._code = code
         self._by_version = [
             c.schedule

@@ -22,7 +22,7 @@ from elasticdl.model.user_code import ModelCode
 
 @dataclass(frozen=True)
 class ClassicTask:
-    """What a classic reader's `read_records` is given."""
+    """What the `read_records` of a classic reader gets."""
 
     shard: ClassicShard
     shard_name: str
@@ -33,7 +33,7 @@ class ClassicTask:
 
 @dataclass(frozen=True)
 class ClassicShard:
-    """The same range under its later names."""
+    """The same range under its later attribute names."""
 
     name: str
     start: int
@@ -62,7 +62,7 @@ class ClassicReader:
 
     @property
     def metadata(self) -> Metadata:
-        """What the user's reader says of its records."""
+        """What the user's reader states about its records."""
         with self._code.running("the reader's metadata"):
             given = getattr(self._reader, "metadata", None)
         extra: dict[str, Any] = {}

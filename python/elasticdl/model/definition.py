@@ -59,7 +59,7 @@ from elasticdl.model.variables import trainable_variables
 
 @dataclass(frozen=True)
 class _Built:
-    """The model and what is known once it exists."""
+    """The built model, and what is known only after building."""
 
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
@@ -69,7 +69,7 @@ class _Built:
 
 
 class ModelDefinition:
-    """The user's model module in use; `load_definition` makes it."""
+    """The user's model module in use; `load_definition` creates it."""
 
     def __init__(self, spec: JobSpec, code: ModelCode, symbols: Symbols) -> None:
         """Take the job, the module's code and its symbols."""
@@ -94,7 +94,7 @@ class ModelDefinition:
 
     @property
     def feed(self) -> Feed | None:
-        """The module's feed; None takes the default one (model/feed/default.py)."""
+        """The module's feed; None for the default one (model/feed/default.py)."""
         return self._symbols.feed
 
     def custom_reader(self, origin: str) -> Reader | None:
@@ -190,7 +190,7 @@ class ModelDefinition:
         return spec.type is JobType.TRAIN and spec.strategy is not Strategy.LOCAL
 
     def _refuse_unused(self) -> None:
-        """Raise UserCodeError for parts that a part of the model's own leaves out."""
+        """Raise UserCodeError for parts that an own step of the model ignores."""
         model, names = self.model, self._spec.model
         if self.trains_itself:
             self._refuse_beside_train_step()
@@ -240,12 +240,12 @@ class ModelDefinition:
 
     @property
     def model(self) -> keras.Model:
-        """The model that build_model made."""
+        """The model from build_model."""
         return self._known().model
 
     @property
     def optimizer(self) -> keras.optimizers.Optimizer:
-        """The optimizer, of the module's function or of the compiled model."""
+        """The optimizer, from the module's function or from `compile`."""
         return self._known().optimizer
 
     def optimizer_json(self) -> str:
@@ -295,7 +295,7 @@ class ModelDefinition:
         return self._loss.plain(labels, predictions)
 
     def training_loss(self, features: Any, targets: Any, predictions: Any) -> tf.Tensor:
-        """Return what a training step minimises: the loss and the model's own losses.
+        """Return the value that a training step minimises: loss and own losses.
 
         Call it right after `call(features, training=True)`, in the same tf.function.
         """
@@ -306,21 +306,21 @@ class ModelDefinition:
 
     @property
     def trains_itself(self) -> bool:
-        """Whether the model has a train_step of its own."""
+        """Whether the model overrides train_step."""
         return self._spec.type is JobType.TRAIN and trains_itself(self.model)
 
     @property
     def evaluates_itself(self) -> bool:
-        """Whether the model has a test_step or metrics of its own."""
+        """Whether the model overrides test_step or compute_metrics."""
         return evaluates_itself(self.model)
 
     def train_itself(self, features: Any, targets: Any) -> Any:
-        """Run the model's own train_step; return what it says of the batch."""
+        """Run the model's own train_step; return its result."""
         with self.code.running("train_step"):
             return self.model.train_step((features, *_as_fit(targets)))
 
     def evaluate_batch(self, features: Any, targets: Any) -> tuple[Any, Any, list[Any]]:
-        """Return loss, predictions and their masks, as Keras's `evaluate` sees them.
+        """Return loss, predictions and their masks, as in Keras's `evaluate`.
 
         Use it in a tf.function; masks do not leave one by themselves. Metrics of
         layers, and all where the model evaluates itself, are updated by it.
@@ -336,14 +336,14 @@ class ModelDefinition:
         return loss, predictions, masks_of(predictions)
 
     def predict(self, features: Any) -> Any:
-        """Return what a prediction job gives for a batch; use it in a tf.function."""
+        """Return the prediction job's outputs for a batch; for use in a tf.function."""
         if not overrides(self.model, "predict_step"):
             return self.call(features, training=False)
         with self.code.running("predict_step"):
             return full_precision(self.model.predict_step((features,)))
 
     def _is_said(self, item: NamedMetric) -> bool:
-        """Say whether the model's test_step returns a metric; Keras shows no other."""
+        """Return whether test_step returns a metric; Keras shows no others."""
         names = result_names(item.metric) if item.compiled else [item.name]
         return not self._said.isdisjoint(names)
 
@@ -436,12 +436,12 @@ class ModelDefinition:
         )
 
     def learning_rate_of(self, version: int, epoch: int) -> float | None:
-        """Return the learning rate that a scheduler callback sets, None without one."""
+        """Return the learning rate of a scheduler callback; None without one."""
         return self._schedule.learning_rate_of(version, epoch)
 
 
 def _as_fit(targets: Any) -> tuple[Any, ...]:
-    """Return what follows the features in the data that Keras's steps take."""
+    """Return the tuple that follows the features in the input of Keras's steps."""
     labels, weights = parted(targets)
     return (labels,) if weights is None else (labels, weights)
 

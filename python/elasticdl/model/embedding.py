@@ -32,7 +32,7 @@ class Embedding(keras.layers.Layer):
         combiner: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Take the table's size; `kwargs` are keras.layers.Layer's.
+        """Take the size of the table; `kwargs` are keras.layers.Layer's.
 
         Raises ValueError without `input_dim`: tables that grow with the ids they meet
         are not there yet.
@@ -58,7 +58,7 @@ class Embedding(keras.layers.Layer):
         self.combiner = combiner
 
     def build(self, input_shape: Any = None) -> None:
-        """Make the table."""
+        """Create the table."""
         del input_shape
         self.embeddings = self.add_weight(
             shape=(self.input_dim, self.output_dim),
@@ -107,7 +107,7 @@ class Embedding(keras.layers.Layer):
         return tf.not_equal(inputs, 0) if self.mask_zero else None
 
     def get_config(self) -> dict[str, Any]:
-        """Return what makes an equal layer."""
+        """Return the configuration that `from_config` takes."""
         return {
             **super().get_config(),
             "output_dim": self.output_dim,

@@ -98,7 +98,7 @@ def _write(model: keras.Model, path: Path, name: str, input_signature: Any) -> N
 
 
 def _move(path: Path, target: Path, aside: Path) -> Path:
-    """Put what was written in its place; the old one goes aside first."""
+    """Move the written file into place; an existing one is moved aside first."""
     if target.exists():
         old = aside / f"old-{target.name}"
         target.rename(old)

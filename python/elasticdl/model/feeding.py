@@ -35,7 +35,7 @@ _UNPARSED = (tf.errors.OpError, UnicodeDecodeError)
 
 @dataclass(frozen=True)
 class Batch:
-    """Some records as tensors; the first axis of each is the record."""
+    """Some records as tensors; the first axis of each counts records."""
 
     features: Any
     labels: Any  # with weights a targets.Weighted; None in prediction
@@ -44,7 +44,7 @@ class Batch:
 
 
 def kind_of(batch: Batch) -> tuple[Shape, ...]:
-    """Return what tells batches apart: of another shape one may be traced anew."""
+    """Return a key of a batch's shapes: a new key may cause a new trace."""
     if batch.shapes is not None:
         return batch.shapes
     return shapes_of(batch.features, batch.labels)
@@ -52,17 +52,17 @@ def kind_of(batch: Batch) -> tuple[Shape, ...]:
 
 @dataclass(frozen=True)
 class BadInput:
-    """A record that the feed could not parse: its place in the list handed over."""
+    """A record that the feed could not parse, by its index in the given list."""
 
     index: int
     reason: str
 
 
 class FeedError(DataError):
-    """The feed cannot parse a record; `index` is its place in the list handed over."""
+    """The feed cannot parse a record; `index` is its index in the given list."""
 
     def __init__(self, bad: BadInput) -> None:
-        """Keep which record it was, for the file and number that the caller knows."""
+        """Take the record's index; the caller knows its file and number."""
         super().__init__(
             f"feed cannot parse record {bad.index} of the task: {bad.reason}; mend the "
             "record, or set data.onBadRecord: skip"
@@ -77,7 +77,7 @@ def _reason(error: Exception) -> str:
 
 
 class Feeder:
-    """Turns records into batches; make one per mode and keep it.
+    """Turns records into batches; create one per mode and keep it.
 
     One `batches` call at a time (the calls may come from different threads).
     """
@@ -91,7 +91,7 @@ class Feeder:
         metadata: Metadata,
         skip_bad: bool = False,
     ) -> None:
-        """Make the pipeline. Raises UserCodeError when feed breaks the contract.
+        """Build the pipeline. Raises UserCodeError if feed breaks the contract.
 
         Args:
             definition: with its model built.
@@ -118,11 +118,11 @@ class Feeder:
 
     @property
     def order_preserved(self) -> bool:
-        """Whether batches hold the records in their order, one element each."""
+        """Whether batches hold one element per record, in the records' order."""
         return self._plan is None or self._plan.order_preserved
 
     def warn_of_unseen(self) -> None:
-        """Say what cannot be told of this feed, and what follows; nothing if all can.
+        """Log which elements cannot be traced to their records, and the consequence.
 
         Once for a job's main feeder: it is the same line for each.
         """
@@ -174,7 +174,7 @@ class Feeder:
     def together(
         self, tasks: Sequence[Sequence[bytes]]
     ) -> Iterator[list[Batch]] | None:
-        """Return the batches of each of several short tasks, made in one call.
+        """Return the batches of each of several short tasks from one call.
 
         They are those that `batches` gives for one task after another. None where that
         must be asked instead: no plan is chosen yet, the feed does not run in blocks,
@@ -240,7 +240,7 @@ class Feeder:
     # Choosing the plan.
 
     def _choose(self, records: Sequence[bytes]) -> None:
-        """Take the fastest plan that gives what the user's feed gives."""
+        """Choose the fastest plan with the same result as the user's feed."""
         self._chosen = True
         if self._definition.feed is None:
             parser = default_parser(self._model, self._metadata, records[0], self._mode)

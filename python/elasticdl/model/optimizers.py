@@ -23,7 +23,7 @@ from elasticdl.model.variables import NamedVariable
 def choose_optimizer(
     names: ModelSpec, code: ModelCode, symbols: Symbols, model: keras.Model
 ) -> keras.optimizers.Optimizer:
-    """Return the optimizer of the module's function, else of the compiled model.
+    """Return the optimizer of the module's function, else that of `compile`.
 
     Raises UserCodeError when there is neither, or it is none of Keras's.
     """
@@ -61,14 +61,14 @@ def choose_optimizer(
 def inner_optimizer(
     optimizer: keras.optimizers.Optimizer,
 ) -> keras.optimizers.Optimizer:
-    """Return what a LossScaleOptimizer wraps; any other optimizer itself."""
+    """Return the optimizer inside a LossScaleOptimizer; any other itself."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
 def without_loss_scale(
     optimizer: keras.optimizers.Optimizer,
 ) -> keras.optimizers.Optimizer:
-    """Return the inner optimizer, its own factor taken off: the worker scales."""
+    """Return the inner optimizer without its own factor: the worker scales."""
     inner = inner_optimizer(optimizer)
     inner.loss_scale_factor = None
     return inner
@@ -96,7 +96,7 @@ def optimizer_json(
 
 
 def base_learning_rate(optimizer: Any) -> float | None:
-    """Return the optimizer's learning rate; None when it follows a schedule."""
+    """Return the optimizer's learning rate; None if it follows a schedule."""
     optimizer = inner_optimizer(optimizer)
     schedule = getattr(optimizer, "_learning_rate", None)
     if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
@@ -107,7 +107,7 @@ def base_learning_rate(optimizer: Any) -> float | None:
 def own_rate(
     optimizer: keras.optimizers.Optimizer, code: ModelCode
 ) -> Callable[[int], float] | None:
-    """Return the learning rate of a step, from 0, where only the user's code knows it.
+    """Return the learning rate by step, from 0, if only user code can compute it.
 
     None where it is a number or one of Keras's schedules: PS know those.
     """

@@ -37,7 +37,7 @@ _LOOPS = (
 
 
 def overrides(model: keras.Model, name: str) -> bool:
-    """Say whether a method of the model is the user's, not Keras's."""
+    """Return whether the user overrides a method of keras.Model."""
     if name in vars(model):
         return True
     for kind in type(model).__mro__:
@@ -47,28 +47,28 @@ def overrides(model: keras.Model, name: str) -> bool:
 
 
 def trains_itself(model: keras.Model) -> bool:
-    """Say whether the model has a training step of its own."""
+    """Return whether the model overrides train_step."""
     return any(overrides(model, name) for name in TRAINING_METHODS)
 
 
 def evaluates_itself(model: keras.Model) -> bool:
-    """Say whether the model has an evaluation step or metrics of its own."""
+    """Return whether the model overrides test_step or compute_metrics."""
     return any(overrides(model, name) for name in EVALUATION_METHODS)
 
 
 def compiled_with_xla(model: keras.Model) -> bool:
-    """Say whether `compile` was told `jit_compile=True`; "auto" is not that."""
+    """Return whether `compile` got `jit_compile=True`; "auto" does not count."""
     return compiled_option(model, "jit_compile") is True
 
 
 def compiled_option(model: keras.Model, name: str) -> Any:
-    """Return an argument of `compile`, None where the model is not compiled."""
+    """Return an argument of `compile`; None if the model is not compiled."""
     config = getattr(model, "_compile_config", None)
     return None if config is None else config.config.get(name)
 
 
 def refuse_unsupported(model: keras.Model, *, trains_on_ps: bool) -> None:
-    """Raise UserCodeError naming all that would be passed over."""
+    """Raise UserCodeError naming every Keras feature that would have no effect."""
     problems = list(_anywhere(model))
     if trains_on_ps:
         problems += _on_ps(model)
@@ -128,7 +128,7 @@ def _on_ps(model: keras.Model) -> Iterator[str]:
 
 
 def refuse_stateful(model: keras.Model) -> None:
-    """Raise UserCodeError for an RNN that goes on from batch to batch.
+    """Raise UserCodeError for an RNN with `stateful=True`.
 
     Asked before the model is called, which takes batches of one size alone.
     """

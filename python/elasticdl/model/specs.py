@@ -13,7 +13,7 @@ import tensorflow as tf
 
 
 def relaxed(nest: Any) -> Any:
-    """Return specs of a batch that leave the number of records open."""
+    """Return specs of a batch with an open number of records."""
 
     def spec(value: Any) -> Any:
         whole = tf.type_spec_from_value(value)
@@ -37,7 +37,7 @@ Shape = tuple[int | None, ...]
 
 
 def shapes_of(*nests: Any) -> tuple[Shape, ...]:
-    """Return the shapes of all tensors of a batch in order; of a scalar ()."""
+    """Return the shapes of all tensors of a batch in order; () for a scalar."""
     shapes = (getattr(leaf, "shape", ()) for leaf in tf.nest.flatten(nests))
     return tuple(
         tuple(s.as_list() if isinstance(s, tf.TensorShape) else s) for s in shapes
@@ -45,5 +45,5 @@ def shapes_of(*nests: Any) -> tuple[Shape, ...]:
 
 
 def forms_of(*nests: Any) -> tuple[Shape, ...]:
-    """Return the shapes but for the number of records: what a relaxed trace is for."""
+    """Return the shapes without the number of records: the key of a relaxed trace."""
     return tuple(shape[1:] for shape in shapes_of(*nests))

@@ -30,7 +30,7 @@ _SEED_STRIDE = 0x9E3779B1  # odd, far from small multiples of itself modulo 2^32
 
 @dataclass(frozen=True)
 class ModelState:
-    """A model's non-trainable variables by what happens to them."""
+    """A model's non-trainable variables, by how they are shared."""
 
     shared: list[NamedVariable]
     own: list[NamedVariable]
@@ -43,7 +43,7 @@ class ModelState:
 
 
 def non_trainable(model: keras.Model) -> ModelState:
-    """Return the model's non-trainable variables, sorted by what happens to them."""
+    """Return the model's non-trainable variables, by how they are shared."""
     frozen_ids = _frozen_ids(model)
     shared: list[NamedVariable] = []
     own: list[NamedVariable] = []
@@ -70,7 +70,7 @@ def _is_float(variable: Any) -> bool:
 
 
 def layers_of(model: keras.Model) -> list[Any]:
-    """Return all layers, those inside of others too."""
+    """Return all layers, including nested ones."""
     return list(getattr(model, "_flatten_layers", lambda: model.layers)())
 
 
@@ -100,7 +100,7 @@ def seed_for_worker(state: ModelState, worker: int) -> None:
 
 
 def read_state(variables: Sequence[NamedVariable]) -> dict[str, NDArray[Any]]:
-    """Return the variables' values by name; floats of 16 bits as float32.
+    """Return the variables' values by name; 16-bit floats as float32.
 
     What NumPy itself does not know, such as bfloat16, has no place in a file or frame.
     """
@@ -115,7 +115,7 @@ def _plain(array: NDArray[Any]) -> NDArray[Any]:
 def write_state(
     variables: Sequence[NamedVariable], arrays: Mapping[str, NDArray[Any]]
 ) -> list[str]:
-    """Set variables by name; return the names that `arrays` did not have."""
+    """Set variables by name; return the names missing in `arrays`."""
     missing = []
     for item in variables:
         array = arrays.get(item.name)

@@ -34,7 +34,7 @@ Call = Callable[[Any], Any]  # features -> outputs, in training mode
 
 
 class DefinitionWithState(Protocol):
-    """What is needed of the user's module (model.definition)."""
+    """The parts of the user's module that are needed here (model.definition)."""
 
     @property
     def model(self) -> keras.Model:
@@ -70,7 +70,7 @@ def state_layout(
 def measured_keeps(
     call: Call, features: Any, variables: Sequence[keras.Variable]
 ) -> list[float]:
-    """Return by variable the share of its old value that is in its new one."""
+    """Return by variable the share of its old value that its new one contains."""
 
     def moved(shift: Any) -> list[Any]:
         mapping = [(v, v.value + tf.cast(shift, v.value.dtype)) for v in variables]
@@ -85,7 +85,7 @@ def measured_keeps(
 
 
 def keep_of(slopes: NDArray[np.float64]) -> float:
-    """Return what is kept, given how much of a shift by one is left, by element."""
+    """Return the kept share, given by element how much of a shift by one remains."""
     whole = np.all(np.isfinite(slopes))
     if not whole or slopes.min() < -_ROUNDING or slopes.max() > 1 + _ROUNDING:
         return 0.0

@@ -24,7 +24,7 @@ _OLDER_FEED_NAMES = ("dataset_fn", "input_fn")
 
 @dataclass(frozen=True)
 class Symbols:
-    """What the module defines; None for what it does not."""
+    """What the module defines; None for what it does not define."""
 
     model_name: str
     model_function: Callable[..., Any]
@@ -79,7 +79,7 @@ def find_symbols(
 
 
 def write_files(folder: Path, files: dict[str, str]) -> None:
-    """Write inline model code; each file aside and renamed, for others may read it."""
+    """Write inline model code; each file atomically, since others may read it."""
     for name, text in files.items():
         path = folder / name
         if not path.resolve().is_relative_to(folder.resolve()):

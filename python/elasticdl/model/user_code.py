@@ -31,7 +31,7 @@ _IN_TEXT = re.compile(r'File "([^"]+)", line (\d+), in (\w+)')
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """Return `; did you mean ...?`, or what there is, or nothing."""
+    """Return `; did you mean ...?`, the known names, or ""."""
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     if close:
         return f"; did you mean {' or '.join(f'`{c}`' for c in close)}?"
@@ -48,14 +48,14 @@ class ModelCode:
     main_file: Path
 
     def owns(self, file: str) -> bool:
-        """Say whether a file is the user's: below the zoo, not an installed package."""
+        """Return whether a file is the user's: in the zoo, not an installed package."""
         if "site-packages" in file or Path(file).is_relative_to(_OWN_PACKAGE):
             return False
         return Path(file).resolve().is_relative_to(self.root.resolve())
 
     @contextlib.contextmanager
     def running(self, what: str) -> Iterator[None]:
-        """Turn any exception of user code run inside into a UserCodeError.
+        """Turn any exception of user code in the block into a UserCodeError.
 
         The message is one line: what was run, the user's file:line, the exception. The
         exception itself stays as the cause, for those who ask for the trace.
@@ -98,7 +98,7 @@ class ModelCode:
 
 
 def short(error: BaseException) -> str:
-    """Return an exception's text in one line, without TensorFlow's inner traces."""
+    """Return an exception's text in one line, without TensorFlow's traces."""
     text = str(error)
     if "in user code:" in text:
         # TensorFlow quotes the trace first and the message last.
@@ -216,7 +216,7 @@ def find_symbol(code: ModelCode, main: ModuleType, name: str) -> Any | None:
 def check_params(
     what: str, function: Callable[..., Any], params: Mapping[str, Any]
 ) -> None:
-    """Raise UserCodeError when `function` does not take `params` by name."""
+    """Raise UserCodeError if `function` does not take `params` by name."""
     target = function.__init__ if inspect.isclass(function) else function
     try:
         signature = inspect.signature(target)
@@ -247,7 +247,7 @@ def check_params(
 
 
 def takes_predictions_first(function: Callable[..., Any]) -> bool:
-    """Say whether a loss or metric names its parameters (predictions, labels).
+    """Return whether a loss or metric names its parameters (predictions, labels).
 
     The oldest model modules did; everything since says (labels, predictions).
     """
@@ -263,7 +263,7 @@ def takes_predictions_first(function: Callable[..., Any]) -> bool:
 
 
 def public_names_of(code: ModelCode) -> list[str]:
-    """Return the functions and classes of the main file, once it was imported."""
+    """Return the functions and classes of the imported main file."""
     for module in list(sys.modules.values()):
         if getattr(module, "__file__", None) == str(code.main_file.resolve()):
             return public_names(module)
@@ -275,7 +275,7 @@ def call_with_known(
     required: Mapping[str, Any],
     offered: Mapping[str, Any],
 ) -> Any:
-    """Call `function` with `required` by place and those of `offered` that it takes."""
+    """Call `function` with `required` by position and the `offered` it takes."""
     parameters = inspect.signature(function).parameters
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     extra = {k: v for k, v in offered.items() if takes_all or k in parameters}

@@ -24,18 +24,18 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class NamedVariable:
-    """A Keras variable and the name that all processes know it by."""
+    """A Keras variable and its name, which is the same in all processes."""
 
     name: str
     variable: Any  # keras.Variable
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its shape."""
+        """The variable's shape."""
         return tuple(int(extent) for extent in self.variable.shape)
 
     def numpy(self) -> NDArray[Any]:
-        """Return a copy of its value."""
+        """Return a copy of the value."""
         return np.array(keras.ops.convert_to_numpy(self.variable.value))
 
 
@@ -73,7 +73,7 @@ def trainable_variables(model: keras.Model) -> list[NamedVariable]:
 def layout_variables(
     variables: Sequence[NamedVariable], kinds: Mapping[str, GradientKind]
 ) -> list[Variable]:
-    """Return what `placement.place` takes; names not in `kinds` are dense."""
+    """Return the input of `placement.place`; names not in `kinds` are dense."""
     return [
         Variable(v.name, v.shape, kinds.get(v.name, GradientKind.DENSE))
         for v in variables
@@ -83,7 +83,7 @@ def layout_variables(
 def to_buffers(
     arrays: Sequence[NDArray[Any]], layout: Layout, *, dense_only: bool = False
 ) -> list[Floats]:
-    """Return per PS its flat buffer out of arrays in the order of layout.variables.
+    """Return each PS's flat buffer from arrays in the order of layout.variables.
 
     With `dense_only` the buffers end after the dense pieces (a dense gradient);
     entries of `arrays` for other kinds are not looked at then.
@@ -103,7 +103,7 @@ def to_buffers(
 
 
 def from_buffers(buffers: Sequence[Floats], layout: Layout) -> list[Floats]:
-    """Return the arrays of layout.variables out of the PS's buffers.
+    """Return the arrays of layout.variables from the PS's buffers.
 
     A variable that lies on one PS is a view of its buffer; one that was cut is a copy.
     """
@@ -132,7 +132,7 @@ def read(variables: Sequence[NamedVariable], layout: Layout) -> list[Floats]:
 def write(
     variables: Sequence[NamedVariable], layout: Layout, buffers: Sequence[Floats]
 ) -> None:
-    """Set the variables to what the PS's flat buffers hold."""
+    """Set the variables from the PS's flat buffers."""
     arrays = from_buffers(buffers, layout)
     for item, array in zip(variables, arrays, strict=True):
         item.variable.value.assign(tf.convert_to_tensor(array))

@@ -32,7 +32,7 @@ Rows = tuple[Ids, Floats]  # row numbers within the piece, and rows [n, row size
 
 @dataclass(frozen=True)
 class ParameterShard:
-    """What one PS holds: its buffer and slots, laid out as `layout.pieces[ps]`."""
+    """What one PS holds: buffer and slots, laid out as `layout.pieces[ps]`."""
 
     layout: Layout
     ps: int
@@ -49,7 +49,7 @@ class ParameterShard:
         ]
 
     def embedding_rows(self) -> dict[str, int]:
-        """Return the rows of each row-wise variable here, by its name."""
+        """Return the number of rows of each row-wise variable here, by name."""
         rows: Counter[str] = Counter()
         for _, piece, variable in self.rowwise:
             rows[variable.name] += piece.end - piece.start
@@ -58,7 +58,7 @@ class ParameterShard:
 
 @dataclass(frozen=True)
 class Gradient:
-    """A gradient of all that one PS holds.
+    """A gradient for everything that one PS holds.
 
     `dense` is that of the dense prefix; empty if no dense variable got one. `rows` is
     per index of a piece in the PS's layout, repeated rows summed.
@@ -70,7 +70,7 @@ class Gradient:
 
 @dataclass(frozen=True)
 class Span:
-    """Floats [start, stop) of a PS's dense prefix that are updated alike."""
+    """Floats [start, stop) of a PS's dense prefix with the same update."""
 
     start: int
     stop: int
@@ -79,7 +79,7 @@ class Span:
 
 
 def check_gradient(shard: ParameterShard, gradient: Gradient) -> None:
-    """Raise ValueError unless sizes and row numbers fit what the PS holds."""
+    """Raise ValueError unless sizes and row numbers fit the PS's shard."""
     expected = shard.layout.dense_size(shard.ps)
     dense = gradient.dense
     if dense.shape not in ((expected,), (0,)) or dense.dtype != np.float32:
@@ -220,7 +220,7 @@ def _add_up(
 
 
 def dense_spans(optimizer: Optimizer, layout: Layout, ps: int) -> tuple[Span, ...]:
-    """Return the dense prefix of a PS as spans that are updated alike.
+    """Return the dense prefix of a PS as spans with the same update.
 
     Variables that are cut over PS come clipped from the workers.
     """
@@ -240,7 +240,7 @@ def dense_spans(optimizer: Optimizer, layout: Layout, ps: int) -> tuple[Span, ..
 
 
 def split(span: Span, parts: int) -> Iterable[Span]:
-    """Cut a span into up to `parts` equal ones that are worth a thread each."""
+    """Split a span into up to `parts` equal ones, each large enough for a thread."""
     size = span.stop - span.start
     parts = max(1, min(parts, size // _LEAST_PART)) if not span.clip else 1
     cuts = [span.start + size * part // parts for part in range(parts + 1)]

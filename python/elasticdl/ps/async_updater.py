@@ -12,7 +12,7 @@ from elasticdl.rpc.ps.tensors import STALE
 
 
 class AsyncUpdater:
-    """Applies at once. An Updater."""
+    """Updater that applies each gradient at once."""
 
     def __init__(
         self,
@@ -22,7 +22,7 @@ class AsyncUpdater:
         staleness_modulation: bool,
         max_staleness: int,
     ) -> None:
-        """`max_staleness` 0 takes a gradient of any age.
+        """`max_staleness` 0 accepts a gradient of any age.
 
         With several PS only PS 0 is given a bound: the worker asks it first, so that
         all PS take a gradient or none does.
@@ -59,7 +59,7 @@ class AsyncUpdater:
         """Do nothing: async PS have no common version."""
 
     def announce(self, snapshot: str) -> None:
-        """Do nothing: each PS is asked for its own."""
+        """Do nothing: the master asks each PS for its own snapshot."""
 
     def control(self, control: Control) -> None:
         self._control = control

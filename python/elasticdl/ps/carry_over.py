@@ -27,7 +27,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class CarriedOver:
-    """Slots to begin with."""
+    """The slots that an optimizer starts with."""
 
     slots: dict[str, Floats]
     steps_go_on: bool
@@ -35,7 +35,7 @@ class CarriedOver:
     wrote: str  # name of the optimizer that wrote the checkpoint; "" is unknown
 
     def warning(self, name: str) -> str:
-        """Return what does not go on where it was; "" if everything does."""
+        """Return a warning about slots that were not carried over; "" if all were."""
         if self.steps_go_on and not self.new:
             return ""
         if self.steps_go_on:
@@ -56,7 +56,7 @@ def carry_over(
     *,
     written_by: str,
 ) -> CarriedOver:
-    """Return what `optimizer` begins with beside `values`.
+    """Return the slots that `optimizer` starts with beside `values`.
 
     Args:
         optimizer: The job's.

@@ -42,7 +42,7 @@ _LEAST_PAUSE_SECONDS = 0.01
 
 @dataclass(frozen=True)
 class PsLife:
-    """What others of the process see of its course, and set."""
+    """State that other threads of the PS process read and set."""
 
     stop: threading.Event = field(default_factory=threading.Event)
     registered: threading.Event = field(default_factory=threading.Event)
@@ -50,7 +50,7 @@ class PsLife:
 
 @dataclass(frozen=True)
 class _Order:
-    """What the master said in one answer: the whole of it, so that the last counts."""
+    """The master's answer; it is complete, so only the last one counts."""
 
     control: Control
     requests: list[WantedSnapshot]
@@ -58,7 +58,7 @@ class _Order:
 
 
 class _Orders:
-    """The newest order that is not carried out yet. Thread-safe."""
+    """The newest order that was not carried out yet. Thread-safe."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -80,7 +80,7 @@ class _Orders:
 
 
 class ControlLoop:
-    """Registers, then reports and obeys until it is told to stop."""
+    """Registers the PS, then sends heartbeats and carries out orders."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class ControlLoop:
         keep_versions: bool,
         usage: Usage,
     ) -> None:
-        """Take what to talk about and with whom.
+        """Take the server, the master and their settings.
 
         `keep_versions`: a PS that comes back alone does not use a version twice.
         `life.registered` is set once the master knows this PS.
@@ -112,7 +112,7 @@ class ControlLoop:
         self._orders = _Orders()
 
     def run(self) -> None:
-        """Go on until the master or `stop` ends it.
+        """Run until the master or `stop` ends it.
 
         Raises FencedError when this PS was replaced, RefusedError when the master
         does not know such a PS, and whatever else broke the loop: a PS that does not
@@ -235,7 +235,7 @@ class ControlLoop:
 
 
 def report_of(figures: PsFigures, usage: Usage) -> PsReport:
-    """Return the figures as the master is told them."""
+    """Return the figures as a report to the master."""
     sums = usage.traffic.sums()
     return PsReport(
         initialized=figures.initialized,

@@ -32,7 +32,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class PsSetup:
-    """What a worker's model makes of a PS."""
+    """The model and optimizer of a worker, as far as a PS depends on them."""
 
     digest: str  # of the layout; "" is any
     optimizer_json: str
@@ -41,7 +41,7 @@ class PsSetup:
 
 @dataclass(frozen=True)
 class PullAnswer:
-    """An answer to a pull; no values when the caller has them."""
+    """Answer to a pull; without values if the caller has them."""
 
     version: int
     values: Floats | None
@@ -62,7 +62,7 @@ class Live:
         restored: bool,
         new_updater: Callable[[Pin], Updater],
     ) -> None:
-        """`restored`: loaded by the PS itself, no worker has said its layout yet."""
+        """`restored`: loaded by the PS; no worker has confirmed the layout yet."""
         self.parameters = parameters
         self.updater = new_updater(self._pin)
         self._snapshots = snapshots
@@ -70,7 +70,7 @@ class Live:
         self.confirmed = not restored
 
     def fits(self, job: PsSetup) -> bool:
-        """Return whether what is held is what a worker's model is trained with.
+        """Return whether the held parameters fit a worker's model and optimizer.
 
         False if it was restored from a checkpoint of another model or optimizer and
         nothing happened since: then it is loaded again, for this one. Raises
@@ -102,7 +102,7 @@ class Live:
         return True
 
     def pull(self, have_version: int, ticket: Ticket | None) -> PullAnswer:
-        """Return the live values, at the ticket's version if that is newer."""
+        """Return the live values, at least at the ticket's version."""
         if ticket is not None:
             self.updater.advance(ticket)
         parameters = self.parameters
@@ -152,7 +152,7 @@ class Live:
         return PullAnswer(cut.version, cut.shard.values, state=cut.state.values)
 
     def obey(self, control: Control, requests: Sequence[WantedSnapshot]) -> None:
-        """Take the master's figures and its whole list of snapshots."""
+        """Take the master's settings and its whole list of snapshots."""
         self.updater.control(control)
         for request in requests:
             self._serve(request)

@@ -164,7 +164,7 @@ def serve_until_stopped(context: RoleContext, spec: JobSpec) -> int:
 
 
 def _updater_of(spec: JobSpec, place: PsPlace) -> NewUpdater:
-    """Choose the policy: the one place where async and sync differ."""
+    """Return the updater for the job: the one place where async and sync differ."""
     # Imported late: see serve_until_stopped.
     from elasticdl.ps.async_updater import AsyncUpdater
     from elasticdl.ps.sync_updater import SyncFollower, SyncUpdater
@@ -195,7 +195,7 @@ def _refresh(metrics: PsMetrics, server: ParameterServer) -> None:
 
 
 def _die_with_thread(died: threading.ExceptHookArgs) -> None:
-    """End the process: one without its restore or snapshot thread looks alive."""
+    """End the process, since it would look alive without this thread."""
     name = died.thread.name if died.thread else "a thread"
     error = died.exc_value or died.exc_type()
     log.critical("%s died of a bug", name, exc_info=error)
@@ -214,7 +214,7 @@ def _stop_on_signals(stop: threading.Event) -> None:
 
 
 def _choose_kernel_cache() -> None:
-    """Give numba a writable place for compiled kernels, if the package's is not.
+    """Give numba a writable folder for compiled kernels, if the package's is not.
 
     It begins with those that an image was built with: numba uses no cache that it
     cannot write.
@@ -230,7 +230,7 @@ def _choose_kernel_cache() -> None:
 
 
 def own_folder(folder: Path, *, filled_from: Path, user: int) -> Path:
-    """Return `folder`, made and filled if it is not there, or another one.
+    """Return `folder`, made and filled if missing; another one if not one's own.
 
     Whoever can write compiled kernels there can run code in this process. So a folder
     that somebody else made, or can write, is left alone: a new one takes its place,

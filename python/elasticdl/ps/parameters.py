@@ -41,7 +41,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Push:
-    """A worker's gradient for this PS and what it covers."""
+    """A worker's gradient for this PS, and the records it covers."""
 
     push_id: PushId
     version: int  # that it was computed at
@@ -54,7 +54,7 @@ class Push:
 
     @property
     def place(self) -> tuple[int, int, PushId]:
-        """Where the batch is in the data: orders gradients alike in each run."""
+        """Position of the batch in the data: orders gradients equally in each run."""
         return self.task_id, self.records_done, self.push_id
 
 
@@ -64,7 +64,7 @@ def _ignore(_seconds: float) -> None:
 
 @dataclass(frozen=True)
 class Compute:
-    """Threads that a dense update may use; `threads` is None for one part."""
+    """Threads for a dense update; `threads` is None for one part."""
 
     threads: Executor | None = None
     parts: int = 1
@@ -73,7 +73,7 @@ class Compute:
 
 @dataclass(frozen=True)
 class ParameterOrigin:
-    """Where parameters come from when they do not start at version 0."""
+    """The starting point of parameters that do not start at version 0."""
 
     version: int = 0
     # At which the optimizer was new: its count of steps begins there.
@@ -95,7 +95,7 @@ class Parameters:
         origin: ParameterOrigin,
         compute: Compute,
     ) -> None:
-        """Take over the shard's arrays; they are updated in place from now on."""
+        """Take over the shard's arrays, which are updated in place from now on."""
         self.shard = shard
         self.optimizer = optimizer
         self.version = origin.version
@@ -114,11 +114,11 @@ class Parameters:
 
     @property
     def step(self) -> int:
-        """The optimizer's count, Keras's `iterations`."""
+        """The optimizer's step count, Keras's `iterations`."""
         return self.version - self.first_step
 
     def check(self, push: Push) -> None:
-        """Raise RefusedError unless the gradient fits what is held."""
+        """Raise RefusedError unless the gradient fits the shard."""
         if push.learning_rate is None and self.optimizer.needs_worker_learning_rate:
             raise RefusedError(
                 f"push {push.push_id}: got no learning rate, but the schedule of "
@@ -140,7 +140,7 @@ class Parameters:
             ) from error
 
     def apply(self, pushes: Sequence[Push], *, rate_factor: float) -> None:
-        """Make the next version of the mean of checked gradients, in this order.
+        """Make the next version from the mean of checked gradients, in this order.
 
         The learning rate is that of the first push, or the optimizer's own at this
         step, times `rate_factor`.
@@ -178,7 +178,7 @@ class Parameters:
         self._compute.observe(time.perf_counter() - began)
 
     def frozen(self) -> Floats:
-        """Return a read-only copy of the values as of this version.
+        """Return a read-only copy of the values at this version.
 
         The same copy serves every pull of a version, and is never written again, so
         a pull that is still being sent cannot see half an update.
@@ -189,7 +189,7 @@ class Parameters:
         return self._frozen
 
     def frozen_slots(self) -> dict[str, Floats]:
-        """Return copies of the slots as of this version."""
+        """Return copies of the slots at this version."""
         return {
             name: self._copies.copy(slot) for name, slot in self.shard.slots.items()
         }

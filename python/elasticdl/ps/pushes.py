@@ -31,14 +31,14 @@ MOST_SOURCES = 4096
 
 
 class LastPushes:
-    """The number of the last push of each source; the one used longest ago first."""
+    """The number of each source's last push, least recently used first."""
 
     def __init__(self, known: Mapping[str, int] | None = None) -> None:
-        """Begin with those of a checkpoint, in its order."""
+        """Start with those of a checkpoint, in its order."""
         self._numbers: OrderedDict[str, int] = OrderedDict(known or {})
 
     def __contains__(self, push_id: object) -> bool:
-        """Whether this push is applied, or given up by its worker: it sent a newer."""
+        """Whether this push was applied, or abandoned by its worker for a newer one."""
         if not isinstance(push_id, PushId):
             return False
         last = self._numbers.get(push_id.source)
@@ -51,7 +51,7 @@ class LastPushes:
         return len(self._numbers)
 
     def add(self, push_id: PushId) -> None:
-        """Remember a push that was applied."""
+        """Remember an applied push."""
         last = self._numbers.get(push_id.source, 0)
         self._numbers[push_id.source] = max(last, push_id.number)
         self._numbers.move_to_end(push_id.source)

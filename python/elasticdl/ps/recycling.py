@@ -28,7 +28,7 @@ _KEPT_SECONDS = 60.0
 
 
 class Recycler:
-    """Makes copies. One thread calls it; copies may end on any."""
+    """Makes copies with reused memory. One thread calls it; copies may end on any."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` is monotonic seconds."""
@@ -38,11 +38,11 @@ class Recycler:
 
     @property
     def spare_bytes(self) -> int:
-        """Memory that is held for the next copy."""
+        """Bytes kept for the next copy."""
         return sum(memory.nbytes for _, memory in list(self._spare))
 
     def copy(self, array: Floats) -> Floats:
-        """Return a copy; its memory serves again when its last view is gone."""
+        """Return a copy; its memory is reused when its last view is gone."""
         if array.nbytes < _LEAST_BYTES:
             return array.copy()
         memory = self._take(array.nbytes)

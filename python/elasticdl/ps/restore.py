@@ -35,7 +35,7 @@ def _ignore(_seconds: float, _written: bool) -> None:
 
 @dataclass(frozen=True)
 class PsPlace:
-    """Which of the PS this is."""
+    """Index of this PS, and the number of PS."""
 
     index: int
     num_ps: int
@@ -43,7 +43,7 @@ class PsPlace:
 
 @dataclass(frozen=True)
 class StartingState:
-    """What a PS starts from; slots None are new ones."""
+    """What a PS starts from; None slots are initialized anew."""
 
     layout: Layout
     values: Floats
@@ -77,7 +77,7 @@ class ShardStore:
     def write(
         self, cut: Cut, directory: Path, progress: Progress = files.ignore
     ) -> ShardFile:
-        """Write a cut that has slots into a checkpoint's folder."""
+        """Write a cut with slots into a checkpoint's folder."""
         began, written = time.perf_counter(), False
         try:
             file = self._write(cut, directory, progress)
@@ -109,7 +109,7 @@ class ShardStore:
         )
 
     def own(self, directory: Path) -> StartingState | None:
-        """Load without a worker: by the variables that the checkpoint names.
+        """Return the shard of a checkpoint by its own variables, without a worker.
 
         With another number of PS they are placed anew, as every worker would. None if
         the checkpoint does not say which gradients are row-wise: then all of it is read
@@ -140,7 +140,7 @@ class ShardStore:
         state: SharedState,
         untrained: Mapping[str, Array],
     ) -> StartingState:
-        """Load values, slots, state and untrained weights by a worker's layouts.
+        """Return values, slots, state and untrained weights in a worker's layouts.
 
         State that the checkpoint does not have stays as the worker has it, with a
         warning. Weights that nothing ever moves must be there.

@@ -56,7 +56,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Initial:
-    """What a worker hands over to a PS that has no parameters."""
+    """Initial parameters from a worker."""
 
     layout: Layout
     optimizer_json: str
@@ -70,7 +70,7 @@ class Initial:
 
 @dataclass(frozen=True)
 class PsFigures:
-    """What a PS tells of itself."""
+    """The figures of a PS for heartbeats and metrics."""
 
     initialized: bool
     version: int
@@ -89,7 +89,7 @@ class PsFigures:
 
 
 class ParameterServer:
-    """One PS. Thread-safe: every public method but `figures` takes the lock itself."""
+    """One PS. Thread-safe: every public method but `figures` takes the lock."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class ParameterServer:
         min_version: int = 0,
         handback: bool = False,
     ) -> None:
-        """Start, or start again, at this rewind, from a checkpoint if one is named.
+        """Start or restart in this rewind, from a checkpoint if one is named.
 
         Versions below `min_version` were used before and are not used again. With
         `handback` only values that a worker has pulled are taken from one. What cannot
@@ -183,7 +183,7 @@ class ParameterServer:
         self._changed.notify_all()
 
     def _restored(self, loaded: StartingState) -> Parameters | None:
-        """Return what a checkpoint has, with the optimizer that wrote it.
+        """Return the parameters of a checkpoint, with the optimizer that wrote it.
 
         None if no PS runs that one (strategy local did): the first worker says which
         it is to be.
@@ -238,7 +238,7 @@ class ParameterServer:
         )
 
     def close(self) -> None:
-        """End: whoever waits gets RpcError, as does every later call."""
+        """End: waiting and later calls get RpcError."""
         with self._locked():
             self._closed = True
             if self._live is not None:
@@ -269,13 +269,13 @@ class ParameterServer:
             return True, self._live.parameters.version
 
     def optimizer_json(self) -> str:
-        """Return the optimizer that the job's workers have agreed on, "" if none."""
+        """Return the optimizer that the workers agreed on; "" if none."""
         with self._locked():
             live = self._live
             return live.parameters.optimizer.text if live and live.confirmed else ""
 
     def initialize(self, initial: Initial, *, rewind: int) -> tuple[bool, int]:
-        """Take the first values; return whether they were taken, and the version.
+        """Take initial values; return whether they were accepted, and the version.
 
         With a checkpoint to load, values and slots come from there.
         """
@@ -405,7 +405,7 @@ class ParameterServer:
         *,
         rewind: int | None = None,
     ) -> None:
-        """Take the master's figures and its whole list of snapshots.
+        """Take the master's settings and its whole list of snapshots.
 
         What was said at another `rewind` than the present one is passed over: the
         master repeats it all in each answer. May take long: snapshots are copied.
@@ -418,7 +418,7 @@ class ParameterServer:
                 self._live.obey(control, requests)
 
     def figures(self) -> PsFigures:
-        """Return what the master and the metrics are told.
+        """Return the figures for the master and the metrics.
 
         Never waits: a PS that copies or updates a large buffer holds the lock for
         seconds, and must not look dead meanwhile. What is returned is of the last
@@ -428,20 +428,20 @@ class ParameterServer:
 
     @property
     def held_seconds(self) -> float:
-        """For how long the lock has been held by one call; 0 when it is free."""
+        """Seconds for which one call has held the lock; 0 if it is free."""
         since = self._held_since
         return 0.0 if since is None else self._clock() - since
 
     @property
     def nbytes(self) -> int:
-        """Bytes of values and slots, 0 if there are none. Never waits."""
+        """Bytes of values and slots; 0 if there are none. Never waits."""
         return self._told.nbytes
 
     # Parts
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock; tell afterwards what is different."""
+        """Hold the lock; publish changed figures afterwards."""
         with self._changed:
             self._held_since = self._clock()
             try:
@@ -451,7 +451,7 @@ class ParameterServer:
                 self._held_since = None
 
     def _tell(self) -> None:
-        """Replace what `figures` returns, in one go. Called under the lock."""
+        """Replace the figures at once. Called under the lock."""
         live = self._live
         self._told = PsFigures(
             initialized=live is not None,
@@ -471,7 +471,7 @@ class ParameterServer:
         )
 
     def _enter(self, rewind: int) -> None:
-        """Let a call in whose rewind is the present one; wait while this PS loads."""
+        """Admit a call of the present rewind; wait while this PS loads."""
         if rewind < self._target:
             raise FencedError(
                 f"got a call of rewind {rewind}, the PS are at {self._target}; give up "

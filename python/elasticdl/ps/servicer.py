@@ -42,7 +42,7 @@ class PsServicer:
     """Answers workers. Implements `rpc.ps.wire.PsCalls`."""
 
     def __init__(self, server: ParameterServer, metrics: PsMetrics) -> None:
-        """Take what answers and where figures go."""
+        """Take the server and its metrics."""
         self._server = server
         self._metrics = metrics
         self.traffic = Traffic()

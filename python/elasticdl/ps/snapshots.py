@@ -36,7 +36,7 @@ _UNCLAIMED_REPLIES = 200
 
 @dataclass(frozen=True)
 class Cut:
-    """Everything one PS holds, at one version. Its arrays are never written again."""
+    """Everything on one PS at one version. Its arrays are never written again."""
 
     shard: ParameterShard  # without slots in a snapshot for evaluation
     optimizer_json: str
@@ -49,7 +49,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class WantedSnapshot:
-    """A snapshot that the master wants."""
+    """A snapshot that the master asks for."""
 
     snapshot: str
     directory: str = ""  # checkpoint: where to write; "": keep in memory
@@ -58,7 +58,7 @@ class WantedSnapshot:
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a snapshot."""
+    """The outcome of a snapshot."""
 
     snapshot: str
     version: int
@@ -87,7 +87,7 @@ _WRITER_NICENESS = 10
 
 
 class Snapshots:
-    """The cuts of one PS. Every method is called under `changed`'s lock."""
+    """The cuts of one PS. Every method is called with the lock of `changed` held."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Snapshots:
         *,
         tell: Callable[[], None] = lambda: None,
     ) -> None:
-        """`write` stores a cut in a folder and tells the bytes that are on the disk.
+        """`write` stores a cut in a folder and reports the bytes on disk.
 
         It raises OSError or ElasticDLError. `tell` is called, under the lock, when the
         thread that writes has changed what there is to report.
@@ -117,7 +117,7 @@ class Snapshots:
 
     @property
     def failures(self) -> int:
-        """Shards that could not be written."""
+        """Number of shards that could not be written."""
         return self._failures
 
     def take(
@@ -128,7 +128,7 @@ class Snapshots:
         ticket: Ticket | None,
         applied: Mapping[int, int],
     ) -> None:
-        """Hold a cut under this id; nothing happens if it is held already."""
+        """Keep a cut under this id; no effect if it is kept already."""
         if snapshot in self._held:
             return
         writes = snapshot.startswith(CHECKPOINT_PREFIX)
@@ -142,7 +142,7 @@ class Snapshots:
             self._held[snapshot] = _Held(None, done, claimed=True)
 
     def claim(self, requests: Sequence[WantedSnapshot]) -> None:
-        """Take the master's whole list: begin to write, drop what is not on it."""
+        """Take the master's whole list: start writing, drop snapshots not listed."""
         wanted = {request.snapshot: request for request in requests}
         for snapshot, held in list(self._held.items()):
             request = wanted.get(snapshot)
@@ -157,22 +157,22 @@ class Snapshots:
                 self._jobs.put((snapshot, held.cut, Path(request.directory)))
 
     def get(self, snapshot: str) -> Cut | None:
-        """Return the cut held under an id; None if there is none."""
+        """Return the cut with an id; None if there is none."""
         held = self._held.get(snapshot)
         return held.cut if held is not None else None
 
     def clear(self) -> None:
-        """Drop all: the PS was rewound, its versions mean something else now."""
+        """Drop all cuts: after a rewind, versions mean something else."""
         self._held.clear()
 
     @property
     def report(self) -> list[Done]:
-        """What to tell the master of every snapshot held."""
+        """Return the outcome of every kept snapshot for the master."""
         return [held.done for held in self._held.values()]
 
     @property
     def pending(self) -> bool:
-        """Whether the report is about to change."""
+        """Whether an outcome is still to come."""
         return any(held.done.pinned_only for held in self._held.values())
 
     def _progress_of(self, snapshot: str, cut: Cut) -> Progress:
@@ -211,7 +211,7 @@ class Snapshots:
 
 
 def _let_others_first() -> None:
-    """Lower the calling thread's priority, where threads have one of their own."""
+    """Lower the calling thread's priority, on systems where threads have one."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
         # A process that was started lower yet may not raise it again, nor shall it.

@@ -26,7 +26,7 @@ from elasticdl.rpc.ps.tensors import STALE, SYNC_WAIT_SECONDS, WAITING, PushId
 
 
 class SyncUpdater:
-    """PS 0: admits gradients and makes versions. An Updater."""
+    """Updater of PS 0 in sync mode: admits gradients and makes versions."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class SyncUpdater:
 
 
 class SyncFollower:
-    """Every other PS: stages gradients and applies those that a ticket names."""
+    """Updater of the other PS: stages gradients and applies those of a ticket."""
 
     def __init__(self, parameters: Parameters, *, pin: Pin) -> None:
         """`pin` takes a snapshot of the present version."""
@@ -131,11 +131,11 @@ class SyncFollower:
 
     @property
     def num_staged(self) -> int:
-        """Gradients held that no ticket has named."""
+        """Staged gradients that no ticket has named yet."""
         return len(self._staged)
 
     def push(self, push: Push) -> PushAnswer:
-        """Stage; always accepted, because PS 0 alone decides.
+        """Stage a gradient; always accepted, since PS 0 alone decides.
 
         One of an old version is dropped here: PS 0 is at least as new and refuses it.
         """
@@ -147,7 +147,7 @@ class SyncFollower:
         return PushAnswer(True, parameters.version)
 
     def advance(self, ticket: Ticket) -> None:
-        """Apply what the ticket names, if it makes the next version.
+        """Apply the gradients of a ticket that makes the next version.
 
         Raises RpcError when that cannot be: this PS was lost and came back, and the
         master's rewind has not reached it yet.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sums:
-    """Tensor bytes, calls, and their seconds without transfer."""
+    """Sums of tensor bytes, calls, and seconds of calls without transfer."""
 
     received_bytes: int = 0
     sent_bytes: int = 0
@@ -21,10 +21,10 @@ class Sums:
 
 
 class Traffic:
-    """Sums that many threads add to."""
+    """Thread-safe sums of a PS's traffic."""
 
     def __init__(self) -> None:
-        """Nothing went through yet."""
+        """Begin at zero."""
         self._lock = threading.Lock()
         self._sums = Sums()
 
@@ -53,7 +53,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a PS uses of its machine."""
+    """Memory and CPU use of a PS's process."""
 
     traffic: Traffic
     memory_limit_bytes: int = 0  # at which it is killed; 0: nobody does

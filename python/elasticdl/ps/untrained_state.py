@@ -26,7 +26,7 @@ Untrained = Mapping[str, Array]
 def as_written(
     reader: CheckpointReader, states: Mapping[str, Array]
 ) -> tuple[SharedState, Untrained]:
-    """Return shared state and untrained weights as a checkpoint has them."""
+    """Return shared state and untrained weights as in the checkpoint."""
     text = str(reader.shard(0).meta.get("state", ""))
     try:
         layout = StateLayout.from_json(text) if text else StateLayout.of_arrays(states)
@@ -44,7 +44,7 @@ def as_wanted(
     shared: SharedState,
     untrained: Untrained,
 ) -> tuple[SharedState, Untrained]:
-    """Return them for a worker's model, which says names and shapes.
+    """Return shared state and untrained weights under a worker's names and shapes.
 
     Raises CheckpointError naming the untrained weights that the checkpoint has neither
     among its states nor among its values, and whatever has another shape.

@@ -17,7 +17,7 @@ from elasticdl.ps.parameters import Parameters, Push
 
 @dataclass(frozen=True)
 class PushAnswer:
-    """What became of a push."""
+    """The outcome of a push."""
 
     accepted: bool
     version: int  # of this PS now
@@ -29,7 +29,7 @@ class PushAnswer:
 
 @dataclass(frozen=True)
 class Control:
-    """What the master may change at any time."""
+    """Settings that the master may change at any time."""
 
     quorum: int = 0  # sync: gradients that make a version; 0 is not known yet
     learning_rate_scale: float = 1.0
@@ -37,7 +37,7 @@ class Control:
 
 
 class Updater(Protocol):
-    """A policy over one set of parameters. All methods are called under the lock."""
+    """How gradients become versions. All methods are called under the lock."""
 
     @property
     def follows(self) -> bool:
@@ -45,22 +45,22 @@ class Updater(Protocol):
 
     @property
     def ticket(self) -> Ticket | None:
-        """What made the present version (PS 0 in sync mode)."""
+        """The ticket of the present version (PS 0 in sync mode)."""
 
     def push(self, push: Push) -> PushAnswer:
         """Take a gradient; may wait on the lock's condition until it is applied."""
 
     def advance(self, ticket: Ticket) -> None:
-        """Go to the ticket's version if that is one step (followers)."""
+        """Advance to the ticket's version if it is the next one (followers)."""
 
     def announce(self, snapshot: str) -> None:
-        """Put a snapshot that was just taken into the next ticket (PS 0, sync)."""
+        """Name a new snapshot in the next ticket (PS 0, sync)."""
 
     def control(self, control: Control) -> None:
-        """Take new figures from the master."""
+        """Take new settings from the master."""
 
     def close(self, error: Exception) -> None:
-        """End: whoever waits in `push` raises `error`."""
+        """End: a waiting `push` raises `error`."""
 
 
 Pin = Callable[[str], None]  # takes a snapshot of that id now

@@ -20,7 +20,7 @@ _LOOK_SECONDS = 5.0
 
 
 class Lockable(Protocol):
-    """What is looked at."""
+    """The part of a server that the watchdog observes."""
 
     @property
     def held_seconds(self) -> float:
@@ -28,15 +28,15 @@ class Lockable(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """What it guards."""
+        """Bytes that the lock guards."""
 
 
 class HangError(RuntimeError):
-    """A thread of this process does not come back."""
+    """A thread of this process is stuck."""
 
 
 def check(server: Lockable) -> None:
-    """Raise HangError when the lock is held longer than any work takes."""
+    """Raise HangError if the lock has been held for longer than any work takes."""
     held = server.held_seconds
     limit = _LEAST_SECONDS + server.nbytes / _SLOWEST_BYTES_PER_SECOND
     if held > limit:

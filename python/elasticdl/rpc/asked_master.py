@@ -12,10 +12,10 @@ from elasticdl.proto import master_pb2, master_pb2_grpc
 
 
 class AskedMaster:
-    """A master as a command calls it. All calls raise grpc.RpcError."""
+    """A master as a command line calls it. All calls raise grpc.RpcError."""
 
     def __init__(self, channel: grpc.Channel) -> None:
-        """Call over this channel, which stays the caller's."""
+        """Use this channel, which the caller closes."""
         self._stub = master_pb2_grpc.MasterStub(channel)
 
     def status(self, *, timeout_seconds: float) -> str:

@@ -70,7 +70,7 @@ def server_options() -> Options:
 
 @dataclass(frozen=True)
 class Peer:
-    """Which server is expected behind an address, and who this process is for it.
+    """The server expected at an address, and this process's own identity.
 
     No identity: calls are not encrypted, as on one machine.
     """
@@ -100,7 +100,7 @@ def connect(address: str, token: str, peer: Peer = Peer()) -> grpc.Channel:
 
 
 def connect_aio(address: str, token: str, peer: Peer = Peer()) -> grpc.aio.Channel:
-    """Return the same for code that runs in an event loop."""
+    """Return the same for an event loop."""
     identity = peer.identity
     if identity is None:
         channel = grpc.aio.insecure_channel(address, options=client_options())
@@ -116,6 +116,6 @@ def connect_aio(address: str, token: str, peer: Peer = Peer()) -> grpc.aio.Chann
 
 
 def _expected(identity: Identity, peer: Peer) -> tuple[str, str]:
-    """Return the option that names the server: addresses change, names do not."""
+    """Return the option with the expected server name, which outlives its addresses."""
     host = identity.name.host_of(peer.role, peer.index)
     return "grpc.ssl_target_name_override", host

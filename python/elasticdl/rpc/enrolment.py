@@ -30,7 +30,7 @@ from elasticdl.rpc.tls.identity import Identity
 def enrolled(
     context: RoleContext, enrolment: EnrolmentKeys, leaving: threading.Event
 ) -> Identity:
-    """Return this replica's identity, once the master has signed it; it renews itself.
+    """Return this replica's identity, signed by the master; it renews itself.
 
     Waits for a master that is away. Raises
     FencedError if this replica is not the job's (any more), or no master has answered
@@ -59,7 +59,7 @@ def enrolled(
 
 
 def shown_first(enrolment: EnrolmentKeys, token: str) -> Credentials:
-    """Return what a new pod shows, which is good for `Enrol` alone."""
+    """Return the credentials of a new pod, valid for `Enrol` only."""
     return Credentials.of(
         seeded_key(token, enrolment.seed),
         enrolment.certificate.encode(),
@@ -68,7 +68,7 @@ def shown_first(enrolment: EnrolmentKeys, token: str) -> Credentials:
 
 
 class _Replica:
-    """What a replica can show for its next certificate; of one thread at a time."""
+    """What a replica presents for its next certificate; used by one thread."""
 
     def __init__(self, context: RoleContext, first: Credentials) -> None:
         self._context = context
@@ -78,7 +78,7 @@ class _Replica:
         self._spare = first
 
     def next(self) -> Credentials:
-        """Ask for a certificate. Raises RpcError."""
+        """Return a new certificate from the master. Raises RpcError."""
         context, key = self._context, new_key()
         shown = self._spare if self._shown.ended() else self._shown
         peer = Peer(Role.MASTER, 0, Identity(shown, lambda: shown))

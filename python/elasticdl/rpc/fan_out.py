@@ -18,7 +18,7 @@ T = TypeVar("T")
 def call_all(
     pool: ThreadPoolExecutor, numbers: Sequence[int], call: Callable[[int], T]
 ) -> list[T]:
-    """Make all calls at once, the first in this thread; wait for all of them.
+    """Make all calls concurrently, the first in this thread; wait for all of them.
 
     Raises the error that matters most, and RpcError once the pool was shut down.
     """

@@ -117,7 +117,7 @@ def model_to_wire(model: ModelInfo) -> master_pb2.ModelReadyRequest:
 
 
 def model_from_wire(message: master_pb2.ModelReadyRequest) -> ModelInfo:
-    """Return what a worker says of its model."""
+    """Return the description of a worker's model."""
     return ModelInfo(
         replica_from_wire(message.replica),
         message.callbacks_json,
@@ -132,7 +132,7 @@ def model_from_wire(message: master_pb2.ModelReadyRequest) -> ModelInfo:
 
 
 def done_to_wire(done: SnapshotDone) -> master_pb2.SnapshotDone:
-    """Return the message of a replica's word about a snapshot."""
+    """Return the message of a replica's answer about a snapshot."""
     return master_pb2.SnapshotDone(
         id=done.id,
         version=done.version,
@@ -148,7 +148,7 @@ def done_to_wire(done: SnapshotDone) -> master_pb2.SnapshotDone:
 
 
 def done_from_wire(message: master_pb2.SnapshotDone) -> SnapshotDone:
-    """Return a replica's word about a snapshot."""
+    """Return a replica's answer about a snapshot."""
     return SnapshotDone(
         id=message.id,
         version=message.version,

@@ -67,7 +67,7 @@ class MasterClient:
         most_silence_seconds: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take `host:port` of the master, who calls, and the job's token.
+        """Take the master's `host:port`, the calling replica and the job's token.
 
         `identity`: calls are encrypted with it; None where they are not.
         `most_silence_seconds`: how long a master may be away; None: for ever.
@@ -84,11 +84,11 @@ class MasterClient:
 
     @property
     def replica(self) -> ReplicaId:
-        """Who calls; put into every request."""
+        """The calling replica; part of every request."""
         return self._replica
 
     def register(self, registration: Registration) -> RegistrationReply:
-        """Say that this replica is up, of this package's version."""
+        """Register this replica, with the package's version."""
         message = registration_to_wire(
             replace(registration, replica=self._replica, version=__version__)
         )
@@ -98,7 +98,7 @@ class MasterClient:
         return registration_reply_from_wire(reply)
 
     def model_ready(self, model: ModelInfo) -> None:
-        """Tell of the model that this worker has built."""
+        """Report the model that this worker has built."""
         message = model_to_wire(replace(model, replica=self._replica))
         self._call(
             "model ready", lambda: self._stub.ModelReady(message, timeout=CALL_SECONDS)

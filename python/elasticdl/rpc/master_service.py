@@ -36,7 +36,7 @@ def _writing(message: Callable[[Any], Any]) -> _Encode:
 
 
 def _writing_once(message: Callable[[Any], Any]) -> _Encode:
-    """Like `_writing`; what many callers are told alike is encoded once."""
+    """Like `_writing`; equal answers to many callers are encoded once."""
     encode = _writing(message)
     last: tuple[Any, bytes] = (None, b"")
 
@@ -58,7 +58,7 @@ def _nothing(_message: object) -> tuple[()]:
 
 @dataclass(frozen=True, slots=True)
 class Enrolled:
-    """What a replica gets that asked for a certificate; all PEM."""
+    """A certificate, its chain and the authority; all PEM."""
 
     certificate: bytes  # for the key of the request
     authority: bytes  # whom to believe from now on
@@ -117,7 +117,7 @@ _ENROL: dict[str, tuple[_Decode, _Encode]] = {
 
 
 def add_master(servicer: object, server: grpc.Server | grpc.aio.Server) -> None:
-    """Serve the methods of `servicer` that have the names of the service's calls."""
+    """Serve the methods of `servicer` named as the service's calls."""
     _add(_MASTER, _CALLS, servicer, server)
 
 

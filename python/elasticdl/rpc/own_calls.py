@@ -22,7 +22,7 @@ from elasticdl.rpc.tls.identity import Identity
 async def own_calls(
     address: str, token: str, identity: Identity | None = None
 ) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """Give a call to the master at `host:port` that returns when it was answered.
+    """Yield a call to the master at `host:port` that returns when it is answered.
 
     It waits as long as that takes, and raises RpcError if it cannot be made.
     """

@@ -19,7 +19,7 @@ from elasticdl.proto import platform_pb2, platform_pb2_grpc
 
 @dataclass(frozen=True, slots=True)
 class StartProcess:
-    """A replica that is wanted."""
+    """Request for a replica's process."""
 
     role: str
     index: int
@@ -32,7 +32,7 @@ class StartProcess:
 
 @dataclass(frozen=True, slots=True)
 class StopProcess:
-    """A replica that is not wanted any more."""
+    """Request to end a replica's process."""
 
     role: str
     index: int
@@ -57,7 +57,7 @@ class ProcessState:
 
 @dataclass(frozen=True, slots=True)
 class PlatformView:
-    """What a platform shows: with `resync` everything, else what changed."""
+    """The state of a platform: all processes with `resync`, else the changed ones."""
 
     resync: bool
     states: tuple[ProcessState, ...]
@@ -65,10 +65,10 @@ class PlatformView:
 
 
 class PlatformClient:
-    """The platform as a thread calls it. All calls raise grpc.RpcError."""
+    """The platform's client for threads. All calls raise grpc.RpcError."""
 
     def __init__(self, channel: grpc.Channel, *, timeout_seconds: float) -> None:
-        """Call over this channel, which stays the caller's."""
+        """Use this channel, which the caller closes."""
         self._stub = platform_pb2_grpc.LocalPlatformStub(channel)
         self._timeout = timeout_seconds
 
@@ -78,13 +78,13 @@ class PlatformClient:
         return self._stub.Signal(request, timeout=self._timeout).pid
 
     def set_capacity(self, cpus: float | None) -> tuple[int, int, int]:
-        """Change the workers' CPUs; running, newly preempted, pending workers."""
+        """Set all workers' CPUs; return running, newly preempted, pending workers."""
         request = platform_pb2.CapacityRequest(cpus=cpus or 0.0, unlimited=cpus is None)
         reply = self._stub.SetCapacity(request, timeout=self._timeout)
         return reply.running, reply.preempted, reply.pending
 
     def look(self) -> PlatformView:
-        """Return all that the platform shows now."""
+        """Return the platform's whole state."""
         request = platform_pb2.WatchRequest()
         stream = self._stub.Watch(request, timeout=self._timeout)
         view = _view(next(iter(stream)))
@@ -93,10 +93,10 @@ class PlatformClient:
 
 
 class AioPlatformClient:
-    """The platform as an event loop calls it. All calls raise AioRpcError."""
+    """The platform's client for an event loop. All calls raise AioRpcError."""
 
     def __init__(self, channel: grpc.aio.Channel, *, timeout_seconds: float) -> None:
-        """Call over this channel, which stays the caller's."""
+        """Use this channel, which the caller closes."""
         self._stub: platform_pb2_grpc.LocalPlatformAsyncStub = (
             platform_pb2_grpc.LocalPlatformStub(channel)
         )
@@ -126,7 +126,7 @@ class AioPlatformClient:
         await self._stub.Stop(request, timeout=self._timeout)
 
     async def watch(self) -> AsyncIterator[PlatformView]:
-        """Yield everything first, then each change."""
+        """Yield the whole state, then each change."""
         async for event in self._stub.Watch(platform_pb2.WatchRequest()):
             yield _view(event)
 

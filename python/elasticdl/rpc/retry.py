@@ -33,7 +33,7 @@ def retry(
     most: float = 1.0,
     jitter: Callable[[], float] = random.random,
 ) -> T:
-    """Return what `call` returns, trying again while the peer is away.
+    """Return what `call` returns, with retries while the peer is away.
 
     Raises FencedError, NotInitializedError and RefusedError at once, and the last
     RpcError when `stop` is set.

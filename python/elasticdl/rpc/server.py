@@ -31,7 +31,7 @@ class ThreadedServer:
     port: int
 
     def stop(self, grace_seconds: float) -> None:
-        """Refuse new calls, wait so long for those that run, then end them."""
+        """Refuse new calls, wait `grace_seconds` for running ones, then cancel them."""
         self.server.stop(grace_seconds).wait()
 
 

@@ -46,14 +46,14 @@ _OUTCOME_OF = {number: ours for ours, number in _OUTCOMES.items()}
 
 
 def replica_to_wire(replica: ReplicaId) -> master_pb2.Replica:
-    """Return the message of who calls."""
+    """Return the message of a caller's identity."""
     return master_pb2.Replica(
         role=replica.role, index=replica.index, generation=replica.generation
     )
 
 
 def replica_from_wire(message: master_pb2.Replica) -> ReplicaId:
-    """Return who calls."""
+    """Return the caller's identity."""
     return ReplicaId(message.role, message.index, message.generation)
 
 
@@ -198,7 +198,7 @@ def lease_request_to_wire(request: LeaseRequest) -> master_pb2.LeaseRequest:
 
 
 def lease_request_from_wire(message: master_pb2.LeaseRequest) -> LeaseRequest:
-    """Return what a worker reports and wants."""
+    """Return a worker's reports and the number of tasks that it wants."""
     return LeaseRequest(
         replica_from_wire(message.replica),
         tuple(map(report_from_wire, message.reports)),

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 
 def header_value(token: str) -> str:
-    """Return what the header says. Raises SpecError for an empty token."""
+    """Return the value of the header. Raises SpecError for an empty token."""
     if not token:
         raise SpecError("a job's token is empty; every job has one, give it")
     return f"Bearer {token}"
 
 
 class Carrier:
-    """A channel, of threads or of an event loop, whose calls all carry the token.
+    """A channel whose calls all carry the token.
 
     Metadata given with a call cost nothing that can be measured; gRPC's interceptors
     make a new callable for each call (30 us, a tenth of a small one).
@@ -86,17 +86,17 @@ class _Check:
 
 
 class TokenCheck(_Check, grpc.ServerInterceptor):
-    """Refuses calls without the token at a server of threads."""
+    """Interceptor that refuses calls without the token, at a server of threads."""
 
     def intercept_service(
         self, continuation: Callable[[Details], Handler | None], details: Details
     ) -> Handler | None:
-        """Go on, or answer UNAUTHENTICATED without reading what the call brings."""
+        """Continue, or answer UNAUTHENTICATED without reading the request."""
         return continuation(details) if self._carried(details) else _REFUSE
 
 
 class CheckedServer:
-    """A server of an event loop that refuses calls without the token.
+    """Server of an event loop that refuses calls without the token.
 
     Not by an interceptor: that of an event loop costs a quarter of a small call, for
     it is a coroutine and a handler looked up anew each time.
@@ -132,7 +132,7 @@ class CheckedServer:
     def add_registered_method_handlers(
         self, service_name: str, method_handlers: Mapping[str, Handler]
     ) -> None:
-        """Leave them out: gRPC would take them before the generic ones, unchecked."""
+        """Skip them: gRPC would prefer them to the generic ones, unchecked."""
 
 
 class _CheckedHandlers(_Check, grpc.GenericRpcHandler):
@@ -141,7 +141,7 @@ class _CheckedHandlers(_Check, grpc.GenericRpcHandler):
         self._inner = inner
 
     def service(self, details: Details) -> Handler | None:
-        """Go on, or answer UNAUTHENTICATED without reading what the call brings."""
+        """Continue, or answer UNAUTHENTICATED without reading the request."""
         return self._inner.service(details) if self._carried(details) else _REFUSE_AIO
 
 

@@ -21,7 +21,7 @@ _LOOK_SECONDS = 0.5
 
 
 class Watched:
-    """One call. `expect` and `rest` are called by those who move it."""
+    """One watched call. Its sender or receiver calls `expect` and `rest`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """Begin without a limit."""
@@ -32,20 +32,20 @@ class Watched:
         self.seconds = math.inf  # the limit now
 
     def expect(self, seconds: float) -> None:
-        """Let the next move take so long at most."""
+        """Set the time limit of the next chunk."""
         self.seconds = seconds
         self._due = self._clock() + seconds
 
     def rest(self) -> None:
-        """Set no limit: what is under way now has nothing to do with the network."""
+        """Remove the limit: what is in progress does not depend on the network."""
         self.seconds = self._due = math.inf
 
     def is_due(self, now: float) -> bool:
-        """Whether the next move was due before `now`."""
+        """Whether the next chunk was due before `now`."""
         return now > self._due
 
     def given(self, chunks: Iterable[T], seconds: float) -> Iterator[T]:
-        """Yield what `chunks` gives, each within `seconds`."""
+        """Yield the chunks, each to arrive within `seconds`."""
         self.expect(seconds)
         for chunk in chunks:
             self.rest()
@@ -54,7 +54,7 @@ class Watched:
         self.rest()
 
     def taken(self, chunks: Iterable[T], seconds: float) -> Iterator[T]:
-        """Yield `chunks`, each to be taken within `seconds`."""
+        """Yield the chunks, each to be taken within `seconds`."""
         for chunk in chunks:
             self.expect(seconds)
             yield chunk
@@ -65,7 +65,7 @@ class CallWatch:
     """All watched calls of a process. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` is monotonic seconds. Its thread begins with the first call."""
+        """`clock` is monotonic seconds. The thread starts with the first call."""
         self._clock = clock
         self._changed = threading.Condition()
         self._calls: dict[Watched, None] = {}  # oldest first

@@ -35,7 +35,7 @@ class ReplicaKey:
 
 @dataclass(frozen=True)
 class Launch:
-    """A replica to start. The job's specification says the rest."""
+    """A replica to start, beyond what the job's specification says."""
 
     key: ReplicaKey
     generation: int
@@ -48,7 +48,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class ObservedReplica:
-    """What the platform last saw of a replica.
+    """The last state of a replica as the platform saw it.
 
     `reason` is why it ended, or, of one that runs, why it is being taken away.
     """
@@ -67,7 +67,7 @@ class ObservedReplica:
 
 @dataclass(frozen=True)
 class Observation:
-    """A change, or with `resync` the whole list: what is not in it is gone."""
+    """A change, or with `resync` the whole list: replicas not in it are gone."""
 
     states: tuple[ObservedReplica, ...]
     resync: bool = False
@@ -77,16 +77,16 @@ class Runner(Protocol):
     """Starts, stops and watches replicas. Raises PlatformError when refused."""
 
     async def check(self, launches: Sequence[Launch]) -> None:
-        """Try replicas without starting them, before the first of a job is started.
+        """Dry-run the launches before the first replica of a job is started.
 
         Raises PlatformError if the platform would refuse one now; the job fails.
         """
 
     async def start(self, launch: Launch) -> None:
-        """Ask for a replica; it may stay PENDING. Idempotent for a generation."""
+        """Request a replica; it may stay PENDING. Idempotent for a generation."""
 
     async def stop(self, key: ReplicaKey, *, grace_seconds: float, reason: str) -> None:
-        """SIGTERM, then SIGKILL after `grace_seconds`; not an error if it is gone."""
+        """Send SIGTERM, then SIGKILL after `grace_seconds`; no error if it is gone."""
 
     def watch(self) -> AsyncIterator[Observation]:
-        """Yield the whole list first, then changes; lists again after a break."""
+        """Yield the whole list, then changes; the list again after a break."""

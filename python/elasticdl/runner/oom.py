@@ -17,7 +17,7 @@ _NAME = "oom_kill"
 def counters(
     own: Path = Path("/proc/self/cgroup"), groups: Path = Path("/sys/fs/cgroup")
 ) -> list[Path]:
-    """Return the files that may count, the most exact one first.
+    """Return the files with kill counts, the most exact one first.
 
     That of cgroups v2 counts the processes of this group alone; the machine's counts
     all, and is what is left outside any group and with version 1.
@@ -31,15 +31,15 @@ def counters(
 
 
 class OomKills:
-    """Tells kills by the kernel from others. The caller has a lock."""
+    """Tells OOM kills from other kills. The caller holds a lock."""
 
     def __init__(self, files: Sequence[Path] | None = None) -> None:
-        """Count from now on; `files`: where, the first that has a count."""
+        """Start counting in the first of `files` that has a count."""
         self._files = counters() if files is None else files
         self._explained = self._count()
 
     def explain_one(self) -> bool:
-        """Return whether the kernel killed one more process than was asked about.
+        """Return whether the kernel killed one more process than already explained.
 
         Where the whole machine is counted that may have been somebody else's: a kill
         by hand after it counts as one crash, which is forgiven.

@@ -16,7 +16,7 @@ from elasticdl.runner.base import Runner
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that happened. `reason` is one CamelCase word, for machines."""
+    """An Event. `reason` is one CamelCase word, for machines."""
 
     reason: str
     message: str
@@ -24,60 +24,60 @@ class Notice:
 
 
 class Publisher(Protocol):
-    """Shows status, report and notices. Never raises and never makes anyone wait."""
+    """Publishes status, report and notices. Never raises and never blocks."""
 
     @property
     def period_seconds(self) -> float:
-        """How often it wants to hear the status at most; infinite: never."""
+        """Seconds between two statuses; infinite: none wanted."""
 
     @property
     def history_period_seconds(self) -> float:
-        """The same for the history, which is larger."""
+        """Seconds between two histories, which are larger."""
 
     def status(self, document: str) -> None:
-        """Show this status (JSON of JobStatus) in place of the one before."""
+        """Publish this status (JSON of JobStatus)."""
 
     def headline(self, state: str, message: str) -> None:
-        """Show the state in one word, and what there is to say of it, often nothing."""
+        """Publish the state in one word, and a message that is often empty."""
 
     def history(self, document: bytes) -> None:
-        """Show this history (gzip of lines of job/history.py) in its place."""
+        """Publish this history (gzip of lines of job/history.py)."""
 
     def notice(self, notice: Notice) -> None:
-        """Tell what happened; may be left out when there is too much of it."""
+        """Publish a notice; may be dropped if there are too many."""
 
     async def close(self, *, status: str, report: str) -> None:
-        """Show the last status, the last history and the report, if there is one.
+        """Publish the last status, the last history and the report, if there is one.
 
         Waits for it, but not for ever.
         """
 
 
 class NoPublisher:
-    """Shows nothing: on one machine the CLI asks the master."""
+    """Publishes nothing: on one machine the command line asks the master."""
 
     period_seconds = math.inf
     history_period_seconds = math.inf
 
     def status(self, document: str) -> None:
-        """Forget it."""
+        """Do nothing."""
 
     def headline(self, state: str, message: str) -> None:
-        """Forget it."""
+        """Do nothing."""
 
     def history(self, document: bytes) -> None:
-        """Forget it; the job's folder has it."""
+        """Do nothing; the job's folder has it."""
 
     def notice(self, notice: Notice) -> None:
-        """Forget it; it is in the log."""
+        """Do nothing; the log has it."""
 
     async def close(self, *, status: str, report: str) -> None:
-        """Nothing to wait for."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
 class Platform:
-    """What a master needs of the place where its replicas run."""
+    """The services of the place where replicas run, for a master."""
 
     runner: Runner
     publisher: Publisher = field(default_factory=NoPublisher)

@@ -21,7 +21,7 @@ FLOAT_BYTES = 4
 
 
 class GradientKind(enum.StrEnum):
-    """How a variable's gradient comes."""
+    """The form of a variable's gradient."""
 
     DENSE = "dense"
     ROWWISE = "rowwise"  # IndexedSlices: row numbers and rows
@@ -91,13 +91,13 @@ class Layout:
 
     @cached_property
     def cut(self) -> frozenset[str]:
-        """Names of the variables that are in more than one piece."""
+        """Names of the variables with more than one piece."""
         held = Counter(piece.variable for ps in self.pieces for piece in ps)
         return frozenset(self.variables[v].name for v, n in held.items() if n > 1)
 
     @cached_property
     def digest(self) -> str:
-        """Hash that two sides compare to know that they mean the same layout."""
+        """Hash by which two sides compare layouts."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
     def to_json(self) -> str:
@@ -123,7 +123,7 @@ _ORDER = {GradientKind.DENSE: 0, GradientKind.ROWWISE: 1, GradientKind.FROZEN: 2
 
 
 def place(variables: Sequence[Variable], num_ps: int) -> Layout:
-    """Spread the variables over `num_ps` PS; the same input gives the same layout."""
+    """Distribute the variables over `num_ps` PS, deterministically."""
     total = sum(v.num_rows * v.row_size for v in variables)
     fair = -(-total // num_ps) if total else 1
     cuts: list[tuple[int, int, int, int]] = []  # size, variable, start row, end row

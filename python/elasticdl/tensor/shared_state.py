@@ -32,7 +32,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class StateVariable:
-    """One variable of the state."""
+    """One variable of the shared state."""
 
     name: str
     shape: tuple[int, ...]
@@ -46,7 +46,7 @@ class StateVariable:
 
 @dataclass(frozen=True)
 class StateShare:
-    """What the batch of one step put into the state."""
+    """The contribution of one step's batch to the state."""
 
     values: Floats
     still: tuple[int, ...] = ()  # numbers of variables that the step did not move
@@ -65,7 +65,7 @@ class StateLayout:
 
     @cached_property
     def keep(self) -> Floats:
-        """What a step keeps, float by float."""
+        """By float, the share of the old value that a step keeps."""
         parts = [np.full(v.size, v.keep, np.float32) for v in self.variables]
         return np.concatenate([np.empty(0, np.float32), *parts])
 
@@ -74,13 +74,13 @@ class StateLayout:
         return list(itertools.accumulate((v.size for v in self.variables), initial=0))
 
     def share(self, old: Floats, new: Floats) -> StateShare:
-        """Return what a step's batch put in."""
+        """Return the contribution of a step's batch."""
         moved = np.logical_or.reduceat(new != old, self._starts[:-1])
         still = () if moved.all() else tuple(np.flatnonzero(~moved).tolist())
         return StateShare(new - self.keep * old, still)
 
     def moved(self, values: Floats, share: StateShare) -> Floats:
-        """Return, in a new array, the values with a batch's share in them."""
+        """Return, in a new array, the values with a batch's contribution."""
         after = self.keep * values + share.values
         for index in share.still:
             part = slice(self._starts[index], self._starts[index + 1])
@@ -112,7 +112,7 @@ class StateLayout:
         return values
 
     def to_json(self) -> str:
-        """Return it as text: the same for the same layout."""
+        """Return the layout as text; equal layouts give equal text."""
         return json.dumps([[v.name, list(v.shape), v.keep] for v in self.variables])
 
     @staticmethod
@@ -131,7 +131,7 @@ class StateLayout:
 
     @staticmethod
     def of_arrays(arrays: Mapping[str, Array]) -> StateLayout:
-        """Return one for arrays of which nothing else is known (older checkpoints)."""
+        """Return the layout of arrays from an older checkpoint."""
         return StateLayout(
             tuple(
                 StateVariable(name, array.shape)
@@ -143,13 +143,13 @@ class StateLayout:
 
 @dataclass(frozen=True)
 class SharedState:
-    """The state of one version. The vector is never written: a new one follows it."""
+    """The shared state at one version. The vector is never written in place."""
 
     layout: StateLayout = StateLayout()
     values: Floats = field(default_factory=lambda: np.empty(0, np.float32))
 
     def takes(self, share: StateShare) -> bool:
-        """Return whether a share is one of this state."""
+        """Return whether a contribution has this state's layout."""
         return (
             share.values.shape == self.values.shape
             and share.values.dtype == np.float32
@@ -157,7 +157,7 @@ class SharedState:
         )
 
     def moved(self, share: StateShare) -> SharedState:
-        """Return the state with a batch's share in it."""
+        """Return the state with a batch's contribution."""
         return SharedState(self.layout, self.layout.moved(self.values, share))
 
     def arrays(self) -> dict[str, Floats]:

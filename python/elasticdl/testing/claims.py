@@ -18,7 +18,7 @@ LEAST_ACCURACY = 0.90
 def check_whole(
     job: JobUnderTest, report: JobReport, *, least_accuracy: float = LEAST_ACCURACY
 ) -> None:
-    """Raise JobError unless every record of every epoch counts."""
+    """Raise JobError unless every record of every epoch was counted."""
     audited = job.audit()
     plan = job.values.job.training
     if not audited.ok:
@@ -39,7 +39,7 @@ def check_whole(
 
 
 def relaunched(job: JobUnderTest, replica: str, *, reason: str) -> None:
-    """Wait until a replica's end is booked as `reason`; it may have had others."""
+    """Wait until an end of a replica is recorded as `reason`."""
     job.wait_until(
         lambda s: any(
             r.replica == replica and r.reason == reason for r in s.relaunches

@@ -59,7 +59,7 @@ class InMemoryRunner:
         self._watchers: list[asyncio.Queue[Observation]] = []
 
     async def check(self, launches: Sequence[Launch]) -> None:
-        """Accept what is not to be refused."""
+        """Accept all launches except refused ones."""
         self.checked += launches
         if self.refuse_check:
             raise PlatformError(self.refuse_check)
@@ -86,7 +86,7 @@ class InMemoryRunner:
             self._on_start(launch)
 
     async def stop(self, key: ReplicaKey, *, grace_seconds: float, reason: str) -> None:
-        """End a replica; nothing happens if it is gone."""
+        """End a replica; no effect if it is gone."""
         self.stops.append(Stopped(key, grace_seconds, reason))
         self._on_stop(key)
         self.end(key, ExitReason.DELETED)
@@ -112,7 +112,7 @@ class InMemoryRunner:
         exit_code: int = 0,
         message: str = "",
     ) -> None:
-        """Let a replica end, if it lives."""
+        """End a living replica."""
         state = self.states.get(key)
         if state is None or state.phase in (Phase.SUCCEEDED, Phase.FAILED):
             return
@@ -128,15 +128,15 @@ class InMemoryRunner:
         )
 
     def take_away(self, key: ReplicaKey, reason: ExitReason) -> None:
-        """Tell that a running replica has its grace period left, as a pod shows it."""
+        """Report that a running replica has only its grace period left."""
         self._show(replace(self.states[key], reason=reason))
 
     def vanish(self, key: ReplicaKey) -> None:
-        """Take a replica away without a word: its event is lost (defect D14)."""
+        """Remove a replica without an event (defect D14)."""
         del self.states[key]
 
     def list_again(self) -> None:
-        """Show the whole list to all watchers, as after a broken watch."""
+        """Send the whole list to all watchers, as after a broken watch."""
         self._tell(Observation(tuple(self.states.values()), resync=True))
 
     def release(self) -> None:
@@ -170,7 +170,7 @@ class InMemoryRunner:
 
 
 class InMemoryPublisher:
-    """Implements runner.publisher.Publisher without showing anything."""
+    """A runner.publisher.Publisher that keeps everything in memory."""
 
     period_seconds = 0.0
     history_period_seconds = 0.0

@@ -115,7 +115,7 @@ class JobUnderTest:
     # -- looking ------------------------------------------------------------------
 
     def status(self) -> JobStatus | None:
-        """Return what the master says; None while it is away or not up yet."""
+        """Return the master's status; None while it is away or not up yet."""
         if not self.job_dir.run_file.exists():
             return None
         try:
@@ -124,13 +124,13 @@ class JobUnderTest:
             return None
 
     def status_now(self) -> JobStatus:
-        """Return the status, waiting for a master that is away."""
+        """Return the status; wait for a master that is away."""
         return self.wait_until(lambda _: True, "an answer of the master")
 
     def wait_until(
         self, condition: Callable[[JobStatus], bool], what: str
     ) -> JobStatus:
-        """Wait until the status fulfils a condition. Raises JobError when it cannot."""
+        """Wait until the status meets a condition. Raises JobError if it cannot."""
         end = time.monotonic() + self.limit_seconds
         last: JobStatus | None = None
         while time.monotonic() < end:
@@ -148,14 +148,14 @@ class JobUnderTest:
         )
 
     def wait_for_step(self, step: int) -> JobStatus:
-        """Wait until the job as a whole has made so many steps."""
+        """Wait until the whole job has made this many steps."""
         return self.wait_until(
             lambda s: max(s.progress.steps, s.progress.version) >= step,
             f"step {step}",
         )
 
     def shown(self) -> str:
-        """Return what the command has printed, and the end of every log."""
+        """Return the command's output, and the end of every log."""
         parts = [(self.jobs_dir / f"{self.values.job.name}.out").read_text()[-3000:]]
         for log in sorted(self.job_dir.logs_dir.glob("*.log")):
             tail = log.read_text(errors="replace").splitlines()[-25:]
@@ -169,7 +169,7 @@ class JobUnderTest:
     # -- faults -------------------------------------------------------------------
 
     def victim(self, role: str, *, skip: int = 0) -> ReplicaStatus:
-        """Return a running replica of a role: for workers one that is training.
+        """Return a running replica of a role; for workers one that is training.
 
         One that already got a fault is passed over: the master may not know of it yet.
         """
@@ -190,7 +190,7 @@ class JobUnderTest:
     def fault(
         self, role: str, signal_number: int = signal.SIGKILL, *, at_step: int = 0
     ) -> str:
-        """Send a signal to a replica of the role once a step is reached; its name."""
+        """Signal a replica of the role once a step is reached; return its name."""
         self.wait_for_step(at_step)
         end = time.monotonic() + self.limit_seconds
         while True:
@@ -213,7 +213,7 @@ class JobUnderTest:
     # -- the end ------------------------------------------------------------------
 
     def end_after_this_epoch(self, *, least_epochs: int = 8) -> None:
-        """Let the job end with the epoch that has begun, after `least_epochs` at least.
+        """End the job with the present epoch, after at least `least_epochs`.
 
         For a job of many epochs, so that faults meet it at work however fast it is. A
         rewind under way may take the job back before its first epochs; they count.
@@ -222,7 +222,7 @@ class JobUnderTest:
         edit_values(self.job_dir.spec_file, {"job.training.epochs": least_epochs})
 
     def wait_for_exit(self) -> int:
-        """Wait for the command to end; its exit code."""
+        """Wait for the command to end; return its exit code."""
         if self._process is None:
             raise JobError("the job was not started; call start() or use `with`")
         try:
@@ -235,7 +235,7 @@ class JobUnderTest:
         return code
 
     def finish(self, *, expected: int = 0) -> JobReport:
-        """Wait for the end; the report. Raises JobError on another exit code."""
+        """Wait for the end; return the report. Raises JobError on another exit code."""
         code = self.wait_for_exit()
         if code != expected:
             raise JobError(f"exit code {code}, expected {expected}\n{self.shown()}")

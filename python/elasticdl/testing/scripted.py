@@ -60,7 +60,7 @@ def launch(
 
 @dataclass(frozen=True)
 class ScriptedStage:
-    """A platform under test and what tests ask of it."""
+    """A platform under test, with the operations of its tests."""
 
     platform: LocalPlatform
     job_dir: JobDir
@@ -112,7 +112,7 @@ class ScriptedStage:
 
 @contextmanager
 def staged(job_dir: JobDir, environ: Mapping[str, str]) -> Iterator[ScriptedStage]:
-    """Give a platform in which every role sleeps until `scripts` says otherwise."""
+    """Yield a platform in which every role sleeps unless `scripts` says otherwise."""
     scripts = dict.fromkeys(Role, SLEEP)
 
     def command(role: Role) -> Sequence[str]:

@@ -34,7 +34,7 @@ def count(number: float) -> str:
 
 
 def rate(per_second: float) -> str:
-    """`0.5`, `41.2`, `1 234`: three figures or all before the point."""
+    """`0.5`, `41.2`, `1 234`: three significant figures, or all before the point."""
     if per_second >= 100:
         return count(per_second)
     return f"{per_second:.1f}"
@@ -55,7 +55,7 @@ def duration(seconds: float) -> str:
 
 
 def short_duration(seconds: float) -> str:
-    """`0.41 ms`, `3.1 ms`, `31 ms`, `1.2 s`: of a step or a call."""
+    """`0.41 ms`, `3.1 ms`, `31 ms`, `1.2 s`: for a step or a call."""
     if seconds >= 0.9995:
         return duration(seconds)
     thousandths = 1000 * seconds
@@ -64,7 +64,7 @@ def short_duration(seconds: float) -> str:
 
 
 def left(seconds: float) -> str:
-    """`41 s left`, `12 min left`, `1 h 03 min left`: an estimate, so no more of it."""
+    """`41 s left`, `12 min left`, `1 h 03 min left`: rounded, an estimate."""
     if seconds < 59.5:
         return f"{max(1, round(seconds))} s left"
     minutes = max(1, round(seconds / 60))
@@ -77,13 +77,13 @@ def metric(value: float) -> str:
 
 
 def metrics(values: Mapping[str, float]) -> str:
-    """`accuracy 0.9812, loss 0.0523`: what the user asked for before the loss."""
+    """`accuracy 0.9812, loss 0.0523`: the user's metrics before the loss."""
     ordered = sorted(values.items(), key=lambda item: item[0] == "loss")
     return ", ".join(f"{name} {metric(value)}" for name, value in ordered)
 
 
 def percent(part: float, whole: float) -> str:
-    """`57 %`; 100 % only when it is all."""
+    """`57 %`; 100 % only if it is everything."""
     if whole <= 0:
         return "0 %"
     share = part / whole
@@ -107,13 +107,13 @@ def plural(number: int, word: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """The line of a message that says most: the last of a traceback, else the first."""
+    """The most informative line: the last of a traceback, else the first."""
     lines = without_trace(text).splitlines()
     return lines[0] if lines else ""
 
 
 def without_trace(text: str) -> str:
-    """A message without the stack trace in it: the lines above, or its last line."""
+    """A message without its stack trace: the lines above it, or its last line."""
     lines = [line.rstrip() for line in text.strip().splitlines() if line.strip()]
     traces = [n for n, line in enumerate(lines) if line.endswith(_TRACE_BEGINS)]
     if not traces:
@@ -122,7 +122,7 @@ def without_trace(text: str) -> str:
 
 
 def path(full: str | Path, *, here: Path | None = None) -> str:
-    """A path as one would type it here: from the current folder on, or from `~`."""
+    """A path as typed here: relative to the current folder, or from `~`."""
     given = Path(full)
     for start, mark in ((here or Path.cwd(), ""), (Path.home(), "~/")):
         if given.is_absolute() and given != start and given.is_relative_to(start):
@@ -131,5 +131,5 @@ def path(full: str | Path, *, here: Path | None = None) -> str:
 
 
 def doing(phase: str) -> str:
-    """What a worker does, by its phase; `wait for PS` by a cause of lost time."""
+    """A worker's activity in words; `wait for PS` by a cause of lost time."""
     return _DOING.get(phase, phase)

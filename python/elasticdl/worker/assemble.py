@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 def _nothing() -> None:
-    """Do nothing: a job that keeps no snapshot has none to forget."""
+    """Do nothing: a job without snapshots has none to forget."""
 
 
 _MODES = {
@@ -51,7 +51,7 @@ _MODES = {
 
 
 class Assembly:
-    """The model, and everything around it."""
+    """The model and the parts of a worker around it."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Assembly:
         definition: ModelDefinition,
         sample: RecordSample | None,
     ) -> None:
-        """Build the model and tell the master of it. Raises UserCodeError."""
+        """Build the model and report it to the master. Raises UserCodeError."""
         self._life = life
         self._spec = spec
         self._definition = definition
@@ -85,7 +85,7 @@ class Assembly:
         *,
         restore_dir: str,
     ) -> None:
-        """Make the trainer and run tasks until there are no more."""
+        """Create the trainer and run tasks until there are no more."""
         if self._batch is None:
             self._learn(sample)
         life, spec = self._life, self._spec
@@ -128,7 +128,7 @@ class Assembly:
         )
 
     def _learn(self, sample: RecordSample) -> None:
-        """Make the job's main feeder and an example batch."""
+        """Create the main feeder and an example batch."""
         feeder = self._feeder(_MODES[self._spec.type], sample)
         batch = next(feeder.batches(sample.records), None)
         if batch is None:
@@ -236,7 +236,7 @@ class Assembly:
         )
 
     def _counted(self, handler: Handler, kind: str) -> Handler:
-        """Return a handler whose records show in the metrics."""
+        """Return a handler that counts its records in the metrics."""
         records = self._life.metrics.records.labels(kind)
         bad = self._life.metrics.bad_records
 

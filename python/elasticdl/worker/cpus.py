@@ -25,7 +25,7 @@ _THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
 
 def bound_threads(wanted: int, environ: MutableMapping[str, str]) -> None:
-    """Tell TensorFlow how many threads it may have.
+    """Limit TensorFlow's threads.
 
     `wanted`: by the job; 0 is what the environment says, else the limit of CPUs.
     """
@@ -41,7 +41,7 @@ def bound_threads(wanted: int, environ: MutableMapping[str, str]) -> None:
 
 
 def cpu_limit(cgroup: Path = _CGROUP) -> int | None:
-    """Return the CPUs of this container's limit, rounded up; None without one.
+    """Return the CPU limit of this container, rounded up; None without one.
 
     None too where the limit is no less than what the machine offers the process.
     """
@@ -53,7 +53,7 @@ def cpu_limit(cgroup: Path = _CGROUP) -> int | None:
 
 
 def _version_2(path: Path) -> float | None:
-    """Read `200000 100000`, microseconds of each so many; `max` is no limit."""
+    """Return the CPUs in `200000 100000` (quota, period in us); `max`: no limit."""
     words = _words(path)
     if len(words) != 2:
         return None

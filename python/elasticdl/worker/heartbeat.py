@@ -28,7 +28,7 @@ MOST_WAIT_SECONDS = 1.0
 
 
 class Heartbeat:
-    """Says that this worker is alive and keeps what the master answers. Thread-safe."""
+    """Sends heartbeats and keeps the master's answers. Thread-safe."""
 
     def __init__(
         self,
@@ -74,12 +74,12 @@ class Heartbeat:
 
     @property
     def view(self) -> PsView:
-        """Where the PS are, as far as known."""
+        """The known addresses of the PS."""
         return self._view
 
     @property
     def drain(self) -> threading.Event:
-        """Set when this worker shall hand its tasks back and leave."""
+        """Set when this worker has to hand back its tasks and leave."""
         return self._drain
 
     def start(self) -> None:
@@ -87,7 +87,7 @@ class Heartbeat:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the call that is under way; does not wait for it."""
+        """Stop after the call in progress; does not wait for it."""
         self._stop.set()
         with self._changed:
             self._changed.notify_all()
@@ -97,19 +97,19 @@ class Heartbeat:
         return lease_id in self._lost
 
     def tell_snapshot(self, done: SnapshotDone) -> None:
-        """Tell the master about a local checkpoint, until it drops the request."""
+        """Report a local checkpoint to the master until it drops the request."""
         with self._changed:
             self._snapshots = [s for s in self._snapshots if s.id != done.id] + [done]
 
     def learn_view(self, view: PsView) -> None:
-        """Take a view that came by another way, if it is newer."""
+        """Take a view that arrived by another call, if it is newer."""
         with self._changed:
             if view.revision >= self._view.revision:
                 self._view = view
             self._changed.notify_all()
 
     def wait_for_view(self, newer_than: int, seconds: float) -> PsView:
-        """Wait for a view with a higher revision; return the newest there is then."""
+        """Wait for a view with a higher revision; return the newest one then."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._view.revision > newer_than or self._stop.is_set(), seconds

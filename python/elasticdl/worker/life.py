@@ -44,17 +44,17 @@ log = logging.getLogger(__name__)
 
 
 class ValuesHeld(Protocol):
-    """What the worker has of the PS's values (worker.ps_link)."""
+    """The PS's values that a worker holds (worker.ps_link)."""
 
     def answered(self) -> tuple[int, list[int]]:
-        """Return a rewind, and by PS the newest version told in it."""
+        """Return a rewind, and by PS the newest version answered in it."""
 
     def offer(self, view: PsView) -> None:
-        """Hand values to the PS that wait for them; returns at once."""
+        """Offer values to the PS that wait for them; returns at once."""
 
 
 class WorkerLife:
-    """A worker process as the master sees it, whatever it works on."""
+    """The part of a worker process that talks to the master."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class WorkerLife:
         leaving: threading.Event,
         identity: Identity | None = None,
     ) -> None:
-        """Begin to beat at once; calls are encrypted with the identity, if any."""
+        """Start heartbeats at once; calls are encrypted if there is an identity."""
         self.context = context
         self.identity = identity
         self.leaving = leaving
@@ -111,7 +111,7 @@ class WorkerLife:
         self.heartbeat.start()
 
     def register(self, *, unloadable: str = "", reason: str = "") -> RegistrationReply:
-        """Say that this worker is up. Raises FencedError; RpcError when leaving.
+        """Register this worker. Raises FencedError; RpcError when leaving.
 
         `unloadable`: the checkpoint that it was told to load and cannot, and why.
         """
@@ -131,7 +131,7 @@ class WorkerLife:
         return reply
 
     def tell_model_ready(self, request: ModelInfo) -> None:
-        """Tell the master of the model. Raises FencedError; RpcError when leaving."""
+        """Report the model to the master. Raises FencedError; RpcError when leaving."""
         retry(lambda: self.master.model_ready(request), stop=self.leaving)
 
     def answer_for(self, held: Callable[[], list[int]]) -> None:
@@ -139,11 +139,11 @@ class WorkerLife:
         self._held = held
 
     def hold_values(self, values: ValuesHeld) -> None:
-        """Tell of these values in heartbeats, and hand them to PS that want them."""
+        """Report these values in heartbeats, and offer them to PS that need them."""
         self._values = values
 
     def lease(self, request: LeaseRequest) -> LeaseReply:
-        """Report and lease; with the versions at which the PS have what is reported.
+        """Report and lease, with the PS versions that contain what is reported.
 
         A PS that is lost next lacks updates of tasks that count as done: the master has
         to know of them though no heartbeat came through. Raises as MasterClient.lease.
@@ -154,14 +154,14 @@ class WorkerLife:
         return self.master.lease(request)
 
     def close(self) -> None:
-        """End everything."""
+        """End heartbeats and connections."""
         self.leaving.set()
         self.heartbeat.stop()
         self.monitor.close()
         self.master.close()
 
     def _is_ready(self) -> bool:
-        """Whether the job can count on this worker: it may be tracing, or training."""
+        """Whether the job can count on this worker: it traces or trains."""
         return self._registered.is_set() and not self.leaving.is_set()
 
     def _status(self, snapshots: list[SnapshotDone]) -> WorkerReport:
@@ -194,7 +194,7 @@ class WorkerLife:
 
 
 def leave_fenced(reason: str) -> None:
-    """End the process: no master wants this worker, nothing here counts."""
+    """End the process: no master accepts this worker, so its work does not count."""
     log.warning("This worker is not needed any more: %s", reason)
     logging.shutdown()
     os._exit(ExitCode.FENCED)

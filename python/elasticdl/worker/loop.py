@@ -59,12 +59,12 @@ class TrainingTasks(Protocol):
         """Wait for all acknowledgements and report."""
 
     def hand_back(self, *, keep: Task | None = None) -> None:
-        """Return every task that is not acknowledged, but for `keep`."""
+        """Return all unacknowledged tasks to the master, except `keep`."""
 
 
 @dataclass(frozen=True)
 class LoopParts:
-    """What the loop puts together."""
+    """The parts of the loop."""
 
     stream: TaskStream
     trainer: Trainer
@@ -99,14 +99,14 @@ _NAMES = {
 
 
 class WorkerLoop:
-    """Runs tasks until none will come or the worker has to leave."""
+    """Runs tasks until there are no more or the worker has to leave."""
 
     def __init__(self, parts: LoopParts) -> None:
         """Take the finished parts."""
         self._parts = parts
 
     def run(self) -> None:
-        """Run. Raises UserCodeError after the task that it broke was reported."""
+        """Run the loop. Raises UserCodeError once the failed task is reported."""
         parts = self._parts
         while not parts.leaving.is_set():
             parts.trainer.between_steps()
@@ -151,7 +151,7 @@ class WorkerLoop:
         self._guarded(task, lambda: parts.stream.report(chosen(loaded)))
 
     def _guarded(self, task: Task | None, act: Callable[[], None]) -> None:
-        """Act; turn what goes wrong into a report of the task."""
+        """Run `act`; turn an exception into a report of the task."""
         try:
             act()
         except FencedError as error:
@@ -167,7 +167,7 @@ class WorkerLoop:
                 self._broken(task, error)
 
     def _broken(self, task: Task | None, error: Exception) -> None:
-        """Report what no other try would get round."""
+        """Report a task that fails the same way on each attempt."""
         if isinstance(error, (NanLossError, DataError)):
             text = self._with_source(task, error)
             loss = math.nan if isinstance(error, NanLossError) else 0.0
@@ -211,7 +211,7 @@ class WorkerLoop:
         self._parts.leaving.wait(PAUSE_SECONDS)
 
     def _give_back(self, task: Task | None, *, why: str = "") -> None:
-        """Return the task; one of training with all that nobody has acknowledged.
+        """Return the task; for training, with all unacknowledged ones.
 
         What kept another task from being done says nothing of gradients that are on
         their way: these are good, and their tasks are reported when they have come.
@@ -251,7 +251,7 @@ class WorkerLoop:
         return f"{task.source}[{task.start}:{task.end}]: {text}"
 
     def _leave(self) -> None:
-        """Finish what is under way, hand the rest back."""
+        """Finish the batch in progress and hand back the rest."""
         parts = self._parts
         parts.stream.drain()
         self._guarded(None, parts.training.settle)

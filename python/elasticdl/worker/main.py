@@ -123,7 +123,7 @@ def work(life: WorkerLife, spec: JobSpec) -> None:
 
 
 def _loadable(life: WorkerLife, spec: JobSpec, restore_dir: str) -> str:
-    """Return the checkpoint that a worker loads itself, having read all of it.
+    """Return the checkpoint that a worker loads itself, after verifying it.
 
     For a damaged one the master names the next older one. Raises CheckpointError if
     it names no other.
@@ -211,7 +211,7 @@ def _leave_on_signals(leaving: threading.Event) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process without taking TensorFlow apart, which would cost seconds.
+    """End the process without TensorFlow's teardown, which costs seconds.
 
     Everything that counts is on its way by now. What others registered for the exit
     (the user's module, a coverage measurement) still runs.

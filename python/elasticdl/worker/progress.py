@@ -54,29 +54,29 @@ class WorkerProgress:
 
     @property
     def phase(self) -> WorkerPhase:
-        """What the worker is at."""
+        """What the worker is doing."""
         return self._phase
 
     def enter(self, phase: WorkerPhase) -> None:
-        """Change the phase; the same one again counts as a sign of life."""
+        """Enter a phase; the same one again counts as a sign of life."""
         with self._lock:
             self._phase = phase
             self._kind = None
             self._since = self._clock()
 
     def waits_to_read(self, lease_id: int) -> None:
-        """Say that a task's records are being read; again is no sign of life."""
+        """Note that a task's records are being read; a repeat is no sign of life."""
         if self._phase is not WorkerPhase.READ or self._reading != lease_id:
             self._reading = lease_id
             self.enter(WorkerPhase.READ)
 
     def touch(self) -> None:
-        """Say that something happened in the present phase."""
+        """Note progress in the present phase."""
         with self._lock:
             self._since = self._clock()
 
     def moved(self, total_bytes: int) -> None:
-        """Take how many bytes the process has read and written, so far.
+        """Note the bytes that the process has read and written so far.
 
         They are a sign of life of whatever nobody knows the usual length of. A batch
         under way is no such thing: what others of the process read meanwhile says
@@ -90,19 +90,19 @@ class WorkerProgress:
                 self._since = self._clock()
 
     def begins(self, kind: Hashable) -> None:
-        """Say that a batch begins, of such a kind in the present phase."""
+        """Note the start of a batch of this kind in the present phase."""
         with self._lock:
             self._kind = (self._phase, kind)
             self._began = self._since = self._clock()
 
     def ended(self) -> None:
-        """Say that the batch that began last is done, and is no step."""
+        """Note the end of a batch that is not a training step."""
         with self._lock:
             self._end(self._clock())
             self._batches += 1
 
     def given_up(self) -> None:
-        """Say that the batch under way is not finished; what follows is no batch."""
+        """Note that the batch in progress was abandoned."""
         with self._lock:
             self._kind = None
             self._since = self._clock()
@@ -121,7 +121,7 @@ class WorkerProgress:
         self._usual[kind] = mean, count + 1
 
     def stepped(self, *, version: int, loss: float, seconds: float) -> int:
-        """Count a training step of so many seconds; return the number of steps."""
+        """Count a training step; return the number of steps."""
         with self._lock:
             self._end(self._clock())
             self._step += 1

@@ -24,13 +24,13 @@ _JOIN_SECONDS = 1.0
 
 
 def is_noise(line: bytes) -> bool:
-    """Tell whether a line is one that every import of TensorFlow prints."""
+    """Return whether every import of TensorFlow prints this line."""
     return any(words in line for words in _NOISE)
 
 
 @contextmanager
 def quiet_import() -> Iterator[None]:
-    """Let standard error go through a filter while TensorFlow is imported."""
+    """Filter standard error while TensorFlow is imported."""
     sys.stderr.flush()
     kept = os.dup(_STDERR)
     reading, writing = os.pipe()

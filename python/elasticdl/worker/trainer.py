@@ -20,12 +20,12 @@ Array = NDArray[np.generic]
 
 
 class LeavingError(ElasticDLError):
-    """The worker was told to leave while it waited for something."""
+    """The worker was told to leave during a wait."""
 
 
 @dataclass(frozen=True)
 class BatchPosition:
-    """Where a batch lies in its task."""
+    """Position of a batch in its task."""
 
     task_id: int
     epoch: int
@@ -35,17 +35,17 @@ class BatchPosition:
 
 
 class NanLossError(ElasticDLError):
-    """A loss that is not a number, where the job says that this ends it."""
+    """The loss is not finite and the job does not skip such batches."""
 
     def __init__(self, message: str, at: BatchPosition | None = None) -> None:
-        """`at`: the batch, if it is not the one that was given last."""
+        """`at`: the batch, if it is not the last given one."""
         super().__init__(message)
         self.at = at
 
 
 @dataclass(frozen=True)
 class BatchDone:
-    """What became of a batch."""
+    """The outcome of a batch."""
 
     loss: float
     version: int  # of the parameters that it was computed at
@@ -54,7 +54,7 @@ class BatchDone:
 
 @dataclass(frozen=True)
 class Values:
-    """The model's values at one version: what evaluation and export use."""
+    """The model's values at one version, for evaluation and export."""
 
     version: int
     trainable: Sequence[NDArray[np.float32]]  # in the model's order
@@ -62,11 +62,11 @@ class Values:
 
 
 class Trainer(Protocol):
-    """Trains batch after batch; one thread calls it."""
+    """Trains batch after batch; used by one thread."""
 
     @property
     def acknowledged(self) -> int:
-        """Batches, counted from the start, whose gradients are safely applied.
+        """Number of batches from the start whose gradients are safely applied.
 
         Also of those that were skipped. After a FencedError the count is meaningless
         for batches before it: their tasks are handed back.
@@ -74,7 +74,7 @@ class Trainer(Protocol):
 
     @property
     def trained(self) -> int:
-        """Batches handed over from the start, acknowledged or not."""
+        """Number of batches from the start, acknowledged or not."""
 
     def train_batch(self, features: Any, labels: Any, at: BatchPosition) -> BatchDone:
         """Train on a batch.
@@ -87,16 +87,16 @@ class Trainer(Protocol):
         """Wait until every batch is acknowledged. Raises as `train_batch`."""
 
     def recover(self) -> None:
-        """Begin again at the parameters that are in force after a FencedError."""
+        """Continue from the present parameters after a FencedError."""
 
     def values(self, model: ModelVersion) -> Values | None:
         """Return the values of a version; None: those in the model."""
 
     def between_steps(self) -> None:
-        """Do what is asked for between steps, also while there is nothing to train."""
+        """Do what was requested between steps, also without training tasks."""
 
     def variables_changed(self) -> None:
-        """Learn that the model's trainable variables were overwritten."""
+        """Note that the model's trainable variables were overwritten."""
 
     def close(self) -> None:
-        """Let go of threads and connections."""
+        """Close threads and connections."""

@@ -42,7 +42,7 @@ from elasticdl.worker.uses.fixed_trainer import FixedTrainer
 
 
 class TrainerMaker:
-    """Makes the trainer."""
+    """Creates the worker's trainer."""
 
     def __init__(
         self,
@@ -51,14 +51,14 @@ class TrainerMaker:
         definition: ModelDefinition,
         state: ModelState,
     ) -> None:
-        """Take a module with its model built and its non-trainable state."""
+        """Take a module with a built model, and its non-trainable state."""
         self._life = life
         self._spec = spec
         self._definition = definition
         self._state = state
 
     def trainer(self, batch: Batch, restore_dir: str) -> Trainer:
-        """Return a trainer that begins where the job stands.
+        """Return a trainer at the job's present state.
 
         Raises RefusedError when the PS cannot run the optimizer, CheckpointError.
         """

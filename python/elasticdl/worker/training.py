@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class _Run:
-    """A task under way, or trained and not acknowledged."""
+    """A task in training, or trained and not acknowledged."""
 
     loaded: LoadedTask
     in_order: bool
@@ -79,7 +79,7 @@ class _Run:
 
 
 class Orders(Protocol):
-    """What the master may say meanwhile (worker.heartbeat)."""
+    """The master's orders during training (worker.heartbeat)."""
 
     def is_lost(self, lease_id: int) -> bool:
         """Whether a lease was given to another worker."""
@@ -152,7 +152,7 @@ class Training:
             self.report_acknowledged()
 
     def hand_back(self, *, keep: Task | None = None) -> None:
-        """Return every task that is not acknowledged, but for `keep`."""
+        """Return all unacknowledged tasks to the master, except `keep`."""
         for run in self._runs:
             if keep is None or run.task.lease_id != keep.lease_id:
                 touched = max(run.records, int(run.begun))
@@ -160,7 +160,7 @@ class Training:
         self._runs.clear()
 
     def report_acknowledged(self) -> None:
-        """Report the tasks whose gradients are all safe."""
+        """Report the tasks whose gradients are all acknowledged."""
         safe = self._trainer.acknowledged
         done = [r for r in self._runs if 0 <= r.last_batch <= safe]
         for run in done:
@@ -232,7 +232,7 @@ class Training:
 
 
 class Shows:
-    """Everything that a step is counted in."""
+    """The counters and metrics of a step."""
 
     def __init__(
         self,
@@ -251,7 +251,7 @@ class Shows:
         self._log_loss_steps = log_loss_steps
 
     def begins(self, batch: Batch) -> None:
-        """A step begins."""
+        """Note the start of a step."""
         self.progress.begins(kind_of(batch))
 
     def step(self, done: BatchDone, records: int, seconds: float) -> None:

@@ -24,18 +24,18 @@ log = logging.getLogger(__name__)
 
 
 class UntrainedVariables:
-    """Frozen weights, which all workers have from PS 0: the same in each of them."""
+    """Frozen weights, which all workers get from PS 0 so that they are equal."""
 
     def __init__(self, variables: Sequence[NamedVariable]) -> None:
         """Take a built model's variables."""
         self._variables = variables
 
     def read(self) -> Mapping[str, Array]:
-        """Return what they are, by variable."""
+        """Return the weights by variable."""
         return read_state(self._variables)
 
     def take(self, arrays: Mapping[str, Array]) -> None:
-        """Set them. Raises RefusedError naming those that are not there or do not fit.
+        """Set the weights. Raises RefusedError naming missing or misfitting ones.
 
         PS that loaded a checkpoint by themselves have what that has.
         """
@@ -47,7 +47,7 @@ class UntrainedVariables:
 
 
 def load_untrained(state: ModelState, arrays: Mapping[str, Array], path: Path) -> None:
-    """Set what a model does not train by name; say what the checkpoint does not have.
+    """Set the untrained weights by name; log those that the checkpoint lacks.
 
     `arrays` are its values and states. Raises CheckpointError naming the frozen weights
     that are not among them (nothing would ever make them what they were), and whatever
@@ -73,7 +73,7 @@ def check_untrained(
     arrays: Mapping[str, Array],
     where: Path | str,
 ) -> None:
-    """Raise CheckpointError unless all that is needed is there and all of it fits."""
+    """Raise CheckpointError unless everything needed is present and fits."""
     wrong = [
         f"{v.name}: got {arrays[v.name].shape}, expected {v.shape}"
         for v in expected

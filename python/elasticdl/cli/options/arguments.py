@@ -18,10 +18,10 @@ Handler = Callable[[argparse.Namespace], int]
 
 
 class Parser(argparse.ArgumentParser):
-    """Tells what is wrong in one line, not after a screen of usage."""
+    """Reports a wrong argument in one line instead of a screen of usage."""
 
     def error(self, message: str) -> NoReturn:
-        """End with the message and where help is."""
+        """Exit with the message and a hint at `--help`."""
         self.exit(ExitCode.USAGE, f"error: {message}; see `{self.prog} --help`\n")
 
 
@@ -71,7 +71,7 @@ def add_overrides(parser: argparse.ArgumentParser) -> None:
 
 
 def add_job(parser: argparse.ArgumentParser) -> None:
-    """Add the name of a job, and where jobs are."""
+    """Add the arguments for a job's name and the folder of jobs."""
     parser.add_argument("job", metavar="JOB", help="name of the job (`elasticdl list`)")
     add_jobs_dir(parser)
 
@@ -84,7 +84,7 @@ def add_replica(parser: argparse.ArgumentParser) -> None:
 
 
 def positive_seconds(least: float) -> Callable[[str], float]:
-    """Return what reads `0.5` -> 0.5, `least` or more; raises what argparse shows."""
+    """Return a parser of seconds, `0.5` -> 0.5, at least `least`."""
 
     def read(text: str) -> float:
         try:

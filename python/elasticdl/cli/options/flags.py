@@ -50,7 +50,7 @@ class TakeDown(argparse.Action):
 
 
 def add_classic_flags(parser: argparse.ArgumentParser, verb: str) -> None:
-    """Add every classic flag of a verb to its parser, refused ones unseen.
+    """Add every classic flag of a verb to its parser; refused flags are hidden.
 
     What the parser has as an option of its own (`--yaml`) stays that.
     """
@@ -100,7 +100,7 @@ def given_flags(args: argparse.Namespace) -> list[GivenFlag]:
 def parse(
     parser: argparse.ArgumentParser, arguments: Sequence[str]
 ) -> argparse.Namespace:
-    """Parse a command line; what a verb with classic flags does not know is kept.
+    """Parse a command line; for a verb with classic flags, unknown arguments are kept.
 
     So an unknown flag is reported together with all other mistakes, and never ignored:
     `convert_args` and `refuse_beside_file` raise for it. Other verbs exit here.
@@ -169,7 +169,7 @@ def namespace_of(args: argparse.Namespace) -> str:
 
 
 def refuse_beside_file(args: argparse.Namespace) -> None:
-    """Raise SpecError if flags stand beside `-f FILE`: which one would win?"""
+    """Raise SpecError for flags beside `-f FILE`: neither could take precedence."""
     problems = unknown_problems(getattr(args, "unknown", []), args.verb)
     problems += [
         Problem(

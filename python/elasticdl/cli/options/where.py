@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def add_cluster_options(
     parser: argparse._ActionsContainer, *, namespace: bool = True
 ) -> None:
-    """Add `--cluster`, `-n` and `--context`; each of them means a cluster."""
+    """Add `--cluster`, `-n` and `--context`; each of them selects a cluster."""
     parser.add_argument(
         "--cluster",
         action="store_true",
@@ -39,7 +39,7 @@ def add_cluster_options(
 
 
 def add_any_job(parser: argparse.ArgumentParser) -> None:
-    """Add the name of a job, here or in a cluster."""
+    """Add the name of a job that runs on this machine or in a cluster."""
     add_job(parser)
     add_cluster_options(parser)
 
@@ -51,14 +51,14 @@ def is_cluster_asked(args: argparse.Namespace) -> bool:
 
 
 def where(args: argparse.Namespace) -> Where:
-    """Return what the options say; empty is what the kube config says."""
+    """Return cluster and namespace; empty fields follow the kube config."""
     from elasticdl.client.cluster import Where
 
     return Where(args.context or "", getattr(args, "namespace", None) or "")
 
 
 def find_job(args: argparse.Namespace) -> LocalJob | ClusterJob:
-    """Return the job that a verb means.
+    """Return the job that the arguments of a verb name.
 
     With an option that names a cluster: there. Otherwise the job of this machine, and
     where there is none, the one of that name that was submitted from here last.
@@ -88,7 +88,7 @@ def find_job(args: argparse.Namespace) -> LocalJob | ClusterJob:
 
 
 def find_local(args: argparse.Namespace) -> LocalJob:
-    """Return the job of this machine, for verbs that only those know.
+    """Return a job of this machine, for verbs that work on local jobs only.
 
     Raises JobError for a job that was submitted to a cluster.
     """

@@ -35,10 +35,10 @@ class Where:
 
 
 class ClusterError(PlatformError):
-    """The API server refused a call; `status` is HTTP's, `reason` its one word."""
+    """A refused call; `status` is HTTP's, `reason` the server's word."""
 
     def __init__(self, message: str, *, status: int = 0, reason: str = "") -> None:
-        """Say what was asked and what the API server answered."""
+        """Take the message, the HTTP status and the server's reason."""
         super().__init__(message)
         self.status = status
         self.reason = reason
@@ -55,7 +55,7 @@ class ClusterError(PlatformError):
 
 
 def connect(where: Where) -> ClusterClient:
-    """Return the cluster of a kube context, the current one by default.
+    """Return the client of a kube context; by default the current one.
 
     Makes no call. Raises PlatformError when there is no such context, or when the
     Kubernetes package is missing.
@@ -79,7 +79,7 @@ def connect(where: Where) -> ClusterClient:
 
 @dataclass(frozen=True)
 class ClusterClient:
-    """One cluster, and the namespace that is meant. All calls raise ClusterError."""
+    """One cluster and the selected namespace. All calls raise ClusterError."""
 
     server: ApiServer
     context: str
@@ -108,15 +108,15 @@ class ClusterClient:
         return list(self.get(path, **query).get("items") or [])
 
     def create(self, path: str, body: Object) -> Object:
-        """Make an object; the object as it is then."""
+        """Create an object; return it as stored."""
         return self._call("POST", path, body=body)
 
     def patch(self, path: str, body: Object) -> Object:
-        """Lay `body` over an object (merge patch); the object as it is then."""
+        """Apply `body` to an object as a merge patch; return the object as stored."""
         return self._call("PATCH", path, body=body, content_type=_MERGE_PATCH)
 
     def apply(self, path: str, body: Object, *, manager: str) -> Object:
-        """Say by server-side apply all that `manager` wants of an object.
+        """Server-side apply everything that `manager` owns of an object.
 
         What others wrote into these fields is overwritten, and theirs no more.
         """
@@ -162,7 +162,7 @@ class ClusterClient:
 
 
 def refusal(method: str, path: str, status: int, reason: str, message: str) -> str:
-    """Return what was asked, the API server's own words, and what to do."""
+    """Return a message: what was asked, the API server's own words, and what to do."""
     if status == 401:
         message = f"the credentials of the kube context were refused ({message})"
         hint = "; log in again, as for kubectl"
@@ -186,6 +186,6 @@ def _resource(path: str) -> str:
 
 
 def _cause(text: str) -> str:
-    """`HTTPSConnection(...): ...: [Errno 111] Connection refused` -> its end."""
+    """Return the last part of a nested error: `...: [Errno 111] Connection refused`."""
     plain = " ".join(text.split())
     return plain.rpartition("[Errno ")[2].partition("] ")[2] or plain

@@ -28,7 +28,7 @@ _TEMPLATES = (template_key(Role.PS), template_key(Role.WORKER))
 
 @dataclass(frozen=True)
 class Needs:
-    """Names of what a job's pods need and its own release does not make."""
+    """Objects that a job's pods refer to and its own release does not create."""
 
     service_accounts: frozenset[str]
     claims: frozenset[str]
@@ -38,7 +38,7 @@ class Needs:
 
 
 def find_chart(given: Path | None = None) -> Path:
-    """Return the chart: the one given, or the one that came with the package.
+    """Return the path of the given chart, or of the chart in the package.
 
     Raises PlatformError where there is none.
     """
@@ -66,7 +66,7 @@ def manifests(text: str) -> list[Object]:
 
 
 def needs(objects: list[Object]) -> Needs:
-    """Return what the pods of these objects name and the objects do not contain."""
+    """Return what the pods of a release refer to and the release does not contain."""
     made = {(str(one.get("kind")), str(one["metadata"]["name"])) for one in objects}
     accounts, claims, classes, secrets = set(), set(), set(), set()
     split = {ENV_PRIORITY_HIGH: "high", ENV_PRIORITY_LOW: "low"}

@@ -19,7 +19,7 @@ from elasticdl.job.values.defaults import (
 
 
 def platform_of(cluster: ClusterClient) -> PlatformDefaults:
-    """Return what the platform says; nothing where none is, or may not be read.
+    """Return the platform's defaults; empty if there are none, or not readable.
 
     Raises ClusterError where the cluster does not answer, SpecError where the
     ConfigMap holds something else.
@@ -44,7 +44,7 @@ def told(lines: list[Line]) -> list[str]:
 
 
 def notice(lines: list[Line], namespace: str) -> list[str]:
-    """Return what to tell of a platform when a job is submitted."""
+    """Return the lines about platform defaults to show when a job is submitted."""
     paths = [
         one.path
         for one in lines

@@ -26,7 +26,7 @@ _SCHEMA_MARK = "values don't meet the specifications of the schema"
 
 
 class Helm(Protocol):
-    """What is needed of Helm. Raises PlatformError, SpecError for wrong values."""
+    """Helm's operations. They raise PlatformError, or SpecError for wrong values."""
 
     def render(self, chart: Path, release: str, where: Where, values: Values) -> str:
         """Return the manifests that `install` would apply; needs no cluster."""
@@ -40,7 +40,7 @@ class Helm(Protocol):
         *,
         create_namespace: bool = False,
     ) -> None:
-        """Make a release. One that fails leaves what was made, to be uninstalled."""
+        """Install a release. A failed one leaves objects; it has to be uninstalled."""
 
     def uninstall(self, release: str, where: Where) -> None:
         """Remove a release; not an error if it is gone."""
@@ -95,7 +95,7 @@ class HelmProgram:
         self._run(["uninstall", release, *_options(where), "--ignore-not-found"], None)
 
     def _version(self, chart: Path) -> list[str]:
-        """Return the option for a Kubernetes that the chart takes.
+        """Return the option for a Kubernetes version that the chart accepts.
 
         Without a cluster to ask, an older Helm takes one of its own time, for which
         the chart may be too new.
@@ -182,7 +182,7 @@ class HelmLibrary:
 
 
 def failure(text: str) -> PlatformError | SpecError:
-    """Return Helm's complaint as an error: of the values, or of the cluster."""
+    """Return Helm's complaint: SpecError (wrong values) or PlatformError."""
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
     kept = [line for line in lines if not line.startswith(("WARNING:", "level="))]
     message = "\n".join(kept or lines) or "Helm failed and said nothing"

@@ -53,7 +53,7 @@ _LIVE = (Condition.RUNNING, Condition.PENDING)
 
 @dataclass(frozen=True)
 class ClusterJob:
-    """One job's ConfigMap in a namespace, and whatever its master made."""
+    """One job in a namespace: its ConfigMap and everything its master created."""
 
     cluster: ClusterClient
     name: str
@@ -76,7 +76,7 @@ class ClusterJob:
         return history_of(self.config_map(), self.cluster.find(path))
 
     def observe(self) -> JobObjects:
-        """Return the job's objects. Raises NotFoundError when there is no such job."""
+        """Return the job's objects. Raises NotFoundError if there is no such job."""
         config_map = self.config_map()
         status_map = self.cluster.find(
             self.cluster.path("configmaps", status_config_map_name(self.name))
@@ -105,7 +105,7 @@ class ClusterJob:
         )
 
     def events(self) -> list[Object]:
-        """Return the warnings about objects of this job, [] where none may be read."""
+        """Return the warnings about objects of this job; [] if they may not be read."""
         try:
             events = self.cluster.items(
                 self.cluster.path("events"), fieldSelector="type=Warning"
@@ -123,11 +123,11 @@ class ClusterJob:
         ]
 
     def spec(self) -> JobSpec:
-        """Return the specification as it is in force."""
+        """Return the specification in force."""
         return _parse(self.config_map()).job
 
     def stop(self, reason: str = "elasticdl stop") -> None:
-        """Ask for a clean end; a job whose master never ran does not start any more."""
+        """Ask for a clean end; a job whose master never ran will not start any more."""
         view = self._live_view()
         self._patch_map({"metadata": {"annotations": {ANNOTATION_STOP: reason}}})
         job = self._master_job() if view.condition is Condition.PENDING else None
@@ -138,7 +138,7 @@ class ClusterJob:
             )
 
     def scale(self, wanted: Scaling) -> Scaled:
-        """Change what is wanted of the workers, and whether the job is paused.
+        """Change the number of workers, or pause or resume the job.
 
         Nothing is written if the result would not be valid. Raises JobError when the
         job does not run, SpecError when it cannot have that.
@@ -195,7 +195,7 @@ class ClusterJob:
         return read_pod_log(self.cluster, pod, tail=tail, follow=follow)
 
     def wait(self, timeout_seconds: float | None = None) -> JobReport | None:
-        """Wait until the job does not run; its report, None if it left none.
+        """Wait until the job no longer runs; return its report, None if it left none.
 
         Raises JobError when it still runs after `timeout_seconds`.
         """
@@ -261,7 +261,7 @@ class ClusterJob:
 
 
 def changed(config_map: Object, wanted: Scaling) -> tuple[Patch | None, Scaled]:
-    """Return what to write, None for nothing, and what comes of it.
+    """Return the patch to write (None for no change) and the change that it makes.
 
     The write fails if another came first. Comments and the order of keys in `job.yaml`
     stay as they are. Raises SpecError when the result would not be valid.

@@ -24,7 +24,7 @@ Key = tuple[str, str]  # namespace and job
 
 
 def cluster_views(cluster: ClusterClient, *, everywhere: bool = False) -> list[JobView]:
-    """Return what can be said of each job, by namespace and name.
+    """Return a view of each job, sorted by namespace and name.
 
     Four calls, however many jobs there are. Raises ClusterError.
     """

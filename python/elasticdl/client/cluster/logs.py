@@ -76,6 +76,6 @@ def _has_ended(cluster: ClusterClient, name: str) -> bool:
 
 
 def _container(pod: Object) -> str:
-    """Return the container that is ours: `main`, whatever is injected beside it."""
+    """Return our container of a pod, `main`, among injected ones."""
     names = [str(one["name"]) for one in pod["spec"]["containers"]]
     return MAIN_CONTAINER if MAIN_CONTAINER in names else names[0]

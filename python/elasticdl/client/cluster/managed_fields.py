@@ -18,14 +18,14 @@ from elasticdl.client.cluster.api import Object
 
 @dataclass(frozen=True)
 class Patch:
-    """What to send; it is refused where somebody else wrote after it was made."""
+    """A patch of one resource version: it is refused after a later write."""
 
     body: Object
     manager: str  # to be applied under this name; "" is a merge patch, as ourselves
 
 
 def change(thing: Object, path: Sequence[str], value: Any) -> Patch:
-    """Return how to set the field at `path` of an object, as whoever applied it."""
+    """Return a patch of the field at `path`, in the name of the field's manager."""
     metadata = thing["metadata"]
     version = metadata["resourceVersion"]
     entry = _applier(metadata.get("managedFields") or [], path)
@@ -44,7 +44,7 @@ def change(thing: Object, path: Sequence[str], value: Any) -> Patch:
 
 
 def _applier(entries: Sequence[Object], path: Sequence[str]) -> Object | None:
-    """Return who applies the field, else its siblings; of several the latest.
+    """Return the manager of the field, else of its siblings; the latest of several.
 
     Siblings, since who lost the field to `kubectl edit` wants it back.
     """

@@ -47,7 +47,7 @@ _ARGO_CD = "argocd.argoproj.io/tracking-id"
 
 @dataclass(frozen=True)
 class JobObjects:
-    """What the API server has of one job."""
+    """The objects of one job on the API server."""
 
     config_map: Object
     status_map: Object | None = None
@@ -62,7 +62,7 @@ def name_of(thing: Object) -> str:
 
 
 def is_by_argo_cd(thing: Object) -> bool:
-    """Whether Argo CD keeps an object as its repository says."""
+    """Whether Argo CD manages an object."""
     return _ARGO_CD in (thing.get("metadata", {}).get("annotations") or {})
 
 
@@ -83,7 +83,7 @@ def replica_of(pod: Object) -> str:
 
 
 def newest(things: Iterable[Object]) -> Object | None:
-    """Return the one that was made last: each run of a job has a Job of its own."""
+    """Return the object created last: each run of a job has a Job of its own."""
     return max(
         things,
         key=lambda one: str(one["metadata"].get("creationTimestamp", "")),
@@ -102,7 +102,7 @@ def pods_of(pods: Sequence[Object], replica: str) -> list[Object]:
 
 
 def documents(observed: JobObjects) -> tuple[JobStatus | None, JobReport | None]:
-    """Return what the master wrote of this very job, as far as it can be read."""
+    """Return status and report of this job, as far as they are readable."""
     status_map = observed.status_map
     uid = observed.config_map.get("metadata", {}).get("uid")
     if status_map is None or not _is_owned(status_map, uid):
@@ -120,7 +120,7 @@ def documents(observed: JobObjects) -> tuple[JobStatus | None, JobReport | None]
 
 
 def history_of(config_map: Object, history_map: Object | None) -> History:
-    """Return the history that the master wrote of this very job."""
+    """Return the history that the master wrote of this job."""
     uid = config_map.get("metadata", {}).get("uid")
     if history_map is None or not _is_owned(history_map, uid):
         return History()
@@ -133,7 +133,7 @@ def history_of(config_map: Object, history_map: Object | None) -> History:
 
 
 def view_of(name: str, observed: JobObjects, *, place: str = "") -> JobView:
-    """Return all that can be said of a job: its state, and why it does not run."""
+    """Return the view of a job: its state, and why it does not run."""
     status, report = documents(observed)
     condition, note = _condition(observed, status, report)
     if report is not None:
@@ -206,7 +206,7 @@ def why_pending(pod: Object, events: Sequence[Object] = ()) -> str:
 
 
 def _unscheduled(pod: Object) -> str:
-    """Return why no node has a pod, "" if one has or nobody says."""
+    """Return why no node was found for a pod; "" if one was, or if unknown."""
     if gates := gated(pod):
         return _said("its pod waits", gates)
     why = unscheduled(pod)
@@ -225,7 +225,7 @@ def last_words(pods: Sequence[Object]) -> str:
 
 
 def _job_failure(job: Object | None) -> str | None:
-    """Return why Kubernetes gave the master's Job up, None if it did not."""
+    """Return why Kubernetes gave up the master's Job; None if it did not."""
     for condition in (job or {}).get("status", {}).get("conditions") or []:
         if condition.get("type") == "Failed" and condition.get("status") == "True":
             return _said(
@@ -282,5 +282,5 @@ def _said(head: str, message: str) -> str:
 
 
 def _seconds(thing: Object) -> float:
-    """Return when an object was made, in Unix seconds; 0 if it does not say."""
+    """Return the creation time of an object in Unix seconds; 0 if it has none."""
     return unix_seconds(thing.get("metadata", {}).get("creationTimestamp"))

@@ -28,7 +28,7 @@ class Record:
 
 
 def read_records(jobs_dir: Path) -> list[Record]:
-    """Return what was submitted, the newest first; a broken file counts as empty."""
+    """Return the records of submitted jobs, newest first; [] for a broken file."""
     try:
         return [Record(**one) for one in json.loads((jobs_dir / FILE).read_text())]
     except (OSError, ValueError, TypeError):
@@ -36,12 +36,12 @@ def read_records(jobs_dir: Path) -> list[Record]:
 
 
 def remember(jobs_dir: Path, record: Record) -> None:
-    """Put a job in front."""
+    """Put a job first in the records."""
     _write(jobs_dir, [record, *_without(jobs_dir, record)][:_MOST])
 
 
 def forget(jobs_dir: Path, record: Record) -> None:
-    """Take a job out: it is not there any more."""
+    """Remove a job from the records."""
     _write(jobs_dir, _without(jobs_dir, record))
 
 

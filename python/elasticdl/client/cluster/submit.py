@@ -43,7 +43,7 @@ class Submission:
 
 
 def chart_values(values: ValuesFile) -> Values:
-    """Return what Helm is given: the job, and the chart's keys beside it."""
+    """Return the values for Helm: the job, and the chart's keys beside it."""
     return {
         "kind": values.kind,
         "job": values.job.document(),
@@ -52,12 +52,12 @@ def chart_values(values: ValuesFile) -> Values:
 
 
 def state_path(values: ValuesFile) -> PurePosixPath:
-    """Return where the pods of a job find the volume with its folder."""
+    """Return the path at which the pods of a job mount the volume with its folder."""
     return PurePosixPath(values.state.mount_path)
 
 
 def is_for_cluster(job: JobSpec) -> bool:
-    """Whether a job names an image, and so does not run on this machine by itself."""
+    """Whether a job names an image, so that it runs in a cluster by default."""
     roles = (job.master, job.ps, job.worker)
     return bool(job.image) or any(role.image for role in roles)
 
@@ -84,7 +84,7 @@ def submit(
     chart: Path | None = None,
     create_namespace: bool = False,
 ) -> Submission:
-    """Make the job's release, named as the job; what ended under that name goes first.
+    """Install the job's release under the job's name, removing an ended one first.
 
     Raises:
         JobError: A job of that name is there and has not ended.
@@ -122,7 +122,7 @@ def submit(
 
 
 def _clean_up(helm: Helm, release: str, where: Where) -> str:
-    """Remove what a failed install made; in words, whether that worked."""
+    """Remove the leftovers of a failed install; return a sentence about the result."""
     try:
         helm.uninstall(release, where)
     except PlatformError as error:
@@ -131,7 +131,7 @@ def _clean_up(helm: Helm, release: str, where: Where) -> str:
 
 
 def remove(job: ClusterJob, helm: Helm) -> str:
-    """Remove all that was made for a job, its folder excepted; its release's name.
+    """Remove all objects of a job but not its folder; return the release's name.
 
     Raises JobError for a job that was not made by Helm.
     """
@@ -148,7 +148,7 @@ def remove(job: ClusterJob, helm: Helm) -> str:
 
 
 def _make_room(cluster: ClusterClient, name: str, *, helm: Helm) -> list[str]:
-    """Remove the release of an ended job of that name; what to tell of it."""
+    """Remove the release of an ended job with this name; return the lines to show."""
     job = ClusterJob(cluster, name)
     try:
         view = job.view()
@@ -180,7 +180,7 @@ def missing_needs(
     *,
     create_namespace: bool = False,
 ) -> list[str]:
-    """Return a line for each thing that the job's pods need and is not there.
+    """Return a line for each missing object that the job's pods refer to.
 
     What the user may not look at is not missing: the cluster will say.
     """

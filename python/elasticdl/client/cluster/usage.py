@@ -21,7 +21,7 @@ _SERVING = Serving(ExporterValues().serving_priority)
 
 
 def cluster_usage(cluster: ClusterClient) -> ClusterUsage:
-    """Look at all nodes and pods: two calls. Raises ClusterError for no answer."""
+    """Return the use of all nodes (two calls). Raises ClusterError."""
     try:
         nodes = cluster.items(f"{CORE}/nodes")
         # From the API server's cache: much cheaper, and a moment old at most.
@@ -36,7 +36,7 @@ def cluster_usage(cluster: ClusterClient) -> ClusterUsage:
 
 
 def usage_of(nodes: Iterable[Object], pods: Iterable[Object]) -> ClusterUsage:
-    """Return what ready nodes have, and what pods on them have asked for, by class."""
+    """Return the capacity of ready nodes, and the requests of their pods by class."""
     known = [pod_of(pod, _SERVING) for pod in pods]
     found = figures(
         map(node_of, nodes), (pod for pod in known if pod is not None), None

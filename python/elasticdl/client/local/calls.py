@@ -47,7 +47,7 @@ class _Connection:
 
 
 class MasterCalls(_Connection):
-    """What launcher and CLI ask of a master."""
+    """The calls that launcher and command line make to a master."""
 
     def __init__(self, address: str, token: str) -> None:
         super().__init__(address, token)
@@ -75,7 +75,7 @@ class MasterCalls(_Connection):
 
 
 class PlatformCalls(_Connection):
-    """What the CLI asks of a job's local platform."""
+    """The calls that the command line makes to a job's local platform."""
 
     def __init__(self, address: str, token: str) -> None:
         super().__init__(address, token)
@@ -91,7 +91,7 @@ class PlatformCalls(_Connection):
             raise _unanswered(error) from error
 
     def set_capacity(self, cpus: float | None) -> tuple[int, int, int]:
-        """Change the workers' CPUs; running, newly preempted, pending workers."""
+        """Set all workers' CPUs; return running, newly preempted, pending workers."""
         try:
             return self._platform.set_capacity(cpus)
         except grpc.RpcError as error:
@@ -102,7 +102,7 @@ class PlatformCalls(_Connection):
         return _running(self._look())
 
     def capacity(self) -> tuple[int, float | None]:
-        """Return the workers that have a process, and all workers' CPUs; None: any."""
+        """Return the number of running workers and their CPUs (None: no limit)."""
         view = self._look()
         workers = sum(key.role is Role.WORKER for key in _running(view))
         return workers, view.capacity

@@ -40,7 +40,7 @@ class RunFile:
     launcher_mark: str = ""  # the same, also where the clock was set; "" is not known
 
     def alive(self) -> bool:
-        """Whether that very launcher still lives."""
+        """Whether the launcher that wrote run.json is still alive."""
         try:
             process = psutil.Process(self.launcher_pid)
             if process.status() == psutil.STATUS_ZOMBIE:
@@ -64,13 +64,13 @@ def read_run(job_dir: JobDir) -> RunFile | None:
 
 
 def write_run(job_dir: JobDir, run: RunFile) -> None:
-    """Write run.json in one step, for this user's eyes alone: the token is in it."""
+    """Write run.json atomically, readable by this user alone: it has the token."""
     text = json.dumps(asdict(run), indent=1)
     write_whole(job_dir.run_file, text, durable=False, mode=0o600)
 
 
 def inspect(job_dir: JobDir) -> Condition:
-    """Tell what state the folder shows; a dead launcher's run.json does not count."""
+    """Return the state of a job's folder; run.json of a dead launcher is ignored."""
     run = read_run(job_dir)
     if job_dir.spec_file.exists() and run is not None and run.alive():
         return Condition.RUNNING
@@ -127,7 +127,7 @@ def _runs_already(job_dir: JobDir, spec: JobSpec) -> JobError:
 
 
 def start_mark(pid: int) -> str:
-    """Return what tells a process from later ones of its pid; "" where Linux is not.
+    """Return a mark that tells a process from later ones with its pid; or "".
 
     Counted from the machine's start, so that it stays when somebody sets the clock.
     """
@@ -146,6 +146,6 @@ def own_start() -> tuple[int, float]:
 
 
 def remove_run(job_dir: JobDir) -> None:
-    """Remove run.json: nobody runs the job any more."""
+    """Remove run.json: the job has no launcher any more."""
     with contextlib.suppress(OSError):
         job_dir.run_file.unlink(missing_ok=True)

@@ -33,7 +33,7 @@ _LOOK_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class LocalJob:
-    """One job's folder, and whoever runs it."""
+    """A job on this machine: its folder and the process that runs it."""
 
     job_dir: JobDir
 
@@ -44,7 +44,7 @@ class LocalJob:
 
     @property
     def place(self) -> str:
-        """Where it is: here, so nothing has to be said."""
+        """Where the job is: "", since it is on this machine."""
         return ""
 
     @property
@@ -53,7 +53,7 @@ class LocalJob:
         return folder.inspect(self.job_dir)
 
     def view(self) -> JobView:
-        """Return status or report; a master that is away is noted, not an error."""
+        """Return status or report; an unreachable master is noted, not an error."""
         condition = self.condition
         run = folder.read_run(self.job_dir)
         if condition is not Condition.RUNNING or run is None:
@@ -89,7 +89,7 @@ class LocalJob:
                     time.sleep(_LOOK_SECONDS)
 
     def scale(self, wanted: Scaling) -> Scaled:
-        """Change what is wanted of the workers, and whether the job is paused.
+        """Change the number of workers, or pause or resume the job.
 
         Nothing is written if the result would not be valid. Raises JobError when the
         job does not run, SpecError when it cannot have that.
@@ -102,7 +102,7 @@ class LocalJob:
         return Scaled(before, edit_values(self.job_dir.spec_file, edits).job)
 
     def kill(self, replica: str, signal_number: int) -> int:
-        """Send a signal to a running replica, as an accident would; returns its pid."""
+        """Send a signal to a running replica; return its pid."""
         run = self._run()
         with PlatformCalls(run.platform, run.token) as platform:
             key = parse_replica(replica)
@@ -116,7 +116,7 @@ class LocalJob:
         )
 
     def set_capacity(self, cpus: float | None) -> tuple[int, int, int]:
-        """Give the workers so many CPUs (None: no limit).
+        """Set the CPUs of all workers (None: no limit).
 
         Returns the numbers of workers that run, that are preempted now, and that wait.
         """
@@ -125,7 +125,7 @@ class LocalJob:
             return platform.set_capacity(cpus)
 
     def capacity(self) -> Capacity:
-        """Return the CPUs that its workers hold now, and may hold.
+        """Return the CPUs in use by the job's workers, and their limit.
 
         Raises JobError when the job does not run, PlatformError for no answer.
         """
@@ -164,7 +164,7 @@ class LocalJob:
         )
 
     def wait(self, timeout_seconds: float | None = None) -> JobReport | None:
-        """Wait until the job does not run; its report, None if it left none.
+        """Wait until the job no longer runs; return its report, None if it left none.
 
         Raises JobError when it still runs after `timeout_seconds`.
         """
@@ -189,7 +189,7 @@ class LocalJob:
 
 
 def list_jobs(jobs_dir: Path, *, aside: bool = False) -> list[LocalJob]:
-    """Return all jobs by name; with `aside` also the finished ones moved aside."""
+    """Return all jobs by name; with `aside` also earlier ones that were moved aside."""
     if not jobs_dir.is_dir():
         return []
     return [

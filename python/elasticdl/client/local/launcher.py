@@ -51,7 +51,7 @@ class LaunchOutcome:
 
 @dataclass(frozen=True)
 class Timing:
-    """How patient the launcher is with its master, in seconds."""
+    """Time limits of the launcher for its master, in seconds."""
 
     probe: float = 0.5
     answer: float = 2.0
@@ -69,7 +69,7 @@ def launch(
     command: CommandOf = role_command,
     timing: Timing | None = None,
 ) -> Launcher:
-    """Start a job here and return its launcher; its processes end with this one.
+    """Start a job on this machine; its processes end with this process.
 
     Args:
         values: The job.
@@ -147,7 +147,7 @@ class Launcher:
 
     @property
     def status(self) -> JobStatus | None:
-        """The newest status that the master gave."""
+        """The newest status from the master."""
         return self._status
 
     @property
@@ -156,23 +156,23 @@ class Launcher:
         return bool(self._stop_reason)
 
     def take_notices(self) -> list[str]:
-        """Return what happened to the launcher itself since the last call."""
+        """Return the launcher's own events since the last call."""
         taken = []
         while self._notices:
             taken.append(self._notices.popleft())
         return taken
 
     def stop(self, reason: str = "stopped by hand") -> None:
-        """Ask for a clean end: tasks handed back, checkpoint written. Does not wait."""
+        """Ask for a clean end with a last checkpoint. Does not wait."""
         self._stop_reason = self._stop_reason or reason
 
     def kill(self) -> None:
-        """End everything at once; what was not checkpointed is done again later."""
+        """End all processes at once; what follows the last checkpoint is repeated."""
         self._killed.set()
         self._platform.wake()
 
     def wait(self, timeout_seconds: float | None = None) -> LaunchOutcome | None:
-        """Wait for the end; None when it did not come in time."""
+        """Wait for the end; return None if it does not come in time."""
         self._done.wait(timeout_seconds)
         return self._outcome
 
@@ -218,7 +218,7 @@ class Launcher:
             self._done.set()
 
     def _tell_of_crashes(self, message: str) -> None:
-        """Tell of the job's end, as masters do that get so far."""
+        """Tell `onEnd` of a job that ended because its masters crashed."""
         if self._status is not None and self._status.ending:
             return  # the last one did, and could write no report
         from elasticdl.master.telling import on_end
@@ -234,7 +234,7 @@ class Launcher:
         on_end.tell(self.spec.on_end, end)
 
     def _keep_master(self) -> Finish:
-        """Start masters until one has ended the job."""
+        """Start masters until one of them has ended the job."""
         generation = 0
         while True:
             generation += 1
@@ -270,7 +270,7 @@ class Launcher:
         )
 
     def _watch_master(self, generation: int) -> MasterEnd:
-        """Look after one master until it has ended."""
+        """Watch one master until it has ended."""
         probe = _Probe(time.monotonic())
         seen = 0
         while True:
@@ -292,7 +292,7 @@ class Launcher:
         return self.stopping and not self._stop_sent
 
     def _ask(self, probe: _Probe) -> None:
-        """Fetch the status, pass a wish to stop on, kill a master that is silent."""
+        """Fetch the status, pass on a request to stop, kill a silent master."""
         timing = self._timing
         try:
             self._status = self._calls.status(timeout_seconds=timing.answer)

@@ -47,7 +47,7 @@ class MasterEnd:
 
 @dataclass(frozen=True)
 class Finish:
-    """The job is over."""
+    """Decision: the job is over."""
 
     exit_code: int
     message: str = ""  # empty: the report says it
@@ -55,7 +55,7 @@ class Finish:
 
 @dataclass(frozen=True)
 class Restart:
-    """Start the master again."""
+    """Decision: start the master again."""
 
     after_seconds: float
 
@@ -63,7 +63,7 @@ class Restart:
 def after_end(
     ends: Sequence[MasterEnd], *, reported: JobState | None
 ) -> Finish | Restart:
-    """Decide after the last of `ends`; `reported` is the final report's state.
+    """Decide what follows the last of `ends`; `reported`: the report's state.
 
     A master that wrote its report has ended the job, whatever its exit was; but if it
     was killed before it had told of the end as the job wishes, another one does so. One
@@ -103,7 +103,7 @@ def after_end(
 
 
 def with_last_status(message: str, status: JobStatus) -> str:
-    """Return the end's message with what the master had said of itself before.
+    """Return the message of the end, with the last status of the master before it.
 
     For a job without a report: what the master did say is then all there is.
     """
@@ -115,7 +115,7 @@ def with_last_status(message: str, status: JobStatus) -> str:
 
 
 def is_silent(*, seconds: float, bound_seconds: float, failed_calls: int) -> bool:
-    """Tell whether a living master counts as hung.
+    """Return whether a living master counts as hung.
 
     Args:
         seconds: Since its last answer, or since its start.

@@ -30,7 +30,7 @@ _TIMES = "is_date32", "is_time32", "is_date64", "is_time64", "is_timestamp"
 
 @dataclass(frozen=True)
 class ColumnValues:
-    """A column's values, and the rows that have none.
+    """A column's values, and which rows have none.
 
     Attributes:
         values: Rows along the first axis, or a value for each row.
@@ -42,7 +42,7 @@ class ColumnValues:
 
 
 def feature_type(pa: Any, kind: Any) -> str:
-    """Return what a type becomes: `int64`, `float32`, `bytes`, or nothing if none."""
+    """Return `int64`, `float32` or `bytes` for an Arrow type; "" if unsupported."""
     types = pa.types
     if is_list(pa, kind):
         return feature_type(pa, kind.value_type)
@@ -56,7 +56,7 @@ def feature_type(pa: Any, kind: Any) -> str:
 
 
 def is_list(pa: Any, kind: Any) -> bool:
-    """Say whether a row of the type holds several values."""
+    """Return whether a row of the type holds several values."""
     types = pa.types
     return bool(
         types.is_list(kind)
@@ -91,7 +91,7 @@ def row_shape(pa: Any, kind: Any) -> tuple[int, ...] | None:
 
 
 def is_text(pa: Any, kind: Any) -> bool:
-    """Say whether a row of the type is one value of text or bytes."""
+    """Return whether a row of the type is one value of text or bytes."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return _is_bytes(pa, kind)
@@ -148,7 +148,7 @@ def convert(pa: Any, array: Any, distinct: Distinct | None = None) -> ColumnValu
 
 
 def _without_null_entries(pa: Any, array: Any) -> Any:
-    """Return an array that marks each null, instead of pointing at a null entry."""
+    """Return an array with nulls marked in rows, not as a null dictionary entry."""
     if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
         return array.dictionary_decode()
     return array
@@ -173,7 +173,7 @@ def _bounds(pa: Any, array: Any) -> NDArray[np.int64]:
 
 
 def _values(pa: Any, array: Any) -> Column:
-    """Return the values of an array that is no list; nulls as anything."""
+    """Return the values of a non-list array; the values of null rows are arbitrary."""
     kind = array.type
     if is_text(pa, kind):
         array = as_dictionary(pa, array)

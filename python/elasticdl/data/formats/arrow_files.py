@@ -103,7 +103,7 @@ class ArrowReader:
         return int(self._chunks.starts[-1])
 
     def read(self, start: int, end: int, bad: BadRecords) -> list[bytes]:
-        """Return the good records of [start, end); tell `bad` of the others."""
+        """Return the good records of [start, end); report the others to `bad`."""
         starts = self._chunks.starts
         end = min(end, self.num_records)
         values: list[bytes] = []
@@ -146,10 +146,10 @@ class ArrowReader:
 
 
 class _Decoded:
-    """A chunk of rows in memory. A value of text that repeats is encoded once in it."""
+    """A decoded chunk of rows. A text value that repeats in it is encoded once."""
 
     def __init__(self, pa: Any, table: Any, names: Sequence[str]) -> None:
-        """Take the chunk; text becomes dictionaries."""
+        """Take the chunk; convert text columns to dictionaries."""
         self._pa = pa
         self._arrays = {name: _whole(pa, table, name) for name in names}
         self._distinct: dict[str, Distinct] = {}
@@ -166,7 +166,7 @@ class _Decoded:
     def slice(
         self, start: int, num_rows: int
     ) -> tuple[dict[str, Column], dict[int, str]]:
-        """Return some rows, and the first null column of each that has one."""
+        """Return some rows, and by row the first null column."""
         columns: dict[str, Column] = {}
         nulls: dict[int, str] = {}
         for name, array in self._arrays.items():
@@ -186,7 +186,7 @@ def _whole(pa: Any, table: Any, name: str) -> Any:
 
 
 class _RowGroups:
-    """A Parquet file; only its footer is kept, as thousands must not stay open."""
+    """A Parquet file; only its footer stays open, as there may be thousands."""
 
     def __init__(self, path: Path) -> None:
         from pyarrow import parquet
@@ -213,7 +213,7 @@ class _RowGroups:
 
 
 class _Batches:
-    """An Arrow IPC file, mapped: what is not compressed is not even copied."""
+    """An Arrow IPC file, mapped: uncompressed buffers are not copied."""
 
     def __init__(self, path: Path) -> None:
         import pyarrow as pa
@@ -256,7 +256,7 @@ def import_pyarrow(path: Path) -> Any:
 
 
 def _choose(path: Path, there: Sequence[str], chosen: Any) -> tuple[str, ...]:
-    """Return the columns to read: those chosen, in that order, or all."""
+    """Return the columns to read: the chosen ones in that order, or all."""
     if isinstance(chosen, str):
         chosen = [name.strip() for name in chosen.split(",") if name.strip()]
     if chosen is not None and not (

@@ -14,17 +14,17 @@ DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
 
 
 class ChunkCache:
-    """Keeps decoded chunks, as ranges share the chunk at their border. Thread-safe."""
+    """Caches decoded chunks, since neighbouring ranges share a chunk. Thread-safe."""
 
     def __init__(self, most_bytes: int = DEFAULT_CACHE_BYTES) -> None:
-        """Keep the chunks used last, up to `most_bytes` (one in any case)."""
+        """Keep the most recently used chunks, up to `most_bytes` but at least one."""
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
         self._chunks: OrderedDict[tuple[Path, int], tuple[Any, int]] = OrderedDict()
         self._bytes = 0
 
     def get(self, path: Path, chunk: int) -> Any:
-        """Return what is kept of a file's chunk (by offset or number), else None."""
+        """Return the cached chunk of a file (by offset or number), else None."""
         with self._lock:
             found = self._chunks.get((path, chunk))
             if found is None:
@@ -33,7 +33,7 @@ class ChunkCache:
             return found[0]
 
     def put(self, path: Path, chunk: int, content: Any, num_bytes: int) -> None:
-        """Keep a chunk's content, which takes `num_bytes` of memory."""
+        """Cache a chunk that takes `num_bytes` of memory."""
         with self._lock:
             if (path, chunk) in self._chunks:
                 return

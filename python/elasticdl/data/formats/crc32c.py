@@ -9,7 +9,7 @@ import google_crc32c
 
 
 def masked_crc32c(data: bytes) -> int:
-    """Return the CRC-32C of `data`, rotated and shifted as TFRecord and snappy want.
+    """Return the masked CRC-32C of `data`, as TFRecord and snappy store it.
 
     The mask keeps a checksum of data that itself contains checksums from being weak.
     """

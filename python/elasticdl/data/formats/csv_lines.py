@@ -49,7 +49,7 @@ class CsvOptions:
 
     @staticmethod
     def from_params(params: Mapping[str, Any]) -> CsvOptions:
-        """Read them from the specification. Raises DataError naming what is wrong."""
+        """Return the specification's options. Raises DataError naming the mistake."""
         options = CsvOptions(
             delimiter=_character(params, "delimiter", ","),
             header=_truth(params),
@@ -64,7 +64,7 @@ class CsvOptions:
         return options
 
     def split(self, line: str) -> list[str]:
-        """Return a record's columns; none if it is more than one line.
+        """Return a record's columns; none if the text is more than one line.
 
         Raises csv.Error if its quotes do not fit.
         """
@@ -83,7 +83,7 @@ class CsvOptions:
 
     @property
     def index_kind(self) -> str:
-        """Every option that changes where records begin."""
+        """Return a key of all options on which the records' offsets depend."""
         return f"csv 2 {self.header} {self.quote} {self.delimiter}"
 
 
@@ -136,7 +136,7 @@ class CsvReader:
     """Reads ranges of one CSV file, each by a single read. Thread-safe."""
 
     def __init__(self, path: Path, pool: FilePool, options: CsvOptions) -> None:
-        """Load or make the index. Raises DataError if the file is none of ours."""
+        """Load or build the index. Raises DataError if the file is not CSV."""
         self._path = path
         self._pool = pool
         self._options = options
@@ -191,7 +191,7 @@ class CsvReader:
 
     @property
     def metadata(self) -> Metadata:
-        """The columns' names, where a header or the options tell, and the marks."""
+        """The column names, if a header or the options give them, and the dialect."""
         marks = {"delimiter": self._options.delimiter, "quote": self._options.quote}
         return Metadata(column_names=self._columns, extra=marks)
 
@@ -211,7 +211,7 @@ class CsvReader:
             ) from error
 
     def read(self, start: int, end: int, bad: BadRecords) -> list[bytes]:
-        """Return the good records of [start, end); tell `bad` of the others."""
+        """Return the good records of [start, end); report the others to `bad`."""
         offsets = self._offsets[start : end + 1].tolist()
         if len(offsets) < 2:
             return []
@@ -226,7 +226,7 @@ class CsvReader:
     def _read_run(
         self, number: int, offsets: list[int], expected: int, bad: BadRecords
     ) -> list[bytes]:
-        """Return the good records between some offsets, the first being `number`."""
+        """Return the good records between offsets, the first being `number`."""
         base, end = offsets[0], offsets[-1]
         if len(offsets) == 2 and end - base > LONGEST_RECORD:
             bad.add(number, f"{_too_long(end - base)} (at byte {base})")

@@ -35,7 +35,7 @@ _Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class _Quoted:
-    """The quoted stretches of a block.
+    """The quoted ranges of a block.
 
     Attributes:
         opens: Where each begins, ascending.
@@ -48,18 +48,18 @@ class _Quoted:
     open_at: int = -1
 
     def inside(self, places: _Places) -> NDArray[np.bool_]:
-        """Say which places lie in a stretch that ends in the block."""
+        """Return which places lie in a quoted range that ends in the block."""
         began = np.searchsorted(self.opens, places)
         return began > np.searchsorted(self.closes, places)
 
 
 class _Block:
-    """Some bytes of the file that begin outside of quotes."""
+    """A block of the file that begins outside quotes."""
 
     def __init__(
         self, content: bytes, *, before: int, last: bool, quote: int, delimiter: int
     ) -> None:
-        """Take the bytes, the byte before them, and whether the file ends with them."""
+        """Take the bytes, the byte before them, and whether the file ends here."""
         self._content = content
         self._data = np.frombuffer(content, np.uint8)
         self._before = before
@@ -76,14 +76,14 @@ class _Block:
         return found
 
     def quoted(self) -> _Quoted:
-        """Find the quoted stretches."""
+        """Return the quoted ranges."""
         quotes = np.flatnonzero(self._data == self._quote)
         if not len(quotes):
             return _Quoted(quotes, quotes)
         return self._by_parity(quotes) or self._one_by_one(quotes.tolist())
 
     def _by_parity(self, quotes: _Places) -> _Quoted | None:
-        """Take quotes as opening and closing in turn; None if one does not fit that.
+        """Pair quotes as opening and closing in turn; None if one does not fit.
 
         The halves of a doubled quote are a closing and an opening one side by side.
         """
@@ -149,7 +149,7 @@ class _Block:
         return number
 
     def _may_close(self, begin: int, end: int) -> bool:
-        """Say whether a quote closes a field: else it is a later field's first."""
+        """Return whether a quote closes a field, or else opens a later one."""
         after = self._content[end + 1 : end + 2]
         return (
             after in (b"", b"\n", b"\r")
@@ -166,7 +166,7 @@ def _places(values: list[int]) -> _Places:
 
 
 def scan(path: Path, *, quote: str, delimiter: str) -> index.Offsets:
-    """Return where each line that is not blank begins, and the end of the file.
+    """Return the offset of each non-blank line, and the end of the file.
 
     Reads the file once, in blocks. Raises DataError if lines end with carriage returns
     alone.

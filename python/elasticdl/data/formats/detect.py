@@ -40,12 +40,12 @@ _HEAD_BYTES = 12
 
 
 def is_data_file(path: Path) -> bool:
-    """Tell data from what lies beside it: hidden files, markers, indexes."""
+    """Return whether a file is data; hidden files, markers and indexes are not."""
     return not path.name.startswith((".", "_")) and path.suffix != index.SUFFIX
 
 
 def format_of(path: Path) -> DataFormat:
-    """Return a file's format. Raises DataError if it is none that is known."""
+    """Return a file's format. Raises DataError for an unknown one."""
     head = _head(path)
     refuse_compressed(path, head)
     by_name = _ENDINGS.get(Path(_SHARD_NUMBER.sub("", path.name)).suffix.lower())
@@ -60,12 +60,12 @@ def format_of(path: Path) -> DataFormat:
 
 
 def compression_of(path: Path) -> str:
-    """Return `gzip` or `zlib` if a whole file is compressed with it, else nothing."""
+    """Return `gzip` or `zlib` if the whole file is compressed with it, else ""."""
     return _compression(_head(path))
 
 
 def refuse_compressed(path: Path, head: bytes | None = None) -> None:
-    """Raise DataError if a whole file is compressed, which no range can be read of."""
+    """Raise DataError if the whole file is compressed: a range of it cannot be read."""
     kind = _compression(_head(path) if head is None else head)
     if kind:
         raise DataError(

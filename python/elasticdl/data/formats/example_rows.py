@@ -28,15 +28,15 @@ from elasticdl.data.formats.example import (
 
 
 class Distinct:
-    """The different values of a column of bytes, and the entries that they become."""
+    """The distinct values of a bytes column, and their encoded entries."""
 
     def __init__(self, values: list[bytes]) -> None:
-        """Take the values; they are encoded when they are first needed."""
+        """Take the values; they are encoded on first use."""
         self.values = values
         self._entries: dict[str, list[bytes]] = {}
 
     def entries(self, name: str) -> list[bytes]:
-        """Return each value as an entry of an Example, made once."""
+        """Return each value as an encoded entry of an Example; made once."""
         made = self._entries.get(name)
         if made is None:
             # Two threads may make them at once; both get the same.
@@ -69,7 +69,7 @@ _ROWS_AT_ONCE = 1024  # their tables stay in the cache of a core
 
 @dataclass(frozen=True)
 class _Table:
-    """Bytes of each row, and which of them are there."""
+    """Bytes of each row, and which rows have any."""
 
     content: NDArray[np.uint8]  # [rows, width]
     used: NDArray[np.bool_]  # [rows, width]
@@ -90,7 +90,7 @@ def encode_rows(columns: Mapping[str, Column], num_rows: int) -> list[bytes]:
 
 @dataclass(frozen=True)
 class _Entries:
-    """The entry of each row in the Example, where these are made for whole columns."""
+    """The encoded entries of each row, for columns that are encoded as a whole."""
 
     of_rows: list[bytes]
 
@@ -99,7 +99,7 @@ class _Entries:
 
 
 def _ready(name: str, column: Column) -> NDArray[np.generic] | Sequence[Any] | _Entries:
-    """Return a column that can be cut: texts as the entries that they become."""
+    """Return a column that can be sliced: text as encoded entries."""
     if not isinstance(column, Texts):
         return column
     entries = column.distinct.entries(name)
@@ -107,7 +107,7 @@ def _ready(name: str, column: Column) -> NDArray[np.generic] | Sequence[Any] | _
 
 
 def _text_entries(name: str, values: Sequence[bytes]) -> list[bytes]:
-    """Return the entry of each value; what comes before it goes by its length alone."""
+    """Return the entry of each value; its header depends on its length only."""
     heads: dict[int, bytes] = {}
     entries = []
     for value in values:
@@ -122,7 +122,7 @@ def _text_entries(name: str, values: Sequence[bytes]) -> list[bytes]:
 def _encode(
     columns: Mapping[str, NDArray[np.generic] | Sequence[Any] | _Entries],
 ) -> list[bytes]:
-    """Encode some rows of columns, which are in the order of the features."""
+    """Encode some rows; the columns are in the order of the features."""
     parts: list[list[bytes]] = []
     for kind, group in groupby(columns.items(), lambda item: _kind(item[1])):
         if kind == KIND_FLOATS:
@@ -139,7 +139,7 @@ def _encode(
 
 
 class _Heads(dict[int, bytes]):
-    """What comes before a body, by the body's length."""
+    """Headers of entries, by the length of the body."""
 
     def __missing__(self, length: int) -> bytes:
         head = self[length] = b"\x0a" + varint(length)
@@ -164,14 +164,14 @@ def _entry(name: str, feature: bytes) -> bytes:
 
 
 def _head(name: str, kind: int, num_bytes: int) -> bytes:
-    """Return what an entry holds before its `num_bytes` of packed values."""
+    """Return the header of an entry with `num_bytes` of packed values."""
     nothing = field(kind, b"\x0a" + varint(num_bytes) + bytes(num_bytes))
     whole = _entry(name, nothing)
     return whole[: len(whole) - num_bytes]
 
 
 def _float_entries(columns: Iterable[tuple[str, Any]]) -> list[bytes]:
-    """Return the entries of neighbouring columns of floats, joined by row."""
+    """Return the entries of adjacent float columns, joined by row."""
     tables: list[NDArray[np.uint8]] = []
     for name, column in columns:
         values = np.ascontiguousarray(column.reshape(len(column), -1), "<f4")
@@ -187,7 +187,7 @@ def _float_entries(columns: Iterable[tuple[str, Any]]) -> list[bytes]:
 
 
 def _int_entries(columns: Iterable[tuple[str, Any]]) -> list[bytes]:
-    """Return the entries of neighbouring columns of integers, joined by row."""
+    """Return the entries of adjacent integer columns, joined by row."""
     tables = []
     for name, column in columns:
         packed = _varints(column.reshape(len(column), -1))
@@ -200,7 +200,7 @@ def _int_entries(columns: Iterable[tuple[str, Any]]) -> list[bytes]:
 
 
 def _int_heads(name: str, packed: _Table) -> _Table:
-    """Return what comes before each row's values; it tells how many bytes they are."""
+    """Return the header of each row's packed values, which states their length."""
     sizes = np.count_nonzero(packed.used, axis=1)
     different, which = np.unique(sizes, return_inverse=True)
     heads = [_head(name, KIND_INTS, size) for size in different.tolist()]
@@ -230,7 +230,7 @@ def _varints(values: NDArray[Any]) -> _Table:
 
 
 def _unsigned(values: NDArray[Any]) -> NDArray[Any]:
-    """Return what the varints say, in as few bytes as hold the largest: it is quicker.
+    """Return the unsigned values in the smallest type that fits, for speed.
 
     Negative numbers are coded as their two's complement.
     """

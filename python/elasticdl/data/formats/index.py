@@ -39,7 +39,7 @@ def index_path(path: Path) -> Path:
 
 
 def load_or_build(path: Path, kind: str, scan: Callable[[Path], Offsets]) -> Offsets:
-    """Return the offsets of a file's records, from its index if that still holds.
+    """Return the offsets of a file's records, from its index if that is current.
 
     Args:
         path: The data file.
@@ -65,7 +65,7 @@ def load_or_build(path: Path, kind: str, scan: Callable[[Path], Offsets]) -> Off
 
 
 def runs(offsets: list[int], *, longest: int) -> Iterator[list[int]]:
-    """Cut a range of records so that each one of over `longest` bytes stands alone.
+    """Split a range of records; each of over `longest` bytes is read alone.
 
     Gives the offsets of each part, its end included, so that a reader can read a part
     at once and look at the head of what is too long before it reads that.

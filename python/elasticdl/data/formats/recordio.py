@@ -143,11 +143,11 @@ class RecordIOReader:
 
     @property
     def metadata(self) -> Metadata:
-        """Nothing is known of the records."""
+        """Empty: the format says nothing about its records."""
         return Metadata()
 
     def read(self, start: int, end: int, bad: BadRecords) -> list[bytes]:
-        """Return the good records of [start, end); tell `bad` of the others."""
+        """Return the good records of [start, end); report the others to `bad`."""
         values: list[bytes] = []
         number = bisect_right(self._firsts, start) - 1
         while start < end and number < len(self._chunks):
@@ -177,7 +177,7 @@ class RecordIOReader:
 def _counted(
     chunk: Chunk, records: list[bytes], start: int, stop: int, bad: BadRecords
 ) -> list[bytes]:
-    """Return records [start, stop) of the file, and what only the body tells of.
+    """Return records [start, stop) of the file, and uncounted records.
 
     The count of a header is under no checksum, the body is: it says how many there are.
     """
@@ -198,7 +198,7 @@ def _counted(
 
 
 def _decode(path: Path, chunk: Chunk, pool: FilePool) -> list[bytes]:
-    """Return a chunk's records. Raises ValueError, saying why it is corrupt."""
+    """Return a chunk's records. Raises ValueError with the reason if it is corrupt."""
     if chunk.problem:
         raise ValueError(chunk.problem)
     body = pool.pread(path, chunk.offset + HEADER.size, chunk.size)

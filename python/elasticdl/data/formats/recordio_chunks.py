@@ -33,7 +33,7 @@ _MOST_SMALLER = 1100
 
 
 class Compressor(enum.IntEnum):
-    """How a chunk's body is stored; the number is what the header holds."""
+    """How a chunk's body is compressed; the number is the header's."""
 
     NONE = 0
     SNAPPY = 1
@@ -45,7 +45,7 @@ _COMPRESSORS = frozenset(Compressor)
 
 @dataclass(frozen=True)
 class Chunk:
-    """A chunk by its header; with a `problem` its records cannot be read."""
+    """A chunk as its header describes it; one with a `problem` cannot be read."""
 
     offset: int
     first: int  # number of its first record in the file
@@ -57,7 +57,7 @@ class Chunk:
 
 
 def scan(path: Path, pool: FilePool) -> list[Chunk]:
-    """Return the chunks of a file, by their headers. Raises DataError."""
+    """Return the chunks of a file from their headers. Raises DataError."""
     try:
         file_size = path.stat().st_size
     except OSError as error:
@@ -102,7 +102,7 @@ def _next_chunk(
 
 
 def _holds(path: Path, pool: FilePool, chunk: Chunk) -> bool:
-    """Say whether a header is right about where its chunk ends, and about the count.
+    """Return whether the end and the count in a header are right.
 
     The body is read only where the header alone leaves a doubt: nothing begins where
     the chunk ends, or its records would have less than a byte each.
@@ -121,7 +121,7 @@ def _holds(path: Path, pool: FilePool, chunk: Chunk) -> bool:
 def _mended(
     path: Path, pool: FilePool, offset: int, first: int, file_size: int
 ) -> tuple[Chunk, int]:
-    """Return what can be had of a chunk with a damaged header."""
+    """Return what can be recovered of a chunk with a damaged header."""
     body = offset + HEADER.size
     end = _search(path, pool, body, file_size)
     header = pool.pread(path, offset, HEADER.size)
@@ -149,7 +149,7 @@ def _mended(
 
 
 def _fits(compressor: int, size: int, num_records: int) -> bool:
-    """Say whether a header's fields can be true together."""
+    """Return whether a header's fields are consistent."""
     if compressor not in _COMPRESSORS or bool(num_records) != bool(size):
         return False
     most = size if compressor == Compressor.NONE else size * _MOST_SMALLER
@@ -157,7 +157,7 @@ def _fits(compressor: int, size: int, num_records: int) -> bool:
 
 
 def _search(path: Path, pool: FilePool, offset: int, file_size: int) -> int:
-    """Return where the next chunk begins; the end of the file if there is none."""
+    """Return the offset of the next chunk; the end of the file if there is none."""
     while offset < file_size:
         block = pool.pread(path, offset, _SEARCH_BYTES + HEADER.size - 1)
         at = block.find(MAGIC_BYTES)
@@ -178,7 +178,7 @@ def _search(path: Path, pool: FilePool, offset: int, file_size: int) -> int:
 
 
 def _count(body: bytes, compressor: int) -> int:
-    """Return how many records a body holds; 0 if it cannot be split."""
+    """Return the number of records in a body; 0 if it cannot be split."""
     try:
         return len(split(decompress(body, compressor)))
     except ValueError:
@@ -186,7 +186,7 @@ def _count(body: bytes, compressor: int) -> int:
 
 
 def decompress(body: bytes, compressor: int) -> bytes:
-    """Return what a body holds. Raises ValueError if it is not what it should be."""
+    """Return the decompressed body. Raises ValueError if it is corrupt."""
     if compressor == Compressor.NONE:
         return body
     if compressor == Compressor.SNAPPY:
@@ -202,7 +202,7 @@ def decompress(body: bytes, compressor: int) -> bytes:
 
 
 def split(data: bytes) -> list[bytes]:
-    """Return the records of a body. Raises ValueError, saying where it is wrong."""
+    """Return the records of a body. Raises ValueError with the place of the error."""
     records = []
     at, size = 0, len(data)
     unpack_from = LENGTH.unpack_from

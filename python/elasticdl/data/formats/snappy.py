@@ -35,7 +35,7 @@ def compress(pieces: Iterable[bytes]) -> bytes:
 
 
 def decompress(stream: bytes) -> bytes:
-    """Return what a stream holds. Raises ValueError if it is not one."""
+    """Return the content of a stream. Raises ValueError if it is not snappy."""
     try:
         return bytes(cramjam.snappy.decompress(stream))
     except cramjam.DecompressionError as error:

@@ -37,7 +37,7 @@ _MOST_AT_ONCE = 1 << 16
 
 
 def framed(record: bytes) -> tuple[bytes, bytes, bytes]:
-    """Return a record between its head and its checksum, as it stands in a file."""
+    """Return a record with the header and the checksum that surround it in a file."""
     length = _LENGTH.pack(len(record))
     head = length + _CRC.pack(masked_crc32c(length))
     return head, record, _CRC.pack(masked_crc32c(record))
@@ -92,11 +92,11 @@ class TFRecordReader:
 
     @property
     def metadata(self) -> Metadata:
-        """Nothing is known of the records."""
+        """Empty: the format says nothing about its records."""
         return Metadata()
 
     def read(self, start: int, end: int, bad: BadRecords) -> list[bytes]:
-        """Return the good records of [start, end); tell `bad` of the others."""
+        """Return the good records of [start, end); report the others to `bad`."""
         offsets = self._offsets[start : end + 1].tolist()
         if len(offsets) < 2:
             return []
@@ -110,7 +110,7 @@ class TFRecordReader:
     def _read_run(
         self, number: int, offsets: list[int], bad: BadRecords
     ) -> list[bytes]:
-        """Return the good records between some offsets, the first being `number`."""
+        """Return the good records between offsets, the first being `number`."""
         base, end = offsets[0], offsets[-1]
         if len(offsets) == 2 and end - base > _LONGEST_UNSEEN:
             head = self._pool.pread(self._path, base, _HEAD)
@@ -136,7 +136,7 @@ class TFRecordReader:
 
 
 def _what_is_wrong(head: bytes, num_bytes: int, offset: int) -> str:
-    """Say why the `num_bytes` from an offset, which begin with `head`, are bad."""
+    """Return why `num_bytes` from an offset, beginning with `head`, are corrupt."""
     where = f"at byte {offset}"
     if len(head) < _HEAD:
         return f"the file is cut: {num_bytes} bytes of a record {where}"
@@ -205,7 +205,7 @@ def _scan(data: mmap.mmap, size: int) -> index.Offsets:
 
 
 def _step(head: bytes) -> int:
-    """Return the length of a record with its frame; 0 if the head is corrupt or cut."""
+    """Return the framed length of a record; 0 if the header is corrupt or cut."""
     if len(head) < _HEAD or _CRC.pack(masked_crc32c(head[:8])) != head[8:]:
         return 0
     length: int = _LENGTH.unpack(head[:8])[0]
@@ -213,7 +213,7 @@ def _step(head: bytes) -> int:
 
 
 def _count_equal(data: mmap.mmap, at: int, step: int, head: bytes) -> int:
-    """Return how many whole records from `at` begin with `head`."""
+    """Return how many consecutive whole records from `at` have the header `head`."""
     most = min((len(data) - at) // step, _MOST_AT_ONCE)
     if most <= 0:
         return 0

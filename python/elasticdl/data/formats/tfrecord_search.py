@@ -23,7 +23,7 @@ _MASK = 0xA282EAD8
 
 
 def find_head(data: bytes | mmap.mmap, start: int) -> int:
-    """Return where the first record from `start` begins; the end if there is none.
+    """Return the offset of the first record from `start`; the end if there is none.
 
     A beginning counts if its record ends with the data, or where another one begins.
     """
@@ -39,7 +39,7 @@ def find_head(data: bytes | mmap.mmap, start: int) -> int:
 
 
 def _end(data: bytes | mmap.mmap, at: int) -> int:
-    """Return where the record at a place ends; 0 if none that fits begins there."""
+    """Return the end of the record at an offset; 0 if no valid record begins there."""
     head = data[at : at + _HEAD]
     if len(head) < _HEAD or not _is_head(head)[0]:
         return 0
@@ -48,7 +48,7 @@ def _end(data: bytes | mmap.mmap, at: int) -> int:
 
 
 def _is_head(block: bytes) -> NDArray[np.bool_]:
-    """Say of each place whether 8 bytes and their masked CRC-32C begin there."""
+    """Return for each place whether 8 bytes and their masked CRC-32C begin there."""
     bytes_ = np.frombuffer(block, np.uint8)
     num = len(bytes_) - _HEAD + 1
     of_zeros, tables = _tables()
@@ -66,7 +66,7 @@ def _is_head(block: bytes) -> NDArray[np.bool_]:
 
 @cache
 def _tables() -> tuple[int, NDArray[np.uint32]]:
-    """Return the CRC of 8 zeros, and what each byte (value, place) changes of it."""
+    """Return the CRC of 8 zeros, and by (byte value, place) its change."""
     of_zeros: int = google_crc32c.value(bytes(_LENGTH_BYTES))
     tables = np.zeros((_LENGTH_BYTES, 256), np.uint32)
     for place in range(_LENGTH_BYTES):

@@ -36,7 +36,7 @@ class ParquetWriter:
         self._rows: list[dict[str, Decoded]] = []
 
     def write(self, record: bytes) -> None:
-        """Append a record. Raises DataError if it is no Example as the first one is."""
+        """Append a record. Raises DataError unless its features are the first one's."""
         try:
             features = decode_example(record)
         except ValueError:

@@ -36,7 +36,7 @@ np.savez(out, x=x, y=y, test_x=test_x, test_y=test_y)
 
 @dataclass(frozen=True)
 class Arrays:
-    """A data set: rows [n, ...] and labels int64[n]; a test part if it has its own."""
+    """A data set: rows [n, ...] and labels int64[n]; maybe with a test part."""
 
     x: Array
     y: NDArray[np.int64]
@@ -45,7 +45,7 @@ class Arrays:
 
 
 def load_arrays(name: str, *, python: str = sys.executable) -> Arrays:
-    """Return a data set's arrays, fetched with the interpreter `python` if need be.
+    """Return a data set's arrays, fetched by the interpreter `python` if necessary.
 
     Raises DataError if the name is not known, a package is missing, or there is no
     network.

@@ -47,7 +47,7 @@ _ANY_HEADER = zlib.MAX_WBITS | 32
 
 @dataclass(frozen=True)
 class ConvertOptions:
-    """How to convert.
+    """Options of a conversion.
 
     Attributes:
         format: Of the result: RECORDIO, TFRECORD, or PARQUET (of Examples alone).
@@ -74,7 +74,7 @@ class ConvertOptions:
 
 @dataclass(frozen=True)
 class ConvertedData:
-    """What a conversion wrote."""
+    """The result of a conversion."""
 
     directory: Path
     num_records: int
@@ -127,7 +127,7 @@ def convert(
 
 
 def _check_fits(source: str, options: ConvertOptions, *, are_images: bool) -> None:
-    """Raise DataError for an option that would be passed over in silence."""
+    """Raise DataError for an option that would have no effect."""
     only_images = {"--size": options.size, "--grayscale": options.grayscale}
     only_files = {"--keep-lines": options.keep_lines, **options.params}
     given = [o for o, v in (only_files if are_images else only_images).items() if v]
@@ -178,7 +178,7 @@ class _Images:
 
 
 class _Files:
-    """Files of records, compressed as a whole or not."""
+    """Files of records; each may be compressed as a whole."""
 
     def __init__(self, source: str, scratch: Path, options: ConvertOptions) -> None:
         root = Path.cwd()
@@ -210,7 +210,7 @@ class _Files:
             yield tables.encode_row(names, self._types, row)
 
     def details(self) -> dict[str, Any]:
-        """Columns and their types, where there are any."""
+        """Columns and their types, if the format has them."""
         if self._format is not DataFormat.CSV:
             return {}
         if self._options.keep_lines:
@@ -249,7 +249,7 @@ _Content = _Images | _Files
 
 
 def _plain(file: Path, scratch: Path) -> Path:
-    """Return the file, or its content if it is compressed as a whole."""
+    """Return the file, or its decompressed content if the whole file is compressed."""
     kind = compression_of(file)
     if not kind:
         return file

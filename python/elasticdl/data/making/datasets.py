@@ -36,7 +36,7 @@ _FEWEST_IN_FILE, _MOST_IN_FILE = 32, 8192
 
 @dataclass(frozen=True)
 class DatasetOptions:
-    """What makes one data set differ from another of the same name.
+    """Options that distinguish data sets of the same name.
 
     Attributes:
         format: RECORDIO or TFRECORD.
@@ -86,7 +86,7 @@ def make_dataset(
     load: Callable[[str], Arrays] = load_arrays,
     progress: Progress = no_progress,
 ) -> MadeDataset:
-    """Write a built-in data set to `<directory>/<name>`, unless it is there.
+    """Write a built-in data set to `<directory>/<name>` unless it already exists.
 
     Raises DataError if the name is not known, the data cannot be fetched, or something
     else is in that folder.
@@ -130,7 +130,7 @@ def _check(options: DatasetOptions) -> None:
 
 
 def _there(name: str, place: Path, options: DatasetOptions) -> MadeDataset | None:
-    """Return the data set that is there. Raises DataError if it is another one."""
+    """Return the existing data set. Raises DataError if its options differ."""
     try:
         marker = json.loads((place / MARKER).read_text())
         there = MadeDataset(
@@ -184,7 +184,7 @@ def _parts(arrays: Arrays, options: DatasetOptions) -> tuple[Part, Part]:
 def stratified(
     labels: NDArray[np.int64], share: float, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Choose a share of the rows, so that each label has that share of its own.
+    """Select a share of the rows, with the same share of each label.
 
     Returns bool[n], true for the chosen rows: `round(n * share)` of them, the remainder
     going to the labels that rounding down took most from.

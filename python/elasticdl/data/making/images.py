@@ -69,7 +69,7 @@ class ImageRecords:
     def __init__(
         self, folder: ImageFolder, *, size: tuple[int, int] | None, grayscale: bool
     ) -> None:
-        """Take the images; `size` is (width, height), None that of the first image.
+        """Take the images; `size` is (width, height), None for that of the first image.
 
         Raises DataError if Pillow is missing.
         """
@@ -87,7 +87,7 @@ class ImageRecords:
         self.bad: list[BadRecord] = []
 
     def records(self, *, skip_bad: bool) -> Iterator[bytes]:
-        """Give the images' records.
+        """Yield the records of the images.
 
         Raises BadRecordError at an image that cannot be read unless `skip_bad`, which
         lists it in `bad`; DataError at one of another size.

@@ -31,7 +31,7 @@ def prepare(
     *,
     needed: Sequence[str] = (),
 ) -> None:
-    """Make the data in `root`, unless it is there; return when it is.
+    """Create the data in `root` unless they exist; return when they do.
 
     A data set goes to the folder of its name in the data paths: with `digits` and
     `data/digits/train` to `<root>/data/digits/{train,test}`, without such a folder to
@@ -96,7 +96,7 @@ def _lock(file: Path, log: Callable[[str], None]) -> Iterator[None]:
 
 
 def _home(name: str, root: Path, needed: Sequence[str]) -> Path:
-    """Return the folder that is to hold the data set's folder."""
+    """Return the folder in which the data set's folder has to be."""
     for path in needed:
         parts = Path(path).parts
         if name in parts:

@@ -73,7 +73,7 @@ def _writer(
 
 @contextmanager
 def whole_folder(directory: Path, *, replace: bool) -> Iterator[Path]:
-    """Give a folder to write in, which becomes `directory` if nothing is raised.
+    """Yield a folder to write in; it becomes `directory` unless an exception is raised.
 
     Raises DataError if `directory` holds something already and is not to be replaced,
     or was not made by this package, or cannot be written.

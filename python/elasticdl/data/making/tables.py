@@ -21,7 +21,7 @@ _MOST_INT64 = 2**63 - 1
 
 
 class ColumnType(enum.IntEnum):
-    """Types from narrow to wide; a column has the widest that a cell of it needs."""
+    """Types from narrow to wide; a column has the widest type of its cells."""
 
     INTEGER = 0
     FLOAT = 1
@@ -29,7 +29,7 @@ class ColumnType(enum.IntEnum):
 
 
 def cell_type(cell: str) -> ColumnType:
-    """Return the narrowest type of a cell; an empty one is a missing float."""
+    """Return the narrowest type of a cell; an empty cell is a missing float."""
     cell = cell.strip()
     if _INTEGER.fullmatch(cell) and abs(int(cell)) <= _MOST_INT64:
         return ColumnType.INTEGER

@@ -18,7 +18,7 @@ from elasticdl.job.spec.kubernetes_types import NetworkPeer
 
 
 class AccountNames(SpecModel):
-    """Names of the accounts, without who makes them."""
+    """Names of the accounts, not whether the chart creates them."""
 
     master: str = Field("", pattern=OBJECT_OR_NONE_PATTERN, description="Of masters.")
     job: str = Field(
@@ -27,7 +27,7 @@ class AccountNames(SpecModel):
 
 
 class ClassName(SpecModel):
-    """Name of a PriorityClass, without who makes it."""
+    """Name of a PriorityClass, not whether the chart creates it."""
 
     name: str = Field("", pattern=OBJECT_OR_NONE_PATTERN, description="Its name.")
 
@@ -48,7 +48,7 @@ class MetricsReaders(SpecModel):
 
 
 class JobDefaults(SpecModel):
-    """Keys of a job, as a platform says them: only what is written counts."""
+    """The job keys that a platform may set; only keys that are written count."""
 
     images: ImagesValues = Field(default_factory=ImagesValues, description="Images.")
     pods: PodsValues = Field(default_factory=PodsValues, description="Pods.")

@@ -27,7 +27,7 @@ _Factor = Annotated[float, Field(ge=1)]
 
 
 def metrics_readers() -> list[dict[str, Any]]:
-    """Return who may read metrics: this namespace, and those with the label for it."""
+    """Return who may read metrics: this namespace and namespaces with its label."""
     labels = {LABEL_SCRAPES: "true"}
     return [{"podSelector": {}}, {"namespaceSelector": {"matchLabels": labels}}]
 
@@ -48,7 +48,7 @@ class DashboardsValues(SpecModel):
 
 
 class ThresholdsValues(SpecModel):
-    """The numbers beyond which alerts fire."""
+    """Thresholds of the alerts."""
 
     no_step_seconds: _WholeSeconds = Field(
         600,
@@ -114,7 +114,7 @@ class ThresholdsValues(SpecModel):
 
 
 class AlertValues(SpecModel):
-    """One alert, as a platform wants it."""
+    """Overrides of one alert by a platform."""
 
     enabled: bool = Field(True, description="Whether it is there at all.")
     severity: str = Field("", description="Its label `severity`; empty is ours.")
@@ -163,7 +163,7 @@ def _exporter_resources() -> dict[str, Any]:
 
 
 class ExporterValues(OwnPodValues):
-    """The platform exporter: who holds what in the cluster."""
+    """The platform exporter: who uses what in the cluster."""
 
     enabled: bool = Field(
         False,
@@ -217,7 +217,7 @@ class ExporterValues(OwnPodValues):
 
 
 class PodMonitorValues(SpecModel):
-    """What the Prometheus operator scrapes."""
+    """The PodMonitor that the Prometheus operator scrapes by."""
 
     enabled: bool = Field(
         False,
@@ -270,7 +270,7 @@ def _tensorboard_resources() -> dict[str, Any]:
 
 
 class TensorboardValues(OwnPodValues):
-    """TensorBoard on what the job's master writes for it."""
+    """TensorBoard for the event files of the job's master."""
 
     enabled: bool = Field(
         False,
@@ -291,7 +291,7 @@ class TensorboardValues(OwnPodValues):
 
 
 class MonitoringValues(SpecModel):
-    """What Grafana and Prometheus are given."""
+    """The objects for Grafana and Prometheus."""
 
     dashboards: DashboardsValues = Field(
         default_factory=DashboardsValues,

@@ -12,7 +12,7 @@ from elasticdl.job.spec.base import OBJECT_OR_NONE_PATTERN, SpecModel
 
 
 class ProxyValues(SpecModel):
-    """The proxies of a site, as environment in upper and in lower case."""
+    """The proxies of a site, set as environment variables in upper and lower case."""
 
     http: str = Field("", description="`HTTP_PROXY`; empty sets none.")
     https: str = Field("", description="`HTTPS_PROXY`; empty sets none.")

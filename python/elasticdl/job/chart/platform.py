@@ -51,7 +51,7 @@ class AllowedValues(SpecModel):
 
 
 class PlatformValues(SpecModel):
-    """What the values of a job may ask of the namespace."""
+    """What a job may need from its namespace."""
 
     locked: bool = Field(
         False,

@@ -30,7 +30,7 @@ from elasticdl.job.spec.kubernetes_types import (
 
 
 class OwnPodValues(SpecModel):
-    """What can be said of a pod that is no role of a job: exporter, TensorBoard."""
+    """Settings of pods that are no role of a job: exporter, TensorBoard."""
 
     labels: dict[str, str] = Field(
         default_factory=dict, description="Labels of its pod."
@@ -50,7 +50,7 @@ class OwnPodValues(SpecModel):
 
 
 class PodValues(SpecModel):
-    """What the pods of one role have beyond what the job's specification says.
+    """Settings of the pods of one role beyond the job's specification.
 
     A key with null is told to the chart: in a role it takes away what `common` says.
     """
@@ -177,7 +177,7 @@ class CommonPodValues(PodValues):
 
 
 class PodsValues(SpecModel):
-    """Pods: lists of `common` and a role are joined, of other keys the role's win."""
+    """Pod settings: lists of `common` and a role are joined, other keys replaced."""
 
     common: CommonPodValues = Field(
         default_factory=CommonPodValues, description="All roles."

@@ -31,7 +31,7 @@ class DigestsValues(SpecModel):
 
 
 class ImagesValues(SpecModel):
-    """The stock images; `job.image` and `job.<role>.image` go before them."""
+    """The stock images; `job.image` and `job.<role>.image` take precedence."""
 
     registry: str = Field(
         "",
@@ -69,7 +69,7 @@ _WITH_FILES_BELOW = (
 
 
 class StateValues(SpecModel):
-    """The volume of the job's folder (journal, checkpoints) and usually of its data."""
+    """The volume of the job's folder (journal, checkpoints) and usually its data."""
 
     claim_name: str = Field(
         "fileserver-claim",

@@ -30,7 +30,7 @@ class CertManagerValues(SpecModel):
 
 
 class MetricsMonitorValues(SpecModel):
-    """A PodMonitor of the job's own: whom it believes is this job's authority."""
+    """A PodMonitor of the job's own, with the authority that it trusts."""
 
     enabled: bool = Field(
         False,
@@ -47,7 +47,7 @@ class MetricsMonitorValues(SpecModel):
 
 
 class TlsMetricsValues(SpecModel):
-    """Metrics by TLS, to readers who bring a token."""
+    """Metrics over TLS, for readers with a token."""
 
     enabled: bool = Field(
         False,

@@ -93,7 +93,7 @@ class ServiceAccountsValues(SpecModel):
 
 
 class NetworkPolicyValues(SpecModel):
-    """Who may open connections to a job's pods, where the network plug-in obeys."""
+    """Who may connect to a job's pods, if the network plug-in enforces policies."""
 
     enabled: bool = Field(
         True,
@@ -110,7 +110,7 @@ class NetworkPolicyValues(SpecModel):
 
 
 class RbacValues(SpecModel):
-    """What masters may do with the API server."""
+    """The masters' rights on the API server."""
 
     create: bool = Field(
         True, description="Make the Role and its binding, in the release's namespace."
@@ -141,7 +141,7 @@ def _class_value(default: int) -> Any:
 
 
 class HighPriorityValues(SpecModel):
-    """The class of masters and PS, which a job cannot do without."""
+    """The class of masters and PS, without which a job cannot run."""
 
     name: str = _class_name("elasticdl-high")
     value: int = _class_value(-5)

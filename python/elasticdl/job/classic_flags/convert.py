@@ -30,7 +30,7 @@ from elasticdl.job.values.positions import Positions
 
 @dataclass(frozen=True)
 class ConvertedFlags:
-    """What a command line stands for; `comments` explain what is not obvious."""
+    """The values of a classic command line; `comments` explain what is not obvious."""
 
     values: ValuesFile
     comments: dict[str, str]
@@ -39,7 +39,7 @@ class ConvertedFlags:
 def values_from_flags(
     given: Sequence[GivenFlag], verb: JobType, *, also: Sequence[Problem] = ()
 ) -> ConvertedFlags:
-    """Return the values that a classic command line stands for.
+    """Return the values equivalent to a classic command line.
 
     Raises SpecError that names every flag that is unknown, refused or wrong; `also`
     are mistakes that the parser found.
@@ -52,7 +52,7 @@ def values_from_flags(
 
 
 def unknown_flag(name: str, verb: JobType) -> Problem:
-    """Return the problem of a flag that `elasticdl <verb>` does not know."""
+    """Return the problem of a flag unknown to `elasticdl <verb>`."""
     others = sorted({flag.verbs[0] for flag in FLAGS if flag.name == name})
     if others:
         expected = f"a flag of `elasticdl {verb}`"
@@ -71,7 +71,7 @@ def unknown_flag(name: str, verb: JobType) -> Problem:
 
 
 def job_name(definition: str) -> str:
-    """Return a name made of the model's: `mnist.cnn.custom_model` gives `mnist-cnn`."""
+    """Return a job name from the model's: `mnist.cnn.custom_model`: `mnist-cnn`."""
     parts = definition.split(".")[:-1] or definition.split(".")
     words = [re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in parts]
     unique: list[str] = []
@@ -163,7 +163,7 @@ class _Conversion:
         return ConvertedFlags(validate(tree), self._comments)
 
     def _named_by_flag(self, problem: Problem) -> Problem:
-        """Name the flag where the field's own path would puzzle somebody with flags."""
+        """Name the flag in a problem instead of the field's path."""
         if not problem.place.startswith("flags:"):
             return problem
         flag = flag_of_field(problem.path.removeprefix("job."), self._verb)
@@ -234,7 +234,7 @@ class _Conversion:
             self._wrong(given, repr(given.text), error.expected, error.next_step)
 
     def _settle_state(self) -> None:
-        """The first claim of --volume holds the job's folder too.
+        """Use the first claim of --volume for the job's folder too.
 
         One that is mounted where the chart mounts its own takes its place anyway.
         """

@@ -50,7 +50,7 @@ class Flag:
 
     @property
     def is_switch(self) -> bool:
-        """Whether the flag may stand without a value, for `true`."""
+        """Whether the flag may be given without a value, meaning `true`."""
         return self.parse is as_.truth or bool(self.refusal)
 
 

@@ -31,7 +31,7 @@ _VOLUME_KEYS = {
 
 
 class FlagValueError(ValueError):
-    """A flag's text is not what it has to be."""
+    """The text of a flag is invalid."""
 
     def __init__(self, expected: str, next_step: str) -> None:
         """Say what was expected and what to do."""
@@ -101,7 +101,7 @@ def worker_priority(value: str) -> str:
 
 
 def environment(value: str) -> dict[str, str]:
-    """Return `k=v,k=v` as a mapping; a comma that begins no `k=` is part of a value."""
+    """Return `k=v,k=v` as a mapping; a comma without a key belongs to the value."""
     result: dict[str, str] = {}
     for pair in re.split(r",(?=[A-Za-z_][A-Za-z0-9_.-]*=)", value):
         name, equals, inner = pair.partition("=")

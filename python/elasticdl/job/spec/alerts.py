@@ -17,7 +17,7 @@ _Number = Annotated[float | None, Field(ge=0)]
 
 
 class AlertsSpec(SpecModel):
-    """Numbers beyond which alerts about this job fire; none is the platform's."""
+    """Thresholds of the alerts about this job; an absent one follows the platform."""
 
     no_step_seconds: _Number = Field(
         None, description="ElasticDLNoStep: seconds without a step."

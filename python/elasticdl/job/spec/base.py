@@ -67,7 +67,7 @@ PositiveSeconds = Annotated[float, Field(gt=0)]
 
 
 class SpecModel(BaseModel):
-    """Frozen, closed to unknown keys, camelCase outside and snake_case inside."""
+    """Base of all specification models: frozen, no unknown keys, camelCase outside."""
 
     # Whether a field with null says something, and not the same as one left out.
     null_is_a_value: ClassVar[bool] = False

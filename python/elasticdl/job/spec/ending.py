@@ -14,7 +14,7 @@ WEBHOOK_TRIES = 3
 
 
 class OnEndSpec(SpecModel):
-    """Who is told when the job has ended, however it did. Never changes its outcome."""
+    """Whom to notify when the job has ended, in any way. Never changes the outcome."""
 
     command: list[str] = Field(
         default_factory=list,
@@ -35,6 +35,6 @@ class OnEndSpec(SpecModel):
 
     @property
     def most_seconds(self) -> float:
-        """What all of it may take, with the pauses between tries."""
+        """Seconds that all notifications may take, retries and pauses included."""
         tries = bool(self.command) + WEBHOOK_TRIES * bool(self.webhook)
         return tries * (self.timeout_seconds + 5.0)

@@ -128,7 +128,7 @@ class ModelSpec(SpecModel):
 
 
 class DataPrepareSpec(SpecModel):
-    """What makes the data when it is not there; one of the two."""
+    """What creates missing data; exactly one of the two."""
 
     dataset: str | None = Field(
         None, description="A built-in data set, as `digits` (`elasticdl data make`)."
@@ -204,7 +204,7 @@ DATA_OF_JOB = {
 
 
 class TasksSpec(SpecModel):
-    """Leases on tasks."""
+    """Size, leases and retries of tasks."""
 
     lease_seconds: PositiveSeconds = Field(
         600.0,
@@ -234,7 +234,7 @@ class EvaluationSpec(SpecModel):
 
 
 class CheckpointSpec(SpecModel):
-    """Where and when the state of training is written, to go on from."""
+    """Where and when checkpoints are written."""
 
     dir: str = Field(
         "", description="Folder; empty is `checkpoints` in the job's folder."
@@ -258,7 +258,7 @@ def _all_formats() -> list[Literal["savedModel", "keras"]]:
 
 
 class ExportSpec(SpecModel):
-    """What is left of the model for serving."""
+    """The exported model for serving."""
 
     dir: str = Field("", description="Folder for the exported model; empty is none.")
     formats: list[Literal["savedModel", "keras"]] = Field(
@@ -376,7 +376,7 @@ class JobSpec(SpecModel):
         return self
 
     def _name_of_another(self) -> list[Problem]:
-        """Refuse a name under which another job shows itself in a cluster."""
+        """Refuse a name that another job's objects in a cluster would have."""
         ending = next((e for e in NOT_AT_THE_END if self.name.endswith(e)), None)
         if ending is None:
             return []
@@ -458,7 +458,7 @@ class JobSpec(SpecModel):
         return []
 
     def document(self) -> dict[str, Any]:
-        """Return the job as the `job:` tree, defaults left out."""
+        """Return the job as the `job:` tree, without default values."""
         return self.model_dump(
             by_alias=True, mode="json", exclude_defaults=True, exclude_none=True
         )

@@ -37,7 +37,7 @@ _WORDS = {
 
 
 class KubernetesType:
-    """Marks a mapping as one of Kubernetes' types: what does not fit is refused."""
+    """Marks a mapping as a Kubernetes type, which it is validated against."""
 
     def __init__(self, name: str) -> None:
         """Name the type as Kubernetes does, without group: `Toleration`."""
@@ -47,7 +47,7 @@ class KubernetesType:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
-        """Check after the plain type, so that only mappings come here."""
+        """Validate after the plain type, so that only mappings arrive here."""
         return core_schema.no_info_after_validator_function(
             self._check, handler(source)
         )
@@ -55,7 +55,7 @@ class KubernetesType:
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Return the mark alone: the definition has all the rest."""
+        """Return the reference alone: the definition holds everything else."""
         return {MARK: self.name}
 
     def _check(self, value: dict[str, Any]) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def used_by(names: set[str]) -> dict[str, Any]:
 
 
 def problems(name: str, value: Any) -> Iterator[Problem]:
-    """Yield what of a value does not fit the type, its places relative to the value."""
+    """Yield the problems of a value; their places are relative to the value."""
     # Only here: a twentieth of a second, for which no role without such keys waits.
     from jsonschema import Draft7Validator
 
@@ -160,7 +160,7 @@ def marked_names() -> set[str]:
 
 
 def closure(whole: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    """Return of these definitions the named ones and all that they refer to."""
+    """Return the named definitions and all that they refer to."""
     found: dict[str, Any] = {}
     wanted = sorted(names)
     while wanted:

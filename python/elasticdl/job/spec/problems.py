@@ -39,16 +39,16 @@ class Problem:
 
 
 class ProblemsError(ValueError):
-    """Raised inside the specification's models; pydantic hands it on as it is."""
+    """Raised inside the specification's models; pydantic passes it through."""
 
     def __init__(self, *problems: Problem) -> None:
-        """Keep the problems; their paths are relative to the model that raises."""
+        """Take the problems; their paths are relative to the model that raises."""
         super().__init__("; ".join(str(problem) for problem in problems))
         self.problems = problems
 
 
 def got(value: Any) -> str:
-    """Return a value as it stands in a file, cut short."""
+    """Return a value as written in a file, shortened."""
     if value is None:
         return "nothing"
     if isinstance(value, dict):

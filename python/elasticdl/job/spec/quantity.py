@@ -9,7 +9,7 @@ _UNITS = {
 
 
 def parse_bytes(quantity: str) -> int:
-    """Return the bytes of a quantity that the specification has checked; "" is 0."""
+    """Return the bytes of a checked quantity; 0 for ""."""
     if not quantity:
         return 0
     number = quantity.rstrip("kKMGTPim")
@@ -22,7 +22,7 @@ def format_bytes(size: int) -> str:
 
 
 def bytes_or_zero(quantity: object) -> int:
-    """Return the bytes of a quantity that nobody has checked; 0 if it is none."""
+    """Return the bytes of an unchecked quantity; 0 if it is invalid."""
     try:
         return parse_bytes(str(quantity or ""))
     except (ValueError, KeyError):

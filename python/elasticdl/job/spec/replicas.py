@@ -61,7 +61,7 @@ class ResourcesSpec(SpecModel):
 
 
 class MasterResourcesSpec(ResourcesSpec):
-    """What the master asks for: little, it computes nothing."""
+    """Resources of the master, which computes nothing."""
 
     cpu: float = Field(0.1, gt=0, description="CPUs; fractions are allowed.")
     memory: str = Field(
@@ -70,7 +70,7 @@ class MasterResourcesSpec(ResourcesSpec):
 
 
 class LimitsSpec(SpecModel):
-    """What one replica may not exceed; what is left out is as much as it asks for."""
+    """Upper limits of one replica; an absent limit equals the request."""
 
     cpu: float | None = Field(None, gt=0, description="CPUs; empty is the request.")
     memory: str | None = Field(
@@ -82,7 +82,7 @@ class LimitsSpec(SpecModel):
 
 
 def names_of_variables(env: dict[str, str]) -> dict[str, str]:
-    """Return an environment. Raises ProblemsError for what cannot be a name in it."""
+    """Return an environment. Raises ProblemsError for an invalid variable name."""
     for name in env:
         if not re.fullmatch(r"[-._a-zA-Z][-._a-zA-Z0-9]*", name):
             expected = "the name of a variable"

@@ -12,7 +12,7 @@ from elasticdl.job.spec.base import CountOrZero, OnNanLoss, PositiveInt, SpecMod
 
 
 class TrainingSpec(SpecModel):
-    """How long to train, in which portions."""
+    """How long to train, and in what batches."""
 
     epochs: CountOrZero = Field(
         1,

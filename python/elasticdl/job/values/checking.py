@@ -49,7 +49,7 @@ _ONLY_IN_JOB = (
 
 @dataclass(frozen=True)
 class Document:
-    """A parsed values file and what is needed to say where a mistake is."""
+    """A parsed values file, with what is needed to locate mistakes."""
 
     tree: dict[str, Any]
     source: str
@@ -58,7 +58,7 @@ class Document:
 
 
 def validate(tree: Mapping[str, Any]) -> ValuesFile:
-    """Return the typed values. Raises ValidationError, or ValueError for no JSON.
+    """Return the typed values. Raises ValidationError, or ValueError if not JSON-like.
 
     Strict and by way of JSON: `"3"` is no number and `1` no text, just as the schema
     that the chart uses has it.
@@ -90,7 +90,7 @@ def _circular(error: Exception) -> bool:
 
 
 def _misplaced(tree: Mapping[str, Any]) -> list[str]:
-    """Return top-level keys that are meant as `job` or `kind`, or belong in the job."""
+    """Return top-level keys that misspell `job` or `kind`, or belong in the job."""
     wrong = []
     known = fields.known_keys(ValuesFile, ())
     for key in map(str, tree):
@@ -103,7 +103,7 @@ def _misplaced(tree: Mapping[str, Any]) -> list[str]:
 
 
 def _is_a_job(tree: Mapping[str, Any]) -> bool:
-    """Whether `jobs`, which a platform has for its jobs, holds one job itself."""
+    """Whether `jobs`, the platform's key for all jobs, was used for a single job."""
     there = tree["jobs"]
     known = set(fields.known_keys(ValuesFile, ("job",)))
     return "job" not in tree and isinstance(there, dict) and bool(known & set(there))
@@ -226,7 +226,7 @@ class _Finder:
             self._remove(path)
 
     def _correct(self, path: Path, value: Any) -> None:
-        """Put the word that was meant in place of a wrong one, or take it away."""
+        """Replace a misspelt key by the likely one, or remove it."""
         info = fields.field_at(ValuesFile, path)
         words = fields.choices(info) if info else []
         near = nearest(value, words) if isinstance(value, str) else None
@@ -257,7 +257,7 @@ class _Finder:
         self._found.append((at, replace(problem, place=place)))
 
     def _is_handled(self, path: Path) -> bool:
-        """Whether the path, or something around it, was already reported."""
+        """Whether the path, or one that contains it, was already reported."""
         return any(path[: len(known)] == known for known in self._handled)
 
     def _original(self, path: Path) -> Path:

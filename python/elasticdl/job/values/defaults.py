@@ -49,7 +49,7 @@ _ENV = re.compile(r"^\.pods\.[a-z]+\.env$")
 
 
 class ValueOrigin(StrEnum):
-    """Who says a value."""
+    """Who sets a value."""
 
     CHART = "chart"
     PLATFORM = "platform"
@@ -59,14 +59,14 @@ class ValueOrigin(StrEnum):
 
 @dataclass(frozen=True)
 class PlatformDefaults:
-    """What the platform of a namespace says."""
+    """The defaults and fixed paths of a namespace's platform."""
 
     defaults: Tree = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
 
     @staticmethod
     def parse(text: str, *, source: str) -> PlatformDefaults:
-        """Read what the ConfigMap holds. Raises SpecError if that is no platform's."""
+        """Return the platform in a ConfigMap's text. Raises SpecError."""
         from ruamel.yaml import YAML
         from ruamel.yaml.error import YAMLError
 
@@ -84,7 +84,7 @@ class PlatformDefaults:
 
 @dataclass(frozen=True)
 class Line:
-    """One value of a merged tree: where it is, what it is and who says it."""
+    """One value of a merged tree: its path, and who sets it."""
 
     path: str
     value: Any
@@ -92,12 +92,12 @@ class Line:
 
 
 def merged(platform: PlatformDefaults, given: Tree) -> Tree:
-    """Return the sections that a platform may say, as the chart renders them."""
+    """Return the sections that a platform may set, merged as the chart renders them."""
     return laid_over(chart_sections(), platform.defaults, given)
 
 
 def origins(platform: PlatformDefaults, given: Tree) -> list[Line]:
-    """Return each value that is not the chart's own, with who says it."""
+    """Return each value that differs from the chart's default, with who sets it."""
     chart = chart_sections()
     lines = []
     for path, value in _leaves(laid_over(chart, platform.defaults, given)):
@@ -115,7 +115,7 @@ def origins(platform: PlatformDefaults, given: Tree) -> list[Line]:
 
 
 def unlike(one: PlatformDefaults, other: PlatformDefaults, given: Tree) -> list[str]:
-    """Return the paths at which a job has something else by one than by the other."""
+    """Return the paths at which a job's values differ under two platforms."""
     first, second = merged(one, given), merged(other, given)
     paths = {path for tree in (first, second) for path, _ in _leaves(tree)}
     found = [path for path in paths if _at(first, path) != _at(second, path)]
@@ -135,7 +135,7 @@ def _environments(platform: PlatformDefaults) -> Iterator[tuple[str, Any]]:
 def refused(
     platform: PlatformDefaults, given: Tree, job: JobSpec, *, namespace: str
 ) -> list[Problem]:
-    """Return what a job says of paths that its platform fixes."""
+    """Return the problems of a job that sets paths fixed by its platform."""
     chart = chart_sections()
     base = laid_over(chart, platform.defaults, chart)
     now = laid_over(chart, platform.defaults, given)
@@ -162,7 +162,7 @@ def refused(
 def without_registry(
     platform: PlatformDefaults, given: Tree, job: JobSpec
 ) -> list[Problem]:
-    """Return the problem of a job that needs stock images and no registry is said.
+    """Return the problem of a job with stock images and no registry.
 
     Their names alone are those of a public registry, where they may be anybody's.
     """
@@ -197,7 +197,7 @@ def _foreign_images(base: Tree, job: Tree, then: str) -> Iterator[Problem]:
 
 
 def laid_over(chart: Tree, platform: Mapping[str, Any], job: Tree) -> Tree:
-    """Return a job's values over a platform's over the chart's; the table above."""
+    """Return the job's values over the platform's over the chart's."""
     return _laid_over(chart, platform, job, "")
 
 
@@ -225,7 +225,7 @@ def _laid_over(chart: Tree, platform: Mapping[str, Any], job: Tree, above: str) 
 
 
 def _name_of(entry: Any) -> str:
-    """Return by what two entries of a list are the same: a place, a name, or all."""
+    """Return the key by which entries are equal: a mount path, a name, or all."""
     if isinstance(entry, dict):
         for key in ("mountPath", "name", "ip"):
             if entry.get(key):
@@ -244,7 +244,7 @@ def _sections() -> Tree:
 
 
 def chart_sections() -> Tree:
-    """Return the chart's own values of the sections that a platform may say."""
+    """Return the chart's defaults of the sections that a platform may set."""
     return copy.deepcopy(_sections())
 
 
@@ -267,7 +267,7 @@ def _coalesced(chart: Tree, said: Tree) -> Tree:
 
 @cache
 def _plain_job() -> Tree:
-    """Return the defaults of a job, without what it has to say itself."""
+    """Return the defaults of a job, without its required fields."""
     tree: Tree = {}
     for name, info in JobSpec.model_fields.items():
         if not info.is_required():
@@ -277,7 +277,7 @@ def _plain_job() -> Tree:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of a job as data, without what has none."""
+    """Return a value of a job as plain data, without empty fields."""
     if isinstance(value, BaseModel):
         return value.model_dump(by_alias=True, mode="json", exclude_none=True)
     return value
@@ -292,7 +292,7 @@ def _leaves(tree: Tree, above: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def _at(tree: Any, path: Path) -> Any:
-    """Return what is at a path; None where nothing is."""
+    """Return the value at a path; None if there is none."""
     for key in path:
         if not isinstance(tree, dict) or key not in tree:
             return None
@@ -301,7 +301,7 @@ def _at(tree: Any, path: Path) -> Any:
 
 
 def _shown(tree: Tree, path: Path) -> str:
-    """Return what is at a path as JSON; in a mapping, null is what takes away."""
+    """Return the value at a path as JSON; null in a mapping removes a key."""
     *above, last = path
     around = _at(tree, tuple(above))
     if not isinstance(around, dict) or last not in around:

@@ -51,7 +51,7 @@ class ValuesFile(ChartValues):
 
 
 def _holds(values: SpecModel, path: str) -> bool:
-    """Return whether a file says something of a section, or of a part of it."""
+    """Return whether a file sets a section, or part of it."""
     key, _, rest = path.partition(".")
     names = {info.alias: name for name, info in type(values).model_fields.items()}
     said = names[key] in values.model_fields_set

@@ -55,7 +55,7 @@ def aliases(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def model_of(annotation: Any) -> type[BaseModel] | None:
-    """Return the model that an annotation is, or may be; None for plain values."""
+    """Return the model class in an annotation; None for plain values."""
     for part in _alternatives(annotation):
         if isinstance(part, type) and issubclass(part, BaseModel):
             return part
@@ -100,7 +100,7 @@ def choices(info: FieldInfo) -> list[str]:
 
 
 def expected(info: FieldInfo) -> str:
-    """Return what a field may hold, in words: `a whole number, 1 or more`."""
+    """Return the accepted values in words: `a whole number, 1 or more`."""
     words = choices(info)
     if words and get_origin(info.annotation) is not list:
         return "one of " + ", ".join(f"`{word}`" for word in words)
@@ -131,7 +131,7 @@ def documented(model: type[BaseModel], prefix: str) -> Iterator[FieldDoc]:
 
 
 def default_text(info: FieldInfo) -> str:
-    """Return a default as it would stand in a file; `required`, `empty`."""
+    """Return a default as written in a file; `required`, `empty`."""
     if info.is_required():
         return "required"
     value = info.get_default(call_default_factory=True, validated_data={})
@@ -222,7 +222,7 @@ def _model_of_items(annotation: Any) -> type[BaseModel] | None:
 
 
 def without_nulls(model: type[BaseModel], tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tree with fields that hold nothing left out: they mean the default.
+    """Return the tree without null fields, which mean the default.
 
     A section whose lines are all comments is such a field. Mappings that the user
     names keys of (`env`, `params`) are kept as they are.
@@ -246,7 +246,7 @@ def _keeps_null(model: type[BaseModel]) -> bool:
 
 
 def section_descriptions(model: type[BaseModel], path: str) -> dict[str, str]:
-    """Return what each section below a model is, by dotted path; itself included."""
+    """Return the description of each section of a model, by dotted path."""
     found = {path: (model.__doc__ or "").strip().partition("\n")[0]}
     for key, info in aliases(model).items():
         inner = model_of(info.annotation)

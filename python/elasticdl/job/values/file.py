@@ -49,7 +49,7 @@ def load_values(path: Path, *, overrides: Sequence[str] = ()) -> ValuesFile:
 def read_values(
     path: Path, *, overrides: Sequence[str] = ()
 ) -> tuple[ValuesFile | None, list[Problem]]:
-    """Return the file's values, or None and all mistakes found."""
+    """Return the file's values, or None and all mistakes."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -123,12 +123,12 @@ def dump_values(
 
 
 def write_values(path: Path, values: ValuesFile) -> None:
-    """Write a values file; it is there whole or not at all."""
+    """Write a values file atomically."""
     _replace(path, dump_values(values))
 
 
 def edit_values(path: Path, changes: Mapping[str, Any]) -> ValuesFile:
-    """Set fields by dotted path (None takes a key away); comments are kept.
+    """Set fields by dotted path (None removes a key); comments are kept.
 
     Returns the new values. Raises SpecError, and leaves the file as it was, when the
     result would not be valid.

@@ -24,7 +24,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Override:
-    """One value, where it goes, and how the user wrote it."""
+    """One override: value, path, and the user's own text."""
 
     path: Path
     value: Any
@@ -43,7 +43,7 @@ def split_path(dotted: str) -> Path:
 
 
 def parse_override(argument: str, tree: Mapping[str, Any]) -> Override | Problem:
-    """Read `a.b=c`. A path may leave out the leading `job.`."""
+    """Return the override in `a.b=c`; the leading `job.` may be omitted."""
     written = f"--set {argument}"
     dotted, equals, text = argument.partition("=")
     path = split_path(dotted)
@@ -73,7 +73,7 @@ def parse_override(argument: str, tree: Mapping[str, Any]) -> Override | Problem
 def apply_override(
     tree: MutableMapping[str, Any], override: Override, *, remove_none: bool = False
 ) -> Problem | None:
-    """Put the value into the tree; mappings on the way are made."""
+    """Set the value in the tree; missing mappings are created."""
     inner: Any = tree
     for done, key in enumerate(override.path[:-1]):
         if isinstance(key, str) and isinstance(inner, MutableMapping):

@@ -76,7 +76,7 @@ class Positions:
     duplicates: list[tuple[Path, tuple[int, int], int]] = field(default_factory=list)
 
     def of_key(self, path: Path) -> tuple[int, int]:
-        """Return where the key stands, or the nearest mapping around it."""
+        """Return the position of a key, or of the nearest mapping around it."""
         while path:
             if path in self.keys:
                 return self.keys[path]
@@ -86,12 +86,12 @@ class Positions:
         return (1, 1)
 
     def of_value(self, path: Path) -> tuple[int, int]:
-        """Return where the value stands, or the nearest mapping around it."""
+        """Return the position of a value, or of the nearest mapping around it."""
         return self.values[path] if path in self.values else self.of_key(path)
 
 
 def find_positions(text: str) -> Positions:
-    """Read the text again for its positions; empty where it is no YAML."""
+    """Return the positions in a text; empty if it is not YAML."""
     positions = Positions()
     try:
         root = YAML(typ="rt").compose(text)
@@ -138,7 +138,7 @@ def _at(node: Node) -> tuple[int, int]:
 
 
 def syntax_problem(error: YAMLError, source: str) -> Problem:
-    """Return what a YAML error means, and where."""
+    """Return the meaning and the place of a YAML error."""
     place = source
     words = str(error)
     if isinstance(error, MarkedYAMLError):

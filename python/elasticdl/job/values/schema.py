@@ -58,7 +58,7 @@ def values_schema() -> dict[str, Any]:
 
 
 def _refer(value: Any) -> set[str]:
-    """Put references in the place of Kubernetes' types; return the types' names."""
+    """Replace Kubernetes types by references; return the names of the types."""
     if isinstance(value, list):
         return {name for inner in value for name in _refer(inner)}
     if not isinstance(value, dict):
@@ -87,7 +87,7 @@ def _section(definition: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
 
 
 def _flatten(field: dict[str, Any]) -> None:
-    """Write `a type, or null` without `anyOf`: Helm would tell both as mistakes."""
+    """Write `a type, or null` without `anyOf`: Helm reports two mistakes for it."""
     kinds = [kind for kind in field.get("anyOf", []) if kind != {"type": "null"}]
     if len(kinds) == 1 and not {"type", "$ref"}.isdisjoint(kinds[0]):
         del field["anyOf"]

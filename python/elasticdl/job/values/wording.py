@@ -41,7 +41,7 @@ def dotted(path: Path) -> str:
 
 
 def missing(path: Path) -> Problem:
-    """Return the problem of a field that has to be given and is not."""
+    """Return the problem of a missing required field."""
     if path == ("kind",):
         next_step = "add the line `kind: job` at the top"
         return Problem("kind", "nothing", "`job`", next_step)
@@ -88,12 +88,12 @@ _GONE: dict[tuple[str, ...], str] = {
 
 
 def gone(path: Path) -> str | None:
-    """Return what to do about a key that older versions had, or None."""
+    """Return the advice for a key of older versions, or None."""
     return _GONE.get(tuple(map(str, path)))
 
 
 def elsewhere(name: str) -> str | None:
-    """Return where a key belongs that stands in the wrong section, or None."""
+    """Return the section in which a misplaced key belongs, or None."""
     places = [
         f"`{doc.path}`"
         for doc in fields.documented(JobSpec, "job")
@@ -103,7 +103,7 @@ def elsewhere(name: str) -> str | None:
 
 
 def _retyped(value: Any, error: str) -> str:
-    """Return what to write when only the type is wrong: quotes too many or too few."""
+    """Return the advice for a value with too many or too few quotes."""
     if error == "string_type" and isinstance(value, int | float):
         return f'put it in quotes: "{got(value)}"'
     if error == "bool_type" and str(value).lower() in _TRUE_OR_FALSE:

@@ -53,7 +53,7 @@ class JobAuthority:
 
     @staticmethod
     def of(context: RoleContext) -> JobAuthority | None:
-        """Return that of a master in a pod; None where calls are not encrypted."""
+        """Return the authority of a master in a pod; None if calls are in the clear."""
         place = context.cluster
         if place is None or place.authority_dir is None:
             return None
@@ -66,7 +66,7 @@ class JobAuthority:
         )
 
     def enrolment(self, launch: Launch) -> Mapping[str, str]:
-        """Return the variables by which a replica asks for its certificate."""
+        """Return the variables with which a replica requests its certificate."""
         name = self._name(launch.key.role, launch.key.index, launch.generation)
         seed, certificate = self._authority.enrolment(name, self._token)
         return {
@@ -77,7 +77,7 @@ class JobAuthority:
         }
 
     def sign(self, caller: PeerName, request: bytes) -> Enrolled:
-        """Return a certificate of who calls. Raises RefusedError."""
+        """Return a certificate for the caller. Raises RefusedError."""
         name = self._name(caller.role, caller.index, caller.generation)
         authority = self._authority
         certificate, enrolment = authority.sign(name, request, hours=self._hours)
@@ -87,7 +87,7 @@ class JobAuthority:
         return self._authority.own(self._name(Role.MASTER, 0, 0), hours=self._hours)
 
     def _renewed(self) -> Credentials:
-        """Return the master's next credentials, of an authority that may be renewed."""
+        """Return the master's next credentials; the authority may be a renewed one."""
         try:
             found = Authority.load(self._folder)
         except PlatformError as error:
@@ -121,7 +121,7 @@ class JobAuthority:
 
 
 class Enrolling:
-    """Answers replicas that ask for a certificate."""
+    """The service that signs the certificates of replicas."""
 
     def __init__(
         self, authority: JobAuthority, require: Callable[[ReplicaId], object]
@@ -135,7 +135,7 @@ class Enrolling:
         request: bytes,
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> Enrolled:
-        """Sign the caller's key, if the caller is a replica of today."""
+        """Sign the caller's key if the caller is a current replica."""
         caller = caller_of(context)
         if caller is None:
             raise AssertionError("served on encrypted connections alone")

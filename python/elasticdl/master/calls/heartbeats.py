@@ -30,10 +30,10 @@ log = logging.getLogger(__name__)
 
 
 class Heartbeats:
-    """What replicas say of themselves."""
+    """Handles registrations and heartbeats."""
 
     def __init__(self, job: Job, leasing: Leasing) -> None:
-        """Work on this job."""
+        """Handle the calls for this job."""
         self._job = job
         self._parts = job.parts
         self._leasing = leasing
@@ -42,7 +42,7 @@ class Heartbeats:
         self._reply = WorkerOrders()
 
     def register(self, request: Registration, *, now: float) -> RegistrationReply:
-        """Take up a replica.
+        """Register a replica.
 
         Raises FencedError, RefusedError for one of another version, and RpcError to be
         asked again.
@@ -79,7 +79,7 @@ class Heartbeats:
         )
 
     def _refuse(self, member: Member, wrong: str) -> NoReturn:
-        """Let a replica end; a job that has not begun would never do so with it."""
+        """End a replica with a wrong registration: the job could not begin with it."""
         message = f"{member.name} is refused: {wrong}"
         log.error("%s", message)
         if not self._parts.holder.begun:
@@ -107,7 +107,7 @@ class Heartbeats:
         self._parts.signals.work()
 
     def take_model(self) -> None:
-        """Take what is known of the model, now or from before a restart."""
+        """Apply what is known about the model, now or from before a restart."""
         known = self._parts.ledger.newest_of(facts.ModelFact)
         if known is None or self._job.callbacks is not None:
             return
@@ -121,7 +121,7 @@ class Heartbeats:
     # -- heartbeats ---------------------------------------------------------------
 
     def worker(self, request: WorkerHeartbeat, *, now: float) -> list[int]:
-        """Take a worker's heartbeat; return the leases it has lost. FencedError."""
+        """Take a worker's heartbeat; return its lost leases. Raises FencedError."""
         member = self._parts.table.require(request.replica)
         worker = request.worker
         was = member.phase
@@ -147,7 +147,7 @@ class Heartbeats:
         return self._leasing.renew(member, list(worker.lease_ids), now=now)
 
     def worker_reply(self, request: WorkerHeartbeat, lost: list[int]) -> WorkerOrders:
-        """Answer a worker's heartbeat. Raises FencedError if it ended meanwhile."""
+        """Return the answer to a worker's heartbeat. Raises FencedError."""
         member = self._parts.table.require(request.replica)
         job, parts = self._job, self._parts
         common = (
@@ -181,7 +181,7 @@ class Heartbeats:
 def fall_back(
     job: Job, member: Member, directory: str, reason: str, *, now: float
 ) -> None:
-    """A replica cannot load what it was told to: all take an older checkpoint."""
+    """Take all replicas to an older checkpoint, since one cannot load the newest."""
     holder = job.parts.holder
     if holder.gave_up(directory):
         return  # it has not heard yet what to load instead

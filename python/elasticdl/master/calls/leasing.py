@@ -43,10 +43,10 @@ UNNAMED_SECONDS = 5.0
 
 
 class Leasing:
-    """Gives tasks out and takes reports."""
+    """Leases tasks to workers and takes their reports."""
 
     def __init__(self, job: Job, metrics: MasterMetrics) -> None:
-        """Work on this job."""
+        """Lease the tasks of this job."""
         self._job = job
         self._metrics = metrics
         self._parts = job.parts
@@ -74,7 +74,7 @@ class Leasing:
         return tasks
 
     def _fair(self) -> float:
-        """Return how many training tasks one worker may take, so that each gets some.
+        """Return how many training tasks one worker may hold, for all to get some.
 
         At the end nobody shall stand idle while another holds several ready.
         """
@@ -269,7 +269,7 @@ class Leasing:
     # -- leases that nobody answers for -----------------------------------------------
 
     def take_over(self, *, now: float) -> None:
-        """Give all leases of an earlier master their whole time again.
+        """Restart the deadlines of leases that an earlier master gave.
 
         Renewals are not journaled, and nobody could renew while there was no master.
         Who is not there any more is found out as such.
@@ -320,7 +320,7 @@ class Leasing:
         self._parts.signals.work()
 
     def recover(self, member: Member, cause: str, *, now: float) -> None:
-        """Put back all that a worker held, which is gone."""
+        """Put back all tasks of a lost worker."""
         index, died = member.key.index, member.fell_at_work
         tasks = self._parts.ledger.recover(index, cause=cause, now=now, died=died)
         count = len(tasks) + self._parts.side.recover(index, died=died)
@@ -332,7 +332,7 @@ class Leasing:
         self._parts.signals.work()
 
     def patience(self, member: Member) -> float:
-        """Return how many times its usual bound a worker may take for a step.
+        """Return by what factor a worker's time limit for a step is extended.
 
         It doubles with each one that hung in a row, or that hung at what this one
         holds: a step that is slow everywhere has the whole of startSeconds in the end.
@@ -363,7 +363,7 @@ class Leasing:
         )
 
     def expire(self, *, now: float) -> None:
-        """Put back what nobody said anything about for too long."""
+        """Put back tasks whose leases have expired."""
         count = len(self._parts.ledger.expire(now)) + self._parts.side.expire(now)
         if count:
             log.warning("%d leases expired", count)
@@ -389,13 +389,13 @@ def _remember(table: OrderedDict[int, V], key: int, value: V) -> None:
 
 
 def _made(report: TaskReport) -> Made | None:
-    """Return what became of a task's records; an older worker does not say."""
+    """Return what was made of a task's records; None from an older worker."""
     if report.rows is None:
         return None
     return Made(report.rows, len(report.bad_records), report.skipped_rows)
 
 
 def _code(report: TaskReport) -> ExitCode:
-    """Return what the job ends with by this report; an older worker does not say."""
+    """Return the exit code that a report implies; older workers report none."""
     known = {ExitCode.USER_CODE, ExitCode.DATA, ExitCode.STORAGE, ExitCode.PLATFORM}
     return next((c for c in known if c == report.exit_code), ExitCode.JOB_FAILED)

@@ -14,10 +14,10 @@ from elasticdl.master.model.ps_group import PsGroup
 
 
 class PsHeartbeats:
-    """What the PS of a job say of themselves."""
+    """Handles the heartbeats of a job's PS."""
 
     def __init__(self, job: Job, group: PsGroup) -> None:
-        """Work on this job, whose model the group has."""
+        """Handle the heartbeats for this job's PS group."""
         self._job = job
         self._parts = job.parts
         self._group = group
@@ -46,7 +46,7 @@ class PsHeartbeats:
             self._parts.signals.wake()
 
     def reply(self, request: PsHeartbeat) -> PsOrders:
-        """Answer a PS's heartbeat. Raises FencedError if it ended meanwhile."""
+        """Return the answer to a PS's heartbeat. Raises FencedError if it has ended."""
         member = self._parts.table.require(request.replica)
         index = member.key.index
         return PsOrders(

@@ -62,7 +62,7 @@ Method = Callable[[Any, Any, ServicerContext], Awaitable[Reply]]
 
 
 def _answering(method: Method[Reply]) -> Method[Reply]:
-    """Turn ElasticDL's errors into statuses; a journal that fails ends the job."""
+    """Map ElasticDL's errors to gRPC statuses; a failing journal ends the job."""
 
     @functools.wraps(method)
     async def call(self: Any, request: Any, context: ServicerContext) -> Reply:
@@ -88,7 +88,7 @@ def _answering(method: Method[Reply]) -> Method[Reply]:
 
 
 class MasterServicer:
-    """Adapts the service to the job's parts. All methods run in one event loop."""
+    """Maps RPCs to the job's parts. All methods run in one event loop."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class MasterServicer:
         heartbeats: Heartbeats,
         ps: PsHeartbeats | None,
     ) -> None:
-        """Serve this job; `ps` is None where it has none."""
+        """Serve this job; `ps` is None for a job without PS."""
         self.job = job
         self._parts = job.parts
         self._leasing = leasing
@@ -108,7 +108,7 @@ class MasterServicer:
     async def Register(  # noqa: N802 - the name is the RPC's
         self, request: Registration, _: ServicerContext
     ) -> RegistrationReply:
-        """A replica is up."""
+        """Register a replica."""
         reply = self._heartbeats.register(request, now=self.job.clock())
         await self._parts.ledger.commit()
         return reply
@@ -117,7 +117,7 @@ class MasterServicer:
     async def ModelReady(  # noqa: N802 - the name is the RPC's
         self, request: ModelInfo, _: ServicerContext
     ) -> None:
-        """A worker has built the model."""
+        """Note that a worker has built the model."""
         self._heartbeats.model_ready(request, now=self.job.clock())
         await self._parts.ledger.commit()
 
@@ -125,7 +125,7 @@ class MasterServicer:
     async def Lease(  # noqa: N802 - the name is the RPC's
         self, request: LeaseRequest, _: ServicerContext
     ) -> LeaseReply:
-        """Reports in, tasks out; parked until there is something to do."""
+        """Take reports and lease tasks; wait until there is a task."""
         clock = self.job.clock
         member = self._parts.table.require(request.replica)
         self._parts.holder.answered(request.ps_versions, rewind=request.ps_rewind)
@@ -171,7 +171,7 @@ class MasterServicer:
     async def WorkerSync(  # noqa: N802 - the name is the RPC's
         self, request: WorkerHeartbeat, _: ServicerContext
     ) -> WorkerOrders:
-        """Heartbeat of a worker, held until there is news."""
+        """Answer a worker's heartbeat as soon as there is news."""
         lost = self._heartbeats.worker(request, now=self.job.clock())
         signals = self._parts.signals
         if not lost and request.seen_revision == signals.revision:
@@ -191,7 +191,7 @@ class MasterServicer:
     async def PsSync(  # noqa: N802 - the name is the RPC's
         self, request: PsHeartbeat, _: ServicerContext
     ) -> PsOrders:
-        """Heartbeat of a PS, held until there is news."""
+        """Answer a PS's heartbeat as soon as there is news."""
         if self._ps is None:
             raise FencedError("a PS says that it is there, but the job has none: leave")
         self._ps.take(request, now=self.job.clock())
@@ -208,23 +208,23 @@ class MasterServicer:
 
     @property
     def _most_hold(self) -> float:
-        """Nobody may be silent for longer because the master holds his heartbeat."""
+        """Return how long a heartbeat is held; its sender must not seem silent."""
         return self.job.spec.worker.dead_seconds / 2
 
     def _patient(self, seconds: float) -> float:
-        """Return for how long a worker waits that asked for so many seconds."""
+        """Return how long a worker is told to wait that asked for so many seconds."""
         longest = seconds + _MOST_EXTRA_SECONDS
         return min(max(seconds, self._fair_seconds), longest)
 
     @property
     def _fair_seconds(self) -> float:
-        """A worker's share of the master: one call of a kind in so many seconds."""
+        """Return the interval of each worker's calls, given the number of workers."""
         return self._parts.table.num_workers / _CALLS_PER_SECOND
 
     async def Echo(  # noqa: N802 - the name is the RPC's
         self, _request: tuple[()], _: ServicerContext
     ) -> None:
-        """The master calls itself: how long is the line?"""
+        """Return at once: the master calls itself to measure its own delay."""
 
     @_answering
     async def Status(  # noqa: N802 - the name is the RPC's
@@ -238,6 +238,6 @@ class MasterServicer:
     async def Stop(  # noqa: N802 - the name is the RPC's
         self, reason: str, _: ServicerContext
     ) -> None:
-        """End the job in good order."""
+        """Ask for a clean end of the job."""
         self.job.end(JobState.STOPPED, reason or "asked to stop", status.STOPPED)
         await asyncio.sleep(0)

@@ -21,7 +21,7 @@ _SHORTEST_SECONDS = 1.0
 def until_place(
     worker: int, *, cycle_seconds: float, now: float, at_least: float
 ) -> float:
-    """Return the seconds until a worker is next to call.
+    """Return the seconds until a worker's next turn in the cycle.
 
     They are `at_least` so much of a cycle, and less than one more than that; a cycle
     that is short is returned as it is.

@@ -28,21 +28,21 @@ _LAST_STOPS = 5  # tries
 
 @dataclass(frozen=True)
 class Asked:
-    """What the platform is asked for in one turn of the loop."""
+    """What one turn of the loop asks of the platform."""
 
     stops: tuple[Stop, ...]
     starts: tuple[Member, ...]
 
     def __bool__(self) -> bool:
-        """Whether that is anything."""
+        """Whether anything is asked."""
         return bool(self.stops or self.starts)
 
 
 class Launching:
-    """Asks one runner for the replicas of one job."""
+    """Requests the replicas of one job from its runner."""
 
     def __init__(self, job: Job, runner: Runner) -> None:
-        """Begin; nothing is tried if an earlier master has started replicas."""
+        """Start; a dry run is skipped if an earlier master has started replicas."""
         self._job = job
         self._parts = job.parts
         self._runner = runner
@@ -51,7 +51,7 @@ class Launching:
         self.trial: asyncio.Task[None] | None = None
 
     def decided(self, *, now: float) -> Asked:
-        """Return what is to be asked of the platform now.
+        """Return what to ask of the platform now.
 
         Asked for before the journal is written: whoever is scheduled during that write
         has a generation that is not on the disk yet, and that the next master would
@@ -60,11 +60,11 @@ class Launching:
         return Asked(tuple(self._stops), tuple(self._parts.table.due(now=now)))
 
     def add_stops(self, stops: Iterable[Stop]) -> None:
-        """Carry these out with the next turn, or at the end."""
+        """Carry out these stops in the next turn, or at the end."""
         self._stops += stops
 
     async def act(self, asked: Asked) -> None:
-        """Carry out the stops, then start who is still to come."""
+        """Carry out the stops, then start the replicas that are due."""
         self._stops = self._stops[len(asked.stops) :]
         later = {stop.key for stop in self._stops}
         # First stops, then starts: a PS keeps its name.
@@ -83,7 +83,7 @@ class Launching:
             self.trial = asyncio.create_task(self._try(launches), name="trial")
 
     async def stop_all(self, *, pause: float = _START_RETRY_SECONDS) -> None:
-        """Carry out the stops that are left when the loop has ended, if need be later.
+        """Carry out the remaining stops after the loop has ended, with retries.
 
         Some are of replicas that are in no table any more: nobody else would end them.
         """

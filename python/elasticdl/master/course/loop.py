@@ -62,7 +62,7 @@ _TOO_LATE = (
 
 
 class MasterLoop:
-    """Keeps one job going until it ends."""
+    """The master's loop: runs one job until it ends."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class MasterLoop:
         stages: Stages,
         publishing: Publishing,
     ) -> None:
-        """Work on this job through this runner."""
+        """Run this job with this runner."""
         self._job = job
         self._parts = job.parts
         self._runner = runner
@@ -88,7 +88,7 @@ class MasterLoop:
         self._handing_over = False
 
     def hand_over(self) -> None:
-        """Leave the job to another master, replicas and all, unless it is ending."""
+        """Leave job and replicas to another master, unless the job is ending."""
         self._handing_over = True
         self._parts.signals.wake()
 
@@ -98,7 +98,7 @@ class MasterLoop:
         *,
         edits: AsyncIterator[JobSpec | SpecError] | None = None,
     ) -> JobEnding | None:
-        """Run the job; return how it ended, with all replicas gone.
+        """Run the job; return its end, when all replicas are gone.
 
         None if another master shall go on with it. Raises SupersededError if one has
         done so already: then nothing must be asked of the platform, nor written.
@@ -134,7 +134,7 @@ class MasterLoop:
                     await task
 
     async def _hold_to_the_end(self) -> None:
-        """Carry out the last stops. Raises SupersededError if the job is another's."""
+        """Carry out the last stops. Raises SupersededError."""
         with contextlib.suppress(JournalError):  # then nobody else can have taken it
             await self._parts.ledger.hold()
         await self._launching.stop_all()
@@ -145,7 +145,7 @@ class MasterLoop:
         return self._handing_over or job.finished or job.ending is not None
 
     def _check(self, tasks: Iterable[asyncio.Task[None]]) -> None:
-        """Fail the job if something that should run for ever has ended."""
+        """Fail the job if a task that should never end has ended."""
         for task in [*tasks, *self._passing()]:
             if task.done() and not task.cancelled() and task.exception():
                 log.error("%s ended", task.get_name(), exc_info=task.exception())
@@ -183,7 +183,7 @@ class MasterLoop:
             await self._parts.signals.wait_for_loop(sleep)
 
     async def _hear(self, call_itself: Callable[[], Awaitable[object]]) -> None:
-        """Call itself for ever; excuse others for the time in which that took long."""
+        """Call the master itself for ever; its own delay is nobody's silence."""
         while True:
             try:
                 await call_itself()
@@ -200,7 +200,7 @@ class MasterLoop:
             await asyncio.sleep(PAUSE_SECONDS)
 
     def _tick(self, now: float) -> None:
-        """Do what time alone, or a heartbeat, has made due."""
+        """Do what is due by time or after a heartbeat."""
         parts, spec = self._parts, self._job.spec
         self._judge(now)
         workers = self._resting.wanted(self._job, now=now)
@@ -225,7 +225,7 @@ class MasterLoop:
             parts.checkpoints.tick(version=self._job.version, now=now)
 
     def _end_standstill(self, now: float) -> None:
-        """Unlock, or end, a job in which nothing moves."""
+        """Resume or end a job in which nothing moves."""
         verdict, what = self._watchdog.ask(now=now)
         if verdict is Verdict.GO_BACK:
             self._parts.holder.go_back(what, now=now)
@@ -236,7 +236,7 @@ class MasterLoop:
             )
 
     def _judge(self, now: float) -> None:
-        """Dismiss who is silent or hangs."""
+        """End replicas that are silent or hang."""
         parts, spec = self._parts, self._job.spec
         if not self._attention.behind(now=now):
             for member in parts.table.dead(now=now):
@@ -270,7 +270,7 @@ class MasterLoop:
                 )
 
     def observe(self, observation: Observation) -> None:
-        """Take what the platform shows."""
+        """Apply an observation of the platform."""
         now = self._job.clock()
         departures, stops = self._parts.membership.observe(observation, now=now)
         self._departed(departures, now=now)
@@ -318,7 +318,7 @@ class MasterLoop:
             self.edit(edited)
 
     def edit(self, edited: JobSpec | SpecError) -> None:
-        """Take an edit of the values file, as far as it may change a running job.
+        """Apply an edit of the values file, as far as a running job allows it.
 
         What came of it is told at once: the next master would not know of it.
         """
@@ -357,7 +357,7 @@ class MasterLoop:
         job.change_spec(edit.spec)
 
     def _with_epochs_so_far(self, spec: JobSpec) -> JobSpec:
-        """Return it with the old epochs: all records are done, it is too late."""
+        """Return the specification with the old epochs: all records are done."""
         before = self._job.spec.training.epochs
         if spec.training.epochs == before:
             return spec
@@ -367,7 +367,7 @@ class MasterLoop:
         return spec.model_copy(update={"training": training})
 
     def _refuse(self, edit: live_edits.Edit, text: str) -> None:
-        """Tell which changes are not taken; `text` has a place for one."""
+        """Report which changes are refused; `text` has a place for one change."""
         for change in edit.refused:
             self._say_refused(text.format(change), str(change))
 

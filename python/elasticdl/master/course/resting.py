@@ -19,22 +19,22 @@ from elasticdl.master.tasks.ledger import Ledger
 
 
 class Resting:
-    """Whether the workers are sent home, and since when that is possible."""
+    """Decides whether a paused job's workers are sent home."""
 
     def __init__(self, ledger: Ledger) -> None:
-        """Go on with what an earlier master had decided."""
+        """Continue with an earlier master's decision."""
         told = ledger.newest_of(facts.RestFact)
         self._ledger = ledger
         self._resting = told is not None and told.resting
         self._since: float | None = None  # nothing to do
 
     def wanted(self, job: Job, *, now: float) -> int:
-        """Return how many workers the job wants now: none if it rests."""
+        """Return how many workers the job wants now; 0 while it rests."""
         self._decide(job, now=now)
         return 0 if self._resting else wanted_workers(job.spec)
 
     def next_time(self, spec: JobSpec) -> float | None:
-        """Return when they go home, if nothing happens until then."""
+        """Return when the workers go home if nothing happens before."""
         if self._resting or self._since is None:
             return None
         return self._since + spec.worker.pause_seconds
@@ -68,7 +68,7 @@ def _is_busy(job: Job) -> bool:
 
 
 def _any_works(workers: Iterable[Member]) -> bool:
-    """Whether one is at something; a pending one is at nothing."""
+    """Whether a worker is busy; a pending one is not."""
     return any(
         w.state is ReplicaState.RUNNING and w.phase != WorkerPhase.IDLE for w in workers
     )

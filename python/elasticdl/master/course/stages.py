@@ -30,10 +30,10 @@ FINAL = "final"
 
 
 class Stages:
-    """The course of one job."""
+    """Moves one job through its stages: counting, training, evaluation, export, end."""
 
     def __init__(self, job: Job) -> None:
-        """Continue where the journal says that the job is."""
+        """Continue at the stage in the journal."""
         self._job = job
         self._parts = job.parts
         self._exporting = ""  # the point whose export was asked for
@@ -46,13 +46,13 @@ class Stages:
         return self._parts.data.stage is SearchStage.CHECKING
 
     def counted(self, result: Shards | DataError) -> None:
-        """Take what was counted."""
+        """Take the result of counting."""
         self._parts.data.counted(result)
         self._parts.signals.work()
         self._parts.signals.wake()
 
     def advance(self, *, now: float) -> None:
-        """Go as far as can be gone now."""
+        """Advance as many stages as possible now."""
         job = self._job
         if job.ending or job.state.ended:
             return
@@ -74,7 +74,7 @@ class Stages:
             self._finish(now=now)
 
     def rewound(self) -> None:
-        """Training went back: what the end was made of belongs to a course left."""
+        """Forget the stages of the end after training went back."""
         job, checkpoints = self._job, self._parts.checkpoints
         self._parts.side.drop(TaskType.EXPORT, target=FINAL)
         if checkpoints.newest is None and checkpoints.had_one:
@@ -156,7 +156,7 @@ class Stages:
         )
 
     def _finish(self, *, now: float) -> None:
-        """Everything is trained: last evaluation, checkpoint, export."""
+        """Do the last evaluation, checkpoint and export of a trained model."""
         job = self._job
         job.wait_for_disk(refused=False)  # known further down, in this turn
         # All that an evaluation job does is its last round: that is no ending yet.
@@ -201,7 +201,7 @@ class Stages:
         return False
 
     def _checkpointed(self, *, now: float) -> bool:
-        """Whether what was trained is on the disk, or is given up waiting for.
+        """Whether all training is in a checkpoint, or waiting for one was given up.
 
         A disk that refuses is waited for as the journal waits for it; the PS keep
         everything meanwhile.

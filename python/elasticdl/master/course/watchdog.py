@@ -37,7 +37,7 @@ _PREPARES = (SearchStage.CHECKING, SearchStage.PREPARING, SearchStage.ASKING)
 
 
 class Verdict(enum.Enum):
-    """What has to be done."""
+    """What to do about a job."""
 
     WAIT = enum.auto()
     GO_BACK = enum.auto()
@@ -46,7 +46,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True)
 class Look:
-    """What a job shows at one moment."""
+    """The state of a job at one moment, as far as it shows progress."""
 
     moved: tuple[Any, ...]  # another one means that the job got further
     bound: float  # seconds in which it has to
@@ -58,7 +58,7 @@ class Look:
 
 @dataclass(frozen=True)
 class WatchedProgress:
-    """What was seen before."""
+    """The last progress seen, and when."""
 
     moved: tuple[Any, ...]
     since: float  # it moved last, or was held, or sent back
@@ -70,7 +70,7 @@ class WatchedProgress:
 def judge(
     before: WatchedProgress, look: Look, *, now: float
 ) -> tuple[WatchedProgress, Verdict]:
-    """Return what to remember, and what has to be done about a job that looks so."""
+    """Return what to remember, and what to do about a job in this state."""
     if look.moved != before.moved:
         stood = before.stood_at
         beyond = stood is not None and look.reached > stood
@@ -85,16 +85,16 @@ def judge(
 
 
 class Watchdog:
-    """Watches one job."""
+    """Detects that nothing moves in one job."""
 
     def __init__(self, job: Job) -> None:
-        """Begin to watch."""
+        """Start watching."""
         self._job = job
         self._watch = WatchedProgress(_moved(job), job.clock())
         self._looked = 0.0
 
     def ask(self, *, now: float) -> tuple[Verdict, str]:
-        """Return what has to be done, and what nothing moves for, in words."""
+        """Return what to do, and in words what the job waits for."""
         moved = _moved(self._job)
         if moved == self._watch.moved and now - self._looked < _LOOK_SECONDS:
             return Verdict.WAIT, ""
@@ -109,7 +109,7 @@ class Watchdog:
 
 
 def look_at(job: Job) -> Look:
-    """Return what a job shows now. Looks at all its replicas."""
+    """Return the state of a job now. Iterates over all replicas."""
     parts = job.parts
     return Look(
         moved=_moved(job),
@@ -139,7 +139,7 @@ def _moved(job: Job) -> tuple[Any, ...]:
 
 
 def _reached(job: Job) -> tuple[Any, ...]:
-    """Return how far the job is: what it does again after a rewind adds nothing."""
+    """Return how far the job is; repeated work after a rewind does not count."""
     parts = job.parts
     queue = parts.ledger.queue
     records = queue.done_records if queue else 0
@@ -167,7 +167,7 @@ def _bound(job: Job) -> float:
 
 
 def _loads(member: Member) -> str:
-    """Return the checkpoint that a PS is loading, "" if it loads none."""
+    """Return the checkpoint that a PS is loading; "" if none."""
     if member.restore is None or member.initialized:
         return ""
     return member.restore.dir
@@ -229,7 +229,7 @@ def _waits_for_ps(job: Job) -> Iterator[str]:
 
 
 def _of_lease(job: Job, leased: LeasedTask) -> str:
-    """Say what the holder of the oldest lease is at."""
+    """Return in words what the holder of the oldest lease is doing."""
     at = {m.key.index: m.phase for m in job.parts.table.workers()}
     task = leased.task
     return (

@@ -36,13 +36,13 @@ class WindDown:
     """Ends the replicas of one job."""
 
     def __init__(self, job: Job, runner: Runner) -> None:
-        """Work on this job."""
+        """End the replicas of this job."""
         self._job = job
         self._parts = job.parts
         self._runner = runner
 
     async def run(self, ending: JobEnding) -> JobEnding:
-        """Return when no replica is left and the end is in the journal.
+        """Return when no replica is left and the journal has the end.
 
         What is returned also says what could not be saved. Raises SupersededError if
         another master has the job: then nothing more is asked of the platform.
@@ -108,7 +108,7 @@ class WindDown:
             )
 
     async def _checkpoint(self, ending: JobEnding) -> JobEnding:
-        """Write what was trained since the newest checkpoint, however long it takes.
+        """Write a checkpoint of all training since the newest one; no time limit.
 
         One that moves is waited for; a disk that refuses is, as the journal waits for
         it. A second signal ends all of this at once.
@@ -149,7 +149,7 @@ class WindDown:
             await self._hold()
 
     async def _hold(self) -> None:
-        """Raise SupersededError if the replicas are another master's by now.
+        """Raise SupersededError if the replicas belong to another master now.
 
         A master that slept for long while it waited here is told by nothing else.
         """

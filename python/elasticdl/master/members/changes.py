@@ -19,7 +19,7 @@ from elasticdl.master.happenings import Happening
 
 @dataclass
 class Changes:
-    """Replicas that came, or were told to go, by role and cause."""
+    """Replicas that joined or were told to leave, by role and cause."""
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     times: dict[str, float] = field(default_factory=dict)  # of the last, by cause
@@ -27,7 +27,7 @@ class Changes:
     _since: dict[str, tuple[str, float]] = field(default_factory=dict)
 
     def take(self, said: Sequence[Happening]) -> None:
-        """Count what was said."""
+        """Count happenings."""
         for happening in said:
             match happening:
                 case happenings.ReplicaWanted(time=time, replica=replica, why=why):
@@ -53,7 +53,7 @@ class Changes:
         records: Iterable[Relaunch],
         endings: Mapping[str, Mapping[str, int]],
     ) -> Changes:
-        """Return these changes and the endings of replicas that were needed.
+        """Return these changes together with the ends of needed replicas.
 
         `records`: the newest; `endings`: all, counted by role and `EndCause`.
         """

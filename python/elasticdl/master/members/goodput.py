@@ -17,14 +17,14 @@ _NOTE_SECONDS_PER_WORKER = 0.5
 
 
 class Goodput:
-    """Seconds by cause, of workers that live and of those that ended."""
+    """Seconds by cause, of living and ended workers."""
 
     def __init__(
         self,
         ended: Mapping[str, float] | None = None,
         live: Mapping[int, Mapping[str, float]] | None = None,
     ) -> None:
-        """What a restarted master read back: sums, and workers that had not ended.
+        """Take what a restarted master read back: sums, and workers that had not ended.
 
         One of them that ended meanwhile keeps the seconds it had when it was noted.
         """
@@ -34,24 +34,24 @@ class Goodput:
         self._noted = 0.0
 
     def heard(self, generation: int, seconds: Mapping[str, float]) -> None:
-        """Take a worker's own ledger, which counts from its start."""
+        """Take a worker's seconds by cause, counted from its start."""
         self._live[generation] = dict(seconds)
 
     def absent(self, generation: int, *, preempted: bool, now: float) -> None:
-        """A worker is wanted from now on, but has no machine yet."""
+        """Count a worker as wanted without a machine from now on."""
         self._absent.setdefault(
             generation,
             (GoodputCause.PREEMPTED if preempted else GoodputCause.PENDING, now),
         )
 
     def present(self, generation: int, *, now: float) -> None:
-        """It runs, or is not wanted any more."""
+        """Count a worker as present, or as no longer wanted."""
         cause, since = self._absent.pop(generation, ("", now))
         if now > since:
             self._ended[cause] += now - since
 
     def ended(self, generation: int, *, now: float) -> None:
-        """A worker ended; its seconds stay."""
+        """Note that a worker ended; its seconds remain in the sums."""
         self.present(generation, now=now)
         for cause, seconds in self._live.pop(generation, {}).items():
             self._ended[cause] += seconds
@@ -61,12 +61,12 @@ class Goodput:
         return _rounded(self._ended)
 
     def is_due(self, *, now: float) -> bool:
-        """Say whether it is time to note the workers that live."""
+        """Whether the seconds of living workers are due for the journal."""
         period = max(_NOTE_SECONDS, _NOTE_SECONDS_PER_WORKER * len(self._live))
         return now >= self._noted + period
 
     def live(self, *, now: float) -> dict[str, dict[str, float]]:
-        """Return the seconds of each that lives, by generation, for the journal."""
+        """Return the seconds of each living worker by generation, for the journal."""
         self._noted = now
         return {str(g): _rounded(seconds) for g, seconds in self._live.items()}
 
@@ -86,7 +86,7 @@ def _rounded(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def share(seconds: Mapping[str, float]) -> float:
-    """Return the share of the workers' own seconds that trained, 0 to 1."""
+    """Return the share of the workers' seconds that were training, 0 to 1."""
     alive = sum(
         v
         for cause, v in seconds.items()

@@ -76,7 +76,7 @@ class Member:
     )
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set; the table must hear of it whoever does it, and never look for it."""
+        """Set an attribute and tell the table, which need not search for changes."""
         object.__setattr__(self, name, value)
         if name in _FOUND_BY and (on_change := self.__dict__.get("on_change")):
             on_change(self, name)
@@ -93,50 +93,50 @@ class Member:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs as far as is known, and is meant to."""
+        """Whether the replica runs, as far as is known, and is meant to."""
         return self.state is ReplicaState.RUNNING and not (
             self.told_why or self.lost_by
         )
 
     @property
     def why_it_goes(self) -> str:
-        """Why the master ends it, or told it to leave; "" if it did neither."""
+        """Why the master ends the replica or told it to leave; "" if it did neither."""
         return self.lost_by or self.told_why
 
     @property
     def came_through(self) -> bool:
-        """Whether a worker has its start behind it."""
+        """Whether a worker has completed its start."""
         return self.ready or self.phase not in _NOT_AT_WORK
 
     @property
     def fell_at_work(self) -> bool:
-        """Whether it hung or crashed, so that what it held may be the cause."""
+        """Whether the replica hung or crashed, so that its tasks may be the cause."""
         crashed = self.ended in (ExitReason.ERROR, ExitReason.OOM_KILLED)
         return crashed or self.lost_by == EndCause.HUNG
 
     @property
     def unsettled(self) -> bool:
-        """Whether an earlier master had it, and nobody said yet that it still runs."""
+        """Whether an earlier master started it and nothing was heard of it since."""
         return self.seen and self.state is ReplicaState.LAUNCHED
 
     @property
     def at_work(self) -> bool:
-        """Whether it is a worker that trains, evaluates, predicts, or could."""
+        """Whether a worker is training, evaluating or predicting, or ready to."""
         return self.alive and self.phase not in _NOT_AT_WORK
 
     @property
     def phase(self) -> str:
-        """What a worker does now."""
+        """The worker's phase."""
         return self.worker.phase if self.worker else ""
 
     @property
     def used_bytes(self) -> int:
-        """Memory that it used at its last heartbeat; 0 if it never said."""
+        """Memory in use at the last heartbeat; 0 if never reported."""
         told = self.worker or self.ps
         return told.memory_bytes if told else 0
 
     def version(self) -> int:
-        """Return the model version that it last told."""
+        """The last reported model version."""
         if self.ps is not None:
             return self.ps.version
         return self.worker.model_version if self.worker else 0
@@ -144,95 +144,95 @@ class Member:
     # -- what becomes of it ---------------------------------------------------------
 
     def enter(self, state: ReplicaState, *, now: float) -> None:
-        """Be in another state from now on."""
+        """Enter another state."""
         self.state, self.since = state, now
 
     def show(self, *, pid: int, reason: str) -> None:
-        """Take what the platform shows of it; `reason`: why it is pending."""
+        """Note the platform's view; `reason`: why the replica is pending."""
         self.seen = True
         self.pid = pid or self.pid
         self.reason = reason
 
     def launch_again(self, at: float | None = None) -> None:
-        """Take a launch back that led to nothing; `at`: not before (Unix seconds)."""
+        """Undo a launch that failed; the next one is not before `at` (Unix seconds)."""
         self.state = ReplicaState.SCHEDULED
         if at is not None:
             self.launch_at = at
 
     def end(self, reason: ExitReason, *, now: float) -> None:
-        """The platform says that it has ended."""
+        """Note that the platform reports the end."""
         self.enter(ReplicaState.ENDED, now=now)
         self.ended = reason
 
     def explain(self, reason: str) -> None:
-        """Say in words how it ended."""
+        """Set the sentence that says how the replica ended."""
         self.reason = reason
 
     def dismiss(self, why: str) -> None:
-        """Want it to leave, and say why."""
+        """Mark the replica to leave, with the reason."""
         self.drain, self.told_why = True, why
 
     def kill_at(self, time: float) -> None:
-        """Give it until then to leave by itself; 0 is no more time."""
+        """Set when to kill the replica if it has not left; 0 is at once."""
         self.stop_at = time
 
     def take_away(self) -> None:
-        """It has only its grace period left; its end is booked already."""
+        """Note that the platform is removing it; its end is recorded already."""
         self.drain = self.end_said = True
 
     def give_up(self, cause: EndCause) -> None:
-        """The master ends it, since it is silent or hangs."""
+        """Mark a silent or hanging replica to be ended."""
         self.lost_by = cause
 
     def begin_with(self, restore: Restore) -> Restore:
-        """Note what it begins with, and return that."""
+        """Note and return what the replica restores."""
         self.restore = restore
         return restore
 
     def go_back(self, restore: Restore) -> None:
-        """Drop its values for others."""
+        """Replace the replica's values by those of a checkpoint."""
         self.initialized, self.restore = False, restore
 
     def have_values(self) -> None:
-        """It has parameters."""
+        """Note that the replica has parameters."""
         self.initialized = True
 
     def watch(self, on_change: Callable[[Member, str], None] | None) -> None:
-        """Call this with each change of what members are looked for by."""
+        """Call `on_change` at each change of an attribute that members are found by."""
         self.on_change = on_change
 
     # -- what it says ---------------------------------------------------------------
 
     def up(self, *, address: str, metrics_port: int, pid: int, now: float) -> None:
-        """Take where it can be reached."""
+        """Note the address and ports of the replica."""
         self.last_heard, self.address = now, address
         self.metrics_port, self.pid = metrics_port, pid or self.pid
 
     def register(self) -> bool:
-        """It is known to be up; whether it was not before."""
+        """Note the registration; return whether it is the first."""
         first, self.registered = not self.registered, True
         return first
 
     def model_built(self) -> bool:
-        """A worker has built the model; whether that is new."""
+        """Note that the worker has built the model; return whether that is new."""
         first = not self.ready
         if first:
             self.ready = True
         return first
 
     def heard(self, *, now: float) -> None:
-        """It was heard."""
+        """Note that a call of the replica arrived."""
         self.last_heard = now
 
     def know_leases(
         self, held: Iterable[int], named: Collection[int], *, now: float
     ) -> None:
-        """Note since when it does not name leases that it holds."""
+        """Note since when the worker does not name leases that it holds."""
         before = self.unnamed
         self.unnamed = {i: before.get(i, now) for i in held if i not in named}
 
     def heard_worker(self, worker: WorkerReport, *, now: float) -> None:
-        """Take a heartbeat."""
+        """Apply a worker's heartbeat."""
         self.last_heard = now
         self.worker = worker
         mark = (worker.phase, worker.step)
@@ -241,12 +241,12 @@ class Member:
             self._waited_at_step = worker.seconds.get(_OTHERS_FAULT, 0.0)
 
     def heard_ps(self, status: PsReport, *, now: float) -> None:
-        """Take a heartbeat."""
+        """Apply a PS's heartbeat."""
         self.last_heard = now
         self.ps = status
 
     def silent_at(self, spec: WorkerSpec) -> float | None:
-        """Return when it counts as dead if nothing is heard; None if it cannot yet."""
+        """Return when the replica counts as dead if silent; None if it cannot yet."""
         if not self.alive:
             return None
         # One that a restarted master takes over has begun long ago.
@@ -260,7 +260,7 @@ class Member:
         return max(self.last_heard, self.since) + bound
 
     def is_hung(self, spec: WorkerSpec, *, patience: float = 1.0) -> bool:
-        """Whether it says itself that it comes no further, and no PS is to blame.
+        """Whether the worker's own figures show a hang that no PS has caused.
 
         A batch has as long as others of its kind usually take, many times over. What
         nobody knows the length of has as long as a worker has to start, since its last

@@ -56,7 +56,7 @@ _PHASES = {
 
 @dataclass(frozen=True)
 class Departure:
-    """A member that ended or is given up as dead; its tasks have to come back."""
+    """A member that ended or counts as dead; its tasks are to be put back."""
 
     member: Member
     reason: str
@@ -65,7 +65,7 @@ class Departure:
 
 @dataclass(frozen=True)
 class Stop:
-    """The platform has to end this replica."""
+    """A replica that the platform has to end."""
 
     key: ReplicaKey
     grace_seconds: float
@@ -83,7 +83,7 @@ class Membership:
         goodput: Goodput,
         diary: Diary,
     ) -> None:
-        """Begin with the members that the table has."""
+        """Begin with the members in the table."""
         self.table = table
         self._ledger = ledger
         self._diary = diary
@@ -95,11 +95,11 @@ class Membership:
         self._awaited: set[str] = set()  # asked for in nobody's place, no work done
 
     def let_leave(self) -> None:
-        """Replace nobody any more: the job is over."""
+        """Replace no replica from now on: the job is over."""
         self.leaving = True
 
     def nobody_hangs(self) -> None:
-        """A task was finished: what hangs next is the first in a row."""
+        """Reset the count of hangs in a row after a finished task."""
         self.hangs = 0
 
     # -- what the platform shows --------------------------------------------------
@@ -107,7 +107,7 @@ class Membership:
     def observe(
         self, observation: Observation, *, now: float
     ) -> tuple[list[Departure], list[Stop]]:
-        """Take what the platform shows; return who left and who must not be there."""
+        """Apply an observation; return departed members and replicas to stop."""
         departures, stops = [], []
         shown = set()
         for state in observation.states:
@@ -147,7 +147,7 @@ class Membership:
         return None
 
     def _taken_away(self, member: Member, reason: ExitReason, *, now: float) -> None:
-        """Replace a worker at once that has only its grace period left.
+        """Replace a worker that the platform is removing, without waiting for its end.
 
         It hands back its tasks meanwhile, and its end is not looked into any more.
         """
@@ -161,7 +161,7 @@ class Membership:
         self._decide(member, ending, now=now)
 
     def runs(self, member: Member, *, now: float) -> None:
-        """It says itself that it runs; the platform's word is on its way."""
+        """Note that a replica says itself that it runs, before the platform does."""
         member.show(pid=member.pid, reason=member.reason)
         if member.state is not ReplicaState.RUNNING:
             self._enter(member, ReplicaState.RUNNING, now=now)
@@ -191,7 +191,7 @@ class Membership:
             )
 
     def _missing(self, shown: set[ReplicaKey], *, now: float) -> list[Departure]:
-        """End the members that a complete list does not show (a missed event, D14)."""
+        """End the members missing in a complete list (their event was lost, D14)."""
         # One that was asked for while the list was made may not be in it yet.
         gone = [m for k, m in self.table.members.items() if k not in shown and m.seen]
         ended = (self.ended(m, ExitReason.DELETED, now=now) for m in gone)
@@ -200,7 +200,7 @@ class Membership:
     def heard(
         self, member: Member, seconds: Mapping[str, float], *, now: float
     ) -> None:
-        """Take where a worker says that its seconds went."""
+        """Take a worker's seconds by cause."""
         self._goodput.heard(member.generation, seconds)
         if self._goodput.is_due(now=now):
             live = self._goodput.live(now=now)
@@ -209,7 +209,7 @@ class Membership:
     # -- ending -------------------------------------------------------------------
 
     def give_up_on(self, member: Member, cause: EndCause, *, now: float) -> Departure:
-        """Count a silent or hung member as dead and replace it; the loop kills it."""
+        """Count a silent or hanging member as dead, replace it; the loop kills it."""
         member.give_up(cause)
         self.hangs += cause is EndCause.HUNG
         departure = self.ended(member, ExitReason.KILLED, now=now)
@@ -225,7 +225,7 @@ class Membership:
         message: str = "",
         memory_limit: int = 0,
     ) -> Departure | None:
-        """Book the end of a member and schedule its replacement, if it needs one."""
+        """Record the end of a member and schedule its replacement if it needs one."""
         if member.state is ReplicaState.ENDED:
             return None
         ran = member.state is ReplicaState.RUNNING
@@ -284,7 +284,7 @@ class Membership:
     # -- coming and leaving ----------------------------------------------------
 
     def plan(self, *, workers: int, now: float) -> list[Stop]:
-        """Schedule who is missing and drain who is too many; return whom to stop."""
+        """Schedule missing members, drain superfluous ones; return whom to stop."""
         planned = (self.table.version, workers, self.table.spec)
         if self.leaving or planned == self._planned:
             return []
@@ -323,13 +323,13 @@ class Membership:
 
     @staticmethod
     def _why_more(before: int | None, *, any_there: bool) -> ChangeCause:
-        """Return why workers come; `before`: how many were wanted at the last plan."""
+        """Return why workers are added; `before`: number wanted at the last plan."""
         if before is None and not any_there:
             return ChangeCause.STARTED
         return ChangeCause.RESUMED if before == 0 else ChangeCause.GROWN
 
     def say_who_waits(self, *, now: float) -> None:
-        """Say why replicas wait, once for each replica and kind of reason."""
+        """Report why replicas wait, once for each replica and kind of reason."""
         for member in self.table.pending():
             if member.drain or not member.reason:
                 continue
@@ -340,14 +340,14 @@ class Membership:
             self._diary.say(waits)
 
     def works(self, member: Member, *, now: float) -> None:
-        """It does work; the first time, that ends what its coming cost."""
+        """Note a member's first work, which ends the cost of its start."""
         if member.name in self._awaited:
             self._awaited.discard(member.name)
             self._diary.say(ReplicaWorks(time=now, replica=member.name))
         self._relaunches.works(member.name, now=now)
 
     def drain(self, member: Member, cause: str, *, now: float) -> list[Stop]:
-        """Let a worker hand back its tasks and leave; stop it if it cannot be told."""
+        """Tell a worker to hand back its tasks and leave; else stop it."""
         grace = self.table.spec.worker.grace_seconds
         member.dismiss(cause)
         if member.state is ReplicaState.SCHEDULED:
@@ -359,7 +359,7 @@ class Membership:
         return []
 
     def launched(self, member: Member, *, now: float) -> None:
-        """Note that the platform was asked for a member, before it is asked."""
+        """Note a launch before the platform is asked for it."""
         self._enter(member, ReplicaState.LAUNCHED, now=now)
 
     def _replace(
@@ -384,7 +384,7 @@ class Membership:
         )
 
     def overdue(self, *, now: float) -> list[Stop]:
-        """Return the workers that were told to leave and did not."""
+        """Return the workers that were told to leave and have not in time."""
         late = self.table.overdue(now=now)
         for member in late:
             member.kill_at(0.0)

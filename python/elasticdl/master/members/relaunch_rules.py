@@ -67,7 +67,7 @@ _NEVER_COUNTED = {
 
 @dataclass(frozen=True)
 class ReplicaEnding:
-    """How a replica ended. `cause` is the master's own reason if it made it end."""
+    """How a replica ended. `cause` is the master's reason if the master ended it."""
 
     role: Role
     reason: ExitReason
@@ -83,7 +83,7 @@ class ReplicaEnding:
 
 @dataclass(frozen=True)
 class PastEndings:
-    """What happened before this ending."""
+    """The endings before this one, as far as they count."""
 
     counted: int = 0  # counted endings of all workers, not forgiven yet
     quick: int = 0  # endings in a row (of this PS, or of workers) without having lived
@@ -92,7 +92,7 @@ class PastEndings:
 
 @dataclass(frozen=True)
 class Limits:
-    """What the specification allows."""
+    """Limits from the specification."""
 
     max_restarts: int
     max_memory_bytes: int = 0  # 0: no more than it has
@@ -100,7 +100,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class StartReplacement:
-    """Start a replacement after `delay_seconds`, with `memory_bytes`."""
+    """Decision: start a replacement after `delay_seconds`, with `memory_bytes`."""
 
     reason: str
     counted: bool = False
@@ -110,7 +110,7 @@ class StartReplacement:
 
 @dataclass(frozen=True)
 class GiveUp:
-    """End the job with this message."""
+    """Decision: end the job with this message."""
 
     reason: str
     message: str
@@ -120,7 +120,7 @@ class GiveUp:
 def decide(
     ending: ReplicaEnding, history: PastEndings, limits: Limits, *, name: str
 ) -> StartReplacement | GiveUp:
-    """Return what to do about a replica `name` that ended while it was needed."""
+    """Return what to do about the needed replica `name` that ended."""
     ending = _with_oom_kill(ending)
     pause = _pause(ending, history)
     reason = ending.cause or _words(ending)
@@ -145,7 +145,7 @@ def decide(
 
 
 def cause_of(ending: ReplicaEnding) -> EndCause:
-    """Return why a replica ended; its exit code and its last words are apart."""
+    """Return the cause of an end, without exit code and last words."""
     if ending.cause is not None:
         return ending.cause
     ending = _with_oom_kill(ending)
@@ -156,7 +156,7 @@ def cause_of(ending: ReplicaEnding) -> EndCause:
 
 
 def _with_oom_kill(ending: ReplicaEnding) -> ReplicaEnding:
-    """Name an OOM kill that the platform shows as a kill by nobody known."""
+    """Return the ending as an OOM kill if the platform shows an unexplained SIGKILL."""
     nobody = ending.reason is ExitReason.KILLED and not ending.cause
     killed = nobody and ending.exit_code == _SIGKILL_CODE
     full = ending.used_bytes >= _OOM_SHARE * ending.memory_limit > 0
@@ -164,7 +164,7 @@ def _with_oom_kill(ending: ReplicaEnding) -> ReplicaEnding:
 
 
 def _deterministic(ending: ReplicaEnding) -> str:
-    """Return what is wrong for good; "" if another try may help."""
+    """Return the problem that a retry cannot solve; "" if a retry may help."""
     if ending.exit_code == ExitCode.STORAGE and ending.role is Role.WORKER:
         # A full disk is reported with a task; only loading ends a worker with it.
         return "the checkpoint cannot be used"
@@ -194,7 +194,7 @@ def _counted(
 
 
 def is_counted_kill(ending: ReplicaEnding) -> bool:
-    """Whether the master ended it for what a replacement may well do again.
+    """Whether the master ended the replica for a fault that a replacement may repeat.
 
     A PS that is silent may be too large for its bounds; a worker that hangs while it
     builds the model held no task, of which that could be counted.
@@ -205,7 +205,7 @@ def is_counted_kill(ending: ReplicaEnding) -> bool:
 
 
 def is_quick(ending: ReplicaEnding) -> bool:
-    """Whether it ended so soon after its start that it may do so again and again."""
+    """Whether it ended so soon after its start that it may do so repeatedly."""
     # What was taken away says nothing about the replica.
     taken = ending.reason in (
         ExitReason.PREEMPTED,
@@ -231,21 +231,21 @@ def _words(ending: ReplicaEnding) -> str:
 
 
 def in_words(reason: ExitReason) -> str:
-    """Return how people say it; the names are those of a cluster."""
+    """Return the reason in plain words instead of the cluster's term."""
     if reason is ExitReason.DELETED:
         return "stopped from outside"
     return reason.value or "gone"
 
 
 def _last_words(name: str, what: str, message: str) -> str:
-    """Say it in one line, the error with it; then the rest of what it said last."""
+    """Return one line with the error, then the rest of the last output."""
     if not message.strip():
         return f"{name}: {what}; its log says nothing of it"
     return f"{name}: {what}: {error_first(message)}"
 
 
 def error_first(message: str, *, most_lines: int = 60) -> str:
-    """Return a message whose first line says it all; a traceback follows it.
+    """Return a message whose first line is the error; a traceback follows.
 
     Of a message that is a traceback the last line says it; of the end of a log, which
     is what a pod leaves, the last error does, without the log's own words.

@@ -37,10 +37,10 @@ KEPT = 500
 
 
 class Relaunches:
-    """The history of endings in one job."""
+    """The endings of one job's replicas, and what was done about them."""
 
     def __init__(self, ledger: Ledger, diary: Diary) -> None:
-        """Read back the journal; only crashes of this run count."""
+        """Read the journal; only crashes of this run count."""
         self._ledger = ledger
         self._diary = diary
         self._kept: deque[status.Relaunch] = deque(maxlen=KEPT)
@@ -88,11 +88,11 @@ class Relaunches:
 
     @property
     def records(self) -> Sequence[status.Relaunch]:
-        """The newest, oldest first."""
+        """The newest records, oldest first."""
         return self._kept
 
     def say_since(self, time: float) -> None:
-        """Say what happened after `time` (Unix seconds), before this master began."""
+        """Report what happened after `time` (Unix seconds) under an earlier master."""
         for record in self._kept:
             works = record.time + (record.seconds or 0.0)
             if record.time > time:
@@ -101,17 +101,17 @@ class Relaunches:
                 self._diary.say(ReplacementWorks(time=works, record=record))
 
     def counts_by_role(self) -> dict[str, dict[str, int]]:
-        """Return how many replicas of each role ended for which reason."""
+        """Return how many replicas of each role ended, by reason."""
         return _nested(self.counts)
 
     def causes_by_role(self) -> dict[str, dict[str, int]]:
-        """Return how many replicas of each role ended by which `EndCause`."""
+        """Return how many replicas of each role ended, by `EndCause`."""
         return _nested(self.causes)
 
     def decide(
         self, member: Member, ending: ReplicaEnding, *, spec: JobSpec, now: float
     ) -> StartReplacement | GiveUp:
-        """Return what to do, and remember the ending."""
+        """Return what to do about an ending, and remember it."""
         series = str(Role.WORKER) if member.is_worker else member.name
         nowhere = 0 if member.is_worker else self._got_nowhere(member, ending, spec)
         history = PastEndings(
@@ -134,7 +134,7 @@ class Relaunches:
         return decision
 
     def _not_forgiven(self, spec: JobSpec, *, now: float) -> list[float]:
-        """Return the crashes that count: a job of months is forgiven those long ago."""
+        """Return the crashes that count; old crashes of a long job are forgiven."""
         worker = spec.worker
         starts = 2.0 * (worker.max_restarts + 1) * worker.start_seconds
         since = now - max(relaunch_rules.FORGIVEN_SECONDS, starts)
@@ -146,7 +146,7 @@ class Relaunches:
         return noted.version if noted else 0
 
     def _got_nowhere(self, member: Member, ending: ReplicaEnding, spec: JobSpec) -> int:
-        """Return how often a PS crashed before, since it last got anywhere."""
+        """Return how often a PS crashed since it last made progress."""
         crashes, at = self._nowhere.get(member.name, (0, 0))
         keeps = spec.checkpoint.every_seconds or spec.checkpoint.every_steps
         if keeps:
@@ -208,7 +208,7 @@ class Relaunches:
         )
 
     def works(self, name: str, *, now: float) -> None:
-        """A replacement does its first work: note how long that took."""
+        """Note the first work of a replacement, and how long that took."""
         number, since = self._since.pop(name, (-1, now))
         if number < 0:
             return
@@ -247,7 +247,7 @@ def _flat(counts: Mapping[str, Mapping[str, int]]) -> Counter[tuple[str, str]]:
 
 
 def _by_cause(reasons: Mapping[tuple[str, str], int]) -> Counter[tuple[str, str]]:
-    """Return the counts of a journal that has reasons in words alone."""
+    """Return the counts by cause of a journal that has reasons in words only."""
     counts: Counter[tuple[str, str]] = Counter()
     for (role, reason), count in reasons.items():
         counts[role, end_cause_of(reason)] += count

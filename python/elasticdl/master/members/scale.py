@@ -38,7 +38,7 @@ def split_priorities(priority: str, count: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Seat:
-    """A worker that lives or will: what matters for scaling."""
+    """A present or scheduled worker: the facts that matter for scaling."""
 
     index: int
     priority: str
@@ -47,14 +47,14 @@ class Seat:
 
 @dataclass(frozen=True)
 class Resize:
-    """What makes the number of workers right."""
+    """The workers to start and to drain."""
 
     start: tuple[str, ...] = ()  # a priority for each new worker
     drain: tuple[int, ...] = ()  # indexes
 
 
 def wanted_workers(spec: JobSpec) -> int:
-    """Return how many workers a job is to have now, as long as it does not rest.
+    """Return how many workers the job is to have now, if it does not rest.
 
     Everybody in the master asks here, so that a size which is decided elsewhere has one
     place to come in.
@@ -63,7 +63,7 @@ def wanted_workers(spec: JobSpec) -> int:
 
 
 def resize(seats: Iterable[Seat], *, wanted: int, priority: str) -> Resize:
-    """Return who has to come or go so that `wanted` workers are there.
+    """Return which workers to start or drain so that `wanted` workers are there.
 
     Those that only wait for a machine go first, then low priority before high, the
     newest first. New ones take the priorities that the split lacks.

@@ -53,33 +53,33 @@ class MemberTable:
     # -- looking ------------------------------------------------------------------
 
     def workers(self) -> list[Member]:
-        """Return the workers that are or will be, oldest first."""
+        """Return the present and scheduled workers, oldest first."""
         return list(self._workers.values())
 
     @property
     def num_active(self) -> int:
-        """Workers that run and have built the model."""
+        """Number of workers that run and have built the model."""
         return len(self._active)
 
     @property
     def num_at_work(self) -> int:
-        """Workers that bring the job on."""
+        """Number of workers that make progress."""
         return len(self._at_work)
 
     @property
     def num_workers(self) -> int:
-        """Workers that are or will be."""
+        """Number of present and scheduled workers."""
         return len(self._workers)
 
     def ps(self) -> list[Member | None]:
-        """Return the PS by index; None where there is none now."""
+        """Return the PS by index; None for a missing one."""
         return [
             self.members.get(ReplicaKey(Role.PS, index))
             for index in range(self.ps_seats)
         ]
 
     def require(self, replica: ReplicaId) -> Member:
-        """Return the member that calls. Raises FencedError if it is none (any more)."""
+        """Return the calling member. Raises FencedError if it is not one."""
         key = ReplicaKey(Role(replica.role), replica.index)
         member = self.members.get(key)
         if member is None or member.generation != replica.generation:
@@ -93,7 +93,7 @@ class MemberTable:
     # -- beginning ----------------------------------------------------------------
 
     def adopt(self, *, now: float) -> None:
-        """Take up the members that an earlier master of this run had."""
+        """Adopt the members of an earlier master of this run."""
         noted = self._ledger.all_of(facts.ReplicaFact)
         for fact in sorted(noted, key=lambda fact: fact.index):
             key = ReplicaKey(Role(fact.role), fact.index)
@@ -121,16 +121,16 @@ class MemberTable:
 
     @property
     def settling(self) -> bool:
-        """Whether this master does not know yet who of the earlier one's is there."""
+        """Whether members of an earlier master may still be unheard of."""
         launched = self._by_state[ReplicaState.LAUNCHED]
         return any(member.unsettled for member in launched.values())
 
     def take_spec(self, spec: JobSpec) -> None:
-        """Go by another specification (live edits)."""
+        """Use another specification (live edits)."""
         self.spec = spec
 
     def take_orders(self) -> bool:
-        """Whether somebody is to leave and was not told yet; asked once."""
+        """Return once whether members are to be told to leave."""
         orders, self.orders = self.orders, False
         return orders
 
@@ -139,7 +139,7 @@ class MemberTable:
         return list(self._by_state[ReplicaState.PENDING].values())
 
     def note(self, member: Member, *, now: float) -> None:
-        """Journal what a restarted master must know of a member."""
+        """Journal what a restarted master must know about a member."""
         self._ledger.record(
             facts.ReplicaFact(
                 name=member.name,
@@ -172,7 +172,7 @@ class MemberTable:
         memory_bytes: int = 0,
         after_preemption: bool = False,
     ) -> Member:
-        """Make a member; a worker (`key` None) gets the next free index."""
+        """Create a member; a worker (`key` None) gets the next free index."""
         if key is None:
             key = ReplicaKey(Role.WORKER, self._ledger.next_worker_index())
         of_role = self.spec.worker if key.role is Role.WORKER else self.spec.ps
@@ -191,7 +191,7 @@ class MemberTable:
         return member
 
     def remove(self, member: Member) -> None:
-        """Take a member that ended off the table; it is still shown for a while."""
+        """Remove an ended member; it is still shown for a while."""
         del self.members[member.key]
         member.watch(None)
         for of_state in self._by_state.values():
@@ -213,7 +213,7 @@ class MemberTable:
         self._changed(member, "state")
 
     def _changed(self, member: Member, what: str) -> None:
-        """Keep up with a change of one member."""
+        """Update the indexes after a change of one member."""
         number = member.generation
         if what != "worker":
             self.version += 1
@@ -231,33 +231,33 @@ class MemberTable:
             _keep(self._at_work, number, member.at_work)
 
     def heard(self, member: Member) -> None:
-        """Note when one that was just heard of would be silent."""
+        """Update when a member that was just heard of counts as silent."""
         at = member.silent_at(self.spec.worker)
         if at is not None and at < self._silence_from:
             self._silence_from = at
 
     def suspect(self, member: Member) -> None:
-        """Note that one says things of itself by which it hangs."""
+        """Note a member whose own figures suggest a hang."""
         self._suspects[member.generation] = member
 
     # -- what is due --------------------------------------------------------------
 
     def due(self, *, now: float) -> list[Member]:
-        """Return the scheduled members whose time has come."""
+        """Return the scheduled members that are due."""
         scheduled = self._by_state[ReplicaState.SCHEDULED].values()
         return [m for m in scheduled if m.launch_at <= now]
 
     def never_seen(self, *, now: float) -> list[Member]:
-        """Return members that were asked for and never shown: ask again."""
+        """Return launched members that the platform never showed."""
         launched = self._by_state[ReplicaState.LAUNCHED].values()
         return [m for m in launched if now - m.since >= NOT_SEEN_SECONDS]
 
     def overdue(self, *, now: float) -> list[Member]:
-        """Return the workers that were told to leave by now and are still there."""
+        """Return the workers that should have left by now."""
         return [m for m in self._draining.values() if m.stop_at and m.stop_at <= now]
 
     def take_suspects(self) -> list[Member]:
-        """Return those that were suspected since the last time."""
+        """Return and forget the suspected members."""
         found, self._suspects = self._suspects, {}
         return list(found.values())
 
@@ -275,7 +275,7 @@ class MemberTable:
         return [m for m, at in bounds if at is not None and at <= now]
 
     def excuse(self, seconds: float, *, now: float) -> None:
-        """Do not count so many of the last seconds as anybody's silence.
+        """Exclude these seconds from every member's silence.
 
         After a time in which any other process would count as dead all begin anew:
         their calls have failed, and they have to find the master again.

@@ -23,14 +23,14 @@ _GREATER_IS_BETTER = ("acc", "auc", "precision", "recall", "f1", "fbeta", "r2")
 
 @dataclass(frozen=True)
 class StopTraining:
-    """Give out no more training tasks."""
+    """Action: lease no more training tasks."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class ScaleLearningRate:
-    """Multiply the learning rate by `scale` from now on (not cumulative)."""
+    """Action: multiply the base learning rate by `scale` (not cumulative)."""
 
     scale: float
     reason: str
@@ -38,7 +38,7 @@ class ScaleLearningRate:
 
 @dataclass(frozen=True)
 class KeepBest:
-    """Export the model of the round just finished as the best one so far."""
+    """Action: export the model of the finished round as the best so far."""
 
     reason: str
 
@@ -47,27 +47,27 @@ Action = StopTraining | ScaleLearningRate | KeepBest
 
 
 class Callback(Protocol):
-    """Sees each evaluation, says what follows from it."""
+    """Reacts to each evaluation with actions."""
 
     def on_evaluation(self, metrics: Mapping[str, float]) -> list[Action]:
-        """Return what follows from the metrics of one more round."""
+        """Return the actions that follow from the metrics of a round."""
 
     def kept(self, metrics: Mapping[str, float]) -> None:
-        """Know that the model of such a round is kept, though the round may not count.
+        """Note that a round's model is kept, even if the round does not count.
 
         Comes before all evaluations.
         """
 
 
 class _OfTheCourse:
-    """What a callback is to which only rounds that count are of interest."""
+    """Base of callbacks for which only rounds that count matter."""
 
     def kept(self, metrics: Mapping[str, float]) -> None:
-        """A round that counts changes nothing else."""
+        """Do nothing: a round that counts is reported by `on_evaluation`."""
 
 
 class _Monitor:
-    """Whether a metric got better by at least `min_delta`."""
+    """Whether a metric improved by at least `min_delta`."""
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         self.name = str(parameters.get("monitor", "val_loss"))
@@ -82,7 +82,7 @@ class _Monitor:
         self._warned = False
 
     def value(self, metrics: Mapping[str, float]) -> float | None:
-        """Return the metric, known with or without Keras's `val_`."""
+        """Return the metric, named with or without Keras's `val_`."""
         for name in (self.name, self.name.removeprefix("val_")):
             if name in metrics:
                 return metrics[name]
@@ -116,7 +116,7 @@ class EarlyStopping(_OfTheCourse):
         self._stopped = False
 
     def on_evaluation(self, metrics: Mapping[str, float]) -> list[Action]:
-        """Stop once, when patience is at its end."""
+        """Return StopTraining once, when patience is exhausted."""
         value = self._monitor.value(metrics)
         if value is None or self._stopped:
             return []
@@ -158,7 +158,7 @@ class ReduceLROnPlateau(_OfTheCourse):
         self._cooling = 0
 
     def on_evaluation(self, metrics: Mapping[str, float]) -> list[Action]:
-        """Reduce when patience is at its end and the last reduction has cooled."""
+        """Return a reduction when patience is exhausted and the cooldown is over."""
         value = self._monitor.value(metrics)
         if value is None:
             return []
@@ -195,13 +195,13 @@ class BestModel:
         self._best_only = bool(parameters.get("save_best_only", True))
 
     def kept(self, metrics: Mapping[str, float]) -> None:
-        """Keep no other one but a better one."""
+        """Take a kept model's metric as the bar for the next ones."""
         value = self._monitor.value(metrics)
         if value is not None:
             self._monitor.improved(value)
 
     def on_evaluation(self, metrics: Mapping[str, float]) -> list[Action]:
-        """Keep it if it is the best so far."""
+        """Return KeepBest if the round is the best so far."""
         value = self._monitor.value(metrics)
         if value is None:
             return []
@@ -228,21 +228,21 @@ class CallbackSet:
     text: str = "[]"  # it was made of
 
     def renewed(self) -> CallbackSet:
-        """Return the same callbacks, which have seen nothing yet."""
+        """Return the same callbacks in their initial state."""
         return from_json(self.text)
 
     def on_evaluation(self, metrics: Mapping[str, float]) -> list[Action]:
-        """Return what follows from one more round, in the callbacks' order."""
+        """Return the actions of one round, in the callbacks' order."""
         return [a for c in self.callbacks for a in c.on_evaluation(metrics)]
 
     def kept(self, metrics: Mapping[str, float]) -> None:
-        """Tell callbacks of a model that is kept; see Callback."""
+        """Tell callbacks of a kept model; see Callback."""
         for callback in self.callbacks:
             callback.kept(metrics)
 
 
 def from_json(text: str) -> CallbackSet:
-    """Return the callbacks that a worker described; others run in the workers.
+    """Return the callbacks of the master from a worker's description of the module's.
 
     Raises UserCodeError if the description is not a list of {"class": ...}.
     """

@@ -31,7 +31,7 @@ _MOST_COURSES = 64
 
 @dataclass(frozen=True)
 class Found:
-    """A complete checkpoint."""
+    """A complete checkpoint and where it is."""
 
     dir: str
     manifest: Manifest
@@ -39,7 +39,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Course:
-    """Which checkpoints a job may go on from: its own, as far as no rewind undid them.
+    """The checkpoints a job may restore: its own, unless a rewind undid them.
 
     `limits` has by number of rewinds the highest version that is still of this course;
     checkpoints of other numbers, but the present one, are of courses that were left.
@@ -52,13 +52,13 @@ class Course:
     limits: tuple[tuple[int, int], ...] = ()
 
     def owns(self, manifest: Manifest) -> bool:
-        """Whether this run wrote it."""
+        """Whether this run wrote the checkpoint."""
         if not manifest.run:
             return self.unnamed and manifest.job == self.job
         return manifest.run == self.run
 
     def holds(self, manifest: Manifest) -> bool:
-        """Whether training may go on from it."""
+        """Whether training may restore the checkpoint."""
         if not self.owns(manifest):
             return False
         if manifest.rewind == self.rewinds:
@@ -83,7 +83,7 @@ class Course:
 
 
 def point(ledger: Ledger) -> str:
-    """Return how far training is, "" while a worker holds a task of it.
+    """Return the point that training has reached; "" while training tasks are leased.
 
     Where two are equal nothing was trained in between, whatever versions say: those of
     async PS differ, and a rewind counts them anew.
@@ -94,7 +94,7 @@ def point(ledger: Ledger) -> str:
 
 
 def course_of(ledger: Ledger, job: str, *, new_run: str) -> Course:
-    """Return the run that a journal is of, and the course it is on.
+    """Return the run of a journal, and its course.
 
     A journal without an id gets `new_run`; if it was begun before there were ids, the
     checkpoints without one are its own.
@@ -110,14 +110,14 @@ def course_of(ledger: Ledger, job: str, *, new_run: str) -> Course:
 
 
 def note_course(ledger: Ledger, course: Course) -> None:
-    """Journal which run and course this is."""
+    """Journal the run and its course."""
     tree = asdict(course)
     del tree["job"]
     ledger.record(facts.CourseFact(**tree))
 
 
 def find(directory: Path, course: Course, *, launched: bool = False) -> list[Found]:
-    """Return the checkpoints that this job may go on from, the newest last.
+    """Return the checkpoints that this job may restore, the newest last.
 
     `launched`: somebody has just begun the job, or begun it anew. Raises
     CheckpointError if then the folder holds checkpoints of others and none of this

@@ -31,7 +31,7 @@ COPY_SECONDS = 600.0
 
 
 class RequestOutcome(enum.Enum):
-    """What became of the request under way."""
+    """State of the request in progress."""
 
     WAITING = enum.auto()
     COMPLETE = enum.auto()
@@ -69,7 +69,7 @@ class CheckpointRequest:
     error: str = ""
 
     def take(self, shard: int, done: SnapshotDone) -> bool:
-        """Take a replica's word about its part; whether anything was new."""
+        """Take a replica's answer about its shard; return whether anything was new."""
         before = self._heard
         self.pinned.add(shard)
         self.written[shard] = max(self.written.get(shard, 0), done.written_bytes)
@@ -84,11 +84,11 @@ class CheckpointRequest:
         return before != self._heard
 
     def prepared(self, error: str) -> None:
-        """Its folder is there, or `error` says why it is not."""
+        """Note that the folder exists, or the `error` why it does not."""
         self.ready, self.error = True, error or self.error
 
     def moves(self, now: float) -> None:
-        """Something of it was heard."""
+        """Note progress of the request."""
         self.moved = now
 
     @property
@@ -97,11 +97,11 @@ class CheckpointRequest:
 
     @property
     def written_bytes(self) -> int:
-        """What the disk has of all parts so far."""
+        """Bytes on disk of all shards so far."""
         return sum(self.written.values())
 
     def stuck(self, *, now: float, in_worker: bool) -> str:
-        """Return why it will not come, "" while it may.
+        """Return why the checkpoint will not be completed; "" while it may.
 
         A worker copies between two of its steps, however long they are; a copy that a
         PS was asked for takes as long as its memory is large.
@@ -123,7 +123,7 @@ class CheckpointRequest:
 
     @property
     def outcome(self) -> RequestOutcome:
-        """Whether all parts are there, or one failed."""
+        """Return whether all shards are written, or one failed."""
         if self.error:
             return RequestOutcome.FAILED
         if len(self.parts) == self.num_shards:
@@ -136,12 +136,12 @@ class CheckpointRequest:
         return self.parts[0].version
 
     def applied(self) -> dict[int, int]:
-        """Return by task the leading records that every shard contains."""
+        """Return by task the number of leading records that every shard contains."""
         return least_applied([part.applied for part in self.parts.values()])
 
 
 def least_applied(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """Return by task the minimum over all parts; a task that one lacks is left out."""
+    """Return by task the minimum over all shards; tasks in all shards only."""
     parts = list(parts)
     if not parts:
         return {}
@@ -150,12 +150,12 @@ def least_applied(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 class CheckpointSchedule:
-    """Says when a checkpoint is due."""
+    """Decides when a checkpoint is due."""
 
     def __init__(
         self, spec: CheckpointSpec, *, version: int | None, time: float
     ) -> None:
-        """`version`, `time`: of the newest complete one; None if there is none."""
+        """`version`, `time`: of the newest complete checkpoint, or None."""
         self._spec = spec
         self.version = version
         self.time = time
@@ -164,7 +164,7 @@ class CheckpointSchedule:
         self._failures = 0
 
     def due(self, *, version: int, now: float) -> str | None:
-        """Return why one is due, or None. The first, of version 0, is due at once."""
+        """Return why a checkpoint is due, or None. That of version 0 is due at once."""
         # The clock was set back since an earlier master wrote the newest one.
         self._last_try = min(self._last_try, now)
         if now < self._retry_at:
@@ -181,18 +181,18 @@ class CheckpointSchedule:
         return None
 
     def next_time(self) -> float | None:
-        """Return the next moment at which time alone may make one due."""
+        """Return the next moment at which a checkpoint may be due by time alone."""
         times = [self._retry_at] if self._retry_at else []
         if self._spec.every_seconds and self.version is not None:
             times.append(self._last_try + self._spec.every_seconds)
         return max(times, default=None)
 
     def requested(self, *, now: float) -> None:
-        """Note that one was asked for."""
+        """Note that a checkpoint was requested."""
         self._last_try = now
 
     def completed(self, *, version: int, now: float) -> None:
-        """Note that one is complete."""
+        """Note that a checkpoint is complete."""
         self.version, self.time = version, now
         self._retry_at, self._failures = 0.0, 0
 
@@ -205,9 +205,9 @@ class CheckpointSchedule:
         return pause
 
     def may_hurry(self, *, now: float) -> bool:
-        """Whether the last one may be tried, or tried again, at the job's end."""
+        """Whether the job's last checkpoint may be tried again now."""
         return now >= self._last_try + _HURRIED_RETRY_SECONDS
 
     def rewound(self, *, version: int | None) -> None:
-        """Training went back to that checkpoint; None: to its beginning."""
+        """Note that training went back to that checkpoint; None: to its beginning."""
         self.version = version

@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 class Checkpoints:
-    """Checkpoints of one job."""
+    """The checkpoints of one job: when they are made, and which one to restore."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Checkpoints:
         course: Course,
         launched: bool = False,
     ) -> None:
-        """Look at what is there; called before the loop runs. Reads no shards.
+        """List the existing checkpoints, before the loop runs. Reads no shards.
 
         `launched`: somebody has just begun the job, or begun it anew. Raises
         CheckpointError if then the folder holds checkpoints of others and none of
@@ -122,24 +122,24 @@ class Checkpoints:
 
     @property
     def busy(self) -> bool:
-        """Whether one is being made."""
+        """Whether a checkpoint is in progress."""
         return self.request is not None
 
     @property
     def naming(self) -> bool:
-        """Whether a complete one is getting its name, in a thread."""
+        """Whether a complete checkpoint is getting its final name, in a thread."""
         return self._writing is not None
 
     @property
     def up_to_date(self) -> bool:
-        """Whether the newest one holds all that was trained, of a job at rest."""
+        """Whether the newest checkpoint holds all training of a job at rest."""
         now, newest = point(self._ledger), self.newest
         held = newest.manifest.position.get("point") if newest else None
         return bool(now) and held == now
 
     @property
     def nothing_left(self) -> str:
-        """What to tell when there is nothing to go back to, though there was."""
+        """Return the message for a job whose checkpoints can all not be restored."""
         return (
             f"{self.directory}: no checkpoint of this job can be loaded any more, "
             "expected at least one; put one back and launch the job again, or begin "
@@ -147,7 +147,7 @@ class Checkpoints:
         )
 
     def tick(self, *, version: int, now: float) -> None:
-        """Ask for a checkpoint if one is due; give up one that does not come."""
+        """Request a checkpoint if one is due; give up one that makes no progress."""
         if self.request is not None:
             self.watch(now=now)
             return
@@ -156,7 +156,7 @@ class Checkpoints:
             self.ask(why, now=now)
 
     def watch(self, *, now: float) -> None:
-        """Give up the one under way if nothing moves any more."""
+        """Give up the checkpoint in progress if nothing moves any more."""
         request = self.request
         if request is None:
             return
@@ -165,7 +165,7 @@ class Checkpoints:
             self._fail(request, problem, now=now)
 
     def ask(self, why: str, *, now: float) -> None:
-        """Ask for a checkpoint now."""
+        """Request a checkpoint now."""
         if self.request is not None:
             return
         self._count += 1
@@ -192,7 +192,7 @@ class Checkpoints:
         task.add_done_callback(self._tasks.discard)
 
     async def _prepare(self, request: CheckpointRequest, now: float) -> None:
-        """Make the folder; remove what earlier tries left. The disk may be slow."""
+        """Make the folder and remove earlier attempts. The disk may be slow."""
         place = Path(request.dir)
         course, tidied = self.course, self._tidied
         self._tidied = course
@@ -221,7 +221,7 @@ class Checkpoints:
             self._signals.bump_holders()
 
     def asks_ps(self, index: int) -> list[SnapshotRequest]:
-        """Return what a PS is asked for."""
+        """Return the requests to a PS."""
         request = self.request
         if request is None or not request.ready or index in request.parts:
             return []
@@ -232,14 +232,14 @@ class Checkpoints:
         return [SnapshotRequest(request.id, request.dir, request.ticket)]
 
     def asks_worker(self) -> LocalSnapshot | None:
-        """Return what the worker that has the model is asked for."""
+        """Return the request to the worker that holds the model."""
         request = self.request
         if request is None or not request.ready or request.parts:
             return None
         return LocalSnapshot(id=request.id, dir=request.dir)
 
     def take(self, shard: int, done: SnapshotDone, *, now: float) -> None:
-        """Take a replica's word about its shard."""
+        """Take a replica's answer about its shard."""
         request = self.request
         if request is None or done.id != request.id or self._writing is request:
             return
@@ -348,12 +348,12 @@ class Checkpoints:
         self._begin(_in_thread(lambda: shutil.rmtree(request.dir, ignore_errors=True)))
 
     def abort(self) -> None:
-        """A replica that had a part of it is lost."""
+        """Abort the checkpoint in progress: a replica with a shard of it is lost."""
         if self.request is not None and self._writing is not self.request:
             self._drop(self.request)
 
     def rewound(self, *, version: int) -> None:
-        """Training went back: what is under way belongs to no course any more."""
+        """Abort the checkpoint in progress: training went back."""
         self.abort()
         self.request = None  # also one that is getting its name
         newest = self.newest
@@ -363,7 +363,7 @@ class Checkpoints:
         self.schedule.rewound(version=version if newest else None)
 
     def give_up(self, directory: str) -> bool:
-        """Never go back to a checkpoint that cannot be loaded; whether it was one."""
+        """Never restore this checkpoint again; return whether it was a candidate."""
         found = [one for one in self._shelf if one.dir == directory]
         self._shelf = [one for one in self._shelf if one.dir != directory]
         self._dropped.add(directory)
@@ -372,7 +372,7 @@ class Checkpoints:
         return bool(found)
 
     def gave_up(self, directory: str) -> bool:
-        """Whether it was given up before."""
+        """Whether the checkpoint was given up before."""
         return directory in self._dropped
 
 

@@ -24,10 +24,10 @@ FINAL = "final"
 
 
 class EvaluationSchedule:
-    """Says when a round is due; one at a time, the latest reasons count."""
+    """Decides when a round is due; one at a time, the latest reasons count."""
 
     def __init__(self, spec: EvaluationSpec, *, started: float, epochs_done: int = 0):
-        """`epochs_done`: those that ended before this master, evaluated already."""
+        """`epochs_done`: epochs completed before this master, evaluated already."""
         self.spec = spec
         self._started = started
         self._version = 0
@@ -35,7 +35,7 @@ class EvaluationSchedule:
         self._epochs = epochs_done
 
     def take_spec(self, spec: EvaluationSpec) -> None:
-        """Go by another specification (live edits)."""
+        """Use another specification (live edits)."""
         self.spec = spec
 
     def due(self, *, version: int, epochs_done: int, now: float) -> str | None:
@@ -50,7 +50,7 @@ class EvaluationSchedule:
         return None
 
     def next_time(self) -> float | None:
-        """Return when a round is due by time, None if never."""
+        """Return when a round is due by time; None if never."""
         spec = self.spec
         if not spec.every_seconds:
             return None
@@ -58,7 +58,7 @@ class EvaluationSchedule:
         return max(earliest, self._time + spec.every_seconds)
 
     def opened(self, *, version: int, epochs_done: int, now: float) -> None:
-        """Note that a round was opened: it serves all reasons that were due."""
+        """Note that a round was opened; it serves all reasons that were due."""
         step = self.spec.every_steps
         # On the grid of everySteps, so that slow rounds do not shift the next ones.
         self._version = version - version % step if step else version
@@ -66,7 +66,7 @@ class EvaluationSchedule:
         self._epochs = max(self._epochs, epochs_done)
 
     def rewound(self, *, version: int, epochs_done: int) -> None:
-        """Training went back: what comes again is evaluated again."""
+        """Note that training went back: repeated epochs are evaluated again."""
         step = self.spec.every_steps
         self._version = min(
             self._version, version - version % step if step else version
@@ -75,7 +75,7 @@ class EvaluationSchedule:
 
 
 class MetricSums:
-    """Adds metric states of any number of tasks, exactly."""
+    """Sums of metric states over tasks, exact."""
 
     def __init__(self) -> None:
         self._sums: dict[str, Array] = {}
@@ -110,7 +110,7 @@ class MetricSums:
 
 
 def _wide(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
-    """Return the type to add up in: float32 loses units of counters above 2^24."""
+    """Return the type for sums: float32 loses units of counters above 2^24."""
     if np.issubdtype(dtype, np.floating):
         return np.dtype(np.float64)
     if np.issubdtype(dtype, np.signedinteger):
@@ -126,6 +126,6 @@ def cut(shards: Sequence[Shard], records_per_task: int) -> Iterator[Shard]:
 
 
 def in_words(metrics: Mapping[str, float]) -> str:
-    """Return `{'accuracy': 0.978}`, figures short enough to read."""
+    """Return metrics in short form: `{'accuracy': 0.978}`."""
     inner = ", ".join(f"{name!r}: {value:.6g}" for name, value in metrics.items())
     return "{" + inner + "}"

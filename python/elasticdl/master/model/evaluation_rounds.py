@@ -47,7 +47,7 @@ BEST = "best"
 
 @dataclass
 class Round:
-    """The round under way."""
+    """The round in progress."""
 
     number: int
     why: str
@@ -68,35 +68,35 @@ class Round:
         self.snapshot = snapshot
 
     def pinned_by(self, index: int, done: SnapshotDone) -> None:
-        """A replica has pinned its part; the first one says which version it is."""
+        """Note that a replica pinned its part; the first one names the version."""
         self.pinned[index] = done
         if index == 0:
             self.version = done.version
 
     def start(self, *, tasks: int) -> None:
-        """Its tasks are given out from now on."""
+        """Note that the round's tasks are leased from now on."""
         self.started, self.left = True, tasks
 
     def evaluated_by(self, version: int) -> None:
-        """A worker evaluated the model that it has, of this version."""
+        """Note that a worker evaluated its own model, of this version."""
         self.version = max(self.version, version)
 
     def task_done(self) -> bool:
-        """A task is done; whether it was the last."""
+        """Count a finished task; return whether it was the last."""
         self.left -= 1
         return self.left == 0
 
     def act_later(self, actions: list[Action]) -> None:
-        """Do this when the round is over."""
+        """Carry these actions out when the round is over."""
         self.actions = actions
 
     def keep(self, result: EvaluationResult) -> None:
-        """Its model is being exported as the best one."""
+        """Note that the round's model is being exported as the best one."""
         self.result = result
 
     @property
     def ticket(self) -> Ticket | None:
-        """Names the pinned version in sync mode, once PS 0 told it."""
+        """The ticket of the pinned version in sync mode, once PS 0 sent it."""
         first = self.pinned.get(0)
         return first.ticket if first else None
 
@@ -114,7 +114,7 @@ class Rounds:
         pins: int,
         now: float,
     ) -> None:
-        """Take up the results of earlier masters.
+        """Restore the results of earlier masters.
 
         `pins`: how many replicas keep a snapshot for a round; 0: workers evaluate what
         they have.
@@ -157,12 +157,12 @@ class Rounds:
 
     @property
     def possible(self) -> bool:
-        """Whether there is something to evaluate on."""
+        """Whether there is validation data."""
         return bool(self._shards)
 
     @property
     def results(self) -> list[EvaluationResult]:
-        """What was measured, oldest first, without what a rewind has undone.
+        """Results, oldest first, without those that a rewind has undone.
 
         The newest 10,000; the journal has all.
         """
@@ -170,11 +170,11 @@ class Rounds:
 
     @property
     def count(self) -> int:
-        """How many results there were, also of those that are not kept."""
+        """Number of results, including those no longer kept."""
         return self._forgotten + len(self._past)
 
     def say_since(self, time: float) -> None:
-        """Say what earlier masters measured after `time` (Unix seconds)."""
+        """Report what earlier masters measured after `time` (Unix seconds)."""
         for result in self.results:
             if result.time > time:
                 self._signals.diary.say(Evaluated(time=result.time, result=result))
@@ -186,16 +186,16 @@ class Rounds:
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether the newest result is of all that has been trained by now."""
+        """Whether the newest result covers all training so far."""
         return bool(self._past) and self._past[-1].point == point(self._ledger)
 
     @property
     def best(self) -> EvaluationResult | None:
-        """What the model in `best` had, whether or not a rewind undid its round."""
+        """The result of the model in `best`, even if a rewind undid its round."""
         return self._kept[-1].result if self._kept else None
 
     def records(self) -> tuple[int, int]:
-        """Return how many records the newest round has evaluated, and of how many."""
+        """Return the number of evaluated records of the newest round, and its total."""
         total = sum(shard.num_records for shard in self._shards)
         if self.current is not None:
             return self.current.sums.records, total
@@ -207,7 +207,7 @@ class Rounds:
         callbacks: CallbackSet,
         on_action: Callable[[Action], None],
     ) -> None:
-        """Data and callbacks are known: replay what was seen, then rounds may open.
+        """Set data and callbacks, replay earlier results; rounds may open from now on.
 
         `on_action` is called with what callbacks want.
         """
@@ -217,7 +217,7 @@ class Rounds:
         self._replay(self._on_action)
 
     def _replay(self, on_action: Callable[[Action], None] | None = None) -> None:
-        """Show new callbacks what counts; tell what follows from it, if asked to."""
+        """Replay results to new callbacks; pass their actions on if asked to."""
         self.callbacks = self.callbacks.renewed()
         for past in self._kept:
             self.callbacks.kept(past.result.metrics)
@@ -229,7 +229,7 @@ class Rounds:
     # -- opening ------------------------------------------------------------------
 
     def tick(self, *, version: int, epochs_done: int, now: float) -> None:
-        """Open a round if one is due and none is under way."""
+        """Open a round if one is due and none is in progress."""
         if self.current is not None or not self.possible:
             return
         why, self._again = self._again, ""
@@ -240,7 +240,7 @@ class Rounds:
             self.open(why, version=version, epochs_done=epochs_done, now=now)
 
     def open(self, why: str, *, version: int, epochs_done: int, now: float) -> None:
-        """Open a round: pin a snapshot, or begin at once where no PS is."""
+        """Open a round: pin a snapshot, or begin at once without PS."""
         self._number += 1
         self.schedule.opened(version=version, epochs_done=epochs_done, now=now)
         self.current = Round(
@@ -270,7 +270,7 @@ class Rounds:
         return [SnapshotRequest(current.snapshot, ticket=ticket)]
 
     def take(self, index: int, done: SnapshotDone) -> None:
-        """Take a PS's word that it has pinned a snapshot."""
+        """Take a PS's answer that a snapshot is pinned."""
         current = self.current
         if current is None or done.id != current.snapshot or index in current.pinned:
             return
@@ -363,7 +363,7 @@ class Rounds:
         self._signals.work()
 
     def _complete(self, current: Round, result: EvaluationResult) -> None:
-        """Everything that follows from the round is done, or is done now."""
+        """Finish the round when its last action is done."""
         past = facts.EvaluationFact(
             **result.model_dump(),
             number=current.number,
@@ -391,7 +391,7 @@ class Rounds:
         self._signals.bump_holders()
 
     def abort(self) -> None:
-        """Give the round up (its snapshot is lost with a PS); it opens again later."""
+        """Abort the round: its snapshot is lost with a PS. It opens again later."""
         current = self.current
         if current is None:
             return
@@ -403,7 +403,7 @@ class Rounds:
         self._close()
 
     def rewound(self, *, version: int, epochs_done: int) -> None:
-        """Training went back: the round's version may never come, nor later ones."""
+        """Abort a round whose version training went back behind."""
         self.abort()
         self._again = ""
         self.schedule.rewound(version=version, epochs_done=epochs_done)
@@ -427,4 +427,4 @@ class Rounds:
 
 
 def ignore(action: Action) -> None:
-    """Do nothing about an action: before the data are known none can come."""
+    """Do nothing: no action can come before the data are known."""

@@ -19,12 +19,12 @@ from elasticdl.master.tasks.facts import Restore
 
 
 class FixedModel(ModelHolder):
-    """A checkpoint that all workers load."""
+    """Holder of a checkpoint that all workers load (evaluation, prediction)."""
 
     known = False
 
     def __init__(self, around: Around) -> None:
-        """Look which version it has. Raises CheckpointError."""
+        """Read the checkpoint's version. Raises CheckpointError."""
         super().__init__(around, Everybody())
         if self.origin.dir:
             self._read_version()
@@ -33,12 +33,12 @@ class FixedModel(ModelHolder):
         self.version = store.read_manifest(Path(self.origin.dir)).version
 
     def registered(self, member: Member, *, now: float) -> Restore:
-        """Return the checkpoint for each worker, every time it asks."""
+        """Return the checkpoint, for each worker and each time."""
         del now
         return member.begin_with(Restore(dir=self.origin.dir))
 
     def built(self, member: Member) -> None:
-        """Refuse a worker that has another checkpoint than all. Raises FencedError."""
+        """Refuse a worker with a different checkpoint. Raises FencedError."""
         told = member.restore.dir if member.restore else ""
         if told not in ("", self.origin.dir):
             raise FencedError(
@@ -47,7 +47,7 @@ class FixedModel(ModelHolder):
             )
 
     def fall_back(self, member: Member, directory: str, *, now: float) -> str:
-        """Take an older checkpoint, unless somebody works with this one already."""
+        """Take an older checkpoint, unless a worker already uses this one."""
         del member, now
         others = [worker for worker in self._table.workers() if worker.ready]
         if others:
@@ -61,4 +61,4 @@ class FixedModel(ModelHolder):
         return ""
 
     def lost(self, member: Member, *, now: float) -> None:
-        """Its tasks go to others; nothing else is lost with it."""
+        """Do nothing: other workers take over its tasks."""

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Around:
-    """What a holder works with."""
+    """The parts that a holder works with."""
 
     table: MemberTable
     ledger: Ledger
@@ -44,53 +44,53 @@ class Around:
 
 
 class Admission(Protocol):
-    """Which workers may begin to train; told of what they are about to do."""
+    """Decides which workers may begin to train."""
 
     def may_begin(self, worker: int) -> bool:
-        """Whether a worker may be given a training task that there is for it."""
+        """Whether a worker may be given a training task."""
 
     def finished(self, worker: int) -> None:
-        """A worker reported a training task done."""
+        """Note that a worker reported a training task done."""
 
     def side_done(self) -> None:
-        """A worker reported a task beside training."""
+        """Note that a worker reported a task other than training done."""
 
     def asked(self, worker: int) -> None:
-        """A worker asked for tasks and was answered."""
+        """Note that a worker's request for tasks was answered."""
 
     def gone(self, worker: int) -> None:
-        """A worker is about to get nothing."""
+        """Note that a worker will be given nothing."""
 
     def count(self, workers: Iterable[int] | None = None) -> None:
-        """Leases of these workers (None: of any) changed."""
+        """Note that leases of these workers (None: of any) changed."""
 
 
 class Everybody:
-    """Admission where workers need not know of each other."""
+    """Admission of every worker, where workers do not depend on each other."""
 
     def may_begin(self, worker: int) -> bool:
-        """Whether a worker may be given a training task: always."""
+        """Return True."""
         del worker
         return True
 
     def finished(self, worker: int) -> None:
-        """Take no notice."""
+        """Do nothing."""
 
     def side_done(self) -> None:
-        """Take no notice."""
+        """Do nothing."""
 
     def asked(self, worker: int) -> None:
-        """Take no notice."""
+        """Do nothing."""
 
     def gone(self, worker: int) -> None:
-        """Take no notice."""
+        """Do nothing."""
 
     def count(self, workers: Iterable[int] | None = None) -> None:
-        """Take no notice."""
+        """Do nothing."""
 
 
 class ModelHolder(abc.ABC):
-    """Who has the model of one job."""
+    """Which replicas hold the model of a job, and what their loss costs."""
 
     # Whether the model is still there when all workers are gone.
     outlives_workers = True
@@ -100,7 +100,7 @@ class ModelHolder(abc.ABC):
     answers_are_durable = False
 
     def __init__(self, around: Around, admission: Admission) -> None:
-        """Continue where the journal says that the job is."""
+        """Continue at the state in the journal."""
         self.origin = around.origin
         self.admission = admission
         self._table = around.table
@@ -136,35 +136,35 @@ class ModelHolder(abc.ABC):
 
     @abc.abstractmethod
     def registered(self, member: Member, *, now: float) -> Restore:
-        """Return what a replica begins with; the same again if it asks again.
+        """Return what a replica restores; the same answer if it asks again.
 
         Raises RpcError while that cannot be known yet.
         """
 
     def built(self, member: Member) -> None:
-        """A worker has built the model. Raises FencedError if it has the wrong one."""
+        """Note that a worker has built the model. Raises FencedError if it differs."""
         del member
 
     def view(self) -> PsView:
-        """Return where the model is, for those who pull it."""
+        """Return where the model can be pulled from."""
         return PsView(revision=self._signals.revision, rewind=self.rewind)
 
     def asks_worker(self) -> LocalSnapshot | None:
-        """Return the snapshot that the worker is to write, if it is asked for one."""
+        """Return the snapshot that a worker has to write, if there is one."""
         return None
 
     # -- what replicas say -------------------------------------------------------------
 
     def heard_worker(self, member: Member, *, now: float) -> None:
-        """Take what a worker's heartbeat tells of the model."""
+        """Apply the model figures in a worker's heartbeat."""
         del member, now
 
     def answered(self, versions: Iterable[int], *, rewind: int) -> None:
-        """Take the versions by PS that some worker was answered with in a rewind."""
+        """Note the versions by PS that a worker was answered with in a rewind."""
         del versions, rewind
 
     def trained(self, *, version: int, now: float) -> None:
-        """A task counts as trained.
+        """Note that a task counts as trained.
 
         In one write with its report: who took initial values after it would lack what
         counts as trained.
@@ -173,7 +173,7 @@ class ModelHolder(abc.ABC):
         self.version = max(self.version, version)
 
     def begins(self, *, now: float) -> None:
-        """Note that the job has begun: from now on it has something to lose."""
+        """Note that training has begun: from now on a loss costs something."""
         if not self.begun:
             self.begun = True
             self._ledger.record(facts.BegunFact(time=now))
@@ -182,26 +182,26 @@ class ModelHolder(abc.ABC):
 
     @abc.abstractmethod
     def lost(self, member: Member, *, now: float) -> None:
-        """A replica is gone that was not told to go."""
+        """Handle the loss of a replica."""
 
     def left(self, member: Member) -> None:
-        """A replica is gone that was told to go."""
+        """Handle the end of a replica that was told to leave."""
         del member
 
     def tick(self, *, now: float) -> None:
-        """Do what time has made due."""
+        """Do what is due by time."""
         del now
 
     def waits_for_values(self) -> float:
-        """Return how many seconds values may be on their way; 0 if none are."""
+        """Return how long values may still be in transit; 0 if none are."""
         return 0.0
 
     def gave_up(self, directory: str) -> bool:
-        """Whether a checkpoint was given up before: who says it has not heard it."""
+        """Whether a checkpoint was given up before the replica heard of it."""
         return self._keeper.gave_up(directory) or self.origin.gave_up(directory)
 
     def fall_back(self, member: Member, directory: str, *, now: float) -> str:
-        """A replica cannot load a checkpoint that it was told to: take an older one.
+        """Take an older checkpoint, since a replica cannot load this one.
 
         Returns why the job cannot go on, "" if it can.
         """
@@ -211,11 +211,11 @@ class ModelHolder(abc.ABC):
         return ""
 
     def tell_rewinds(self, listener: Callable[[], None]) -> None:
-        """Call this after each rewind."""
+        """Call `listener` after each rewind."""
         self._on_rewind.append(listener)
 
     def go_back(self, cause: str, *, now: float, why: str = "") -> None:
-        """Rewind queue and model to the newest checkpoint, or the job's beginning.
+        """Rewind queue and model to the newest checkpoint, or to the job's beginning.
 
         `why`: the cause in the words that the job's history has for it.
         """

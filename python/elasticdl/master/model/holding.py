@@ -13,7 +13,7 @@ from elasticdl.job.spec.job import JobSpec, JobType, Strategy, UpdateMode
 
 @dataclass(frozen=True)
 class Holding:
-    """Who has the model, in numbers."""
+    """How many replicas hold the model, and how."""
 
     num_ps: int  # 0: no PS has it
     ticketed: bool = False  # a snapshot's gradients are known from the ticket of PS 0
@@ -21,7 +21,7 @@ class Holding:
 
     @staticmethod
     def of(spec: JobSpec) -> Holding:
-        """Return where the model of such a job is."""
+        """Return the holding of a job."""
         if spec.type is not JobType.TRAIN:  # only read: each worker loads a checkpoint
             return Holding(0)
         if spec.strategy is Strategy.LOCAL:
@@ -30,10 +30,10 @@ class Holding:
 
     @property
     def shards(self) -> int:
-        """How many files a checkpoint has."""
+        """Number of files of a checkpoint."""
         return max(1, self.num_ps)
 
     @property
     def pins(self) -> int:
-        """How many replicas keep a snapshot for evaluation; 0: workers have it."""
+        """Number of replicas that pin evaluation's snapshot; 0: workers hold it."""
         return self.num_ps

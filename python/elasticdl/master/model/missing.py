@@ -19,7 +19,7 @@ Range = tuple[int, int]
 def after_loss(
     missing: Sequence[Range], *, began_at: int, lost_at: int
 ) -> tuple[list[Range], int]:
-    """Return what is missing now, and how many updates more than before.
+    """Return the missing versions after a loss, and the new missing updates.
 
     Args:
         missing: What the lost PS lacked.
@@ -34,7 +34,7 @@ def after_loss(
 
 
 def after_rewind(missing: Sequence[Range], *, version: int) -> list[Range]:
-    """Return what a checkpoint of `version` lacks: what was lost before it was made."""
+    """Return the versions that a checkpoint of `version` lacks."""
     return [one for one in missing if one[1] <= version]
 
 

@@ -25,13 +25,13 @@ log = logging.getLogger(__name__)
 
 
 class Origin:
-    """What one job begins with; `dir` is "" where that is nothing.
+    """The checkpoint that a job starts from; `dir` is "" for none.
 
     `bytes`: of all its shards; 0 where a master before this one noted none.
     """
 
     def __init__(self, ledger: Ledger, given: str) -> None:
-        """Find what `given` means. Raises CheckpointError if it is nothing."""
+        """Resolve the path `given`. Raises CheckpointError if it is no checkpoint."""
         self._ledger = ledger
         self._given = given
         noted = ledger.newest_of(facts.InitFromFact)
@@ -51,11 +51,11 @@ class Origin:
             self._take(*found[0])
 
     def gave_up(self, directory: str) -> bool:
-        """Whether it was given up before."""
+        """Whether the checkpoint was given up before."""
         return directory in self._dropped
 
     def give_up(self, directory: str) -> bool:
-        """Take the next older one than this, which cannot be loaded.
+        """Take the next older checkpoint, since this one cannot be loaded.
 
         False if this is not what the job begins with, or there is no older one.
         """
@@ -90,7 +90,7 @@ class Origin:
 
     @property
     def advice(self) -> str:
-        """What to do when it cannot be loaded, nor any older one."""
+        """Return the advice when no checkpoint can be loaded."""
         if Path(self.dir) == Path(self._given):
             return (
                 "job.checkpoint.initFrom names this checkpoint alone: name another, "

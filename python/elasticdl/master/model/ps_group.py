@@ -42,19 +42,19 @@ SLOWEST_BYTES_PER_SECOND = 10e6
 
 
 def rewinds_on_loss(spec: JobSpec) -> bool:
-    """Whether the loss of one PS takes all of them back."""
+    """Whether the loss of one PS rewinds all PS."""
     if spec.ps.recovery is Recovery.AUTO:
         return spec.ps.mode is UpdateMode.SYNC
     return spec.ps.recovery is Recovery.REWIND
 
 
 class PsGroup(ModelHolder):
-    """The PS of one job, which have its model together."""
+    """Holder of a model that is sharded over parameter servers."""
 
     can_go_back = True
 
     def __init__(self, around: Around) -> None:
-        """Continue where the journal says that the job is."""
+        """Continue at the state in the journal."""
         table, ledger = around.table, around.ledger
         quorum = Quorum(table, ledger, around.signals, around.side)
         super().__init__(around, quorum)
@@ -75,12 +75,12 @@ class PsGroup(ModelHolder):
 
     @property
     def known(self) -> bool:
-        """Whether all PS have values, and none is on its way back."""
+        """Whether all PS have values and none is being replaced."""
         return self.initialized and not self.rewinding
 
     @property
     def initialized(self) -> bool:
-        """Whether every PS is there, has parameters and has told this master so."""
+        """Whether every PS runs, has parameters and has reported so to this master."""
         return self._all(self._has_values)
 
     def _has_values(self, member: Member) -> bool:
@@ -95,7 +95,7 @@ class PsGroup(ModelHolder):
     # -- what replicas are told ---------------------------------------------------
 
     def view(self) -> PsView:
-        """Return where the PS are; "" while one is away or not to be talked to."""
+        """Return the addresses of the PS; "" for one that is not to be called."""
         members = self._table.ps()
         return PsView(
             revision=self._signals.revision,
@@ -125,7 +125,7 @@ class PsGroup(ModelHolder):
     # -- what PS say --------------------------------------------------------------
 
     def registered(self, member: Member, *, now: float) -> Restore:
-        """Return what a new PS begins with; the same again if it asks again.
+        """Return what a new PS restores; the same answer if it asks again.
 
         Workers pull. Raises RpcError while that cannot be known yet.
         """
@@ -174,7 +174,7 @@ class PsGroup(ModelHolder):
         return Restore(dir=self._rewind_dir, rewind=self.rewind)
 
     def _newest_version(self, index: int) -> int:
-        """Return the newest version of a PS that anybody told of.
+        """Return the newest version that anybody has reported of a PS.
 
         Where nobody who lives knows, that of the others: all get each gradient.
         """
@@ -182,7 +182,7 @@ class PsGroup(ModelHolder):
         return self._versions.get(index, most)
 
     def _unheard(self, others: Iterable[Member]) -> Iterator[Member]:
-        """Return who was there before this master, and has not told it anything.
+        """Yield the members of an earlier master that have not reported to this one.
 
         Each of them is heard soon, or found to be gone.
         """
@@ -193,28 +193,28 @@ class PsGroup(ModelHolder):
                 yield one
 
     def _somebody_has_values(self) -> bool:
-        """Whether a worker that lives has pulled values, as far as is known."""
+        """Whether a living worker has pulled values, as far as is known."""
         if any(self._unheard(())):
             return True
         return any(m.alive and self._answered(m) for m in self._table.workers())
 
     def _answered(self, member: Member) -> Iterable[int]:
-        """Return the versions by PS that a worker knows of, in this rewind."""
+        """Return the versions by PS that a worker knows of in this rewind."""
         told = member.worker
         return told.ps_versions if told and told.ps_rewind == self.rewind else ()
 
     def heard_worker(self, member: Member, *, now: float) -> None:
-        """Take the versions that a worker was answered with: they were applied."""
+        """Take the versions that a worker was answered with: those were applied."""
         del now
         self.answered(self._answered(member), rewind=self.rewind)
 
     def answered(self, versions: Iterable[int], *, rewind: int) -> None:
-        """Take the versions by PS that some worker was answered with in a rewind."""
+        """Note the versions by PS that a worker was answered with in a rewind."""
         for index, version in enumerate(versions if rewind == self.rewind else ()):
             self._versions[index] = max(self._versions.get(index, 0), version)
 
     def tick(self, *, now: float) -> None:
-        """Take all back if a PS waits for values that nobody has, or hands over."""
+        """Rewind if a PS waits for values that no worker has or hands over."""
         waiting = [m for m in self._table.ps() if m is not None and self._wants(m)]
         for member in waiting:
             since = self._asked_at.setdefault(member.key.index, now)
@@ -228,7 +228,7 @@ class PsGroup(ModelHolder):
                 return
 
     def _handback_seconds(self, member: Member) -> float:
-        """Return how long the values of a PS may be on their way.
+        """Return how long a worker's values for a PS may still be in transit.
 
         Nobody tells how many of them have come: it goes by what the lost PS held, or
         has in the newest checkpoint, or else by the largest of the others.
@@ -241,12 +241,12 @@ class PsGroup(ModelHolder):
         return HANDBACK_SECONDS + size / SLOWEST_BYTES_PER_SECOND
 
     def waits_for_values(self) -> float:
-        """Return how many seconds values may be on their way to PS; 0 if none are."""
+        """Return how long values may still be in transit to a PS; 0 if none are."""
         waiting = (m for m in self._table.ps() if m is not None and self._wants(m))
         return max((self._handback_seconds(member) for member in waiting), default=0.0)
 
     def heard(self, member: Member, status: PsReport, *, now: float) -> bool:
-        """Take a heartbeat; return whether the PS has just got its parameters."""
+        """Apply a heartbeat; return whether the PS has just got its parameters."""
         current = status.initialized and status.rewind >= self.rewind
         first = current and not member.initialized
         member.heard_ps(status, now=now)
@@ -272,7 +272,7 @@ class PsGroup(ModelHolder):
         return first
 
     def lost(self, member: Member, *, now: float) -> None:
-        """A PS is gone; its replacement registers later. Workers hold nothing."""
+        """Handle a lost PS; its replacement registers later. Workers hold nothing."""
         if member.is_worker:
             return
         self._keeper.abort()
@@ -286,7 +286,7 @@ class PsGroup(ModelHolder):
         self._signals.bump()
 
     def _had_first_values(self, member: Member) -> bool:
-        """Whether it may have had values at the beginning that were never told of.
+        """Whether the PS may have had initial values that it never reported.
 
         Workers may train already before all PS have told: what another PS would be
         given does not fit what these have applied meanwhile.

@@ -22,12 +22,12 @@ from elasticdl.master.tasks.side_tasks import SideTasks
 
 
 class Quorum:
-    """The quorum of one job; no bar to anybody where PS are not in sync."""
+    """The number of gradients that make a version; admits everybody without sync PS."""
 
     def __init__(
         self, table: MemberTable, ledger: Ledger, signals: Signals, side: SideTasks
     ) -> None:
-        """Count whoever an earlier master had, until he is heard."""
+        """Count the workers of an earlier master until they are heard."""
         self._table = table
         self._ledger = ledger
         self._signals = signals
@@ -48,16 +48,16 @@ class Quorum:
 
     @property
     def number(self) -> int:
-        """How many gradients make a version now; 0 is not known yet."""
+        """Number of gradients that make a version now; 0 if not known yet."""
         return self._number
 
     @property
     def counts(self) -> bool:
-        """Whether versions are made by it: in sync mode with PS."""
+        """Whether versions depend on the quorum: in sync mode with PS."""
         return self._table.spec.ps.mode is UpdateMode.SYNC and self._table.ps_seats > 0
 
     def finished(self, worker: int) -> None:
-        """A worker reported a task done: it counts on until it asked for another.
+        """Keep counting a worker that reported a task, until it asks for another.
 
         Otherwise a version would be made of the others' gradients alone in the moment
         between its report and its next lease.
@@ -66,7 +66,7 @@ class Quorum:
         self.count([worker])
 
     def may_begin(self, worker: int) -> bool:
-        """Whether a worker may be given a training task that there is for it.
+        """Whether a worker may be given a training task.
 
         If not, it counts from now on, and may once PS 0 has carried that out. While it
         has a task beside training it does not count, and would go on to a training task
@@ -87,7 +87,7 @@ class Quorum:
         return False
 
     def side_done(self) -> None:
-        """A worker reported a task beside training: it may be given a training task."""
+        """Note that a worker reported a task other than training done."""
         if self.counts:
             self._signals.work()
 
@@ -97,26 +97,26 @@ class Quorum:
         return told.obeyed_revision if told is not None else -1
 
     def heard(self) -> None:
-        """A PS was heard: who waits to begin may look again."""
+        """Let waiting workers ask again, after a PS was heard."""
         if self._awaited is not None and self._obeyed() >= self._awaited:
             self._awaited = None
             self._signals.work()
 
     def asked(self, worker: int) -> None:
-        """A worker was answered: it counts if it trains, or was told to wait."""
+        """Count a worker that was given a training task or told to wait."""
         if worker in self._refused:
             self._refused.discard(worker)
             return
         self.gone(worker)
 
     def gone(self, worker: int) -> None:
-        """A worker is about to get nothing; it counts if it is at a training task."""
+        """Count a worker that will be given nothing only while it trains."""
         self._refused.discard(worker)
         self._between.discard(worker)
         self.count([worker])
 
     def count(self, workers: Iterable[int] | None = None) -> None:
-        """Count again after leases of these workers (None: of any) changed.
+        """Recount after leases of these workers (None: of any) changed.
 
         Tells the PS if the number changed. A worker that holds a training task is at
         one: `may_begin` sees to it that none is read ahead while it evaluates.

@@ -16,22 +16,22 @@ from elasticdl.master.tasks.facts import Restore
 
 
 class WorkerHolder(ModelHolder):
-    """The worker of strategy local."""
+    """Holder of a model that one worker has (strategy local)."""
 
     outlives_workers = False
 
     def __init__(self, around: Around) -> None:
-        """Continue where the journal says that the job is."""
+        """Continue at the state in the journal."""
         super().__init__(around, Everybody())
 
     @property
     def known(self) -> bool:
-        """Whether the worker has been heard since it built the model."""
+        """Whether the worker has reported since it built the model."""
         workers = self._table.workers()
         return any(worker.ready and worker.worker is not None for worker in workers)
 
     def registered(self, member: Member, *, now: float) -> Restore:
-        """Return what the worker begins with; one that follows another goes back."""
+        """Return what the worker restores; a replacement causes a rewind."""
         if member.restore is not None:
             return member.restore
         if self.begun:
@@ -40,7 +40,7 @@ class WorkerHolder(ModelHolder):
         return member.begin_with(Restore(dir=begin))
 
     def fall_back(self, member: Member, directory: str, *, now: float) -> str:
-        """The worker cannot load a checkpoint: it takes an older one."""
+        """Take an older checkpoint, since the worker cannot load this one."""
         advice = super().fall_back(member, directory, now=now)
         if not advice:
             member.begin_with(Restore(dir=self.rewind_dir))
@@ -53,15 +53,15 @@ class WorkerHolder(ModelHolder):
             self.begins(now=now)
 
     def asks_worker(self) -> LocalSnapshot | None:
-        """Return the snapshot that the worker is to write, if it is asked for one."""
+        """Return the snapshot that the worker has to write, if there is one."""
         return self._keeper.asks_worker()
 
     def lost(self, member: Member, *, now: float) -> None:
-        """What it was writing will not come; its replacement goes back."""
+        """Abort the worker's checkpoint; its replacement goes back."""
         del now
         self.left(member)
 
     def left(self, member: Member) -> None:
-        """What it was writing will not come."""
+        """Abort the checkpoint that the worker was writing."""
         del member
         self._keeper.abort()

@@ -29,7 +29,7 @@ from elasticdl.master.tasks.queue import QueuePlan
 
 @dataclass(frozen=True)
 class Trained:
-    """One task that a worker finished. `valid`: not undone by a later rewind."""
+    """A task that a worker finished. `valid`: no later rewind undid it."""
 
     task_id: int
     epoch: int
@@ -42,7 +42,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class Gap:
-    """Records [start, end) of a source that a finished epoch missed."""
+    """Records [start, end) of a source missing in a finished epoch."""
 
     epoch: int
     source: str
@@ -52,7 +52,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class ReplayCause:
-    """Records given out again, by cause: they may have been trained in part before."""
+    """Records handed out again, by cause; they may have been trained in part before."""
 
     cause: str
     tasks: int
@@ -75,7 +75,7 @@ class EpochAudit:
 
     @property
     def filtered(self) -> int:
-        """Records of which `feed` made no row; below 0 if it made more rows."""
+        """Records without a row from `feed`; negative if it made additional rows."""
         if self.rows is None:
             return 0
         taken = sum(records for often, records in self.times.items() if often)
@@ -99,7 +99,7 @@ class AuditReport:
 
     @property
     def once(self) -> bool:
-        """Whether each record is in the parameters once: none again, none left out."""
+        """Whether each record was trained exactly once."""
         again = any(often > 1 for epoch in self.epochs for often in epoch.times)
         out = any(epoch.bad or epoch.skipped or epoch.filtered for epoch in self.epochs)
         lost = self.late_reports or self.lost_updates
@@ -107,13 +107,13 @@ class AuditReport:
 
     @property
     def ok(self) -> bool:
-        """Whether no finished epoch missed a record and all went by the rules."""
+        """Whether no finished epoch missed a record and all rules held."""
         return not self.gaps and not self.faults
 
 
 @dataclass
 class _Count:
-    """What has been read so far."""
+    """Counts while reading."""
 
     trained: list[Trained] | None
     plan: QueuePlan | None = None
@@ -294,7 +294,7 @@ def _too_few_steps(tasks: Tasks, plan: QueuePlan) -> list[str]:
 
 
 class _Look:
-    """Looks at one epoch after the other, when all events are counted."""
+    """Examines one epoch after another, after all events are counted."""
 
     def __init__(self, tasks: Tasks, promised: bool, plan: QueuePlan) -> None:
         self._tasks = tasks
@@ -316,7 +316,7 @@ class _Look:
         self.epochs = max(begun, asked)
 
     def at(self, epoch: int) -> tuple[EpochAudit, list[Gap]]:
-        """Return what became of an epoch, and what it missed though it is finished."""
+        """Return the audit of an epoch, and its gaps if it is finished."""
         tasks = self._tasks
         first = epoch * self._per_epoch
         last = min(first + self._per_epoch, len(tasks))
@@ -370,7 +370,7 @@ class _Look:
     def _coverage(
         self, first: int, last: int, odd: list[int]
     ) -> tuple[Counter[int], list[tuple[str, int, int]]]:
-        """Return how many records were trained how often, and those never trained."""
+        """Return how many records were trained how often, and the untrained ranges."""
         tasks, grid = self._tasks, self._tasks.grid
         plain = self._state[first:last] == DONE
         plain[np.array(odd, np.int64) - first] = False
@@ -403,7 +403,7 @@ class _Look:
 
 
 def _joined(ranges: list[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]]:
-    """Yield the ranges with neighbours in one piece."""
+    """Yield the ranges, adjacent ones merged."""
     last: tuple[str, int, int] | None = None
     for source, start, end in sorted(ranges):
         if last is not None and (last[0], last[2]) == (source, start):
@@ -419,7 +419,7 @@ def _joined(ranges: list[tuple[str, int, int]]) -> Iterator[tuple[str, int, int]
 def _sweep(
     start: int, end: int, trained: list[Range]
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield (start, end, times) over [start, end), neighbours of equal times merged."""
+    """Yield (start, end, times) over [start, end), merged where times are equal."""
     steps: Counter[int] = Counter()
     for one_start, one_end in trained:
         steps[max(one_start, start)] += 1

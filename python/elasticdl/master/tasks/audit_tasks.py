@@ -28,10 +28,10 @@ _MOST_FAULTS = 100
 
 
 class Grid:
-    """The portions that a plan cuts its sources into; each has a place."""
+    """The portions of a plan's sources, each with an index."""
 
     def __init__(self, plan: QueuePlan) -> None:
-        """Cut the sources of this plan."""
+        """Divide the sources of this plan."""
         self.plan = plan
         size = plan.batch_size * plan.batches_per_task
         counts = [-(-shard.num_records // size) for shard in plan.shards]
@@ -44,7 +44,7 @@ class Grid:
             of_source.append((shard.start, shard.end, first))
 
     def place(self, source: str, record: int) -> int:
-        """Return the place of the portion that has a record; -1 if none has."""
+        """Return the index of the portion with a record; -1 if none has it."""
         for start, end, first in self._of_source.get(source, ()):
             if start <= record < end:
                 return first + (record - start) // self._size
@@ -68,7 +68,7 @@ class Grid:
 
 @dataclass
 class Odd:
-    """A task that is not one whole portion in one piece."""
+    """A task that is not exactly one portion."""
 
     start: int  # what is still to be trained, or was at last
     end: int
@@ -78,7 +78,7 @@ class Odd:
 
 @dataclass(frozen=True)
 class Left:
-    """What a worker left out of a task."""
+    """Records that a worker skipped in a task."""
 
     bad: int
     skipped: int  # rows of batches whose loss was not finite
@@ -88,7 +88,7 @@ class Tasks:
     """The tasks of one job."""
 
     def __init__(self, plan: QueuePlan) -> None:
-        """Begin before the first one is given out."""
+        """Begin before the first lease."""
         self.grid = Grid(plan)
         self._batch = plan.batch_size
         self._cuts = bool(plan.max_steps)
@@ -116,7 +116,7 @@ class Tasks:
         return task_id // self.grid.places
 
     def range_of(self, task_id: int) -> Range:
-        """Return the records of a task that are, or were at last, to be trained."""
+        """Return the records of a task that are, or were last, to be trained."""
         odd = self.odd.get(task_id)
         if odd is not None:
             return odd.start, odd.end
@@ -124,7 +124,7 @@ class Tasks:
         return start, end
 
     def name(self, task_id: int) -> str:
-        """Return a task in words."""
+        """Return a task's name in words."""
         source, _, _ = self.grid.portion(max(0, self.places[task_id]))
         start, end = self.range_of(task_id)
         return (
@@ -148,7 +148,7 @@ class Tasks:
     # -- events -------------------------------------------------------------------
 
     def lease(self, event: Event) -> None:
-        """A task is given out."""
+        """Count a lease."""
         task_id, start, end = event["i"], event["a"], event["b"]
         if task_id >= len(self.state):
             self._grow(task_id + 1)
@@ -192,7 +192,7 @@ class Tasks:
         self.given_out = max(self.given_out, task_id + 1)
 
     def steps(self) -> int:
-        """Return the steps of all that was given out, each counted once."""
+        """Return the steps of all leased tasks, each counted once."""
         places = np.array(self.places, np.int64)
         odd = sorted(self.odd)
         plain = places >= 0
@@ -206,7 +206,7 @@ class Tasks:
         return steps
 
     def done(self, event: Event) -> int | None:
-        """A worker reports a task done; return which, None if that does not count."""
+        """Count a finished task; return its id, None if the report does not count."""
         task_id = self._leases.get(event["l"])
         if task_id is None or "late" in event:
             self.late += 1
@@ -225,7 +225,7 @@ class Tasks:
         return task_id
 
     def _take_figures(self, task_id: int, records: int, event: Event) -> None:
-        """Compare what the worker says that it trained with what it was given."""
+        """Compare a worker's figures with its task."""
         bad, skipped, rows = event.get("b", 0), event.get("sk", 0), event.get("r")
         if event["n"] != records:
             self._fault(
@@ -246,7 +246,7 @@ class Tasks:
         of_epoch[self._workers[task_id]] += records
 
     def back(self, event: Event) -> None:
-        """A task comes back undone, or its worker was lost."""
+        """Count a task that was handed back, or whose worker was lost."""
         task_id = self._leases.get(event["l"])
         if task_id is None or self.state[task_id] != LEASED:
             self._fault(f"lease {event['l']} came back though nobody held it")
@@ -254,7 +254,7 @@ class Tasks:
         self.state[task_id] = WAITING
 
     def rewind(self, event: Event) -> None:
-        """What is after the position is undone, but for what the parameters hold."""
+        """Undo what is after the position, except what the parameters hold."""
         position, applied = event["p"], dict(event["a"])
         self._leases.clear()
         self._lease_of.clear()
@@ -296,7 +296,7 @@ class Tasks:
         yield from found.tolist()
 
     def _undo(self, task_id: int, kept_until: int) -> None:
-        """Count what was trained of a task beyond a record as undone."""
+        """Undo the training of a task beyond a record."""
         odd = self.odd.get(task_id)
         parts = list(odd.parts) if odd is not None else []
         if self.state[task_id] == DONE:
@@ -310,7 +310,7 @@ class Tasks:
         self.rows[task_id] = -1
 
     def _forget(self, task_id: int, *, come_again: bool) -> None:
-        """Take a task as never given out; it comes new, or whole from who waits."""
+        """Treat a task as never leased; it comes again as new or as waiting."""
         self.state[task_id] = NEW
         odd = self.odd.get(task_id)
         if odd is not None and odd.cut and not come_again:
@@ -337,7 +337,7 @@ class Tasks:
             self.odd[task_id] = Odd(start, end)
 
     def _credit(self, task_id: int, applied: int) -> list[list[object]]:
-        """Take leading records that the parameters hold as trained."""
+        """Credit the leading records that the parameters hold as trained."""
         if task_id >= len(self.state) or self.state[task_id] != WAITING:
             return []
         start, end = self.range_of(task_id)

@@ -26,7 +26,7 @@ Shards = Mapping[str, tuple[Shard, ...]]
 
 
 class SearchStage(enum.Enum):
-    """How far the search for records is."""
+    """State of the search for records."""
 
     CHECKING = enum.auto()
     PREPARE = enum.auto()  # a task has to be made
@@ -39,7 +39,7 @@ class SearchStage(enum.Enum):
 
 
 def kinds(spec: JobSpec) -> list[DataKind]:
-    """Return which data a job of this type reads; no validation path, no evaluation."""
+    """Return the kinds of data that a job reads; validation only if it has a path."""
     needed = [DATA_OF_JOB[spec.type]]
     if spec.type is JobType.TRAIN and spec.data.validation:
         needed.append(DataKind.VALIDATION)
@@ -61,10 +61,10 @@ def count(spec: JobSpec) -> Shards:
 
 
 class DataStage:
-    """The search for records of one job."""
+    """Finds the records of one job."""
 
     def __init__(self, spec: JobSpec, *, known: Shards | None, prepared: bool) -> None:
-        """`known`, `prepared`: what an earlier master found out."""
+        """`known`, `prepared`: the findings of an earlier master."""
         self._kinds = kinds(spec)
         self._can_prepare = spec.data.prepare is not None and not prepared
         self.shards: dict[str, tuple[Shard, ...]] = dict(known or {})
@@ -75,12 +75,12 @@ class DataStage:
 
     @property
     def kinds(self) -> Sequence[DataKind]:
-        """Which data the job reads."""
+        """The kinds of data that the job reads."""
         return self._kinds
 
     @property
     def may_prepare(self) -> bool:
-        """Whether a worker may soon be asked to prepare the data."""
+        """Whether a worker may be asked to prepare the data."""
         return self._can_prepare and self.stage in (
             SearchStage.CHECKING,
             SearchStage.PREPARE,
@@ -90,7 +90,7 @@ class DataStage:
         return all(kind in self.shards for kind in self._kinds)
 
     def counted(self, result: Shards | DataError) -> None:
-        """Take what `count` found."""
+        """Take the result of `count`."""
         if self.stage is not SearchStage.CHECKING:
             return
         if isinstance(result, DataError):
@@ -104,20 +104,20 @@ class DataStage:
         self._decide()
 
     def prepared(self) -> None:
-        """`data.prepare` has run: look again."""
+        """Note that `data.prepare` has run; search again."""
         self._can_prepare = False
         self.stage = SearchStage.CHECKING
 
     def being_prepared(self) -> None:
-        """A worker is asked to run `data.prepare`."""
+        """Note that a worker was asked to run `data.prepare`."""
         self.stage = SearchStage.PREPARING
 
     def being_asked(self) -> None:
-        """A worker is asked what the user's reader finds."""
+        """Note that a worker was asked to list the user's reader's shards."""
         self.stage = SearchStage.ASKING
 
     def model_known(self, *, custom_reader: bool) -> None:
-        """A worker has loaded the model module."""
+        """Note that a worker has loaded the model module."""
         self._custom = custom_reader
         self._decide()
 
@@ -133,7 +133,7 @@ class DataStage:
             self.stage = SearchStage.READY
 
     def asked(self, kind: str, shards: Sequence[Shard]) -> None:
-        """The module's reader has listed its shards of one kind."""
+        """Take the shards of one kind from the module's reader."""
         if not any(shard.num_records for shard in shards):
             self.error = (
                 f"the custom reader found no {kind} records; check data.{kind} and "
@@ -147,7 +147,7 @@ class DataStage:
 
 
 def plan_of(spec: JobSpec, shards: Shards, *, max_steps: int) -> QueuePlan | None:
-    """Return what the ledger goes through; None where all work is one evaluation."""
+    """Return the plan of the queue; None if all work is one evaluation."""
     if spec.type is JobType.EVALUATE:
         return None
     train = spec.type is JobType.TRAIN

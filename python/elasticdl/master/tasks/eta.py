@@ -28,7 +28,7 @@ class _Point:
 
 
 class Pace:
-    """Records per second that can be expected of the workers that are at work."""
+    """Records per second to expect of the workers at work."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Pace:
         settled_seconds: float = 10.0,
         warm_seconds: float = 3.0,
     ) -> None:
-        """Look back so far, or as far as enough was done.
+        """Set the window, and how long a change of workers needs to settle.
 
         `settled_seconds`: what has to pass after a change of the number of workers
         until that which was before it is left out. `warm_seconds`: not measured, for
@@ -60,7 +60,7 @@ class Pace:
         self._known_at = 0.0  # worker seconds when it was measured last
 
     def take(self, records: int, *, leased: int, workers: int, now: float) -> None:
-        """Note the records done, those leased, and the workers at work now."""
+        """Note the records done and leased, and the workers at work."""
         if self._now is not None:
             self._worked += self._workers * max(0.0, now - self._now)
         self._now = now
@@ -79,7 +79,7 @@ class Pace:
                 self._add(self._last)
 
     def per_second(self) -> float | None:
-        """Return the rate to be expected now; None when it is not known.
+        """Return the expected rate; None if unknown.
 
         It is not while nobody works, nor before the first records are done.
         """
@@ -107,7 +107,7 @@ class Pace:
         return max(recent, _OF_ALL * (self._worked - begun))
 
     def _first(self, worked: float, *, since: float) -> int:
-        """Return the newest point with enough after it, -1 if there is none."""
+        """Return the newest point with enough work after it, -1 if there is none."""
         records = self._last.records - _ROUNDS * self._leased
         for number in range(len(self._points) - 2, -1, -1):
             point = self._points[number]
@@ -118,11 +118,11 @@ class Pace:
         return -1
 
     def _window_first(self) -> int:
-        """Return where the window begins, or the oldest point."""
+        """Return the start of the window, or the oldest point."""
         return max(0, self._first(self._window_worked, since=0.0))
 
     def _settled_first(self) -> int:
-        """Return where the time since the last change begins, -1 if it is too short."""
+        """Return the point of the last change of workers; -1 if it is too recent."""
         return self._first(self._settled * self._workers, since=self._changed)
 
     def _per_worker_second(self) -> float | None:
@@ -149,7 +149,7 @@ class Pace:
         return (self._last.records - start.records) / worked if worked > 0 else 0.0
 
     def _unstuck(self) -> float:
-        """Return the rate if all that is leased were done this moment.
+        """Return the rate if all leased records were done at this moment.
 
         What workers bring in cannot be more, it would have come by now. Of a stop of
         seconds, as at the loss of a PS, nothing is to be seen.

@@ -29,7 +29,7 @@ _VERSION = "v"  # where a stored fact has its version; none is version 1
 
 
 class Fact(BaseModel):
-    """What a master has found out or decided, and the next one has to know."""
+    """A durable finding or decision of a master that its successor must know."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="constants")
 
@@ -43,24 +43,24 @@ class Fact(BaseModel):
 
     @property
     def key(self) -> str | None:
-        """What it is the newest of, where the newest of a name is kept."""
+        """The name of which this fact is the newest, for kinds kept by name."""
         return self.NAME or getattr(self, "name", None)
 
     def tree(self) -> dict[str, Any]:
-        """Return it as it is stored; `read` takes it."""
+        """Return the stored form; `read` parses it."""
         tree: dict[str, Any] = {"name": self.NAME} if self.NAME else {}
         if self.VERSION > 1:
             tree[_VERSION] = self.VERSION
         return {**tree, **self.model_dump(mode="json")}
 
     def plus(self, other: Self) -> Self:
-        """Return one for both, of a class of which the sum is kept."""
+        """Return the sum of two facts, for kinds of which the sum is kept."""
         total = getattr(self, self.SUM) + getattr(other, self.SUM)
         return self.model_copy(update={self.SUM: total})
 
 
 class _State(Fact):
-    """A fact of which a job has one at a time; stored under a name of its own."""
+    """A fact that a job has once; stored under a name of its own."""
 
     KIND = _STATE
     NEWEST = True
@@ -79,7 +79,7 @@ class RunFact(Fact):
 
 
 class LaunchFact(Fact):
-    """By which name the newest launch goes."""
+    """The name of the newest launch."""
 
     KIND = "launch"
     NEWEST = True
@@ -88,7 +88,7 @@ class LaunchFact(Fact):
 
 
 class JobStateFact(_State):
-    """The job is in this state now; with an end's message and exit code."""
+    """The state of the job; for an end also message and exit code."""
 
     NAME = "job"
 
@@ -99,7 +99,7 @@ class JobStateFact(_State):
 
 
 class SpecificationFact(_State):
-    """The specification in force, with the live edits that were taken."""
+    """The specification in force, including the accepted live edits."""
 
     NAME = "spec"
 
@@ -115,7 +115,7 @@ class RestFact(_State):
 
 
 class EndToldFact(Fact):
-    """Whoever waits for the job's end was told of that of a run."""
+    """`onEnd` was carried out for the end of a run."""
 
     KIND = "toldEnd"
 
@@ -126,7 +126,7 @@ class EndToldFact(Fact):
 
 
 class Restore(BaseModel):
-    """What a PS, or the worker that holds the model, begins with."""
+    """What a PS, or the worker that holds the model, restores."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -139,7 +139,7 @@ class Restore(BaseModel):
 
 
 class ReplicaFact(Fact):
-    """What is known of a replica. Those that live are kept, all of them."""
+    """What is known about a replica. Those of all living replicas are kept."""
 
     KIND = "replica"
     NEWEST = True
@@ -162,7 +162,7 @@ class ReplicaFact(Fact):
 
 
 class RelaunchFact(status.Relaunch, Fact):
-    """What was done about a replica that ended."""
+    """A replica ended, and what was done about it."""
 
     KIND = "relaunch"
     KEPT = 1_000
@@ -171,12 +171,12 @@ class RelaunchFact(status.Relaunch, Fact):
 
     @property
     def record(self) -> status.Relaunch:
-        """It as the job's status has it."""
+        """Return the fact in the form of the job's status."""
         return status.Relaunch(**self.model_dump(exclude={"counted"}))
 
 
 class RecoveredFact(Fact):
-    """A replacement does its first work."""
+    """A replacement did its first work."""
 
     KIND = "recovered"
     KEPT = 1_000
@@ -186,7 +186,7 @@ class RecoveredFact(Fact):
 
 
 class RelaunchCountsFact(_State):
-    """How many replicas of each role ended, by reason and by cause."""
+    """Number of ended replicas by role, reason and cause."""
 
     NAME = "relaunches"
 
@@ -198,7 +198,7 @@ class RelaunchCountsFact(_State):
 
 
 class GoodputFact(_State):
-    """Where the seconds of workers that ended went, by cause."""
+    """Seconds of ended workers by cause."""
 
     NAME = "goodput"
 
@@ -206,7 +206,7 @@ class GoodputFact(_State):
 
 
 class GoodputLiveFact(_State):
-    """Where the seconds of workers that live have gone so far."""
+    """Seconds of living workers by cause, so far."""
 
     NAME = "goodputLive"
 
@@ -217,7 +217,7 @@ class GoodputLiveFact(_State):
 
 
 class ModelFact(Fact):
-    """What the first worker told of the user's model."""
+    """What the first worker reported of the user's model."""
 
     KIND = "model"
 
@@ -227,7 +227,7 @@ class ModelFact(Fact):
 
 
 class InitFromFact(_State):
-    """The checkpoint that the job begins with."""
+    """The checkpoint that the job starts from."""
 
     NAME = "initFrom"
 
@@ -257,7 +257,7 @@ class CheckpointFact(Fact):
 
 
 class CourseFact(_State):
-    """Which checkpoints are the job's own; see `model.checkpoint_identity.Course`."""
+    """Which checkpoints belong to the job; see `model.checkpoint_identity.Course`."""
 
     NAME = "course"
 
@@ -280,7 +280,7 @@ class RewindFact(Fact):
 
 
 class RewoundFact(Fact):
-    """All PS are at a rewind."""
+    """All PS have completed a rewind."""
 
     KIND = "rewound"
     NEWEST = True
@@ -289,7 +289,7 @@ class RewoundFact(Fact):
 
 
 class LostUpdatesFact(Fact):
-    """A PS came back without so many updates."""
+    """A PS came back without this many updates."""
 
     KIND = "lostUpdates"
     SUM = "count"
@@ -299,7 +299,7 @@ class LostUpdatesFact(Fact):
 
 
 class MissingFact(Fact):
-    """Which updates the values of a PS lack."""
+    """The updates missing in the values of a PS."""
 
     KIND = "missing"
     NEWEST = True
@@ -309,7 +309,7 @@ class MissingFact(Fact):
 
 
 class EvaluationFact(status.EvaluationResult, Fact):
-    """A round of evaluation and its result; older journals have the result alone."""
+    """An evaluation round with its result; older journals have the result only."""
 
     KIND = "evaluation"
 
@@ -320,13 +320,13 @@ class EvaluationFact(status.EvaluationResult, Fact):
 
     @property
     def result(self) -> status.EvaluationResult:
-        """It as the job's status has it."""
+        """Return the fact in the form of the job's status."""
         fields = status.EvaluationResult.model_fields
         return status.EvaluationResult(**self.model_dump(include=set(fields)))
 
 
 class UndoneFact(Fact):
-    """A rewind has undone these rounds of evaluation."""
+    """A rewind undid these evaluation rounds."""
 
     KIND = "undone"
 
@@ -334,7 +334,7 @@ class UndoneFact(Fact):
 
 
 class RoundFact(Fact):
-    """A round of evaluation was opened; written before results said this themselves."""
+    """An evaluation round was opened; obsolete, results record this now."""
 
     KIND = "round"
 
@@ -355,7 +355,7 @@ class ExportFact(Fact):
 
 
 class PreparedFact(Fact):
-    """The data were prepared by the user's module."""
+    """The user's module prepared the data."""
 
     KIND = "prepared"
 
@@ -363,7 +363,7 @@ class PreparedFact(Fact):
 
 
 class ShardsFact(Fact):
-    """What the data consist of."""
+    """The sources of the data and their records."""
 
     KIND = "shards"
 
@@ -391,7 +391,7 @@ class BadRecordFact(Fact):
 
 
 class SkippedFact(Fact):
-    """Batches that were left out, since their loss was not finite."""
+    """Batches skipped because their loss was not finite."""
 
     KIND = "skipped"
     SUM = "batches"
@@ -439,7 +439,7 @@ _BY_KIND: Mapping[tuple[str, str], type[Fact]] = {
 
 
 def read(kind: str, tree: Mapping[str, Any]) -> Fact:
-    """Return a fact from its stored form.
+    """Return the fact with this stored form.
 
     Raises JournalError if this version does not know its kind or cannot read it.
     """

@@ -56,7 +56,7 @@ class Journal:
         wait_seconds: float = 60.0,
         on_commit: Callable[[float], None] = ignore,
     ) -> None:
-        """Take the directory over from whoever wrote there before.
+        """Open the folder and take it over from an earlier writer.
 
         `wait_seconds`: how long a full disk is waited for before JournalError;
         `on_commit`: told of each write how many seconds it took. Raises OSError.
@@ -84,7 +84,7 @@ class Journal:
             pass  # another master begins at the same time
 
     def _begin(self, number: int) -> bool:
-        """Make a segment and go on in it; whether nobody else had made it."""
+        """Create a segment and continue in it; return False if it already existed."""
         path = self._directory / files.segment_name(number)
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
@@ -117,19 +117,19 @@ class Journal:
 
     @property
     def segment_bytes(self) -> int:
-        """Size of the segment that is being written."""
+        """Size of the current segment."""
         return self._size
 
     @property
     def blocked_seconds(self) -> float:
-        """How long it has not been writable; 0 when it is."""
+        """Seconds since the journal became unwritable; 0 if it is writable."""
         if self.blocked_since is None:
             return 0.0
         return time.monotonic() - self.blocked_since
 
     @property
     def trouble(self) -> str:
-        """What to do about a journal that cannot be written now; empty if it can."""
+        """Advice about a journal that cannot be written now; "" if it can."""
         if self.blocked_since is None:
             return ""
         return (
@@ -160,7 +160,7 @@ class Journal:
             await asyncio.shield(self._flushing)
 
     async def hold(self) -> None:
-        """Return if this master has the journal still. Raises as `commit`."""
+        """Return if this master still owns the journal. Raises as `commit`."""
         if self._failed:
             raise self._failed
         async with self._disk:
@@ -175,7 +175,7 @@ class Journal:
         return lines
 
     async def _put(self, lines: list[bytes]) -> None:
-        """Write lines, waiting for room if need be; the caller holds `_disk`."""
+        """Write lines, waiting for space if necessary; the caller holds `_disk`."""
         loop = asyncio.get_running_loop()
         began = time.monotonic()
         while True:
@@ -241,7 +241,7 @@ class Journal:
         self.writes += 1
 
     def _require_ours(self) -> None:
-        """Raise SupersededError if another master has taken the journal over."""
+        """Raise SupersededError if another master has taken over the journal."""
         following = self._directory / files.segment_name(self._number + 1)
         # Packing makes the second name before it takes the first away.
         lost = following.exists() or following.with_suffix(".jsonl.gz").exists()
@@ -263,11 +263,11 @@ class Journal:
     # -- snapshots ----------------------------------------------------------------
 
     def wants_snapshot(self, limit: int) -> bool:
-        """Whether the segment is longer than `limit` and there may be room for one."""
+        """Whether the segment exceeds `limit` and a snapshot may fit on the disk."""
         return self._size > max(limit, self._compact_from)
 
     async def compact(self, state: Callable[[], Event]) -> None:
-        """Write what `state` returns as a snapshot and go on in a new segment.
+        """Write what `state` returns as a snapshot and continue in a new segment.
 
         `state` has to describe everything appended so far; it is called in the moment
         in which the segments part. Without room for the snapshot the journal goes on
@@ -307,7 +307,7 @@ class Journal:
         self._tidy(keep=path)
 
     def _go_on_in(self, number: int) -> None:
-        """Leave the segment for the next one. Raises OSError, SupersededError."""
+        """Continue in the next segment. Raises OSError, SupersededError."""
         old_fd, ends = self._fd, {**self._ends, self._number: self._size}
         if not self._begin(number):
             raise self._superseded()
@@ -315,7 +315,7 @@ class Journal:
         os.close(old_fd)
 
     def _tidy(self, *, keep: Path) -> None:
-        """Pack what no restart reads any more; remove older snapshots."""
+        """Pack segments that no restart reads any more; remove older snapshots."""
         for number, segment in files.segments(self._directory).items():
             if number < self._number and segment.suffix != ".gz":
                 _pack(segment, self._ends.get(number))
@@ -329,12 +329,12 @@ class Journal:
                     other.unlink()
 
     def close(self) -> None:
-        """Close the file; what was not committed is lost."""
+        """Close the file; uncommitted events are lost."""
         os.close(self._fd)
 
 
 def _next_number(directory: Path) -> int:
-    """Return the number of the segment that comes after all that are there."""
+    """Return the number after the highest segment."""
     written = max(files.segments(directory), default=0)
     # A crash may have left a snapshot whose segment was not begun yet.
     return max(written + 1, *files.snapshots(directory), 1)
@@ -352,7 +352,7 @@ def _write_synced(path: Path, data: bytes) -> None:
 
 
 def _pack(path: Path, end: int | None) -> None:
-    """Replace a segment by a packed one, without what does not count."""
+    """Replace a segment by a packed one, without events that do not count."""
     packed = path.with_name(path.name + ".gz")
     aside = packed.with_suffix(".tmp")
     try:
@@ -394,7 +394,7 @@ def _sync_file(path: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> JournalError:
-    """Return the error that says what to do about it."""
+    """Return the error, with advice, for a journal that cannot be written."""
     way_out = (
         "free some room on that disk"
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -406,7 +406,7 @@ def cannot_write(path: Path, error: OSError) -> JournalError:
 
 
 def _volume(fd: int) -> tuple[float, float] | None:
-    """Return free bytes and all bytes; None of a volume that does not tell."""
+    """Return free and total bytes; None if the volume does not report them."""
     try:
         told = os.fstatvfs(fd)
     except OSError as error:

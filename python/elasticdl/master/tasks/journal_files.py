@@ -52,7 +52,7 @@ _AFRESH = (
 
 
 def encoded(event: Event) -> bytes:
-    """Return an event as a line of a batch."""
+    """Return an event encoded as a line of a batch."""
     return _ENCODER.encode(event).encode() + b"\n"
 
 
@@ -63,12 +63,12 @@ def batch(lines: Iterable[bytes]) -> bytes:
 
 
 def first_event(read: Mapping[int, int]) -> Event:
-    """Return what a segment begins with: its format, and what was `read` before it."""
+    """Return a segment's first event: its format, and what was `read` before it."""
     return {"k": SEGMENT, "v": FORMAT, "read": sorted(read.items())}
 
 
 def with_checksum(event: Event) -> bytes:
-    """Return a line with its own checksum: a snapshot, an event of format 1."""
+    """Return a line with its own checksum: a snapshot, or an event of format 1."""
     raw = json.dumps(event, separators=(",", ":")).encode()
     return b"%08x %s\n" % (zlib.crc32(raw), raw)
 
@@ -88,12 +88,12 @@ def checked(line: bytes) -> Event | None:
 
 
 def segment_name(number: int) -> str:
-    """Return the name of a segment that can be written."""
+    """Return the name of a writable segment."""
     return f"{number:08d}.jsonl"
 
 
 def segments(directory: Path) -> dict[int, Path]:
-    """Return the segment files by number; the plain one where both forms exist."""
+    """Return the segment files by number; the unpacked one if both exist."""
     found: dict[int, Path] = {}
     for path in sorted(directory.glob("*.jsonl*"), reverse=True):
         if path.name.endswith((".jsonl", ".jsonl.gz")):
@@ -102,13 +102,13 @@ def segments(directory: Path) -> dict[int, Path]:
 
 
 def snapshots(directory: Path) -> dict[int, Path]:
-    """Return the snapshots by the number of the segment that each is for."""
+    """Return the snapshots by the number of their segment."""
     found = directory.glob("snapshot-*.json")
     return {int(path.stem.split("-")[1]): path for path in found}
 
 
 def read_snapshot(directory: Path) -> tuple[int, Event | None]:
-    """Return the newest whole snapshot and its number; (0, None) without one."""
+    """Return the newest valid snapshot and its number; (0, None) without one."""
     for number, path in sorted(snapshots(directory).items(), reverse=True):
         state = checked(path.read_bytes())
         if state is not None:
@@ -134,12 +134,12 @@ def read_events(directory: Path, first: int = 0) -> Iterator[tuple[int, Event]]:
 
 
 class JournalReader:
-    """One reading of the segments from a number on, up to one that is not read."""
+    """Reads the segments from a number on, up to the first unreadable one."""
 
     def __init__(
         self, directory: Path, *, first: int = 0, before: int | None = None
     ) -> None:
-        """Look which segments there are. Raises JournalError if one is missing."""
+        """List the segments. Raises JournalError if one is missing."""
         self._segments = {
             number: path
             for number, path in segments(directory).items()
@@ -160,7 +160,7 @@ class JournalReader:
         self._bounds = self._find_bounds()
 
     def _find_bounds(self) -> dict[int, int]:
-        """Return up to which byte segments count, as the later ones say."""
+        """Return the valid length of segments, as later segments state it."""
         bounds: dict[int, int] = {}
         for number, path in sorted(self._segments.items(), reverse=True):
             with _reading(path) as file:
@@ -176,11 +176,11 @@ class JournalReader:
         return bounds
 
     def plain(self) -> list[Path]:
-        """Return the segments that are read and not packed yet."""
+        """Return the segments that were read and are not packed yet."""
         return [path for path in self._segments.values() if path.suffix != ".gz"]
 
     def events(self) -> Iterator[tuple[int, Event]]:
-        """Yield (segment, event). Raises JournalError for what is damaged."""
+        """Yield (segment, event). Raises JournalError for damage."""
         for number, path in self._segments.items():
             bound = self._bounds.get(number)
             self.ends[number] = 0
@@ -256,14 +256,14 @@ def _reading(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _is_old(file: IO[bytes]) -> bool:
-    """Whether a segment is in format 1; the file stands at its beginning again."""
+    """Whether a segment has format 1; the file position is reset."""
     start = file.read(1)
     file.seek(0)
     return start != b"" and start in b"0123456789abcdef"
 
 
 def _batch(file: IO[bytes], bound: int | None) -> bytes | None:
-    """Return the next batch's lines, b"" at the end, None where it is not whole.
+    """Return the next batch, b"" at the end, None for an incomplete one.
 
     The file stands after the batch, or where the broken one begins.
     """
@@ -290,7 +290,7 @@ def _payload(head: bytes, file: IO[bytes]) -> bytes | None:
 
 
 def _has_whole_batch(file: IO[bytes]) -> bool:
-    """Whether a whole batch follows somewhere: then the broken one was answered."""
+    """Whether a valid batch follows: then the broken one was acknowledged."""
     start, rest = file.tell(), file.read()
     place = rest.find(b"+")
     while place >= 0:

@@ -20,7 +20,7 @@ _FEW = 64
 
 
 class Leases(Generic[Held]):
-    """Who holds what, until when."""
+    """Leases by id, with holder and deadline."""
 
     def __init__(self) -> None:
         """Begin without leases."""
@@ -33,12 +33,12 @@ class Leases(Generic[Held]):
 
     @property
     def all(self) -> Mapping[int, Held]:
-        """What is leased, by lease, the oldest first."""
+        """All leases by id, the oldest first."""
         return self._all
 
     @property
     def holders(self) -> Collection[int]:
-        """The workers that hold a lease."""
+        """The workers that hold leases."""
         return self._by_worker.keys()
 
     def of(self, worker: int) -> list[int]:
@@ -46,11 +46,11 @@ class Leases(Generic[Held]):
         return list(self._by_worker.get(worker, ()))
 
     def deadline_of(self, lease_id: int) -> float:
-        """Return until when a lease is given."""
+        """Return the deadline of a lease."""
         return self._deadline[lease_id]
 
     def add(self, lease_id: int, held: Held, *, worker: int, deadline: float) -> None:
-        """Lease something."""
+        """Add a lease."""
         self._all[lease_id] = held
         self._worker[lease_id] = worker
         self._by_worker.setdefault(worker, {})[lease_id] = None
@@ -61,7 +61,7 @@ class Leases(Generic[Held]):
             heapq.heapify(self._ends)
 
     def pop(self, lease_id: int) -> Held | None:
-        """End a lease; None if there is no such lease (any more)."""
+        """End a lease; return None if it does not exist any more."""
         held = self._all.pop(lease_id, None)
         if held is not None:
             worker = self._worker.pop(lease_id)
@@ -72,7 +72,7 @@ class Leases(Generic[Held]):
         return held
 
     def clear(self) -> None:
-        """End all."""
+        """End all leases."""
         for table in (self._all, self._worker, self._by_worker, self._deadline):
             table.clear()
         self._ends.clear()
@@ -80,7 +80,7 @@ class Leases(Generic[Held]):
     def renew(
         self, lease_ids: Iterable[int], *, worker: int, deadline: float
     ) -> list[int]:
-        """Move deadlines of a worker's leases; return those it does not hold."""
+        """Move the deadlines of a worker's leases; return those it does not hold."""
         lost = []
         for lease_id in lease_ids:
             if self._worker.get(lease_id) != worker:
@@ -90,11 +90,11 @@ class Leases(Generic[Held]):
         return lost
 
     def renew_all(self, deadline: float) -> None:
-        """Give every lease until then."""
+        """Set the deadline of every lease."""
         self._deadline = dict.fromkeys(self._deadline, deadline)
 
     def expired(self, now: float) -> list[int]:
-        """Return the leases whose deadline has passed, by number."""
+        """Return the expired leases, by number."""
         found = set()
         while self._ends and self._ends[0][0] <= now:
             _, lease_id = heapq.heappop(self._ends)
@@ -107,14 +107,14 @@ class Leases(Generic[Held]):
         return sorted(found)
 
     def next_deadline(self) -> float | None:
-        """Return a time before which no lease ends; None if there are none."""
+        """Return a time before which no lease expires; None if there are none."""
         while self._ends and self._ends[0][1] not in self._deadline:
             heapq.heappop(self._ends)
         return self._ends[0][0] if self._ends else None
 
 
 class Outstanding:
-    """Numbers of tasks that were given out and are not done; knows the oldest."""
+    """Ids of unfinished leased tasks; finds the oldest quickly."""
 
     def __init__(self, numbers: Iterable[int] = ()) -> None:
         """Begin with these."""
@@ -122,18 +122,18 @@ class Outstanding:
         self._heap = sorted(self._numbers)  # a heap; some are done already
 
     def add(self, number: int) -> None:
-        """One more is given out, for the first time."""
+        """Add a task that is leased for the first time."""
         self._numbers.add(number)
         heapq.heappush(self._heap, number)
         if len(self._heap) > _FEW + 2 * len(self._numbers):
             self._heap = sorted(self._numbers)
 
     def discard(self, number: int) -> None:
-        """One is done."""
+        """Remove a finished task."""
         self._numbers.discard(number)
         while self._heap and self._heap[0] not in self._numbers:
             heapq.heappop(self._heap)
 
     def oldest(self) -> int | None:
-        """Return the smallest; None if all are done."""
+        """Return the smallest id; None if there is none."""
         return self._heap[0] if self._heap else None

@@ -80,7 +80,7 @@ class Ledger:
         wait_seconds: float = 60.0,
         on_commit: Callable[[float], None] = journals.ignore,
     ) -> Ledger:
-        """Read what is there, if anything, and begin a new generation of the master.
+        """Read the journal, if there is one, and begin a new generation of the master.
 
         A master that has the journal open loses it. `on_commit` is told of each write
         how many seconds it took. Raises JournalError if the journal cannot be read or
@@ -103,7 +103,7 @@ class Ledger:
     # -- tasks --------------------------------------------------------------------
 
     def open_plan(self, plan: QueuePlan) -> None:
-        """Say what the job goes through; once. Raises JournalError if it changed."""
+        """Set the plan, once. Raises JournalError if it differs from the journal's."""
         if self.plan is None:
             self._do({"k": "plan", "plan": plan.to_json()})
         elif self.plan != replace(plan, epochs=self.plan.epochs):
@@ -116,13 +116,13 @@ class Ledger:
             self.set_epochs(plan.epochs)
 
     def set_epochs(self, epochs: int) -> None:
-        """Go through so many epochs, but no fewer than have begun; 0 is endless."""
+        """Set the number of epochs, at least those that have begun; 0 is endless."""
         if self.plan is not None:
             self._do({"k": "epochs", "n": epochs})
 
     @property
     def can_lease(self) -> bool:
-        """Whether there is a task to lease now."""
+        """Whether a task can be leased now."""
         return self.queue is not None and not self.queue.exhausted
 
     def lease(
@@ -150,7 +150,7 @@ class Ledger:
         now: float,
         made: Made | None = None,
     ) -> LeasedTask | None:
-        """Book a finished task; None if its lease has moved on (a late report).
+        """Record a finished task; None if its lease has moved on (a late report).
 
         `records`, `steps` and `made` are what the worker says; `audit` compares it.
         """
@@ -189,13 +189,13 @@ class Ledger:
     def recover(
         self, worker: int, *, cause: str, now: float, died: bool = False
     ) -> list[QueuedTask]:
-        """Put back everything that a lost worker held; `died`: at work on it."""
+        """Put back all tasks of a lost worker; `died`: while working on them."""
         leases = self.queue.leases_of(worker) if self.queue else []
         tasks = (self.give_back(i, cause=cause, now=now, died=died) for i in leases)
         return [task for task in tasks if task]
 
     def expire(self, now: float) -> list[QueuedTask]:
-        """Put back everything whose deadline has passed."""
+        """Put back all tasks whose leases expired."""
         leases = self.queue.expired(now) if self.queue else []
         tasks = (self.give_back(i, cause="lease expired", now=now) for i in leases)
         return [task for task in tasks if task]
@@ -212,7 +212,7 @@ class Ledger:
         return self.queue.renew(lease_ids, worker=worker, deadline=now + lease_seconds)
 
     def stop_leasing(self, *, now: float) -> None:
-        """Give out nothing more (early stopping)."""
+        """Lease no more training tasks (early stopping)."""
         self._do({"k": "stop", "t": round(now, 3)})
 
     def position(self) -> dict[str, Any]:
@@ -227,7 +227,7 @@ class Ledger:
         cause: str,
         now: float,
     ) -> None:
-        """Go back to a checkpoint's position; everything leased is void."""
+        """Return to a checkpoint's position; all leases are void."""
         self._do(
             {
                 "k": "rewind",
@@ -241,30 +241,30 @@ class Ledger:
     # -- everything else ----------------------------------------------------------
 
     def next_worker_index(self) -> int:
-        """Return an index that no worker of this job ever had."""
+        """Return an index that no worker of this job has had."""
         self._do({"k": "ids", "worker": self._worker_index + 1})
         return self._worker_index - 1
 
     def next_generation(self) -> int:
-        """Return a generation that no replica of this job ever had; from 1."""
+        """Return a generation that no replica of this job has had; from 1."""
         self._do({"k": "ids", "generation": self._replica_generation + 1})
         return self._replica_generation
 
     def record(self, fact: Fact) -> None:
-        """Journal a fact; its class says how long which kind is kept."""
+        """Journal a fact; its class determines which facts are kept."""
         self._notes.add(fact)
         self._journal.append({"k": "note", "kind": fact.KIND, "data": fact.tree()})
 
     def all_of(self, kind: type[F]) -> list[F]:
-        """Return the facts of a kind that are kept, also those of before a restart."""
+        """Return the kept facts of a kind, including those from before a restart."""
         return self._notes.of(kind)
 
     def newest_of(self, kind: type[F], name: str | None = None) -> F | None:
-        """Return the newest fact of a kind, and of a name if its facts have names."""
+        """Return the newest fact of a kind, and of a name for kinds kept by name."""
         return self._notes.newest(kind, name)
 
     def count_of(self, kind: type[Fact]) -> int:
-        """Return how many facts of a kind were noted, also those not kept."""
+        """Return how many facts of a kind were recorded, including those not kept."""
         return self._notes.count(kind)
 
     async def commit(self) -> None:
@@ -286,27 +286,27 @@ class Ledger:
 
     @property
     def last_lease(self) -> int:
-        """Number of the newest lease of a task; 0 if there was none."""
+        """Id of the newest lease of a task; 0 if there was none."""
         return self._lease_id
 
     @property
     def journal_bytes(self) -> int:
-        """Size of the journal's segment that is being written."""
+        """Size of the journal's current segment."""
         return self._journal.segment_bytes
 
     @property
     def blocked_seconds(self) -> float:
-        """How long the journal has not been writable; 0 when it is."""
+        """Seconds since the journal became unwritable; 0 if it is writable."""
         return self._journal.blocked_seconds
 
     @property
     def volume(self) -> tuple[float, float] | None:
-        """Free bytes and all bytes of the journal's volume, where it tells them."""
+        """Free and total bytes of the journal's volume, if it reports them."""
         return self._journal.volume
 
     @property
     def trouble(self) -> str:
-        """Why the journal cannot be written now and what to do; empty if it can."""
+        """Why the journal cannot be written now and what to do; "" if it can."""
         return self._journal.trouble
 
     def close(self) -> None:
@@ -321,7 +321,7 @@ class Ledger:
         return result
 
     def _replay(self, event: Event) -> None:
-        """Apply an event of before, and compare what comes of it with what came."""
+        """Apply an earlier event and compare its outcome with the recorded one."""
         apply = self._apply.get(event["k"])
         if apply is None:
             raise JournalError(
@@ -331,7 +331,7 @@ class Ledger:
         apply(event)
 
     def _found(self, event: Event, **fields: Any) -> None:
-        """Write into an event what came of it; of one of before, compare it.
+        """Record the outcome in a new event; compare it in an earlier one.
 
         A record would be trained twice or never if this version gave out the tasks of
         a job that another one began in another order, or of another length.
@@ -469,7 +469,7 @@ class Ledger:
 
 
 def _other_source(before: QueuePlan, now: QueuePlan) -> str:
-    """Name the first source that is not what it was; empty if all are."""
+    """Return the first source that changed; "" if none did."""
     for old, new in itertools.zip_longest(before.shards, now.shards):
         if old != new:
             was = f"{old.source} had {old.num_records} records" if old else "nothing"

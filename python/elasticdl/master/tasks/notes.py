@@ -21,16 +21,16 @@ _REPLICA, _RUN = facts.ReplicaFact.KIND, facts.RunFact.KIND
 
 
 class Notes:
-    """What was noted and still counts. Replaying the same facts gives the same."""
+    """The facts that are kept. Replaying the same facts gives the same state."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin empty."""
         self._named: dict[str, dict[str | None, Fact]] = {}
         self._listed: dict[str, deque[Fact]] = {}
         self._counts: Counter[str] = Counter()
 
     def add(self, fact: Fact) -> None:
-        """Take a fact."""
+        """Add a fact."""
         kind = fact.KIND
         self._counts[kind] += 1
         if fact.NEWEST:
@@ -53,14 +53,14 @@ class Notes:
             self._named.pop(_REPLICA, None)
 
     def of(self, kind: type[F]) -> list[F]:
-        """Return what is kept of a kind, oldest first."""
+        """Return the kept facts of a kind, oldest first."""
         if not kind.NEWEST:
             return cast(list[F], list(self._listed.get(kind.KIND, ())))
         named = self._named.get(kind.KIND, {}).values()
         return [fact for fact in named if isinstance(fact, kind)]
 
     def newest(self, kind: type[F], name: str | None = None) -> F | None:
-        """Return the newest fact of a kind, and of a name if its facts have names."""
+        """Return the newest fact of a kind, and of a name for kinds kept by name."""
         if kind.NEWEST and (kind.NAME or name):
             named = self._named.get(kind.KIND, {})
             return cast("F | None", named.get(kind.NAME or name))
@@ -68,14 +68,14 @@ class Notes:
         return cast(F, kept[-1]) if kept else None
 
     def count(self, kind: type[Fact]) -> int:
-        """Return how many there were, also of those that are not kept.
+        """Return how many facts there were, including those not kept.
 
         Of classes that share their stored kind, as those of `state`: of all of them.
         """
         return self._counts[kind.KIND]
 
     def state(self) -> dict[str, Any]:
-        """Return all that is kept, for a snapshot."""
+        """Return all kept facts, for a snapshot."""
         kept: dict[str, list[dict[str, Any]]] = {}
         for kind, named in self._named.items():
             kept[kind] = [fact.tree() for fact in named.values()]
@@ -84,7 +84,7 @@ class Notes:
         return {"kept": kept, "counts": dict(self._counts)}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take up what `state` returned, or a snapshot of the journal's format 1."""
+        """Restore what `state` returned, or a snapshot of the journal's format 1."""
         kept: Mapping[str, list[dict[str, Any]]] = state.get("kept", state)
         # Before the order of facts did, times told which run a replica was of.
         run = kept[_RUN][-1]["time"] if "kept" not in state and kept.get(_RUN) else 0.0

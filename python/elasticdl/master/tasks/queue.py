@@ -28,7 +28,7 @@ from elasticdl.master.tasks.permutation import Permutation
 
 @dataclass(frozen=True)
 class QueuePlan:
-    """What a job goes through: records, portions, how often, in what order."""
+    """The records of a job, how they are divided, how often and in what order."""
 
     shards: tuple[Shard, ...]
     batch_size: int
@@ -77,7 +77,7 @@ class QueuedTask:
     workers: tuple[int, ...] = ()  # who held it
 
     def tree(self) -> dict[str, Any]:
-        """Return it as plain data, for a snapshot or a manifest.
+        """Return the task as plain data, for a snapshot or a manifest.
 
         Not by `dataclasses.asdict`, which takes 25 µs: a master of a thousand workers
         stood still for a quarter of a second at each snapshot.
@@ -92,7 +92,7 @@ class QueuedTask:
 
 @dataclass(frozen=True)
 class LeasedTask:
-    """A task in the hands of a worker."""
+    """A task leased to a worker."""
 
     task: QueuedTask
     lease_id: int
@@ -100,12 +100,12 @@ class LeasedTask:
 
     @property
     def task_id(self) -> int:
-        """The task's number: counts up over all epochs, in the order of giving out."""
+        """The task's number: counts up over all epochs, by first leases."""
         return self.task.task_id
 
 
 class TaskQueue:
-    """Gives out every record of every epoch, and again whatever comes back."""
+    """Leases every record of every epoch, and again what comes back."""
 
     def __init__(self, plan: QueuePlan) -> None:
         """Prepare the first epoch. Raises JournalError if the plan has no records."""
@@ -132,7 +132,7 @@ class TaskQueue:
         self.done_steps = 0
 
     def set_epochs(self, epochs: int) -> None:
-        """Go through so many epochs, but no fewer than have begun; 0 is endless."""
+        """Set the number of epochs, at least those that have begun; 0 is endless."""
         begun = -(-self._cursor // self.tasks_per_epoch)
         self.plan = replace(self.plan, epochs=epochs and max(epochs, begun))
 
@@ -141,7 +141,7 @@ class TaskQueue:
     def lease(
         self, *, worker: int, lease_id: int, deadline: float
     ) -> LeasedTask | None:
-        """Lease what came back, else the next of the order; None if nothing is left."""
+        """Lease a returned task, else the next in order; None if nothing is left."""
         if self._stopped:
             return None
         task = self._take_waiting() if self._waiting else self._next()
@@ -153,7 +153,7 @@ class TaskQueue:
         return leased
 
     def _take_waiting(self, number: int | None = None) -> QueuedTask:
-        """Take a task out of those that wait: the first one, or that of a number."""
+        """Remove and return a waiting task: the first, or the one with a number."""
         if number is None:
             number, task = self._waiting.popitem(last=False)
         else:
@@ -216,7 +216,7 @@ class TaskQueue:
     # -- coming back --------------------------------------------------------------
 
     def finish(self, lease_id: int) -> LeasedTask | None:
-        """Take a finished task off the books; None if the lease has moved on.
+        """Remove a finished task; None if the lease has moved on.
 
         A task whose lease was lost but that nobody else has been given yet is taken
         as finished too: its records have been applied, and not twice.
@@ -273,7 +273,7 @@ class TaskQueue:
     def renew(
         self, lease_ids: Iterable[int], *, worker: int, deadline: float
     ) -> list[int]:
-        """Move deadlines of a worker's leases; return those it does not hold."""
+        """Move the deadlines of a worker's leases; return those it does not hold."""
         return self._leases.renew(lease_ids, worker=worker, deadline=deadline)
 
     def renew_all(self, *, deadline: float) -> None:
@@ -281,24 +281,24 @@ class TaskQueue:
         self._leases.renew_all(deadline)
 
     def expired(self, now: float) -> list[int]:
-        """Return the leases whose deadline has passed."""
+        """Return the expired leases."""
         return self._leases.expired(now)
 
     def next_deadline(self) -> float | None:
-        """Return a time before which no lease ends."""
+        """Return a time before which no lease expires."""
         return self._leases.next_deadline()
 
     def leases_of(self, worker: int) -> list[int]:
-        """Return the leases that a worker holds, the oldest first."""
+        """Return a worker's leases, the oldest first."""
         return self._leases.of(worker)
 
     @property
     def holders(self) -> Collection[int]:
-        """The workers that hold a lease."""
+        """The workers that hold leases."""
         return self._leases.holders
 
     def stop(self) -> None:
-        """Give out nothing any more (early stopping); leased tasks may still finish."""
+        """Lease nothing any more (early stopping); leased tasks may still finish."""
         self._stopped = True
 
     # -- what is seen of it -------------------------------------------------------
@@ -310,12 +310,12 @@ class TaskQueue:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing can be leased unless something comes back."""
+        """Whether nothing can be leased unless a task comes back."""
         return self._stopped or not (self._waiting or self._has_next())
 
     @property
     def left(self) -> float:
-        """How many tasks can still be leased; infinite if endless."""
+        """Number of tasks that can still be leased; infinite if endless."""
         if self._stopped:
             return 0
         left = math.inf
@@ -328,18 +328,18 @@ class TaskQueue:
 
     @property
     def finished(self) -> bool:
-        """Whether all that will ever be trained has been."""
+        """Whether everything has been trained."""
         return self.exhausted and not self._leases.all
 
     @property
     def epoch(self) -> int:
-        """The oldest epoch that is not done, counted from 0."""
+        """The oldest unfinished epoch, from 0."""
         oldest = self._outstanding.oldest()
         return (self._cursor if oldest is None else oldest) // self.tasks_per_epoch
 
     @property
     def cursor(self) -> int:
-        """Number of the next task that has never been given out."""
+        """Number of the next task that was never leased."""
         return self._cursor
 
     @property
@@ -383,7 +383,7 @@ class TaskQueue:
     def restore(
         self, position: Mapping[str, Any], applied: Mapping[int, int] | None = None
     ) -> list[QueuedTask]:
-        """Go back (or on) to a position; all leases are void.
+        """Set the position, backwards or forwards; all leases are void.
 
         `applied` gives, by task, the leading records that the parameters of that
         position contain already; they are not given out again, and are returned. Tasks
@@ -431,7 +431,7 @@ class TaskQueue:
         return credited
 
     def state(self) -> dict[str, Any]:
-        """Return everything, leases included, for a snapshot of the journal."""
+        """Return the whole state, leases included, for a snapshot of the journal."""
         return {
             **self._counts(),
             "waiting": [task.tree() for task in self._waiting.values()],
@@ -440,7 +440,7 @@ class TaskQueue:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take up what `state` returned."""
+        """Restore what `state` returned."""
         self._blamed.clear()
         self.restore(state)
         self._waiting.clear()
@@ -474,5 +474,5 @@ class TaskQueue:
 
 
 def task_from_json(tree: Mapping[str, Any]) -> QueuedTask:
-    """Return the task whose `tree` this is."""
+    """Return the task with this `tree`."""
     return QueuedTask(**{**tree, "workers": tuple(tree["workers"])})

@@ -19,7 +19,7 @@ from elasticdl.master.tasks.leases import Leases
 
 
 class SideTasks:
-    """Waiting and leased tasks of all types but training and prediction."""
+    """Waiting and leased tasks of all types except training and prediction."""
 
     def __init__(self, master_generation: int) -> None:
         self._next_id = -(master_generation << 32)
@@ -35,11 +35,11 @@ class SideTasks:
         return self._next_id
 
     def add(self, task: Task) -> None:
-        """Add a task; its ids are given here."""
+        """Add a task and assign its ids."""
         self._waiting.append(replace(task, task_id=self._id()))
 
     def add_lazily(self, tasks: Iterable[Task]) -> None:
-        """Add tasks that are made when they are leased; one such run at a time."""
+        """Add tasks that are created when leased; one such run at a time."""
         self._lazy = iter(tasks)
 
     def lease(
@@ -69,7 +69,7 @@ class SideTasks:
         return None if made is None else replace(made, task_id=self._id())
 
     def finish(self, lease_id: int) -> Task | None:
-        """Take a finished task off; None if its lease has moved on."""
+        """Remove a finished task; None if its lease has moved on."""
         task = self._end(lease_id)
         if task is not None:
             self._failures.pop(task.task_id, None)
@@ -93,7 +93,7 @@ class SideTasks:
         return failures
 
     def recover(self, worker: int, *, died: bool = False) -> int:
-        """Put back everything that a worker held; return how many.
+        """Put back all tasks of a lost worker; return how many.
 
         `died`: it hung or crashed at work on one of them.
         """
@@ -104,11 +104,11 @@ class SideTasks:
         return self._give_back(leases)
 
     def most_deaths(self) -> int:
-        """Return how many workers were lost at the deadliest task."""
+        """Return the largest number of workers lost at one task."""
         return max(self._deaths.values(), default=0)
 
     def expire(self, now: float) -> int:
-        """Put back everything whose deadline has passed; return how many."""
+        """Put back all tasks whose leases expired; return how many."""
         return self._give_back(self._leased.expired(now))
 
     def _give_back(self, lease_ids: list[int]) -> int:
@@ -119,11 +119,11 @@ class SideTasks:
     def renew(
         self, worker: int, lease_ids: Iterable[int], *, deadline: float
     ) -> list[int]:
-        """Move deadlines of a worker's leases; return those it does not hold."""
+        """Move the deadlines of a worker's leases; return those it does not hold."""
         return self._leased.renew(lease_ids, worker=worker, deadline=deadline)
 
     def drop(self, *types: int, target: str | None = None) -> None:
-        """Forget all tasks of these types (and this target), leased ones too."""
+        """Remove all tasks of these types (and this target), leased ones too."""
 
         def goes(task: Task) -> bool:
             return task.type in types and target in (None, task.target)
@@ -136,7 +136,7 @@ class SideTasks:
             self._lazy = iter(())
 
     def drop_round(self, number: int) -> None:
-        """Forget all tasks of an evaluation round, leased ones too."""
+        """Remove all tasks of an evaluation round, leased ones too."""
         self._waiting = deque(t for t in self._waiting if t.round != number)
         for lease_id, task in list(self._leased.all.items()):
             if task.round == number:
@@ -144,11 +144,11 @@ class SideTasks:
         self._lazy = iter(())
 
     def leases_of(self, worker: int) -> list[int]:
-        """Return the leases that a worker holds."""
+        """Return a worker's leases."""
         return self._leased.of(worker)
 
     def next_deadline(self) -> float | None:
-        """Return a time before which no lease ends."""
+        """Return a time before which no lease expires."""
         return self._leased.next_deadline()
 
 

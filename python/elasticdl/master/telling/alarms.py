@@ -18,7 +18,7 @@ _BESIDES = (WorkerPhase.EVALUATE, WorkerPhase.PREDICT, WorkerPhase.EXPORT)
 
 @dataclass(frozen=True)
 class ScrapedJob:
-    """What one scrape saw of the job."""
+    """What the alarms observe of the job at one scrape."""
 
     state: JobState
     to_train: bool  # training is what there is to do now
@@ -30,7 +30,7 @@ class ScrapedJob:
 
 
 def see(job: Job) -> ScrapedJob:
-    """Return what a job is now."""
+    """Return the observation of a job now."""
     alive = [member for member in job.parts.table.workers() if member.alive]
     besides = any(member.phase in _BESIDES for member in alive)
     newest = job.parts.checkpoints.newest
@@ -46,10 +46,10 @@ def see(job: Job) -> ScrapedJob:
 
 
 class Alarms:
-    """The seconds for which that has been so; 0 where it is not so."""
+    """By alarm condition, the seconds for which it has held; 0 if it does not."""
 
     def __init__(self) -> None:
-        """Nothing was seen yet."""
+        """Begin without observations."""
         self._state: JobState | None = None
         self._state_since = 0.0
         self._last_step: float | None = None
@@ -61,7 +61,7 @@ class Alarms:
         self.unsaved_seconds = 0.0
 
     def update(self, seen: ScrapedJob, *, now: float) -> None:
-        """Take what is seen now."""
+        """Take an observation."""
         if seen.state is not self._state:
             self._state, self._state_since = seen.state, now
         self.state_seconds = now - self._state_since

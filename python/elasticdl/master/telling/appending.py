@@ -21,19 +21,19 @@ class Appending:
     """One file that only grows; belongs to an event loop."""
 
     def __init__(self, path: Path, *, ending: bytes = b"") -> None:
-        """`ending`: of each entry; one that an earlier writer left without gets it."""
+        """`ending` ends each entry; it is added where an earlier writer left it out."""
         self.path = path
         self._ending = ending
         self._waiting = b""
         self._failed = False
 
     def add(self, entry: bytes) -> None:
-        """Have an entry written with the next ones."""
+        """Queue an entry."""
         if len(self._waiting) < _MOST_WAITING_BYTES:
             self._waiting += entry + self._ending
 
     async def write(self) -> bool:
-        """Write what waits, in a thread; whether the file has grown."""
+        """Write the queued entries in a thread; return whether the file has grown."""
         taken, self._waiting = self._waiting, b""
         if not taken:
             return False
@@ -55,7 +55,7 @@ class Appending:
 
 
 def append(path: Path, data: bytes, ending: bytes = b"") -> None:
-    """Append all of it or nothing; makes the folder. Raises OSError."""
+    """Append all of the data or nothing; create the folder. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab+", buffering=0) as file:
         before = file.seek(0, os.SEEK_END)

@@ -22,7 +22,7 @@ _ASKED_FOR = "Starting"
 
 
 class Gauges:
-    """Makes metrics equal to the job."""
+    """Sets the master's metrics from the job."""
 
     def __init__(self, job: Job, metrics: MasterMetrics) -> None:
         """Set these metrics from this job."""
@@ -32,7 +32,7 @@ class Gauges:
         self._alarms = Alarms()
 
     def update(self, *, now: float) -> None:
-        """Set all figures."""
+        """Set all metrics."""
         built = status.build(self._job, now=now)
         self._progress(built)
         self._replicas(built)

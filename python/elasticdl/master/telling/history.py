@@ -39,10 +39,10 @@ _SAMPLE = b'{"sample"'  # how the line of one begins
 
 
 class Recorder:
-    """The history of one job; belongs to the master's event loop."""
+    """Writes the history of one job; belongs to the master's event loop."""
 
     def __init__(self, job: Job, publisher: Publisher) -> None:
-        """Go on in the file that is there; reads its end."""
+        """Continue the existing file; reads its end."""
         self._job = job
         self._publisher = publisher
         self._file = Appending(job.job_dir.history_file, ending=b"\n")
@@ -62,19 +62,19 @@ class Recorder:
         self._working: asyncio.Task[None] | None = None
 
     def decided(self, decisions: Iterable[Decision]) -> None:
-        """Note what happened."""
+        """Add decisions."""
         for decision in decisions:
             if decision.kind != HappeningKind.EVALUATED:  # that has a line of its own
                 self._add(decision)
         self._begin_writing()  # a master that is killed soon has told it
 
     def evaluated(self, result: EvaluationResult) -> None:
-        """Note what was measured."""
+        """Add an evaluation's result."""
         self._add(result)
         self._scalars.evaluated(result)
 
     def observe(self, status: JobStatus, *, now: float) -> None:
-        """Take a sample if it is time for one."""
+        """Take a sample if one is due."""
         # A state is in the history however short it was, with the PS before they leave.
         if now >= self._next_sample or status.state is not self._state:
             age = now - self._job.started
@@ -83,7 +83,7 @@ class Recorder:
         self._begin_writing()
 
     async def close(self, status: JobStatus) -> None:
-        """Write a last sample and all that waits, and show it."""
+        """Write a last sample and everything queued, and publish it."""
         self._sample(status)
         if self._working is not None:
             await self._working
@@ -131,7 +131,7 @@ class Recorder:
 
 
 def packed(path: Path) -> bytes:
-    """Return the newest of a history, thinned, gzipped, small enough for a ConfigMap.
+    """Return the newest part of a history, thinned and gzipped to fit a ConfigMap.
 
     Samples of many replicas need more room: then there are fewer. Raises OSError.
     """
@@ -147,7 +147,7 @@ def packed(path: Path) -> bytes:
 
 
 def _newest(path: Path) -> tuple[list[bytes], Sequence[bytes]]:
-    """Return samples from all of a history, and the newest of its other lines.
+    """Return samples from the whole history, and the newest of its other lines.
 
     Read line by line, twice: the file of a long job has no place in a pod's memory.
     """

@@ -54,7 +54,7 @@ _MOST_NAMES = 8
 
 
 def notices(decisions: Iterable[Decision]) -> list[Notice]:
-    """Return what is told of decisions; many replicas with the same fate make one."""
+    """Return the notices about decisions; replicas with the same fate share one."""
     alike: dict[tuple[str, ...], list[Decision]] = {}
     for decision in decisions:
         alike.setdefault(_fate(decision), []).append(decision)
@@ -67,7 +67,7 @@ def notices(decisions: Iterable[Decision]) -> list[Notice]:
 
 
 def pending_kind(reason: str) -> str:
-    """Return the platform's word a reason begins with, as `Unschedulable`."""
+    """Return the platform's reason word, for example `Unschedulable`."""
     word = reason.partition(":")[0]
     return word if word.isalnum() and word[:1].isupper() else "ReplicaPending"
 
@@ -81,7 +81,7 @@ def _fate(decision: Decision) -> tuple[str, ...]:
 
 
 def _word(decision: Decision) -> tuple[str, bool]:
-    """Return the notice's word ("" for none) and whether it is a warning."""
+    """Return the notice's reason word ("" for none) and whether it is a warning."""
     if decision.kind == HappeningKind.ENDED:
         word = _ENDINGS.get(decision.end_cause, "ReplicaFailed")
         return word, decision.end_cause not in _HARMLESS

@@ -48,7 +48,7 @@ _FIGURES = {
 
 @dataclass(frozen=True)
 class End:
-    """What there is to tell."""
+    """What `onEnd` reports about the job."""
 
     name: str
     namespace: str
@@ -60,7 +60,7 @@ class End:
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def document(self) -> dict[str, object]:
-        """Return what the webhook gets."""
+        """Return the body for the webhook."""
         figures: dict[str, object] = {}
         if self.report is not None:
             # By way of the text: it has null where a figure is not a number.
@@ -77,7 +77,7 @@ class End:
         }
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of the command."""
+        """Return the environment for the command."""
         kept = {k: v for k, v in self.environ.items() if k != names.ENV_TOKEN}
         # The command has the master's rights; workers can write the folder it starts
         # in. A Python among its programs imports nothing from there.
@@ -97,7 +97,7 @@ class End:
 async def tell_once(
     job: Job, ending: JobEnding, *, namespace: str, environ: Mapping[str, str]
 ) -> None:
-    """Tell of a job's end unless an earlier master of this run has."""
+    """Report a job's end unless an earlier master of this run has."""
     ledger, wanted = job.parts.ledger, job.spec.on_end
     run = ledger.count_of(facts.RunFact)
     told = any(fact.run == run for fact in ledger.all_of(facts.EndToldFact))
@@ -121,7 +121,7 @@ async def tell_once(
 def tell(
     wanted: OnEndSpec, end: End, *, pause: Callable[[float], None] = time.sleep
 ) -> None:
-    """Run the command, call the webhook; waits for both."""
+    """Run the command and call the webhook; wait for both."""
     if wanted.command:
         problem = _run(wanted.command, end.environment(), wanted.timeout_seconds)
         _log("onEnd.command", problem)
@@ -139,7 +139,7 @@ def _log(what: str, problem: str) -> None:
 
 
 def _run(command: Sequence[str], environ: Mapping[str, str], seconds: float) -> str:
-    """Return what went wrong, "" if nothing did."""
+    """Run the command; return what went wrong, "" if nothing did."""
     try:
         process = subprocess.Popen(
             command,
@@ -165,7 +165,7 @@ def _run(command: Sequence[str], environ: Mapping[str, str], seconds: float) -> 
 
 
 def _post(url: str, body: bytes, seconds: float, pause: Callable[[float], None]) -> str:
-    """Return what went wrong the last time, "" if it worked in the end."""
+    """Call the webhook with retries; return the last error, "" after success."""
     problem = ""
     for number in range(WEBHOOK_TRIES):
         if number:
@@ -188,5 +188,5 @@ def _post(url: str, body: bytes, seconds: float, pause: Callable[[float], None])
 
 
 def _host(url: str) -> str:
-    """Return what may be logged of a URL: the rest often is a secret."""
+    """Return the loggable part of a URL: the rest is often a secret."""
     return url.split("/", 3)[2].rpartition("@")[2]

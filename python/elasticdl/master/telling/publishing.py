@@ -40,10 +40,10 @@ _MOST_DETAIL = 500
 
 
 class Publishing:
-    """Publishes one job."""
+    """Publishes status, history and notices of one job."""
 
     def __init__(self, job: Job, publisher: Publisher) -> None:
-        """Begin with nothing shown, and with what an earlier master did not tell."""
+        """Begin with what an earlier master left unpublished."""
         self._job = job
         self._diary = job.parts.signals.diary
         self._publisher = publisher
@@ -65,7 +65,7 @@ class Publishing:
         self._diary.say(JobEntered(time=now, state=self._job.state))
 
     def update(self, *, now: float) -> None:
-        """Collect what happened; tell it, and show the job, as often as is wanted."""
+        """Collect happenings, and publish the job as often as is wanted."""
         self._collect()
         if self._job.parts.table.settling:
             return  # that nobody runs would be no news, but a mistake
@@ -80,7 +80,7 @@ class Publishing:
         self._next_look = max(now + seconds, self._earliest_look)
 
     def tell(self) -> None:
-        """Tell what happened without waiting for the next look."""
+        """Publish happenings without waiting for the next collection."""
         self._collect()
         self._tell()
 
@@ -90,11 +90,11 @@ class Publishing:
         self._untold += said
 
     async def leave(self) -> None:
-        """Note what there is: another master of the job goes on."""
+        """Write what is queued; another master continues the job."""
         await self._recorder.close(self._look(now=self._job.clock()))
 
     async def close(self, report: JobReport) -> None:
-        """Show the end."""
+        """Publish the end."""
         built = self._look(now=self._job.clock())
         await self._recorder.close(built)
         await self._publisher.close(
@@ -103,7 +103,7 @@ class Publishing:
         )
 
     def _look(self, *, now: float) -> JobStatus:
-        """Tell what happened, and return the job as it is."""
+        """Publish happenings, and return the job's status."""
         self._job.parts.membership.say_who_waits(now=now)
         self._say_what_is_needed(now=now)
         self._collect()
@@ -122,7 +122,7 @@ class Publishing:
         self._message = kind
 
     def _tell(self) -> None:
-        """Write down what happened, and tell the platform."""
+        """Write happenings to the history and pass them to the platform."""
         untold, self._untold = _newest_state_alone(self._untold), []
         name, message = self._job.spec.name, status.message(self._job)
         decisions: list[Decision] = []
@@ -149,13 +149,13 @@ class Publishing:
 
 
 def _newest_state_alone(said: Sequence[Happening]) -> list[Happening]:
-    """Return it without the states that the job has left already."""
+    """Return the happenings without states that the job has already left."""
     states = [n for n, one in enumerate(said) if isinstance(one, JobEntered)]
     return [one for n, one in enumerate(said) if n not in states[:-1]]
 
 
 def _content(shown: JobStatus) -> JobStatus:
-    """Return it without what changes though nothing happens."""
+    """Return the status without values that change on their own."""
     return shown.model_copy(
         update={"time": 0.0, "checkpoint_age_seconds": None, "goodput_seconds": {}}
     )
@@ -181,7 +181,7 @@ def _short(full: JobStatus) -> JobStatus:
 
 
 def _short_report(full: JobReport) -> JobReport:
-    """Return the report without its long lists; whole it is in the job's folder."""
+    """Return the report without its long lists, which the job's folder has."""
     relaunches = full.relaunches[-_MOST_RELAUNCHES:]
     left_out = len(full.relaunches) - len(relaunches)
     return full.model_copy(

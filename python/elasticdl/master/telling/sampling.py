@@ -24,13 +24,13 @@ _MOST_WORKERS = 50
 
 
 def period_seconds(age_seconds: float) -> float:
-    """Return the time to the next sample of a job of that age."""
+    """Return the seconds to the next sample of a job of that age."""
     return max(LEAST_SECONDS, age_seconds / _AGE_SHARE)
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """How many workers there may be."""
+    """The bounds on the number of workers."""
 
     least: int
     most: int
@@ -98,7 +98,7 @@ def _worker(replica: ReplicaStatus) -> WorkerSample:
 
 
 def ps_sample(state: str, told: PsReport | None) -> PsSample:
-    """Return what a PS in this state told last."""
+    """Return a PS's last reported figures."""
     if told is None:
         return PsSample(state=state)
     return PsSample(

@@ -23,7 +23,7 @@ def sentence(
     new: str = "",
     seconds: float | None = None,
 ) -> str:
-    """Return what happened to one replica, or to several with the same fate."""
+    """Return the sentence about one replica, or several with the same fate."""
     if kind == words.HappeningKind.ENDED:
         return (
             f"{who} ended: {cause}; {f'replaced by {new}' if new else 'not replaced'}"
@@ -43,7 +43,7 @@ def sentence(
 def decisions_of(
     happening: Happening, *, job: str, message: str = ""
 ) -> list[Decision]:
-    """Return what is told of a happening: nothing, one document, or two.
+    """Return the decisions made of a happening: none, one, or two.
 
     `message`: what a user has to know of the job `job` now.
     """

@@ -23,7 +23,7 @@ _MOST_RELAUNCHES = 100
 
 
 def build(job: Job, *, now: float) -> JobStatus:
-    """Return the job as it is now."""
+    """Return the job's status now."""
     parts = job.parts
     table = parts.table
     newest = parts.checkpoints.newest
@@ -72,14 +72,14 @@ def build(job: Job, *, now: float) -> JobStatus:
 
 
 def master_restarts(job: Job) -> int:
-    """Return how many masters took the place of one that was lost."""
+    """Return how many masters replaced a lost one."""
     ledger = job.parts.ledger
     # The first master of each launch took nobody's place.
     return ledger.generation - ledger.count_of(facts.RunFact)
 
 
 def message(job: Job) -> str:
-    """Return what a user has to know now; the most urgent alone."""
+    """Return the most urgent message for the user."""
     if job.ending:
         return job.ending.message
     parts = job.parts
@@ -103,7 +103,7 @@ def _below_minimum(job: Job) -> str:
 
 
 def progress(job: Job, *, now: float) -> Progress:
-    """Return how far the job is."""
+    """Return the job's progress."""
     ledger = job.parts.ledger
     queue, plan = ledger.queue, ledger.plan
     if queue is None or plan is None:
@@ -139,7 +139,7 @@ def progress(job: Job, *, now: float) -> Progress:
 
 
 def _left(queue: TaskQueue) -> tuple[int, int | None]:
-    """Return the records to come in this epoch, and in the job; None: endless."""
+    """Return the records left in this epoch, and in the job; None: endless."""
     plan, done = queue.plan, queue.done_records
     # Some of the next epoch may be done already.
     epoch = max(0, plan.records_per_epoch * (queue.epoch + 1) - done)
@@ -185,7 +185,7 @@ def _replica(member: Member) -> ReplicaStatus:
 
 
 def report(job: Job, *, now: float) -> JobReport:
-    """Return what is left of the job when it has ended."""
+    """Return the final report of an ended job."""
     parts = job.parts
     queue = parts.ledger.queue
     plan = parts.ledger.plan

@@ -27,10 +27,10 @@ _FILE_VERSION = "brain.Event:2"
 
 
 class Scalars:
-    """One master's event file."""
+    """The TensorBoard event file of one master."""
 
     def __init__(self, directory: Path, *, now: float, generation: int) -> None:
-        """Begin a file; nothing is written yet."""
+        """Open a file; nothing is written yet."""
         name = f"events.out.tfevents.{int(now)}.{socket.gethostname()}.{generation}"
         self.file = Appending(directory / name)
         self._resumes = generation > 1  # and the PS have not told their version yet
@@ -38,7 +38,7 @@ class Scalars:
         self._add(tensorboard_pb2.Event(wall_time=now, file_version=_FILE_VERSION))
 
     def sampled(self, status: JobStatus) -> None:
-        """Take the job's figures."""
+        """Write the job's figures."""
         step = status.progress.version
         if self._resumes and not step:
             return
@@ -65,7 +65,7 @@ class Scalars:
         self._tell(values, step=step, now=status.time)
 
     def evaluated(self, result: EvaluationResult) -> None:
-        """Take the metrics of an evaluation."""
+        """Write the metrics of an evaluation."""
         values = {f"evaluation/{name}": one for name, one in result.metrics.items()}
         self._tell(values, step=result.version, now=result.time)
 

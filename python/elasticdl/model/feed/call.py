@@ -31,7 +31,7 @@ RECORD_DTYPE = "record_dtype"
 
 @dataclass(frozen=True)
 class Feed:
-    """The user's feed function, called as its parameters ask."""
+    """The user's feed function, called according to its parameters."""
 
     function: Callable[..., Any]
     code: ModelCode
@@ -42,7 +42,7 @@ class Feed:
         return getattr(self.function, "__name__", "feed")
 
     def __call__(self, records: Any, mode: str, metadata: Metadata) -> Any:
-        """Return the dataset that feed makes of `records`, a dataset of strings.
+        """Return the dataset that feed returns for `records`, a dataset of strings.
 
         Raises UserCodeError when feed raises, returns no dataset, or its elements do
         not have the form that the mode asks for.
@@ -88,7 +88,7 @@ def check_element(name: str, spec: Any, mode: str) -> None:
 
 
 def split_element(element: Any, mode: str) -> tuple[Any, Any]:
-    """Return features, and what predictions are compared with; None in prediction."""
+    """Return features and targets; targets are None in prediction."""
     if not isinstance(element, tuple) or len(element) not in (2, 3):
         return element, None
     if mode == PREDICTION:
@@ -99,7 +99,7 @@ def split_element(element: Any, mode: str) -> tuple[Any, Any]:
 
 
 def fit_features(model: keras.Model, features: Any) -> Any:
-    """Return the features in the structure that `model` takes.
+    """Return the features in the structure of `model`'s inputs.
 
     A functional or Sequential model gets its inputs by name out of a dict that may
     hold more; a subclassed model gets the features as feed gave them. Raises
@@ -131,7 +131,7 @@ def fit_features(model: keras.Model, features: Any) -> Any:
 
 
 def functional_inputs(model: keras.Model) -> Any | None:
-    """Return the model's inputs in their structure, None if only calls tell them."""
+    """Return the model's inputs in their structure; None for a subclassed model."""
     if isinstance(model, keras.Sequential):
         inputs = getattr(model, "inputs", None)
         return inputs[0] if inputs else None

@@ -57,7 +57,7 @@ _HARMLESS_OPS = {
 
 
 def chain_of(result: Any, source: Any) -> list[Any] | None:
-    """Return the datasets from after `source` to `result`; None if it is no chain."""
+    """Return the datasets after `source` up to `result`; None if they are no chain."""
     chain: list[Any] = []
     dataset = result
     while dataset is not source:
@@ -86,7 +86,7 @@ def above(dataset: Any, source: Any) -> list[Any]:
 
 
 def keeps_order(chain: Sequence[Any] | None) -> bool:
-    """Say whether the chain gives one element per record, in the records' order."""
+    """Return whether the chain yields one element per record, in the records' order."""
     allowed = _MAPS | _PASSING
     if any(getattr(one, "_deterministic", "") == "false" for one in chain or ()):
         return False
@@ -99,7 +99,7 @@ def keeps_order(chain: Sequence[Any] | None) -> bool:
 
 
 def unseen(result: Any, source: Any) -> list[str]:
-    """Return, in words, in what it cannot be told what becomes of each record."""
+    """Return reasons, in words, why an element cannot be traced to its record."""
     if result is source:
         return []
     passed = above(result, source)
@@ -117,12 +117,12 @@ def _is_seen(dataset: Any) -> bool:
 
 
 def keeps_nothing(chain: Sequence[Any] | None) -> bool:
-    """Say whether one pipeline may serve task after task."""
+    """Return whether one pipeline may serve all tasks, since it keeps no state."""
     return chain is not None and all(kind in _STATELESS for kind in _kinds(chain))
 
 
 def batches_itself(result: Any, source: Any, name: str) -> str:
-    """Return the kind of batching of what feed returned, "" if there is none.
+    """Return how feed's dataset is batched, "" if it is not.
 
     Looks at all branches of a chain (`zip`, `concatenate`), and into functions that
     make batches, as that of `bucket_by_sequence_length`. Raises UserCodeError where
@@ -167,7 +167,7 @@ def function_that_makes_datasets(dataset: Any) -> Any | None:
 
 
 def _batching_in(function: Any) -> str | None:
-    """Return how the dataset that a function makes is batched, "" if it is not.
+    """Return how the dataset in a function is batched, "" if it is not.
 
     None: it gives elements as it got them.
     """
@@ -185,7 +185,7 @@ def _batching_in(function: Any) -> str | None:
 def block_function(
     chain: Sequence[Any] | None, spec: Any
 ) -> Callable[[tf.Tensor], list[tf.Tensor]] | None:
-    """Return one record -> flat element when the chain may run vectorised, else None.
+    """Return a function record -> flat element if it may be vectorised, else None.
 
     It may when it is maps and shuffles, every component is a dense tensor of known
     shape (records of different lengths would be padded), and no op in the functions
@@ -221,7 +221,7 @@ def _dense(spec: Any) -> bool:
 
 
 def _pure(function: Any) -> bool:
-    """Say whether no op of a function, or of those it calls, has a state."""
+    """Return whether no op of a function, or of those it calls, has state."""
     graphs = [function.graph]
     for inner in function.graph.as_graph_def(add_shapes=False).library.function:
         nodes = [node.op for node in inner.node_def]
@@ -240,7 +240,7 @@ def _is_stateful(op: str) -> bool:
 
 
 def has_shuffle(chain: Sequence[Any] | None) -> bool:
-    """Say whether the chain shuffles."""
+    """Return whether the chain shuffles."""
     return chain is not None and _SHUFFLE in _kinds(chain)
 
 
@@ -272,7 +272,7 @@ def agrees(
     block: Callable[[tf.Tensor], Element],
     records: Sequence[bytes],
 ) -> bool:
-    """Say whether the vectorised function gives what single records give."""
+    """Return whether the vectorised function equals the one for single records."""
     sample = records[:_COMPARED_RECORDS]
     together = tf.nest.flatten(block(tf.constant(sample)))
     return all(

@@ -31,7 +31,7 @@ Parser = Callable[[tf.Tensor], Any]
 
 @dataclass(frozen=True)
 class _Wanted:
-    """One feature of the records: how it is stored, what the model takes."""
+    """One feature: how the records store it, and what the model takes."""
 
     name: str
     stored: tf.DType  # int64, float32 or string
@@ -173,7 +173,7 @@ def _convert(values: tf.Tensor, wanted: _Wanted) -> tf.Tensor:
 
 @dataclass(frozen=True)
 class _Columns:
-    """Which columns of a CSV go where."""
+    """The role of each column of a CSV file."""
 
     names: list[str]
     label: str | None  # None: not there, or not wanted
@@ -233,7 +233,7 @@ def _csv_parser(inputs: Sequence[Any], metadata: Metadata, mode: str) -> Parser:
 
 
 def _default_of(name: str, columns: _Columns, types: dict[str, tf.DType]) -> Any:
-    """Return decode_csv's entry for a column: its type; empty fields are errors."""
+    """Return decode_csv's default of a column: its type; empty fields are errors."""
     if name in columns.together or name == columns.label:
         return tf.constant([], tf.float32)
     dtype = types.get(name)

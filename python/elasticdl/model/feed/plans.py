@@ -23,12 +23,12 @@ Element = Any
 
 
 class FeedPlan(Protocol):
-    """Turns the records of one task into batched elements."""
+    """How the records of one task become batches."""
 
     order_preserved: bool
 
     def elements(self, records: Sequence[bytes]) -> Iterator[Element]:
-        """Yield batches, as feed structures them. Raises tf.errors.OpError."""
+        """Yield batches in the structure of the feed. Raises tf.errors.OpError."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class BlockPlan:
     def together(
         self, tasks: Sequence[Sequence[bytes]]
     ) -> Iterator[list[Element]] | None:
-        """Make the elements of several tasks in one call; None if they are no block.
+        """Return the elements of several tasks from one call; None if impossible.
 
         Each task's are those of a call of its own: a call costs as much as a hundred
         records. Raises tf.errors.OpError.
@@ -109,7 +109,7 @@ class BlockPlan:
 
 
 def _split(tensor: Any, sizes: Sequence[int]) -> Sequence[Any]:
-    """Cut along the first axis; one call, since slicing costs as much per slice."""
+    """Split along the first axis in one call, since each slice costs a call."""
     if isinstance(tensor, tf.Tensor):
         parts: Sequence[Any] = tf.split(tensor, sizes)
         return parts
@@ -118,12 +118,12 @@ def _split(tensor: Any, sizes: Sequence[int]) -> Sequence[Any]:
 
 
 class PipelinePlan:
-    """One tf.data pipeline for all tasks: its source is a variable of records."""
+    """One tf.data pipeline for all tasks; its source is a variable of records."""
 
     def __init__(
         self, records: tf.Variable, dataset: Any, *, order_preserved: bool
     ) -> None:
-        """Take the source's variable and the batched dataset made of it."""
+        """Take the source variable and the batched dataset built on it."""
         self._records = records
         self._dataset = dataset
         self._lock = threading.Lock()
@@ -145,7 +145,7 @@ class PipelinePlan:
 
 
 def record_source() -> tuple[tf.Variable, Any]:
-    """Return a variable of record strings and the dataset that reads it anew."""
+    """Return a variable of record strings and the dataset of its present value."""
     with tf.device("CPU:0"):
         variable = tf.Variable(
             tf.constant([], tf.string), shape=[None], trainable=False, dtype=tf.string
@@ -155,12 +155,12 @@ def record_source() -> tuple[tf.Variable, Any]:
 
 
 class RebuiltPlan:
-    """A new pipeline for each task: for feeds that keep something, as a cache."""
+    """A new pipeline for each task, for feeds with state such as a cache."""
 
     order_preserved = False
 
     def __init__(self, make: Callable[[Any], Any]) -> None:
-        """Take the function from a dataset of records to the batched dataset."""
+        """Take the function from a dataset of records to a batched dataset."""
         self._make = make
 
     def elements(self, records: Sequence[bytes]) -> Iterator[Element]:

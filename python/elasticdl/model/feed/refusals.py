@@ -50,7 +50,7 @@ Said = tuple[str, str]  # what it does, and what to do instead
 
 
 def refuse_endless(result: Any, source: Any, name: str) -> None:
-    """Raise UserCodeError when feed repeats the data without end."""
+    """Raise UserCodeError if feed repeats the data without end."""
     for dataset in above(result, source):
         if type(dataset).__name__ != "_RepeatDataset":
             continue
@@ -62,7 +62,7 @@ def refuse_endless(result: Any, source: Any, name: str) -> None:
 
 
 def refuse_dropping(result: Any, source: Any, name: str) -> None:
-    """Raise UserCodeError when feed drops records by their number or place."""
+    """Raise UserCodeError if feed drops records by their number or position."""
     grouped = False
     for dataset in above(result, source):
         said = _of_dataset(dataset)
@@ -82,7 +82,7 @@ def _kind(dataset: Any) -> str:
 
 
 def _of_dataset(dataset: Any) -> Said | None:
-    """Return what a dataset drops, None if nothing."""
+    """Return what a dataset drops; None if nothing."""
 
     def value(name: str) -> Any:
         return tf.get_static_value(getattr(dataset, name, None))
@@ -99,7 +99,7 @@ def _of_dataset(dataset: Any) -> Said | None:
 
 
 def _of_function(function: Any) -> Iterator[Said]:
-    """Yield what the datasets drop that a function of flat_map and the like makes."""
+    """Yield what the datasets inside a function of flat_map and the like drop."""
     for op in function.graph.get_operations():
         kind, has, _ = op.type.partition("Dataset")
         if not has:
@@ -115,7 +115,7 @@ def _of_function(function: Any) -> Iterator[Said]:
 
 
 def _of_kind(kind: str, count: Any, *, drops: Any) -> Said | None:
-    """Return what a dataset drops; a value that is not known is the worst one."""
+    """Return what a dataset drops; an unknown value counts as the worst one."""
     if kind in _BATCHES:
         return _REMAINDER if drops else None
     if kind == "Take":

@@ -24,7 +24,7 @@ from elasticdl.model.user_code import ModelCode, takes_predictions_first
 
 @dataclass(frozen=True)
 class Loss:
-    """The module's loss function, or the compiled model's where there is none."""
+    """The module's loss function, or that of `compile` if there is none."""
 
     code: ModelCode
     name: str
@@ -87,7 +87,7 @@ class Loss:
 
 
 def takes_weights(function: Callable[..., Any]) -> bool:
-    """Say whether a loss function has a third parameter, for sample weights."""
+    """Return whether a loss function has a third parameter, for sample weights."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -103,7 +103,7 @@ def takes_weights(function: Callable[..., Any]) -> bool:
 
 
 def check_loss(code: ModelCode, loss: Loss, targets: Any, predictions: Any) -> None:
-    """Trace the loss on the shapes at hand; raises UserCodeError when it is unfit.
+    """Trace the loss on the given shapes. Raises UserCodeError if it is unfit.
 
     Traced, not run: made-up labels may be no legal ones.
     """

@@ -15,7 +15,7 @@ _ATTRIBUTE = "_keras_mask"
 
 
 def with_mask_of(tensor: Any, original: Any) -> Any:
-    """Return `tensor` with the mask of what it was made of, if there is one."""
+    """Return `tensor` with the mask of `original`, if it has one."""
     mask = getattr(original, _ATTRIBUTE, None)
     if mask is not None:
         setattr(tensor, _ATTRIBUTE, mask)
@@ -28,7 +28,7 @@ def masks_of(tree: Any) -> list[Any]:
 
 
 def put_masks(tree: Any, masks: list[Any]) -> Any:
-    """Return the nest, its tensors with these masks."""
+    """Return the nest with these masks on its tensors."""
     for tensor, mask in zip(tf.nest.flatten(tree), masks, strict=True):
         if mask is not None:
             setattr(tensor, _ATTRIBUTE, mask)

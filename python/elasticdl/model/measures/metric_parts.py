@@ -23,10 +23,10 @@ Array = NDArray[Any]
 
 
 class PerRecord(keras.metrics.Metric):
-    """The mean of what a function (labels, predictions) returns per record."""
+    """The mean over records of a user's function (labels, predictions)."""
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
-        """Take the function; a result of any shape is averaged over all of it."""
+        """Take the function; a result of any shape is averaged over all elements."""
         super().__init__(name=name)
         self._function = function
         self._swapped = takes_predictions_first(function)
@@ -35,7 +35,7 @@ class PerRecord(keras.metrics.Metric):
         self._count = self.add_variable((), "zeros", dtype="float32", name="count")
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
-        """Add a batch; weights are not used."""
+        """Add a batch; weights are ignored."""
         del sample_weight
         pair = (y_pred, y_true) if self._swapped else (y_true, y_pred)
         values = tf.cast(tf.convert_to_tensor(self._function(*pair)), tf.float32)
@@ -49,7 +49,7 @@ class PerRecord(keras.metrics.Metric):
 
 @dataclass(frozen=True)
 class NamedMetric:
-    """One metric and which output it looks at (None: everything)."""
+    """One metric, and the output that it is computed on (None: all)."""
 
     name: str
     metric: keras.metrics.Metric
@@ -58,7 +58,7 @@ class NamedMetric:
 
     @property
     def compiled(self) -> bool:
-        """Whether it stands for all metrics of `compile`, with names of their own."""
+        """Whether it stands for all metrics of `compile`, which have own names."""
         return type(self.metric).__name__ == "CompileMetrics"
 
 
@@ -68,7 +68,7 @@ def refuse_unless_sum(
     second: Mapping[str, Array],
     both: Mapping[str, Array],
 ) -> None:
-    """Raise UserCodeError unless the state of both parts is the sum of theirs."""
+    """Raise UserCodeError unless the state of both parts is the sum of their states."""
     own = [key for key in both if key.startswith(f"{item.name}/")]
     kind = type(item.metric).__name__
     if not own and not item.compiled:
@@ -88,7 +88,7 @@ def refuse_unless_sum(
 
 
 def compiled_metrics(model: keras.Model) -> list[NamedMetric]:
-    """Return what Keras's `evaluate` reports of a compiled model, but for the loss.
+    """Return the metrics that `evaluate` reports of a compiled model but loss.
 
     Metrics of layers and the losses of single outputs are updated by the model's call
     and by compute_loss.
@@ -103,13 +103,13 @@ def compiled_metrics(model: keras.Model) -> list[NamedMetric]:
 
 
 def result_names(metric: Any) -> list[str]:
-    """Return the names that compiled metrics give their results."""
+    """Return the names of the results of compiled metrics."""
     result = metric.result() if metric.variables else {}
     return list(result)
 
 
 def full_precision(tree: Any) -> Any:
-    """Return the tensors with 16-bit floats as float32, for losses and metrics."""
+    """Return the tensors, 16-bit floats as float32, for losses and metrics."""
 
     def cast(tensor: Any) -> Any:
         if tensor.dtype in (tf.bfloat16, tf.float16):
@@ -139,7 +139,7 @@ def pick_output(tree: Any, output: str, output_names: Sequence[str]) -> Any:
 
 
 def named_metrics(tree: Any) -> list[NamedMetric]:
-    """Return what `eval_metrics_fn` gave as a flat list; nested ones `output/name`.
+    """Return the metrics of `eval_metrics_fn` as a list; nested: `output/name`.
 
     Raises UserCodeError for anything that is neither a Keras metric nor a function.
     """

@@ -68,7 +68,7 @@ class MetricSet:
         return names
 
     def direction(self, name: str) -> str | None:
-        """Return `max` or `min` when Keras says which is better, else None."""
+        """Return `max` or `min` if Keras knows which is better, else None."""
         if name == LOSS:
             return "min"
         for item in self.named:
@@ -79,13 +79,13 @@ class MetricSet:
         return None
 
     def warm(self, targets: Any, predictions: Any) -> None:
-        """Let metrics that make variables at their first update make them."""
+        """Create the variables of metrics that create them at their first update."""
         with self.code.running("the metrics"):
             self._update_all(targets, predictions)
         self.reset()
 
     def update(self, targets: Any, predictions: Any, loss: Any, records: int) -> None:
-        """Add a batch. Raises UserCodeError when a metric raises or is no sum.
+        """Add a batch. Raises UserCodeError if a metric raises or is not a sum.
 
         Args:
             targets: Labels, with weights as targets.Weighted.
@@ -113,7 +113,7 @@ class MetricSet:
                 self._step(targets, predictions, masks)
 
     def state(self) -> dict[str, Array]:
-        """Return what has been added up since `reset`, as arrays to be summed."""
+        """Return the sums since `reset`, as arrays that can be added."""
         arrays: dict[str, Array] = {
             "loss/sum": np.array([self._loss_sum, self._loss_count], np.float64)
         }
@@ -123,7 +123,7 @@ class MetricSet:
         return arrays
 
     def load_state(self, state: Mapping[str, Array]) -> None:
-        """Take a summed state in place of the own one.
+        """Replace the own state by a summed one.
 
         Raises UserCodeError when it comes from other metrics than these.
         """
@@ -143,7 +143,7 @@ class MetricSet:
             variable.assign((initial + added).reshape(variable.shape))
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Reset all sums."""
         for item in self.named:
             item.metric.reset_state()
             if item.compiled:
@@ -155,7 +155,7 @@ class MetricSet:
         }
 
     def results(self) -> dict[str, float]:
-        """Return each metric's value of what has been added up."""
+        """Return each metric's value of the present sums."""
         results: dict[str, float] = {}
         if self.has_loss:
             results[LOSS] = self._loss_sum / max(self._loss_count, 1.0)
@@ -201,7 +201,7 @@ class MetricSet:
             item.metric.update_state(labels, predictions)
 
     def _check(self, targets: Any, predictions: Any, size: int) -> None:
-        """Try on two halves of a batch that the states add up, then forget them."""
+        """Check on two halves of a batch that the states add up, then reset."""
         if size < 2:
             return
         self._checked = True

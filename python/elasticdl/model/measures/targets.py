@@ -24,14 +24,14 @@ class Weighted(NamedTuple):
 
 
 def parted(targets: Any) -> tuple[Any, Any]:
-    """Return labels and weights; weights are None where there are none."""
+    """Return labels and weights; weights are None if there are none."""
     if isinstance(targets, Weighted):
         return targets.labels, targets.weights
     return targets, None
 
 
 def class_weighted(targets: Any, weight_of: Mapping[int, float]) -> Any:
-    """Return targets whose records weigh as their class does.
+    """Return targets weighted by class.
 
     As Keras's `class_weight`: the class of a one-hot label is where it is largest, and
     a class that is not named weighs 1. Inside a tf.function.
@@ -52,7 +52,7 @@ def class_weighted(targets: Any, weight_of: Mapping[int, float]) -> Any:
 
 
 def check_class_weights(targets: Any, weight_of: Mapping[int, float]) -> None:
-    """Raise UserCodeError where classes cannot be weighted, for the rules of Keras."""
+    """Raise UserCodeError if classes cannot be weighted under Keras's rules."""
     if not weight_of:
         return
     if isinstance(targets, Weighted):

@@ -23,7 +23,7 @@ _ONE = np.float32(1)
 
 @dataclass(frozen=True)
 class Adam(Rule):
-    """Adam; AdamW is the same with weight decay on, which all optimizers share."""
+    """Adam; AdamW is Adam with weight decay, which all optimizers share."""
 
     beta_1: float
     beta_2: float
@@ -78,7 +78,7 @@ class Adamax(Rule):
 
 @dataclass(frozen=True)
 class Nadam(Rule):
-    """Adam with Nesterov's momentum, whose schedule is fixed in Keras."""
+    """Adam with Nesterov momentum and Keras's fixed momentum schedule."""
 
     beta_1: float
     beta_2: float

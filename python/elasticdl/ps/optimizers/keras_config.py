@@ -50,7 +50,7 @@ class OptimizerConfig:
 
 
 def parse_config(text: str) -> OptimizerConfig:
-    """Return the checked config. Raises SpecError, see `optimizer_from_json`."""
+    """Return the checked configuration. Raises SpecError, see `optimizer_from_json`."""
     try:
         tree = json.loads(text)
         name, module = tree["class_name"], tree.get("module")

@@ -63,7 +63,7 @@ def fill_rows(table: Floats, ids: Ids, value: np.float32) -> None:
 
 @compiled
 def sum_rows(ids: Ids, rows: Floats) -> tuple[Ids, Floats]:
-    """Return each id once, in the order of first appearance, with its rows' sum.
+    """Return each id once, in order of first appearance, with the sum of its rows.
 
     Any int64 is a legal id, -1 too: empty places of the hash table are marked in the
     table of positions, not in the ids.
@@ -96,7 +96,7 @@ def sum_rows(ids: Ids, rows: Floats) -> tuple[Ids, Floats]:
 
 
 def read_only(array: Floats) -> Floats:
-    """Return a read-only view, as frames give: a type of its own to numba."""
+    """Return a read-only view, as frames have: a type of its own to numba."""
     view = array.view()
     view.flags.writeable = False
     return view

@@ -62,7 +62,7 @@ def optimizer_from_json(text: str) -> Optimizer:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """One optimizer for all variables of one PS. Immutable: state is in the slots."""
+    """One optimizer for all variables of one PS. Immutable: state is in slots."""
 
     text: str  # the JSON it came from; written into checkpoints
     config: OptimizerConfig
@@ -76,7 +76,7 @@ class Optimizer:
 
     @property
     def needs_worker_learning_rate(self) -> bool:
-        """Whether only the worker's Python can compute the schedule."""
+        """Whether only the worker's Python code can compute the schedule."""
         return self.schedule is None
 
     def learning_rate_at(self, step: int) -> float:
@@ -137,7 +137,7 @@ class Optimizer:
         return slots
 
     def check(self, layout: Layout) -> None:
-        """Refuse a layout on which this optimizer would not be exact (SpecError)."""
+        """Raise SpecError for a layout on which this optimizer would not be exact."""
         names = {variable.name for variable in layout.variables}
         unknown = sorted(self.config.no_decay - names)
         if unknown:
@@ -154,7 +154,7 @@ class Optimizer:
             )
 
     def decays(self, variable: str) -> bool:
-        """Whether weight decay applies to the variable of that name."""
+        """Return whether weight decay applies to the variable of that name."""
         return bool(self.config.weight_decay) and variable not in self.config.no_decay
 
     def apply_dense(
@@ -235,7 +235,7 @@ class Optimizer:
             self.rule.update_rows(values, ids, rows, slots, rate=learning_rate)
 
     def average(self, values: Floats, averages: Floats, *, step: int) -> None:
-        """Move the averages to the values; as often as asked for, also the reverse.
+        """Update the averages (EMA); overwrite the values as often as configured.
 
         Call it with `ema_momentum` alone, after a step's update, on all values.
         """
@@ -293,7 +293,7 @@ class Optimizer:
         return grads
 
     def warm_up(self) -> None:
-        """Compile every kernel that this optimizer uses: call it before "ready"."""
+        """Compile every kernel of this optimizer; to be called before "ready"."""
         kernels.warm_up()
         for read_only in (False, True):
             values = np.zeros((1, 1), np.float32)

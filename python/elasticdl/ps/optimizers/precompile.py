@@ -18,7 +18,7 @@ from elasticdl.ps.optimizers.schedules import schedule_from_config
 
 
 def run() -> None:
-    """Compile the kernels of all rules, with all that goes round them."""
+    """Compile the kernels of all rules and the functions around them."""
     # Accumulated gradients are dense, so without it rows are updated as rows.
     for (name, rule), accumulation in itertools.product(_rules(), (None, 2)):
         config = OptimizerConfig(
@@ -38,7 +38,7 @@ def run() -> None:
 
 
 def _rules() -> Iterator[tuple[str, Rule]]:
-    """Yield each rule with all its switches, and with each number zero and not."""
+    """Yield each rule with all its switches, and each number both zero and non-zero."""
     for name, rule in RULES.items():
         values = []
         for field in fields(rule):

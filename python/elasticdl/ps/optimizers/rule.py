@@ -31,7 +31,7 @@ Slots = Mapping[str, Floats]
 
 @dataclass(frozen=True)
 class Rule:
-    """How one optimizer updates a stretch of values.
+    """How one optimizer updates a span of values.
 
     `values`, `grads` and each slot are flat and of one length; `step` counts the
     updates made before (Keras's `iterations`, from 0).
@@ -39,18 +39,18 @@ class Rule:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Read Keras's config. Raises TypeError or ValueError for what is no number."""
+        """Return the rule of a Keras config. Raises TypeError or ValueError."""
         read = {"float": float, "bool": bool}
         return cls(**{f.name: read[str(f.type)](config[f.name]) for f in fields(cls)})
 
     @property
     def initial_slots(self) -> Mapping[str, float]:
-        """Names of the slots, which are Keras's, and what fills them at the start."""
+        """Keras's names of the slots, with their initial values."""
         return {}
 
     @property
     def touches_all_rows(self) -> bool:
-        """Whether a row without gradient moves too; then `update_rows` is not used."""
+        """Whether rows without gradient move too; then `update_rows` is not used."""
         return True
 
     def update(

@@ -31,12 +31,12 @@ class SGD(Rule):
 
     @property
     def initial_slots(self) -> Mapping[str, float]:
-        """No slot without momentum, as in Keras."""
+        """Return no slot without momentum, as in Keras."""
         return {"momentum": 0.0} if self.momentum else {}
 
     @property
     def touches_all_rows(self) -> bool:
-        """Momentum moves rows that got no gradient this time."""
+        """Whether momentum moves rows without gradient."""
         return self.momentum != 0
 
     def update(
@@ -53,7 +53,7 @@ class SGD(Rule):
     def update_rows(
         self, values: Floats, ids: Ids, rows: Floats, slots: Slots, *, rate: float
     ) -> None:
-        """Apply rows; without momentum alone."""
+        """Apply rows; only without momentum."""
         del slots
         kernels.sgd_rows(values, ids, rows, _F(rate))
 
@@ -72,7 +72,7 @@ class Adagrad(Rule):
 
     @property
     def touches_all_rows(self) -> bool:
-        """A row without gradient stays."""
+        """Return False: a row without gradient stays."""
         return False
 
     def update(
@@ -102,7 +102,7 @@ class RMSprop(Rule):
 
     @property
     def initial_slots(self) -> Mapping[str, float]:
-        """Mean of squares; moments and the mean itself where they are used."""
+        """Mean of squares; moments and mean if used."""
         moments = {"momentum": 0.0} if self.momentum > 0 else {}
         mean = {"average_gradient": 0.0} if self.centered else {}
         return {"velocity": 0.0} | moments | mean
@@ -135,7 +135,7 @@ class Adadelta(Rule):
 
     @property
     def initial_slots(self) -> Mapping[str, float]:
-        """Means of squared gradients and of squared moves."""
+        """Means of squared gradients and of squared updates."""
         return {"accumulated_grad": 0.0, "accumulated_delta_var": 0.0}
 
     def update(
@@ -161,7 +161,7 @@ class Ftrl(Rule):
 
     @property
     def initial_slots(self) -> Mapping[str, float]:
-        """Sum of squares, and the linear term that values are made from."""
+        """Sum of squares, and the linear term that determines the values."""
         return {"accumulator": self.initial_accumulator_value, "linear": 0.0}
 
     def update(

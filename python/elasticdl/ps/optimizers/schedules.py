@@ -30,7 +30,7 @@ def constant(learning_rate: float) -> Schedule:
 
 
 def schedule_from_config(tree: object) -> Schedule | None:
-    """Return the schedule of a serialized `learning_rate`; its steps count from 0.
+    """Return the schedule of a serialized `learning_rate`; steps count from 0.
 
     None if only Python code of the user can compute it (an own class, a function).
     Raises SpecError if the config of one of Keras's own makes no sense.

@@ -88,7 +88,7 @@ def amsgrad(  # noqa: PLR0913, PLR0917 - as `adam`
     rise_2: np.float32,
     epsilon: np.float32,
 ) -> None:
-    """Adam whose divisor is the largest `v` seen; the plain update is not made."""
+    """Adam with the largest `v` seen as divisor, instead of the plain update."""
     for i in range(values.size):
         grad = grads[i]
         first = m[i] + (grad - m[i]) * rise_1
@@ -176,7 +176,7 @@ def adadelta(  # noqa: PLR0913, PLR0917 - as `adam`
     rise: np.float32,
     epsilon: np.float32,
 ) -> None:
-    """Adadelta; `squares` of gradients and `moves` are the means of both squared."""
+    """Adadelta; `squares` and `moves` are means of squared gradients and updates."""
     for i in range(values.size):
         grad = grads[i]
         square = rho * squares[i] + rise * (grad * grad)
@@ -250,7 +250,7 @@ def ftrl(  # noqa: PLR0913, PLR0917 - as `adam`
     l2_twice: np.float32,
     shrinkage_twice: np.float32,
 ) -> None:
-    """Ftrl; `power` is `-learning_rate_power`. One half has a fast way of its own.
+    """Ftrl; `power` is `-learning_rate_power`. 0.5 has a fast path.
 
     As in Keras values come from `linear` alone: a value that never had a gradient
     becomes zero at the first update.
@@ -291,7 +291,7 @@ def lion(  # noqa: PLR0913, PLR0917 - as `adam`
 
 @compiled
 def nadam_product(beta_1: np.float32, updates: int) -> np.float32:
-    """Return Nadam's product of momenta after so many updates (0.0 in the end).
+    """Return Nadam's product of momenta after this many updates (tends to 0.0).
 
     A function of the number of updates, so no PS has to keep it. Each factor comes in
     float32, as Keras multiplies it up.

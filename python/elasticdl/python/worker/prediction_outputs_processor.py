@@ -10,7 +10,7 @@ from typing import Any
 
 
 class BasePredictionOutputsProcessor(ABC):
-    """Takes each batch's outputs; derive `PredictionOutputsProcessor` from it."""
+    """Base class of a module's `PredictionOutputsProcessor`."""
 
     @abstractmethod
     def process(self, predictions: Any, worker_id: int) -> None:

@@ -63,7 +63,7 @@ _OnApplied = Callable[[int, int], None] | None
 
 
 class PsClient:
-    """All PS of a job. Thread-safe; pull and push may run at the same time.
+    """Client of all PS of a job. Thread-safe; pull and push may overlap.
 
     Every call raises RpcError when a PS is away or late (try again, with a newer
     view if one comes), FencedError when the PS were rewound (give tasks up, pull
@@ -84,7 +84,7 @@ class PsClient:
         delay_seconds: float = 0.0,
         source: str = "",
     ) -> None:
-        """Take who calls, the job's token and how the PS work.
+        """Take the caller's identity, the job's token and the PS's mode.
 
         `identity`: calls are encrypted with it; None where they are not. `lends`:
         memory, to PS of this machine. `first_admits`: in async mode with a bound on
@@ -112,7 +112,7 @@ class PsClient:
         self._pool: ThreadPoolExecutor | None = None
 
     def set_view(self, view: PsView) -> None:
-        """Take where the PS are now; an older revision than the present is ignored.
+        """Take the PS's present addresses; an older revision is ignored.
 
         Calls in flight to a PS that has moved end with RpcError.
         """
@@ -139,7 +139,7 @@ class PsClient:
 
     @property
     def rewind(self) -> int:
-        """The rewind that calls carry now."""
+        """The rewind that calls carry."""
         return self._view.rewind
 
     # Start
@@ -167,7 +167,7 @@ class PsClient:
         untrained: Callable[[], Mapping[str, Array]] = dict,
         first_step: int = 0,
     ) -> str:
-        """Give each PS that has none its layout, optimizer and values; PS 0 the state.
+        """Initialize each PS that has no parameters; PS 0 also gets the state.
 
         PS 0 also gets the weights that no step moves: what `untrained` returns.
         `first_step` is the `PulledValues.first_step` of pulled values.
@@ -218,7 +218,7 @@ class PsClient:
         return in_force
 
     def _in_force(self, view: PsCallView) -> str:
-        """Return the optimizer that some PS trains with already, "" if none does.
+        """Return the optimizer that some PS uses already; "" if none does.
 
         Raises RpcError if one that is away may be the one that does.
         """
@@ -243,7 +243,7 @@ class PsClient:
     # Values
 
     def pull_untrained(self) -> dict[str, Array]:
-        """Return the weights that no step moves, by variable: PS 0 has them."""
+        """Return the untrained weights by variable, from PS 0."""
         view = self._require_view()
         request = ps_pb2.PullRequest(
             header=self._header(view), have_version=-1, snapshot=UNTRAINED
@@ -295,7 +295,7 @@ class PsClient:
     def _pull_sync(
         self, view: PsCallView, have: Sequence[int] | None
     ) -> PulledValues | None:
-        """Pull PS 0, then the others at its version; None if they are beyond it."""
+        """Pull PS 0, then the others at its version; None if they are ahead of it."""
         first = self._pull_one(view, 0, have, "", None)
         ticket = first[0].ticket
         others = self._each(
@@ -347,13 +347,13 @@ class PsClient:
     # Gradients
 
     def next_push_id(self) -> PushId:
-        """Return the id of the next push; a push is repeated under its id."""
+        """Return the id of the next push; a retry uses the same id."""
         return self._push_ids.next()
 
     def push(
         self, gradients: Gradients, order: PushOrder, on_applied: _OnApplied = None
     ) -> Pushed:
-        """Push the gradients of a batch; in sync mode return when a version is made.
+        """Push the gradients of a batch; in sync mode return when the version is made.
 
         After an RpcError the same call may be made again: it is applied once. With
         `order.pull` the answer brings the values after it: one way instead of two.
@@ -411,7 +411,7 @@ class PsClient:
         )
 
     def _brought(self, view: PsCallView, answers: _PushAnswers) -> PulledValues | None:
-        """Return the values that came with a push; None if some PS gave none."""
+        """Return the values that came with a push; None unless every PS sent them."""
         first, tensors = answers[0]
         if VALUES not in tensors:
             return None
@@ -437,7 +437,7 @@ class PsClient:
     def _until_made(
         self, push: Callable[[], _PushAnswer], view: PsCallView
     ) -> _PushAnswer:
-        """Push again, under the same id, while the answer is lost or `waiting`."""
+        """Repeat a push under its id while its answer is lost or `waiting`."""
         failures = 0
         while True:
             try:
@@ -491,7 +491,7 @@ class PsClient:
         return CALL_SECONDS + waiting + size / _SLOWEST_BYTES_PER_SECOND
 
     def _each(self, numbers: Sequence[int], call: Callable[[int], T]) -> list[T]:
-        """Call all PS at once; wait for all, then raise the first error."""
+        """Call all PS concurrently; wait for all, then raise the first error."""
         if not numbers:
             return []
         pool = self._pool

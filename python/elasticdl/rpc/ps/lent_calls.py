@@ -49,7 +49,7 @@ def _size(buffers: Sequence[Buffer]) -> int:
 def handler(
     methods: dict[str, Serve], *, keeps: bool
 ) -> Callable[[bytes, grpc.ServicerContext], bytes]:
-    """Return the method; `methods` answer frames.
+    """Return the handler of the method; `methods` answer frames.
 
     Args:
         methods: By the names that callers use.
@@ -104,7 +104,7 @@ class Lender:
     def call(
         self, method: str, data: Sequence[Buffer], *, room: int, timeout: float
     ) -> Frame | None:
-        """Call; None where it has to be done by messages.
+        """Make a call; return None if it has to be sent as messages.
 
         The answer's tensors are views of lent memory, which is used again once they
         are gone. Raises grpc.RpcError and FrameError as a call by messages does.

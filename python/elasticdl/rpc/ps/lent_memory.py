@@ -42,15 +42,15 @@ _LOOK_EVERY = 256
 
 
 def can_lend() -> bool:
-    """Whether this system has what is needed."""
+    """Return whether this system supports lent memory."""
     return sys.platform == "linux" and Path("/proc/self/fd").is_dir()
 
 
 class Segment:
-    """Some memory of this process that others may open."""
+    """A memory segment of this process that others may open."""
 
     def __init__(self, size: int) -> None:
-        """Make room for `size` bytes. Raises OSError without memory.
+        """Allocate `size` bytes. Raises OSError without memory.
 
         The size is rounded up, so that requests of varying sizes find one that fits;
         memory that is never written is never taken from the system.
@@ -67,12 +67,12 @@ class Segment:
         self.lent = ps_pb2.Lent(pid=os.getpid(), fd=fd, bytes=total, token=token)
 
     def data(self) -> Bytes:
-        """Return its bytes, as a new array each time."""
+        """Return the bytes, as a new array each time."""
         return np.frombuffer(self._memory, np.uint8, offset=HEAD_BYTES)
 
 
 class Pool:
-    """Segments that take turns. Thread-safe."""
+    """Reusable segments. Thread-safe."""
 
     def __init__(self) -> None:
         """Begin with none."""
@@ -82,7 +82,7 @@ class Pool:
         self._dropped: list[bytes] = []
 
     def take(self, size: int) -> Segment | None:
-        """Return a segment that nobody uses; None when all there may be are in use."""
+        """Return an unused segment; None if the maximum is in use."""
         with self._lock:
             for segment in self._free:
                 if segment.size >= size:
@@ -98,39 +98,39 @@ class Pool:
         return Segment(size)
 
     def give_back(self, segment: Segment) -> None:
-        """Take a segment back whose content nobody needs any more."""
+        """Return a segment to the pool."""
         with self._lock:
             self._free.append(segment)
 
     def give_back_after(self, segment: Segment, data: Bytes) -> None:
-        """Take it back when the last view of `data` is gone."""
+        """Return a segment to the pool when the last view of `data` is gone."""
         weakref.finalize(data, self.give_back, segment)
 
     def abandon(self, segment: Segment) -> None:
-        """Forget a taken segment: the other side may still be using it."""
+        """Forget a segment that the other side may still use."""
         with self._lock:
             self._made -= 1
             self._dropped.append(segment.lent.token)
 
     def dropped(self) -> list[bytes]:
-        """Return the tokens of segments that were let go since the last call."""
+        """Return the tokens of segments released since the last call."""
         with self._lock:
             tokens, self._dropped = self._dropped, []
             return tokens
 
 
 class Borrowed:
-    """Memory of other processes, kept open. Thread-safe."""
+    """Open memory of other processes. Thread-safe."""
 
     def __init__(self, *, alive: Callable[[int], bool] | None = None) -> None:
-        """`alive` tells whether a process lives; its memory is kept no longer."""
+        """`alive` tells whether a process lives; its memory is closed with it."""
         self._lock = threading.Lock()
         self._open: OrderedDict[bytes, tuple[int, Bytes]] = OrderedDict()
         self._alive = alive or (lambda pid: Path(f"/proc/{pid}").is_dir())
         self._calls = 0
 
     def data(self, lent: ps_pb2.Lent) -> Bytes:
-        """Return the bytes of a segment. Raises OSError when it is not to be had."""
+        """Return the bytes of a segment. Raises OSError if it cannot be opened."""
         with self._lock:
             self._calls += 1
             if self._calls % _LOOK_EVERY == 0:
@@ -145,7 +145,7 @@ class Borrowed:
             return known[1]
 
     def forget(self, tokens: Iterable[bytes]) -> None:
-        """Let go what its owner lends no longer; who reads it still has it."""
+        """Close segments that their owner has released; present readers keep them."""
         with self._lock:
             for token in tokens:
                 self._open.pop(token, None)

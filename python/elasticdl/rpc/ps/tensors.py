@@ -52,7 +52,7 @@ class PushId:
 
 
 class PushIds:
-    """The ids of one worker's pushes, for as long as its process lives."""
+    """The ids of one worker process's pushes."""
 
     def __init__(self, source: str) -> None:
         """`source` comes from `new_source`, or is as unique."""
@@ -65,7 +65,7 @@ class PushIds:
 
 
 def new_source(worker: int, generation: int) -> str:
-    """Return a name for this life of a worker that no other one has or had.
+    """Return a name for this life of a worker that is unique in the job.
 
     Worker and generation tell only the lives of one job apart. A checkpoint brings the
     sources of an earlier job along (`checkpoint.initFrom`), whose worker 0 has
@@ -77,7 +77,7 @@ def new_source(worker: int, generation: int) -> str:
 
 @dataclass(frozen=True)
 class Brought:
-    """What one PS's answer brings."""
+    """The tensors in one PS's answer."""
 
     values: Floats  # empty if it had nothing newer
     state: Floats | None = None
@@ -115,7 +115,7 @@ class PulledValues:
 
 @dataclass(frozen=True)
 class Gradients:
-    """Gradients of one batch, cut by PS.
+    """Gradients of one batch, split by PS.
 
     `dense[i]` is the prefix of PS i's buffer. `rows[i]` maps the number of a row-wise
     piece of PS i to (row numbers from the piece's start, rows of shape
@@ -128,7 +128,7 @@ class Gradients:
 
 @dataclass(frozen=True)
 class PushOrder:
-    """What goes with the gradients of a batch."""
+    """The metadata of a push."""
 
     push_id: PushId  # the same in a retry: applied once
     versions: Sequence[int]  # Pulled.versions that they were computed at
@@ -142,7 +142,7 @@ class PushOrder:
 
 @dataclass(frozen=True)
 class Pushed:
-    """What became of a push. Not accepted: compute the batch again, at new values."""
+    """The outcome of a push. If not accepted: compute the batch again at new values."""
 
     accepted: bool
     version: int  # of PS 0 after it
@@ -153,7 +153,7 @@ class Pushed:
 
 
 def as_pull(reply: ps_pb2.PushReply) -> ps_pb2.PullReply:
-    """Return what a pull at the moment of a push's answer would have answered."""
+    """Return the pull reply equivalent to a push's answer."""
     ticket = reply.ticket if reply.HasField("ticket") else None
     return ps_pb2.PullReply(version=reply.version, ticket=ticket)
 
@@ -179,7 +179,7 @@ def untrained_tensors(arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def untrained_of(tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """Return what `untrained_tensors` made, as copies that hold no frame."""
+    """Return the weights of `untrained_tensors`, as copies that hold no frame."""
     start = UNTRAINED + "/"
     return {
         name.removeprefix(start): np.array(array)
@@ -200,7 +200,7 @@ def gradient_tensors(dense: Floats, rows: Rows) -> dict[str, NDArray[np.generic]
 def gradient_rows(
     tensors: Mapping[str, NDArray[np.generic]],
 ) -> dict[int, tuple[NDArray[np.int64], Floats]]:
-    """Return the row-wise parts of what `gradient_tensors` made."""
+    """Return the row-wise parts of a gradient from `gradient_tensors`."""
     rows = {}
     for name, numbers in tensors.items():
         kind, _, piece = name.partition("/")

@@ -18,7 +18,7 @@ from elasticdl.rpc.tls.identity import Identity
 
 @dataclass(frozen=True)
 class PsCallView:
-    """The PS as last told by the master; replaced as a whole, never changed."""
+    """Connections to the PS at the master's last view; replaced as a whole."""
 
     revision: int = -1
     rewind: int = 0
@@ -35,7 +35,7 @@ class PsCallView:
         *,
         lends: bool = True,
     ) -> tuple[PsCallView, list[grpc.Channel]]:
-        """Return the next view, and the connections that it has no use for.
+        """Return the next view, and the connections that it no longer uses.
 
         A PS that stayed (same address and generation) keeps its connection; calls on
         the others carry `token`, and are encrypted where this process has an

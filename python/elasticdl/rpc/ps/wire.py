@@ -55,21 +55,21 @@ _watch = CallWatch()
 
 
 class PsCalls(Protocol):
-    """What a PS answers; raises ElasticDLErrors, which become statuses."""
+    """The methods of a PS. They raise ElasticDLErrors, which become statuses."""
 
     def probe(self, request: ps_pb2.InitRequest) -> ps_pb2.InitReply:
-        """Say whether (`accepted`) and at which version it is initialized."""
+        """Return whether (`accepted`) and at which version the PS is initialized."""
 
     def init(self, request: ps_pb2.InitRequest, tensors: Tensors) -> ps_pb2.InitReply:
-        """Take the first values."""
+        """Take initial values."""
 
     def pull(self, request: ps_pb2.PullRequest) -> tuple[ps_pb2.PullReply, Tensors]:
-        """Give values."""
+        """Return values."""
 
     def push(
         self, request: ps_pb2.PushRequest, tensors: Tensors
     ) -> tuple[ps_pb2.PushReply, Tensors]:
-        """Take gradients; give the values after them, if asked for."""
+        """Take gradients; return the values after them, if asked for."""
 
 
 def aligned_buffer(size: int) -> memoryview:
@@ -80,7 +80,7 @@ def aligned_buffer(size: int) -> memoryview:
 
 
 def assemble(chunks: Iterable[bytes]) -> Frame:
-    """Return the frame that the chunks make, received into one aligned buffer.
+    """Return the frame of the chunks, received into one aligned buffer.
 
     Raises FrameError when the stream ends early or is not a frame.
     """
@@ -168,7 +168,7 @@ def handlers(calls: PsCalls, *, keeps: bool = True) -> grpc.GenericRpcHandler:
 
 
 def _request(kind: type[R], frame: Frame, caller: Caller) -> R:
-    """Return a request, which says that it is of who calls.
+    """Return a request, after a check that it is the caller's own.
 
     Raises FrameError and RefusedError.
     """
@@ -223,17 +223,17 @@ def _many_to_many(
 
 
 class _Call(Protocol):
-    """A stream that answers, as gRPC gives it."""
+    """A gRPC stream of answers."""
 
     def __iter__(self) -> Iterator[bytes]:
-        """Give the answer's chunks."""
+        """Yield the answer's chunks."""
 
     def cancel(self) -> object:
-        """End it."""
+        """Cancel the call."""
 
 
 def _sent(request: Iterable[bytes], watched: Watched) -> Iterator[bytes]:
-    """Yield a request's chunks; while the PS serves others, it takes none."""
+    """Yield a request's chunks; while the PS serves others, the limit is suspended."""
     for chunk in request:
         watched.expect(FIRST_CHUNK_SECONDS)
         yield chunk
@@ -297,7 +297,7 @@ class PsStub:
     def pull(
         self, request: ps_pb2.PullRequest, *, size: int, timeout: float
     ) -> tuple[ps_pb2.PullReply, Tensors]:
-        """Pull; `size` is about how many bytes come back, 0 if that is not known."""
+        """Pull; `size` is the expected size of the answer in bytes, 0 if unknown."""
         data = codec.join(_encode(request, {}))
         frame = self._lent("Pull", [data], size, timeout) if size else None
         if frame is None and 0 < size <= SMALL_BYTES:
@@ -316,7 +316,7 @@ class PsStub:
         size: int,
         timeout: float,
     ) -> tuple[ps_pb2.PushReply, Tensors]:
-        """Push; `size` is about how many bytes come back."""
+        """Push; `size` is the expected size of the answer in bytes."""
         data = _encode(request, tensors)
         frame = self._lent("Push", data, size, timeout)
         if frame is None and max(size, _size(data)) <= SMALL_BYTES:
@@ -334,7 +334,7 @@ class PsStub:
         method: Callable[[Iterator[bytes]], _Call],
         chunks: Iterable[bytes],
     ) -> Frame:
-        """Call with chunks; they, and those of the answer, have to come and go."""
+        """Call with chunks; both directions are watched for stalls."""
         with self._errors(what), _watch.over() as watched:
             call = method(_sent(chunks, watched))
             watched.end = call.cancel

@@ -42,7 +42,7 @@ _SEED_BYTES = 32
 
 @dataclass(frozen=True)
 class Credentials:
-    """A key and its certificate, and whom their owner believes; all as PEM."""
+    """A key, its certificate and the trusted authority; all as PEM."""
 
     name: PeerName
     key: bytes
@@ -55,7 +55,7 @@ class Credentials:
     def of(
         key: ec.EllipticCurvePrivateKey, certificate: bytes, authority: bytes
     ) -> Credentials:
-        """Read a certificate. Raises PlatformError if it is none of ours."""
+        """Read a certificate. Raises PlatformError if it is not one of ElasticDL's."""
         try:
             read = x509.load_pem_x509_certificate(certificate)
         except ValueError as error:
@@ -72,25 +72,25 @@ class Credentials:
         )
 
     def renew_at(self) -> datetime.datetime:
-        """When half of its life is over: the other half is for outages."""
+        """When half of the certificate's life is over; the rest covers outages."""
         return self.not_after - datetime.timedelta(seconds=self.life_seconds() / 2)
 
     def life_seconds(self) -> float:
-        """How long it is good, from when it was signed."""
+        """Seconds for which the certificate is valid from its signature."""
         return (self.not_after - (self.not_before + _BEFORE)).total_seconds()
 
     def ended(self) -> bool:
-        """Whether its time is over, by the clock of this machine."""
+        """Whether the certificate has expired, by this machine's clock."""
         return _now() >= self.not_after
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
-    """Return a private key that nobody else has."""
+    """Return a new private key."""
     return ec.generate_private_key(_CURVE)
 
 
 def seeded_key(token: str, seed: str) -> ec.EllipticCurvePrivateKey:
-    """Return the key that follows from the job's token and a replica's seed.
+    """Return the key derived from the job's token and a replica's seed.
 
     A pod's specification may be read by many who may read no Secret: it has the seed,
     which is worth nothing without the token (a Secret), and so holds no key. Another
@@ -113,7 +113,7 @@ _ORDER_OF_P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632
 
 
 def request_for(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Return a request (PKCS 10, PEM) that shows that its sender has the key.
+    """Return a signing request (PKCS 10, PEM) for the key.
 
     It has no name: the authority takes that from who sends it.
     """
@@ -122,19 +122,19 @@ def request_for(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 class Authority:
-    """The job's own authority: signs who is who. Only the master has it."""
+    """The job's own certificate authority. Only the master has it."""
 
     def __init__(
         self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
     ) -> None:
-        """Take a certificate of an authority and its key; use `load` or `new`."""
+        """Take an authority's certificate and key; use `load` or `new`."""
         self._certificate = certificate
         self._key = key
         self.pem = certificate.public_bytes(Encoding.PEM)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read `tls.crt` and `tls.key`, as a Secret of type kubernetes.io/tls has them.
+        """Read `tls.crt` and `tls.key`, as in a Secret of type kubernetes.io/tls.
 
         Raises PlatformError if they are missing, no authority's, or not of each other.
         """
@@ -179,7 +179,7 @@ class Authority:
 
     @classmethod
     def new(cls, *, days: float = 3650.0) -> Self:
-        """Make one that nobody knows yet."""
+        """Create a new authority."""
         key = new_key()
         name = x509.Name.from_rfc4514_string("CN=elasticdl")
         now = _now()
@@ -197,7 +197,7 @@ class Authority:
         return cls(certificate, key)
 
     def has_key_of(self, other: Authority) -> bool:
-        """Whether what one signs, those believe who know the other."""
+        """Whether another authority has the same key, so that its peers trust both."""
         return self._key.public_key() == other._key.public_key()
 
     def write(self, folder: Path) -> None:
@@ -230,7 +230,7 @@ class Authority:
         return self._signed(name, key, lifetime), self._for_enrolling(name, key)
 
     def days_left(self) -> float:
-        """For how many days more it may sign; negative once it has ended."""
+        """Days for which the authority may still sign; negative after its end."""
         return (self._certificate.not_valid_after_utc - _now()) / datetime.timedelta(1)
 
     def own(self, name: PeerName, *, hours: float) -> Credentials:
@@ -242,7 +242,7 @@ class Authority:
         )
 
     def enrolment(self, name: PeerName, token: str) -> tuple[str, str]:
-        """Return seed and certificate (PEM) by which a new replica asks for its own.
+        """Return seed and certificate (PEM) with which a new replica requests its own.
 
         It may wait for its node for weeks: its certificate ends with the authority.
         """
@@ -310,7 +310,7 @@ def _name_in(certificate: x509.Certificate) -> PeerName:
 
 
 def _signs(certificate: x509.Certificate) -> bool:
-    """Whether TLS believes what it signs, whatever is named there."""
+    """Whether a certificate may sign others."""
     found = {type(one.value): one.value for one in certificate.extensions}
     basic, usage = found.get(x509.BasicConstraints), found.get(x509.KeyUsage)
     return (

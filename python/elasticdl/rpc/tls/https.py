@@ -16,7 +16,7 @@ from elasticdl.rpc.tls.identity import Identity
 
 
 def secure_metrics(identity: Identity | None, token: str) -> Secure | None:
-    """Return how metrics are shown; None where they are in the clear.
+    """Return the protection of metrics; None if they are served in the clear.
 
     `token`: what a reader has to bring, "" where metrics are in the clear.
     """
@@ -26,7 +26,7 @@ def secure_metrics(identity: Identity | None, token: str) -> Secure | None:
 
 
 def _contexts(identity: Identity) -> Callable[[], ssl.SSLContext]:
-    """Return a call that gives the context of the certificate in force."""
+    """Return a function that returns the TLS context of the current certificate."""
     lock = threading.Lock()
     shown = identity.credentials
     made = _context(shown.certificate + shown.key)

@@ -37,7 +37,7 @@ _LONGEST_PAUSE_SECONDS = 60.0
 
 
 class Identity:
-    """The credentials of this process, kept young by a thread. Thread-safe."""
+    """The credentials of this process, renewed by a thread. Thread-safe."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Identity:
             datetime.UTC
         ),
     ) -> None:
-        """Take the first ones and how to get the next; `keep_young` begins the thread.
+        """Take the first credentials and a function for the next ones.
 
         `renew` may raise ElasticDLError; it is tried again.
         """
@@ -60,27 +60,27 @@ class Identity:
 
     @property
     def name(self) -> PeerName:
-        """Who this process is."""
+        """The name of this process."""
         return self._credentials.name
 
     @property
     def credentials(self) -> Credentials:
-        """Those in force now."""
+        """The current credentials."""
         return self._credentials
 
     def keep_young(self) -> None:
-        """Begin to renew, until `close`."""
+        """Renew in time until `close`."""
         self._thread = threading.Thread(
             target=self._keep, name="certificates", daemon=True
         )
         self._thread.start()
 
     def close(self) -> None:
-        """Renew no more."""
+        """Stop renewing."""
         self._stop.set()
 
     def renew_if_due(self) -> bool:
-        """Whether nothing was due, or new ones are in force. Logs what went wrong."""
+        """Renew if due; return False after a failure, which is logged."""
         if self._now() < self._credentials.renew_at():
             return True
         try:
@@ -96,7 +96,7 @@ class Identity:
         return True
 
     def _until_due(self) -> float:
-        """Return for how long to wait; a wrong clock must not make that nothing."""
+        """Return how long to wait; at least a moment even if the clock is wrong."""
         left = (self._credentials.renew_at() - self._now()).total_seconds()
         least = self._credentials.life_seconds() / _PARTS_OF_LIFE
         least = min(max(least, _FIRST_PAUSE_SECONDS), _LOOK_SECONDS)
@@ -119,7 +119,7 @@ class Identity:
 
 
 def identity_of(context: RoleContext, leaving: threading.Event) -> Identity | None:
-    """Return what a PS or worker is, once the master has said it.
+    """Return the identity of a PS or worker, signed by the master.
 
     None where calls are not encrypted. Raises as `rpc.enrolment.enrolled` does.
     """
@@ -132,12 +132,12 @@ def identity_of(context: RoleContext, leaving: threading.Event) -> Identity | No
 
 
 def channel_credentials(of: Credentials) -> grpc.ChannelCredentials:
-    """Return what a client shows, and whom it believes."""
+    """Return a client's credentials, and the authority that it trusts."""
     return grpc.ssl_channel_credentials(of.authority, of.key, of.certificate)
 
 
 def server_credentials(identity: Identity) -> grpc.ServerCredentials:
-    """Return what a server shows at each handshake, and whom it lets in."""
+    """Return a server's credentials at each handshake, and the clients it admits."""
     shown = identity.credentials
     changing = threading.Lock()
 

@@ -22,7 +22,7 @@ _ENROLLING = "elasticdl-enrolment"
 
 @dataclass(frozen=True)
 class PeerName:
-    """Who a process is, as its certificate says."""
+    """The name of a process in its certificate."""
 
     namespace: str
     job: str
@@ -49,22 +49,22 @@ class PeerName:
 
     @property
     def host(self) -> str:
-        """The host name that a client asks of it as a server."""
+        """The host name that clients expect of this server."""
         return self.host_of(self.role, self.index)
 
     @property
     def metrics_host(self) -> str:
-        """The host name that a reader of metrics asks of each replica of the job."""
+        """The host name that readers of metrics expect of each replica of the job."""
         return f"metrics.{self.job}.{self.namespace}.{SCHEME}"
 
     def host_of(self, role: Role, index: int) -> str:
-        """Return the host name of another one of the same job."""
+        """Return the host name of another replica of the same job."""
         return f"{role}-{index}.{self.job}.{self.namespace}.{SCHEME}"
 
     @staticmethod
     @functools.lru_cache(maxsize=4096)
     def parse(uri: str) -> PeerName | None:
-        """Return the name of a URI; None if it is none."""
+        """Return the name in a URI; None if it is not one."""
         scheme, _, rest = uri.partition("://")
         parts = rest.split("/")
         if scheme not in (SCHEME, _ENROLLING) or len(parts) != 5:

@@ -56,7 +56,7 @@ _ENROLLING = "/elasticdl.Enrolment/Enrol"
 
 
 def caller_of(context: Any) -> Caller:
-    """Return who calls; None where calls are not encrypted.
+    """Return the caller; None if calls are not encrypted.
 
     Raises RefusedError if the certificate has no name of ours.
     """
@@ -71,7 +71,7 @@ def caller_of(context: Any) -> Caller:
 
 
 def check_caller(caller: Caller, role: Role, index: int, generation: int) -> None:
-    """Raise RefusedError if a request says that it is of another one than the caller.
+    """Raise RefusedError if a request names another replica than its caller.
 
     Where calls are not encrypted nobody knows.
     """
@@ -85,16 +85,16 @@ def check_caller(caller: Caller, role: Role, index: int, generation: int) -> Non
 
 
 class CheckedPeers(grpc.GenericRpcHandler):
-    """Handlers of a server, of threads or of a loop, after the check of who calls."""
+    """Handlers behind a check of the caller, for servers of threads or of a loop."""
 
     def __init__(self, inner: grpc.GenericRpcHandler, own: PeerName) -> None:
-        """Serve `inner` to the replicas of the job of `own`."""
+        """Serve `inner` to replicas of the same job as `own`."""
         self._inner = inner
         self._own = own
         self._checked: dict[str, Handler | None] = {}
 
     def service(self, details: grpc.HandlerCallDetails) -> Handler | None:
-        """Return the method's handler with the check before it."""
+        """Return the method's handler behind the check."""
         method = str(details.method)
         if method not in self._checked:
             found = self._inner.service(details)

@@ -28,10 +28,10 @@ _KINDS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
 
 class RenewedChannel:
-    """A channel of threads or of an event loop. Thread-safe."""
+    """A channel that is renewed with its credentials. Thread-safe."""
 
     def __init__(self, identity: Identity, make: Callable[[Credentials], Any]) -> None:
-        """Make the first one at once; `make` gives a channel that shows credentials."""
+        """Create the first channel; `make` returns a channel with given credentials."""
         self._identity = identity
         self._make = make
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class RenewedChannel:
         self._retired: list[tuple[float, Any]] = []  # when, and which channel
 
     def current(self) -> Any:
-        """Return the channel that shows the credentials in force."""
+        """Return the channel with the current credentials."""
         if self._identity.credentials is self._shown:
             return self._channel
         with self._lock:
@@ -68,14 +68,14 @@ class RenewedChannel:
             return self._channel.close()
 
     def _close_old(self) -> None:
-        """Close those whose last calls have long ended."""
+        """Close the channels whose last calls have long ended."""
         until = time.monotonic() - _LONGEST_CALL_SECONDS
         while self._retired and self._retired[0][0] <= until:
             _close(self._retired.pop(0)[1])
 
 
 class _Method:
-    """A method of a service, called on the channel in force."""
+    """A method of a service, called on the current channel."""
 
     def __init__(
         self, channel: RenewedChannel, kind: str, args: Any, options: Any

@@ -29,12 +29,12 @@ class BatchJob:
     """The batch Job of one master."""
 
     def __init__(self, api: ApiServer, *, namespace: str, master_job: str) -> None:
-        """Write on the batch Job `master_job`."""
+        """Patch the batch Job `master_job`."""
         self._api = api
         self._path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{master_job}"
 
     async def allow_more(self) -> None:
-        """Let more masters follow this one, which works; earlier ones do not count.
+        """Raise the limit of failed masters, since this one works.
 
         A master that cannot say so goes on: Kubernetes allows six losses by itself.
         """
@@ -44,7 +44,7 @@ class BatchJob:
             log.warning("the limit of its batch Job stays as it is: %s", error)
 
     async def allow_no_more(self) -> None:
-        """Let no master follow this one, whose exit code fails the batch Job then.
+        """Let no master follow this one: its exit code then fails the batch Job.
 
         Where the API server does not take it in a minute, masters follow which end with
         the same words, until one can say it or Kubernetes gives up.

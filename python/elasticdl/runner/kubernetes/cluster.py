@@ -40,7 +40,7 @@ class Cluster:
         run: int,
         enrol: Enrol,
     ) -> None:
-        """Put the parts together; use `connect`."""
+        """Take the parts; use `connect`."""
         self._api = api
         self.config = config
         self.runner = KubernetesRunner(
@@ -117,15 +117,15 @@ class Cluster:
 
     @property
     def platform(self) -> Platform:
-        """What `master.assembly` needs."""
+        """Return the platform for `master.assembly`."""
         return Platform(self.runner, self.publisher)
 
     async def finish(self) -> None:
-        """Carry out the last deletions of a job that ended, through an outage too."""
+        """Finish the deletions of an ended job, even through an outage."""
         await self.runner.finish()
 
     async def close(self) -> None:
-        """End all that runs here, and the connection; pods are left as they are."""
+        """End all tasks and the connection; pods stay as they are."""
         await self.runner.close()
         await self.publisher.stop()
         await self._api.close()

@@ -33,7 +33,7 @@ _WRITE_RETRY_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class JobConfig:
-    """The ConfigMap as it is now."""
+    """The present content of the ConfigMap."""
 
     name: str
     uid: str
@@ -48,7 +48,7 @@ class JobConfig:
 
     @staticmethod
     def from_object(item: Json) -> JobConfig:
-        """Read the object. Raises PlatformError if it lacks a key."""
+        """Return the content of the object. Raises PlatformError if it lacks a key."""
         metadata, data = item["metadata"], item.get("data") or {}
         keys = {role: names.template_key(role) for role in (Role.PS, Role.WORKER)}
         missing = [key for key in (names.KEY_JOB, *keys.values()) if key not in data]
@@ -67,17 +67,17 @@ class JobConfig:
 
 
 class JobConfigMap:
-    """The job's ConfigMap, kept current by `follow`."""
+    """The job's ConfigMap; `follow` keeps it current."""
 
     def __init__(self, api: ApiServer, namespace: str, config: JobConfig) -> None:
-        """Begin with what `load` read."""
+        """Start with what `load` read."""
         self._api = api
         self._namespace = namespace
         self.current = config
 
     @staticmethod
     async def load(api: ApiServer, namespace: str, name: str) -> JobConfigMap:
-        """Read it; waits while the API server is away. Raises PlatformError."""
+        """Read it; wait while the API server is away. Raises PlatformError."""
         path = f"/api/v1/namespaces/{namespace}/configmaps/{name}"
         try:
             item = await api.insist("GET", path)
@@ -92,7 +92,7 @@ class JobConfigMap:
         return JobConfigMap(api, namespace, JobConfig.from_object(item))
 
     async def forget_stop(self) -> None:
-        """Take the wish to stop out. Raises PlatformError if that is refused."""
+        """Remove the request to stop. Raises PlatformError if that is refused."""
         if not self.current.stop:
             return
         await self._api.insist(
@@ -165,7 +165,7 @@ class JobConfigMap:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace the file in one step, if it says something else."""
+    """Replace the file atomically if its content differs."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     write_whole(path, text, durable=False)

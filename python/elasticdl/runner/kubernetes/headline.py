@@ -23,10 +23,10 @@ _HOPELESS = (403, 404)
 
 
 class Headline:
-    """Writes one job's; made inside the running event loop."""
+    """Annotates a job's master with its state; created in the running event loop."""
 
     def __init__(self, api: ApiServer, *, namespace: str, master_job: str) -> None:
-        """Write on the batch Job `master_job`."""
+        """Annotate the batch Job `master_job`."""
         self._api = api
         self._path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{master_job}"
         self._wanted = ("", "")
@@ -36,7 +36,7 @@ class Headline:
         self.written.set()
 
     def show(self, state: str, message: str) -> None:
-        """Write these in place of the ones before; nothing where they are the same."""
+        """Write state and message in place of the former ones; nothing if equal."""
         wanted = (state, message[:_LONGEST_MESSAGE])
         if wanted != self._wanted:
             self._wanted = wanted
@@ -44,7 +44,7 @@ class Headline:
             self._changed.set()
 
     async def stop(self) -> None:
-        """Write nothing any more."""
+        """Stop writing."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 

@@ -22,7 +22,7 @@ _LONGEST_PAUSE_SECONDS = 60.0
 
 
 class KeptConfigMap:
-    """One ConfigMap beside the job's own, which owns it."""
+    """A ConfigMap owned by the job's own ConfigMap."""
 
     def __init__(
         self, api: ApiServer, name: str, path: str, config: JobConfigMap, job: str
@@ -43,7 +43,7 @@ class KeptConfigMap:
         texts: Mapping[str, str | None],
         binaries: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Have these documents written, by key, in place of those before.
+        """Set the documents to write, by key.
 
         None removes one.
         """
@@ -56,7 +56,7 @@ class KeptConfigMap:
         self._changed.set()
 
     async def keep(self) -> None:
-        """Write what is shown, for ever."""
+        """Write the newest documents, for ever."""
         backoff = Backoff(_LONGEST_PAUSE_SECONDS)
         while True:
             await self._changed.wait()

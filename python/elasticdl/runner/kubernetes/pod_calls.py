@@ -24,7 +24,7 @@ Enrol = Callable[[Launch], Mapping[str, str]]
 
 
 class PodCalls:
-    """The pods of one job."""
+    """API calls about the pods of one job."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class PodCalls:
         priority_classes: Mapping[str, str],
         enrol: Enrol = lambda _: {},
     ) -> None:
-        """Stamp pods from the templates in `config`, as it is then.
+        """Create pods from the present templates in `config`.
 
         `enrol`: where calls are encrypted, what a pod is given for its certificate.
         """
@@ -48,7 +48,7 @@ class PodCalls:
         self._priority_classes = priority_classes
 
     async def try_out(self, launch: Launch) -> None:
-        """Create a pod for a try; waits while the server is away.
+        """Create a pod as a dry run; wait while the server is away.
 
         Raises PlatformError with the server's words if it would be refused.
         """
@@ -74,7 +74,7 @@ class PodCalls:
                 ) from error
 
     async def create(self, launch: Launch) -> bool:
-        """Create the pod; whether it is there. Raises PlatformError."""
+        """Create the pod; return whether it exists. Raises PlatformError."""
         try:
             await self._api.request(
                 "POST",
@@ -89,7 +89,7 @@ class PodCalls:
         return True
 
     async def _is_there(self, launch: Launch) -> bool:
-        """Look at the pod that has the name; make room if it is an older one."""
+        """Return whether the pod of that name is this one; delete an older one."""
         path = f"{self.path}/{pods.name_of(self._job, launch.key)}"
         try:
             pod = await self._api.request("GET", path)
@@ -116,7 +116,7 @@ class PodCalls:
         return False
 
     async def remove(self, name: str, grace_seconds: float, *, uid: str = "") -> bool:
-        """Delete a pod; whether there was one."""
+        """Delete a pod; return whether there was one."""
         body: Json = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -133,7 +133,7 @@ class PodCalls:
         return True
 
     async def clear(self) -> None:
-        """Delete all replicas' pods of the job; waits while the server is away."""
+        """Delete all replicas' pods of the job; wait while the server is away."""
         selector = {"labelSelector": f"{names.LABEL_JOB}={self._job}"}
         listing = await self._api.insist("GET", self.path, query=selector)
         pods_left = [
@@ -164,6 +164,6 @@ class PodCalls:
         )
 
     def is_ours(self, pod: Json) -> bool:
-        """Whether it is of this job, not of an earlier one of the same name."""
+        """Whether the pod is of this job, not of an earlier one of the same name."""
         owners = pod["metadata"].get("ownerReferences") or []
         return any(owner.get("uid") == self._config.current.uid for owner in owners)

@@ -57,7 +57,7 @@ _CRASHES = frozenset({132, 133, 134, 135, 136, 139, 159})
 
 
 def state_of(pod: Json, *, deleted: bool = False) -> ObservedReplica | None:
-    """Return what a pod says; `deleted`: it is gone, and this is the last of it.
+    """Return the replica's state from its pod; `deleted`: this is the pod's last state.
 
     None for a pod that is no PS or worker of a job.
     """
@@ -124,7 +124,7 @@ def _end_of_main(pod: Json) -> Ended | None:
 
 
 def _waiting(pod: Json) -> Waiting | None:
-    """Return what a container waits for, an init container's first."""
+    """Return why a container waits; init containers first."""
     found = (one for one in pods.waiting(pod) if one.reason != "PodInitializing")
     return next((one for one in found if one.reason), None)
 
@@ -183,7 +183,7 @@ def _ended(
 
 
 def _exit_reason(pod: Json, ending: Ended | None) -> ExitReason:
-    """Name the cause; who took the pod away counts before how it then ended."""
+    """Return the cause; a removal of the pod counts before its exit code."""
     status = pod.get("status") or {}
     for condition in status.get("conditions") or []:
         if (

@@ -106,7 +106,7 @@ def _main_container(pod: Json, key: str) -> Json:
 def _environment(
     given: list[Json], launch: Launch, enrolment: Mapping[str, str]
 ) -> list[Json]:
-    """Return the template's variables, the job's over them, and who this is last."""
+    """Return the template's variables, then the job's, then the replica's identity."""
     named = [str(entry.get("name")) for entry in given]
     fixed = {name for name in named if name.startswith(_OWN_PREFIX)}
     values = {k: v for k, v in launch.env.items() if k not in fixed}
@@ -121,7 +121,7 @@ def _environment(
 
 
 def _raise_memory(container: Json, memory: str) -> None:
-    """Ask for more memory than the template does, after an OOM kill."""
+    """Raise the container's memory above the template's, after an OOM kill."""
     resources = container.get("resources") or {}
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     asked = bytes_or_zero(requests.get("memory") or limits.get("memory"))

@@ -38,10 +38,10 @@ _SECONDS_PER_EVENT = 5.0
 
 
 class Allowance:
-    """So many at once, then one every so often. Pure: `now` is an argument."""
+    """A token bucket. Pure: `now` is an argument."""
 
     def __init__(self, burst: int, seconds_each: float) -> None:
-        """Begin with a full burst."""
+        """Start with a full burst."""
         self._burst = burst
         self._each = seconds_each
         self._left = float(burst)
@@ -59,7 +59,7 @@ class Allowance:
 
 
 class StatusPublisher:
-    """Publishes one job; made inside the running event loop."""
+    """Publishes one job to its namespace; created in the running event loop."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class StatusPublisher:
         master_job: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Write beside the job's ConfigMap, which owns what is written.
+        """Write objects beside the job's ConfigMap, which owns them.
 
         The headline goes to the master's batch Job, `master_job`.
         """
@@ -103,23 +103,23 @@ class StatusPublisher:
         ]
 
     def status(self, document: str) -> None:
-        """Show this status (JSON of JobStatus) in place of the one before."""
+        """Publish this status (JSON of JobStatus)."""
         self.period_seconds = max(_PERIOD_SECONDS, len(document) / _BYTES_PER_SECOND)
         self._show({names.KEY_STATUS: document})
 
     def history(self, document: bytes) -> None:
-        """Show this history in place of the one before."""
+        """Publish this history."""
         self.history_period_seconds = max(
             _HISTORY_PERIOD_SECONDS, len(document) / _BYTES_PER_SECOND
         )
         self._history.show({}, {names.KEY_HISTORY: document})
 
     def headline(self, state: str, message: str) -> None:
-        """Show these on the master's Job."""
+        """Write state and message to the master's Job."""
         self._headline.show(state, message)
 
     def notice(self, notice: Notice) -> None:
-        """Make an Event of it, unless there were too many lately."""
+        """Create an Event, unless there were too many lately."""
         if not self._allowance.take(now=self._clock()):
             log.debug("no event for %s: too many", notice.reason)
             return
@@ -140,7 +140,7 @@ class StatusPublisher:
         self._noticed.set()
 
     async def close(self, *, status: str, report: str) -> None:
-        """Show the last status and the report; wait for it, but not for ever."""
+        """Publish the last status and the report; wait for it, within a limit."""
         documents = {names.KEY_STATUS: status, names.KEY_REPORT: report}
         self._show({key: text for key, text in documents.items() if text})
         with contextlib.suppress(TimeoutError):
@@ -153,7 +153,7 @@ class StatusPublisher:
         await self.stop()
 
     async def stop(self) -> None:
-        """Write nothing any more; another master of the job goes on."""
+        """Stop writing; another master of the job continues."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -196,7 +196,7 @@ class StatusPublisher:
         )
 
     async def _find_object(self) -> Json:
-        """Return what events are about: the master's Job, as its pods name it.
+        """Return the object that Events refer to: the master's Job.
 
         Without such a pod (a master started by hand) it is the job's ConfigMap.
         """

@@ -70,7 +70,7 @@ class KubernetesRunner:
         priority_classes: Mapping[str, str] | None = None,
         enrol: Enrol = lambda _: {},
     ) -> None:
-        """Stamp pods from the templates in `config`, as it is then."""
+        """Create pods from the present templates in `config`."""
         self._api = api
         self._job = job
         self._calls = PodCalls(
@@ -89,7 +89,7 @@ class KubernetesRunner:
     # -- what the master asks for -------------------------------------------------
 
     async def check(self, launches: Sequence[Launch]) -> None:
-        """Create the pods for a try (server-side dry run).
+        """Create the pods as a server-side dry run.
 
         Quotas, admission, priority classes and service accounts are looked at as for
         the real thing. Raises PlatformError with the server's words.
@@ -98,21 +98,21 @@ class KubernetesRunner:
             await self._calls.try_out(launch)
 
     async def start(self, launch: Launch) -> None:
-        """Have a pod made; returns at once. Idempotent for a generation."""
+        """Request a pod; returns at once. Idempotent for a generation."""
         known = self._wishes.get(launch.key)
         if known and known.launch and known.generation == launch.generation:
             return
         self._wish(launch.key, _Wish(launch, launch.generation))
 
     async def stop(self, key: ReplicaKey, *, grace_seconds: float, reason: str) -> None:
-        """Have a pod deleted; returns at once. Not an error if there is none."""
+        """Request a pod's deletion; returns at once. Not an error if there is none."""
         known = self._wishes.get(key)
         log.info("deleting pod %s: %s", self._name(key), reason)
         generation = known.generation if known else 0
         self._wish(key, _Wish(None, generation, grace_seconds=grace_seconds))
 
     def _wish(self, key: ReplicaKey, wish: _Wish) -> None:
-        """Replace what was wanted before; a call on its way is waited for first."""
+        """Replace the earlier wish; a call in progress is awaited first."""
         before = self._wishes.get(key)
         self._wishes[key] = wish
         wish.task = asyncio.create_task(
@@ -122,7 +122,7 @@ class KubernetesRunner:
         wish.task.add_done_callback(self._ended_badly)
 
     def _ended_badly(self, task: asyncio.Task[None]) -> None:
-        """Let whoever watches know of a mistake in this module."""
+        """Pass an unexpected error of a task to the watcher."""
         if not task.cancelled() and (error := task.exception()):
             self._observations.put_nowait(error)
 
@@ -150,7 +150,7 @@ class KubernetesRunner:
             await asyncio.sleep(_GOING_SECONDS)  # until the older pod is gone
 
     async def _pause(self, key: ReplicaKey, wish: _Wish, seconds: float) -> None:
-        """Wait, but no longer than this is wanted."""
+        """Wait, but not longer than the wish lasts."""
         until = asyncio.get_running_loop().time() + seconds
         while self._wishes.get(key) is wish:
             left = until - asyncio.get_running_loop().time()
@@ -203,7 +203,7 @@ class KubernetesRunner:
                     self._tell(state)
 
     def _whole(self, listing: Listing) -> Observation:
-        """Return all there is: the pods listed, and those still to be created."""
+        """Return all replicas: listed pods, and pods still to be created."""
         seen = (self._take(WatchEvent(item, deleted=False)) for item in listing.items)
         states = [state for state in seen if state]
         waiting = []
@@ -217,7 +217,7 @@ class KubernetesRunner:
         return Observation((*states, *waiting), resync=True)
 
     def _take(self, change: WatchEvent) -> ObservedReplica | None:
-        """Return what a pod shows; None if it is not one of the job's replicas."""
+        """Return a pod's state; None if it is not a replica of the job."""
         pod = change.item
         state = (
             state_of(pod, deleted=change.deleted) if self._calls.is_ours(pod) else None
@@ -240,7 +240,7 @@ class KubernetesRunner:
         return state
 
     def _keep_few(self, state: ObservedReplica, *, gone: bool) -> None:
-        """Delete the oldest of many pods that ended: a job may run for months."""
+        """Delete the oldest of many ended pods: a job may run for months."""
         if gone:
             self._ended.pop(state.key, None)
         elif state.phase in (Phase.SUCCEEDED, Phase.FAILED):
@@ -269,7 +269,7 @@ class KubernetesRunner:
     # -- the end ------------------------------------------------------------------
 
     async def finish(self, *, patience_seconds: float = _PATIENCE_SECONDS) -> None:
-        """Delete all pods of a job that has ended, those that ended before it too.
+        """Delete all pods of an ended job, including ended ones.
 
         Pods still to be created are not. Waits for an API server that is away.
         """
@@ -293,7 +293,7 @@ class KubernetesRunner:
         await self.close()
 
     async def close(self) -> None:
-        """Forget what is left; another master of the job goes on."""
+        """Drop all wishes; another master of the job continues."""
         tasks = [wish.task for wish in self._wishes.values() if wish.task]
         self._wishes.clear()
         for task in tasks:
@@ -304,7 +304,7 @@ class KubernetesRunner:
 def _is_among(
     states: Sequence[ObservedReplica], key: ReplicaKey, generation: int
 ) -> bool:
-    """Whether this pod is listed; an older one of its name may still be going."""
+    """Whether this pod is listed; an older one of its name may still be ending."""
     return any(s.key == key and s.generation >= generation for s in states)
 
 

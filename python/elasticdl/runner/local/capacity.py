@@ -15,7 +15,7 @@ _ROUNDING = 1e-9  # tenths of a CPU do not add up exactly
 
 
 class ClaimState(enum.Enum):
-    """What a claim has of the CPUs now."""
+    """Whether a claim holds CPUs now."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -24,7 +24,7 @@ class ClaimState(enum.Enum):
 
 @dataclass(frozen=True)
 class Claim:
-    """A worker that wants CPUs, or has them."""
+    """A worker that wants or holds CPUs."""
 
     key: int
     cpu: float
@@ -35,7 +35,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class CapacityPlan:
-    """What to do now. A key that is in none of the three stays as it is."""
+    """The replicas to start, preempt and resume. A key in none stays as it is."""
 
     start: tuple[int, ...]
     preempt: tuple[int, ...]
@@ -43,12 +43,12 @@ class CapacityPlan:
 
 
 def rank_of(priority: str) -> int:
-    """Return the rank of a worker's priority: `high` before everything else."""
+    """Return the rank of a worker's priority; `high` comes first."""
     return 1 if priority == "high" else 0
 
 
 def plan(claims: Iterable[Claim], capacity: float | None) -> CapacityPlan:
-    """Decide by priority, then age, who gets CPUs; `None` is no limit.
+    """Return who gets CPUs, by priority and then age; `None` is no limit.
 
     A running worker is preempted only for a smaller capacity or a higher priority,
     never for an older worker of its own priority. Freed CPUs are given away when the

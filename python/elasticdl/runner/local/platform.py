@@ -60,7 +60,7 @@ _KEPT_ENDED = 500
 
 
 def _of_pods(name: str) -> bool:
-    """Whether a variable belongs to a pod, in which the launcher may be running."""
+    """Whether a variable belongs to the pod in which the launcher may run."""
     return name in names.POD_ENVIRONMENT
 
 
@@ -85,13 +85,13 @@ class LocalPlatform:
         self._lifeline_read, self._lifeline_write = os.pipe()
 
     def announce(self, address: str) -> None:
-        """Tell under which address this platform is served, for its processes."""
+        """Set the address of this platform's server, for the processes."""
         self._address = address
 
     # What the master asks for.
 
     def start(self, launch: Launch) -> None:
-        """Start a replica, or keep it pending until there is a CPU for it.
+        """Start a replica, or keep it pending until a CPU is free.
 
         The same generation again changes nothing. A newer one takes the place of an
         older one, which is killed if it still lives. Raises PlatformError for a
@@ -119,7 +119,7 @@ class LocalPlatform:
             self._schedule()
 
     def stop(self, key: ReplicaKey, *, grace_seconds: float, reason: str) -> bool:
-        """SIGTERM, then SIGKILL after the grace time; whether there was one to stop."""
+        """Send SIGTERM, then SIGKILL after the grace time; whether it was there."""
         with self._condition:
             replica = self._live(key)
             if replica is None:
@@ -148,7 +148,7 @@ class LocalPlatform:
             return replica.child.pid if replica.child.send(number) else 0
 
     def set_capacity(self, cpus: float | None) -> tuple[int, int, int]:
-        """Change the workers' CPUs; numbers of running, preempted and pending ones."""
+        """Set the workers' CPUs; return the running, preempted and pending workers."""
         with self._condition:
             self._capacity = cpus
             self._revision += 1
@@ -164,12 +164,12 @@ class LocalPlatform:
     # What is seen.
 
     def states(self) -> TableChange:
-        """Return all replicas, also those that ended."""
+        """Return all replicas, including ended ones."""
         with self._condition:
             return self._since(0)
 
     def next_change(self, seen: int, *, timeout_seconds: float) -> TableChange:
-        """Wait for a revision after `seen`; empty states if there was none in time."""
+        """Wait for a revision after `seen`; no states if none came in time."""
         with self._condition:
             self._condition.wait_for(
                 lambda: self._revision > seen or self._closed, timeout_seconds
@@ -177,7 +177,7 @@ class LocalPlatform:
             return self._since(seen)
 
     def wake(self) -> None:
-        """Let all that wait in `next_change` look again."""
+        """Wake all waiters in `next_change`."""
         with self._condition:
             self._condition.notify_all()
 
@@ -234,7 +234,7 @@ class LocalPlatform:
         self._condition.notify_all()
 
     def _schedule(self) -> int:
-        """Start and preempt what the capacity asks for; how many were preempted."""
+        """Start and preempt by capacity; return how many were preempted."""
         if self._closed:
             return 0
         waiting = [
@@ -330,7 +330,7 @@ class LocalPlatform:
     def _end(
         self, replica: Replica, intent: Intent, grace_seconds: float, note: str
     ) -> None:
-        """Begin to end a replica; a pending one is gone at once."""
+        """Start ending a replica; a pending one ends at once."""
         if replica.intent is Intent.NONE:
             replica.intent, replica.note = intent, note
         child = replica.child
@@ -369,7 +369,7 @@ class LocalPlatform:
                 self._remove_log(forgotten)
 
     def _remove_log(self, worker: Replica) -> None:
-        """Remove the log of a worker, whose index never comes again."""
+        """Remove the log of a worker, whose index is never used again."""
         file = self._place.job_dir.log_file(Role.WORKER, worker.launch.key.index)
         try:
             file.unlink(missing_ok=True)

@@ -25,10 +25,10 @@ _LOOK_AGAIN_SECONDS = 5.0
 
 
 class PlatformServer:
-    """A gRPC server of one platform; serving from construction until `close`."""
+    """The gRPC server of one platform; it serves until `close`."""
 
     def __init__(self, platform: LocalPlatform, *, token: str, port: int = 0) -> None:
-        """Listen on loopback (0: any free port) and tell the platform about it."""
+        """Listen on loopback (0: any free port) and announce the address."""
         self._platform = platform
         self._server = threaded_server(_THREADS, token)
         platform_pb2_grpc.add_LocalPlatformServicer_to_server(
@@ -47,7 +47,7 @@ class PlatformServer:
 
 
 class PlatformServicer(platform_pb2_grpc.LocalPlatformServicer):
-    """RPC to method calls."""
+    """Maps RPCs to the platform's methods."""
 
     def __init__(self, platform: LocalPlatform) -> None:
         self._platform = platform

@@ -63,7 +63,7 @@ class ProcessEnding:
 
 
 def explain(returncode: int, intent: Intent) -> ProcessEnding:
-    """Tell what an exit means; `returncode` as `subprocess` has it (-9 is SIGKILL)."""
+    """Return what an exit means; `returncode` as in `subprocess` (-9 is SIGKILL)."""
     exit_code = 128 - returncode if returncode < 0 else returncode
     name = signal_name(-returncode) if returncode < 0 else ""
     if intent is Intent.PREEMPTED:
@@ -79,19 +79,19 @@ def explain(returncode: int, intent: Intent) -> ProcessEnding:
 
 
 def by_nobody_known(ending: ProcessEnding) -> bool:
-    """Whether it was killed as the kernel kills, and nobody here did it."""
+    """Whether the process got a SIGKILL that the platform did not send."""
     killed = ending.exit_code == 128 + signal.SIGKILL
     return killed and ending.reason is ExitReason.KILLED
 
 
 def out_of_memory(ending: ProcessEnding) -> ProcessEnding:
-    """Return the end of a process that the kernel killed for its memory."""
+    """Return the ending as an OOM kill."""
     words = f"{ending.signal_name}: the machine had no memory left"
     return replace(ending, reason=ExitReason.OOM_KILLED, signal_name=words)
 
 
 def signal_name(number: int) -> str:
-    """Return `SIGKILL` for 9, and `signal 77` for what has no name."""
+    """Return `SIGKILL` for 9, and `signal 77` for an unnamed one."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -153,7 +153,7 @@ class ChildProcess:
         return self._ended.wait(timeout_seconds)
 
     def last_words(self) -> str:
-        """Return the last error or traceback of its log, or else the last lines."""
+        """Return the last error or traceback of the log, or else its last lines."""
         return last_words(self._log_file, self._log_start)
 
     def _send(self, number: int, *, group: bool) -> bool:
@@ -179,7 +179,7 @@ class ChildProcess:
 
 
 def last_words(log_file: Path, start: int = 0) -> str:
-    """Return what a crashed process said last, from byte `start` of its log on."""
+    """Return the last output of a crashed process, from byte `start` of its log."""
     try:
         with log_file.open("rb") as log:
             end = log.seek(0, os.SEEK_END)

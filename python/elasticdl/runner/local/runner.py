@@ -51,12 +51,12 @@ class LocalRunner:
     """
 
     def __init__(self, platform_address: str, *, token: str) -> None:
-        """Connect lazily; made inside the running event loop."""
+        """Connect lazily; created in the running event loop."""
         self._channel = connect_aio(platform_address, token)
         self._platform = AioPlatformClient(self._channel, timeout_seconds=_CALL_SECONDS)
 
     async def check(self, launches: Sequence[Launch]) -> None:
-        """Nothing to try: a process that cannot start says so when it is started."""
+        """Do nothing: a process that cannot start reports it when started."""
 
     async def start(self, launch: Launch) -> None:
         """Ask for a replica; it may stay PENDING. Idempotent for a generation."""
@@ -103,7 +103,7 @@ class LocalRunner:
 
 
 async def _retrying(call: Callable[[], Awaitable[_Reply]], what: str) -> _Reply:
-    """Call until it is answered; all calls of a platform may be repeated."""
+    """Repeat a call until it is answered; all calls of a platform are idempotent."""
     for tries in range(_TRIES):
         try:
             return await call()

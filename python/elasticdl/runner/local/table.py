@@ -69,7 +69,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class TableChange:
-    """What a watcher gets: the states that changed since `revision` was last seen."""
+    """The states that changed since a watcher's last `revision`."""
 
     states: tuple[ObservedReplica, ...]
     revision: int

@@ -25,7 +25,7 @@ Target = tuple[str, int, int]  # role, index, port
 
 
 class TargetsFile:
-    """Keeps one job's file equal to its status; implements `runner.Publisher`."""
+    """Keeps the Prometheus targets file of a job current; a `runner.Publisher`."""
 
     period_seconds = 1.0
     history_period_seconds = math.inf
@@ -37,20 +37,20 @@ class TargetsFile:
         self._written: list[Target] | None = None
 
     def status(self, document: str) -> None:
-        """Write the file if a replica came or went, or serves on another port."""
+        """Write the file if a replica came or went, or changed its port."""
         self._write(targets_of(JobStatus.model_validate_json(document)))
 
     def headline(self, state: str, message: str) -> None:
-        """Forget it; `elasticdl status` says it."""
+        """Do nothing; `elasticdl status` shows it."""
 
     def history(self, document: bytes) -> None:
-        """Forget it; the job's folder has it."""
+        """Do nothing; the job's folder has it."""
 
     def notice(self, notice: Notice) -> None:
-        """Forget it; it is in the log."""
+        """Do nothing; the log has it."""
 
     async def close(self, *, status: str, report: str) -> None:
-        """Leave an empty list: there is nothing to scrape any more."""
+        """Write an empty list: there is nothing to scrape any more."""
         del status, report
         self._write([])
 
@@ -65,7 +65,7 @@ class TargetsFile:
 
 
 def targets_of(status: JobStatus) -> list[Target]:
-    """Return who serves metrics now, sorted."""
+    """Return the current metrics endpoints, sorted."""
     found: list[Target] = [(str(Role.MASTER), 0, status.master_metrics_port)]
     found += [
         (replica.role, replica.index, replica.metrics_port)

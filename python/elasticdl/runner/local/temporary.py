@@ -23,19 +23,19 @@ _TMPDIR = "TMPDIR"  # as `tempfile` and most other programs read it
 
 
 def make_folder(replica: str, environ: Mapping[str, str]) -> Path:
-    """Make the folder of a replica where its files would be. Raises OSError."""
+    """Create the temporary folder of a replica. Raises OSError."""
     wanted = Path(environ.get(_TMPDIR) or tempfile.gettempdir())
     parent = wanted if wanted.is_dir() else Path(tempfile.gettempdir())
     return Path(tempfile.mkdtemp(prefix=f"elasticdl-{replica}-", dir=parent))
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """Return what a process needs in its environment to use the folder."""
+    """Return the environment variables that point to the folder."""
     return {_TMPDIR: str(folder), names.ENV_TEMPORARY_DIR: str(folder)}
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove it with all that is in it; the replica has ended."""
+    """Remove the folder of an ended replica."""
     try:
         shutil.rmtree(folder)
     except FileNotFoundError:

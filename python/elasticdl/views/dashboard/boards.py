@@ -11,7 +11,7 @@ from elasticdl.errors import NotFoundError
 
 
 def board_of(uid: str) -> Board:
-    """Return a dashboard. Raises NotFoundError with what there is."""
+    """Return a dashboard. Raises NotFoundError naming the existing ones."""
     boards = {board.uid: board for board in BOARDS.values()}
     if uid not in boards:
         raise NotFoundError(f"no dashboard {uid!r}; there are: {', '.join(boards)}")

@@ -25,7 +25,7 @@ Answers = Sequence[Sequence[TimeSeries]]  # one for each query of a panel
 
 @dataclass(frozen=True)
 class Sight:
-    """What is looked at: which Prometheus, with which choices, when."""
+    """What a page shows: Prometheus, choices of variables, time window."""
 
     prometheus: Prometheus
     chosen: Mapping[str, Sequence[str]]
@@ -33,15 +33,15 @@ class Sight:
     zone: tzinfo
 
     def newest(self, expression: str) -> list[TimeSeries]:
-        """Return a query's answer at the end of the time."""
+        """Return a query's result at the end of the window."""
         return self.prometheus.instant(self._filled(expression), self.window.end)
 
     def over_time(self, expression: str) -> list[TimeSeries]:
-        """Return a query's answer over the time."""
+        """Return a query's result over the window."""
         return self.prometheus.range(self._filled(expression), self.window)
 
     def values(self, variable: BoardVariable) -> list[str]:
-        """Return what a variable may be."""
+        """Return the possible values of a variable."""
         selector = self._filled(variable.series)
         return self.prometheus.label_values(selector, variable.label, self.window)
 
@@ -50,7 +50,7 @@ class Sight:
 
 
 def drawn(board: Board, panel: Panel, sight: Sight) -> dict[str, Any]:
-    """Return a panel as the page takes it; `kind` says what it is."""
+    """Return a panel for the page; `kind` names its type."""
     ask = sight.over_time if panel.kind is PanelKind.TIMESERIES else sight.newest
     answers = [ask(query.expr) for query in panel.queries]
     if not any(answers):
@@ -96,7 +96,7 @@ def _over_time(board: Board, panel: Panel, answers: Answers, sight: Sight) -> An
 
 
 def moments(board: Board, sight: Sight) -> list[panels.Moment]:
-    """Return what is to be marked in every chart over time, the newest ones."""
+    """Return the newest moments to mark in every chart over time."""
     mark, window = membership_changes(board), sight.window
     found: set[tuple[float, str]] = set()
     for one in sight.over_time(mark.expr):
@@ -108,7 +108,7 @@ def moments(board: Board, sight: Sight) -> list[panels.Moment]:
 
 
 def _stats(panel: Panel, answers: Answers) -> list[dict[str, str]]:
-    """Return name and value of each; `name` alone is the value of a state."""
+    """Return name and value of each stat; a state is shown by `name` alone."""
     items = []
     for query, name, one in _named(panel, answers):
         if panel.shows_name:

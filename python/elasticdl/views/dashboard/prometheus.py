@@ -27,7 +27,7 @@ _KEPT_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class TimeSeries:
-    """A series of numbers over time: Unix seconds with values, which may be NaN."""
+    """A time series: Unix seconds with values, which may be NaN."""
 
     labels: Mapping[str, str]
     points: Sequence[tuple[float, float]]
@@ -39,10 +39,10 @@ class TimeSeries:
 
 
 class Prometheus:
-    """One Prometheus, or what speaks like it."""
+    """A Prometheus server, or one that speaks its API."""
 
     def __init__(self, url: str) -> None:
-        """`url`: as http://localhost:9090. Raises SpecError if it is no such."""
+        """`url`: as http://localhost:9090. Raises SpecError for an invalid one."""
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise SpecError(
@@ -53,7 +53,7 @@ class Prometheus:
         self._scrape: tuple[float, float] | None = None
 
     def range(self, expression: str, window: Window) -> list[TimeSeries]:
-        """Return what an expression was at each step of a window."""
+        """Return the values of an expression at each step of a window."""
         result = self._ask(
             "query_range",
             query=expression,
@@ -67,7 +67,7 @@ class Prometheus:
         ]
 
     def instant(self, expression: str, when: float) -> list[TimeSeries]:
-        """Return what an expression is at one time."""
+        """Return the value of an expression at one time."""
         result = self._ask("query", query=expression, time=f"{when:.3f}")
         if result.get("resultType") == "scalar":
             return [TimeSeries({}, [_point(result["result"])])]
@@ -76,7 +76,7 @@ class Prometheus:
         ]
 
     def label_values(self, selector: str, label: str, window: Window) -> list[str]:
-        """Return the values that a label had in a window, in their order."""
+        """Return the values of a label in a window, sorted."""
         matching = {"match[]": selector} if selector else {}
         found = self._ask(
             f"label/{urllib.parse.quote(label)}/values",
@@ -87,11 +87,11 @@ class Prometheus:
         return sorted(str(value) for value in found)
 
     def check(self) -> None:
-        """Raise PlatformError if it does not answer as a Prometheus does."""
+        """Raise PlatformError if the server does not answer like Prometheus."""
         self._ask("query", query="vector(1)")
 
     def scrape_seconds(self) -> float:
-        """Return how often jobs are scraped, as far as it says so."""
+        """Return the scrape interval of jobs, if the server reports it."""
         now = time.monotonic()
         if self._scrape is None or now - self._scrape[0] > _KEPT_SECONDS:
             self._scrape = (now, self._asked_scrape_seconds())

@@ -46,7 +46,7 @@ Query = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """What goes back to the browser."""
+    """An HTTP answer to the browser."""
 
     body: bytes
     kind: str = "application/json"
@@ -59,7 +59,7 @@ class Viewer:
     """Answers requests; `clock` gives Unix seconds."""
 
     def __init__(self, prometheus: Prometheus, clock: Callable[[], float]) -> None:
-        """Hold what is drawn from; nothing is asked yet."""
+        """Take the data source; it is not asked yet."""
         self.prometheus = prometheus
         self._clock = clock
 
@@ -68,7 +68,7 @@ class Viewer:
         return gzip.compress(pages.plotly_script(), 6)
 
     def answer(self, path: str, query: Query) -> HttpAnswer:
-        """Return the answer to a GET; what is wrong is told as JSON."""
+        """Return the answer to a GET; errors are reported as JSON."""
         try:
             return self._answer(path, query)
         except NotFoundError as error:
@@ -134,7 +134,7 @@ class Viewer:
         return Sight(self.prometheus, chosen, window, _zone(_one(query, "zone", "0")))
 
     def _board(self, board: Board, query: Query) -> dict[str, Any]:
-        """Return the variables with what they may be and what they are."""
+        """Return the variables with their possible and current values."""
         sight = self._sight(board, query)
         chosen = dict(sight.chosen)
         variables = []
@@ -157,7 +157,7 @@ class Viewer:
 
 
 def _placed(place: GridPlace) -> dict[str, Any]:
-    """Return a panel, or a row's headline, as the page takes it."""
+    """Return a panel, or a row's headline, for the page."""
     item = place.item
     kind, description = (
         (item.kind, item.description) if isinstance(item, Panel) else ("row", "")
@@ -174,7 +174,7 @@ def _placed(place: GridPlace) -> dict[str, Any]:
 def _choice(
     variable: BoardVariable, options: Sequence[str], chosen: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """Return what a variable is: as chosen, as far as that is there, or the first."""
+    """Return a variable's value: the chosen one if it exists, or the first."""
     allowed = [ALL, *options] if variable.with_all else list(options)
     wanted = [one for one in chosen.get(variable.name, ()) if one in allowed]
     if ALL in wanted:
@@ -187,7 +187,7 @@ def _one(query: Query, name: str, otherwise: str) -> str:
 
 
 def _zone(minutes: str) -> timezone:
-    """Return the browser's zone, of its minutes east of UTC."""
+    """Return the browser's time zone from its minutes east of UTC."""
     try:
         return timezone(timedelta(minutes=int(minutes)))
     except ValueError:
@@ -203,7 +203,7 @@ def _error(error: ElasticDLError, status: HTTPStatus) -> HttpAnswer:
 
 
 def make_server(viewer: Viewer, *, bind: str, port: int) -> ThreadingHTTPServer:
-    """Return a server that listens; `serve_forever` answers.
+    """Return a listening server; `serve_forever` answers.
 
     Raises PlatformError when the port cannot be had.
     """
@@ -256,7 +256,7 @@ def make_server(viewer: Viewer, *, bind: str, port: int) -> ThreadingHTTPServer:
 
 
 def _is_ours(host: str, bind: str) -> bool:
-    """Whether a request means this server.
+    """Whether a request's Host header names this server.
 
     A page of the web could make a browser ask here under a name of its own that leads
     to this machine (DNS rebinding); an address, or this machine's name, is no such.

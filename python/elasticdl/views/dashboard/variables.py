@@ -25,7 +25,7 @@ _LONGEST_SECONDS = 400 * 86_400
 
 @dataclass(frozen=True)
 class Window:
-    """The time that is shown, in Unix seconds, and the distance of its points."""
+    """The time window in Unix seconds, and the distance of its points."""
 
     start: float
     end: float
@@ -34,7 +34,7 @@ class Window:
 
     @staticmethod
     def of(begin: str, end: str, *, now: float, scrape_seconds: float) -> Window:
-        """Return it of what the page says: `now-1h`, or Unix milliseconds.
+        """Return the window from the page's texts: `now-1h`, or Unix milliseconds.
 
         Raises SpecError for other texts, and where the end is not after the begin.
         """
@@ -69,7 +69,7 @@ def _duration(seconds: float) -> str:
 
 
 def moment(text: str, *, now: float) -> float:
-    """Return Unix seconds of `now-15m`, or of Unix milliseconds. Raises SpecError."""
+    """Return the Unix seconds of `now-15m`, or of milliseconds. Raises SpecError."""
     relative = _RELATIVE.fullmatch(text)
     if relative:
         number, unit = relative.groups()
@@ -107,7 +107,7 @@ def filled(expression: str, chosen: Mapping[str, Sequence[str]], window: Window)
 
 
 def _is_pattern(expression: str, position: int) -> bool:
-    """Whether the string that begins before this place is matched as a pattern."""
+    """Whether the string that begins before this position is matched as a pattern."""
     return bool(re.search(r"[=!]~\s*\"[^\"]*$", expression[:position]))
 
 
@@ -116,7 +116,7 @@ def _quoted(text: str) -> str:
 
 
 def legend(form: str, labels: Mapping[str, str]) -> str:
-    """Return the name of a series: `{{cause}}` filled in, or else all its labels."""
+    """Return the name of a series: `{{cause}}` filled in, or all its labels."""
     if form and form != "__auto":
         return _LABEL.sub(lambda match: labels.get(match[1], ""), form).strip()
     rest = [f"{key}={value}" for key, value in labels.items() if key != "__name__"]

@@ -33,7 +33,7 @@ def sections(
     evaluations: Sequence[EvaluationResult],
     zone: tzinfo,
 ) -> list[ChartSection]:
-    """Return the charts of a job; those without data say so.
+    """Return the charts of a job; a chart without data has a note instead.
 
     `goodput_seconds`: of the whole job, by cause. `zone`: whose wall clock is shown.
     """

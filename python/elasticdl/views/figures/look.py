@@ -51,7 +51,7 @@ Values = Sequence[float | None]
 
 @dataclass(frozen=True)
 class Chart:
-    """One chart of a page; `figure` is None when there is nothing to draw."""
+    """One chart of a page; `figure` is None if there is nothing to draw."""
 
     key: str  # unique in its page
     title: str
@@ -60,12 +60,12 @@ class Chart:
 
     @property
     def json(self) -> str:
-        """The figure as plotly.js takes it."""
+        """The figure as JSON for plotly.js."""
         return str(self.figure.to_json())
 
 
 def plain(text: str) -> str:
-    """Return text that plotly shows as it is: it reads tags and entities in labels."""
+    """Return text escaped for plotly, which reads tags and entities in labels."""
     return html.escape(text, quote=False)
 
 
@@ -75,12 +75,12 @@ def at(seconds: float, zone: tzinfo) -> str:
 
 
 def colour(number: int) -> str:
-    """Return the colour of the series of that number; they repeat after ten."""
+    """Return the colour of the series with that number; they repeat after ten."""
     return PALETTE[number % len(PALETTE)]
 
 
 def faint(hex_colour: str, alpha: float) -> str:
-    """Return the colour, so much of it."""
+    """Return the colour with this opacity."""
     red, green, blue = (int(hex_colour[n : n + 2], 16) for n in (1, 3, 5))
     return f"rgba({red},{green},{blue},{alpha:g})"
 
@@ -156,7 +156,7 @@ def bars(
 def figure(
     traces: Sequence[Any], *, y_title: str = "", y_axis: dict[str, Any] | None = None
 ) -> Any:
-    """Return traces over time as a figure, with the time on the x axis."""
+    """Return a figure of traces over time."""
     return go.Figure(
         data=list(traces),
         layout={

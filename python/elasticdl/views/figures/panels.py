@@ -32,7 +32,7 @@ _TONES = look.CAUSE_COLOURS | {
 
 @dataclass(frozen=True)
 class NamedSeries:
-    """One line of a chart; points are Unix seconds with values."""
+    """One line of a chart: Unix seconds with values."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -42,7 +42,7 @@ class NamedSeries:
 
 @dataclass(frozen=True)
 class Moment:
-    """Something that happened at a time."""
+    """A marked moment."""
 
     time: float
     text: str
@@ -50,7 +50,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class TimeAxis:
-    """The time that is shown; a hole of more than two steps is drawn as one."""
+    """The time axis; a gap of more than two steps is drawn as a gap."""
 
     start: float
     end: float
@@ -128,7 +128,7 @@ def _with_gaps(
 
 
 def _tones(names: Sequence[str]) -> list[str]:
-    """Return a colour for each: some have their own, the others take turns."""
+    """Return a colour for each name: fixed ones first, the others in turn."""
     taken = {_TONES[name] for name in names if name in _TONES}
     free = [tone for tone in look.PALETTE if tone not in taken] or [look.GRAY]
     turns = itertools.cycle(free)
@@ -136,7 +136,7 @@ def _tones(names: Sequence[str]) -> list[str]:
 
 
 def _mark(figure: Any, moments: Sequence[Moment], axis: TimeAxis) -> None:
-    """Draw moments as upright lines, with their words on top."""
+    """Draw moments as vertical lines, labelled on top."""
     where = [look.at(one.time, axis.zone) for one in moments]
     for x in where:
         figure.add_shape(

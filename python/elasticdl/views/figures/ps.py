@@ -33,7 +33,7 @@ def charts(history: History, zone: tzinfo) -> list[Chart]:
 
 
 def _of(index: str, reading: Reading) -> series.Reading:
-    """Return how a sample tells one figure of one PS; None where it did not run."""
+    """Return a reading of one PS's figure in a sample; None where it did not run."""
 
     def read(sample: HistorySample) -> float | None:
         ps = sample.ps.get(index)
@@ -74,7 +74,7 @@ def _traffic(
 
 
 def hot(samples: Sequence[HistorySample], shards: Sequence[str]) -> Chart:
-    """The share of each PS in all bytes moved; a hot one has far more than others."""
+    """The share of each PS in all bytes moved; a hot PS has far more than others."""
     key, title = "ps-hot", "PS: which shard is hot"
     moved = {index: series.total(samples, _of(index, _bytes)) for index in shards}
     whole = sum(moved.values())

@@ -22,7 +22,7 @@ _SECONDS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (0.001, "ms"))
 
 
 def rates(samples: Sequence[HistorySample], reading: Reading) -> list[float | None]:
-    """Return how fast a counter of a process grew up to each sample, per second.
+    """Return by sample the growth per second of a process's counter.
 
     None where either of two samples has no value, and first of all. A counter that
     fell began anew: it counts from its process's start.
@@ -39,7 +39,7 @@ def rates(samples: Sequence[HistorySample], reading: Reading) -> list[float | No
 
 
 def job_rates(samples: Sequence[HistorySample], reading: Reading) -> list[float | None]:
-    """Return the same of a counter of the whole job, which never begins anew.
+    """Return the same of a counter of the whole job, which never resets.
 
     It is lower for a while after a restart of the master, until all replicas have
     reported again: what it grew meanwhile is spread over that time.
@@ -58,7 +58,7 @@ def job_rates(samples: Sequence[HistorySample], reading: Reading) -> list[float 
 
 
 def total(samples: Sequence[HistorySample], reading: Reading) -> float:
-    """Return how much a counter of a process grew in all, over its restarts too."""
+    """Return the total growth of a process's counter, over its restarts."""
     seen = 0.0
     before = 0.0
     for value in filter(None, map(reading, samples)):
@@ -68,19 +68,19 @@ def total(samples: Sequence[HistorySample], reading: Reading) -> float:
 
 
 def median(values: Sequence[float | None]) -> float | None:
-    """Return the median of what is there; None of nothing."""
+    """Return the median of the present values; None if there are none."""
     there = [value for value in values if value is not None and math.isfinite(value)]
     return statistics.median(there) if there else None
 
 
 def above_mean(values: Mapping[str, float]) -> set[str]:
-    """Return whose value is far above the mean of all."""
+    """Return the names whose value is far above the mean of all."""
     bound = OUTLIER * statistics.fmean(values.values()) if values else 0.0
     return {name for name, value in values.items() if value > bound}
 
 
 def outliers(values: Mapping[str, float]) -> set[str]:
-    """Return whose value is far above the median of all others."""
+    """Return the names whose value is far above the median of all others."""
     found = set()
     for name, value in values.items():
         others = [other for key, other in values.items() if key != name]
@@ -90,7 +90,7 @@ def outliers(values: Mapping[str, float]) -> set[str]:
 
 
 def byte_scale(most: float) -> tuple[float, str]:
-    """Return what to divide bytes by so that the largest reads well, and its unit."""
+    """Return the divisor and unit in which the largest number of bytes reads well."""
     return next((s for s in _BYTES if most >= s[0]), _BYTES[-1])
 
 
@@ -100,7 +100,7 @@ def second_scale(most: float) -> tuple[float, str]:
 
 
 def largest(*series: Sequence[float | None]) -> float:
-    """Return the largest finite value of several series, 0 of nothing."""
+    """Return the largest finite value of several series; 0 if there are none."""
     return max(
         (v for values in series for v in values if v is not None and math.isfinite(v)),
         default=0.0,

@@ -55,7 +55,7 @@ def _number(value: float) -> str:
 
 
 def scale(unit: str, most: float) -> tuple[float, str]:
-    """Return what to divide an axis' values by, and the unit that it then has."""
+    """Return the divisor of an axis' values, and the resulting unit."""
     match unit:
         case "s" | "dtdurations":
             return series.second_scale(most)

@@ -54,7 +54,7 @@ def _share(part: float, whole: float) -> str:
 
 
 def goodput(history: History, zone: tzinfo) -> Chart:
-    """What the workers did over time, as a stack."""
+    """What the workers' time was spent on, stacked over time."""
     key, title = "goodput-time", "What the workers did over time"
     samples = history.samples
     there = [c for c in _CAUSES if any(s.goodput_seconds.get(c) for s in samples)]
@@ -163,7 +163,7 @@ def leases(history: History, zone: tzinfo) -> Chart:
 
 
 def speed(history: History, zone: tzinfo) -> Chart:
-    """Records a second."""
+    """Records per second."""
     key, title = "speed", "Speed"
     samples = history.samples
     if not any(sample.records_per_second for sample in samples):
@@ -180,7 +180,7 @@ def speed(history: History, zone: tzinfo) -> Chart:
 
 
 def checkpoints(history: History, zone: tzinfo) -> Chart:
-    """How old the newest checkpoint was, and how long each took."""
+    """The age of the newest checkpoint, and how long each took."""
     key, title = "checkpoints", "Age of the newest checkpoint"
     samples = history.samples
     ages = [sample.checkpoint_age_seconds for sample in samples]
@@ -205,7 +205,7 @@ def checkpoints(history: History, zone: tzinfo) -> Chart:
 
 
 def _durations(samples: Sequence[HistorySample], x: Sequence[str]) -> list[object]:
-    """Return the trace of how long checkpoints took, a point for each new one."""
+    """Return the trace of checkpoint durations, a point for each checkpoint."""
     points: list[tuple[str, float]] = []
     version: int | None = None
     for when, sample in zip(x, samples, strict=True):

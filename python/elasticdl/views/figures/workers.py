@@ -76,7 +76,7 @@ def counts(history: History, zone: tzinfo) -> Chart:
 
 
 def _bounds(x: Sequence[str], samples: Sequence[HistorySample]) -> list[Any]:
-    """Return how many there may be; nothing of a job that has one size only."""
+    """Return the bounds on the number of workers; none for a job of fixed size."""
     if not any(sample.workers_max for sample in samples):
         return []
     return [
@@ -99,7 +99,7 @@ def _count(
 
 
 def mark_of(decision: Decision) -> str:
-    """Return which mark a decision gets, "" for none: PS are in the table alone."""
+    """Return the mark of a decision; "" for none: PS are only in the table."""
     if decision.replica and not decision.replica.startswith("worker-"):
         return ""
     if (
@@ -153,7 +153,7 @@ def _words(decision: Decision) -> str:
 
 
 def preemptions(history: History, zone: tzinfo) -> Chart:
-    """Preemptions so far, and how many wanted workers had no place."""
+    """Preemptions so far, and the number of wanted workers without a machine."""
     key, title = "preemptions", "Preemptions and capacity taken back"
     samples = history.samples
     if not samples:
@@ -191,7 +191,7 @@ def preemptions(history: History, zone: tzinfo) -> Chart:
 
 
 def step_times(history: History, zone: tzinfo) -> Chart:
-    """Step time of each worker; of many the median and the slowest."""
+    """Step time of each worker; for many workers the median and the slowest."""
     key, title = "steps", "Step time by worker"
     # Of many workers not every sample tells what each of them does.
     samples = [s for s in history.samples if s.workers or not s.workers_running]

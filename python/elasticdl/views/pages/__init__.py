@@ -21,12 +21,12 @@ def read(name: str) -> str:
 
 
 def filled(name: str, **parts: str) -> str:
-    """Return a page's text with its parts put in, as they are."""
+    """Return a page's text with its included parts."""
     return Template(read(name)).substitute(parts)
 
 
 def plotly_script() -> bytes:
-    """Return plotly.js. Raises PlatformError where its Python package is missing."""
+    """Return plotly.js. Raises PlatformError if its Python package is missing."""
     try:
         import plotly
     except ImportError as error:
@@ -44,11 +44,11 @@ def packed_plotly() -> str:
 
 
 def data(document: object) -> str:
-    """Return a document as JSON that cannot end the script element it is put in."""
+    """Return a document as JSON that cannot close its script element."""
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c")
 
 
 def escaped(text: object) -> str:
-    """Return text as it can stand in an element or a quoted attribute."""
+    """Return text escaped for an element or a quoted attribute."""
     return html.escape(str(text), quote=True)

@@ -36,7 +36,7 @@ _KINDS: dict[str, str] = {
 
 
 def changes(view: JobView, history: History) -> list[Decision]:
-    """Return what changed, in the order of time.
+    """Return the decisions about changes, in order of time.
 
     A job without a history has at least its relaunches, which its status and report
     tell. Checkpoints are left out: there are many, and a chart shows them.

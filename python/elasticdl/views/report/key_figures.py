@@ -21,7 +21,7 @@ _MOST_METRICS = 3
 
 @dataclass(frozen=True)
 class KeyFigure:
-    """A number that people ask for first."""
+    """A headline number of a report."""
 
     label: str
     value: str
@@ -29,7 +29,7 @@ class KeyFigure:
 
 
 def key_figures(view: JobView, history: History, *, now: float) -> Iterator[KeyFigure]:
-    """Yield what is known of the job, the most wanted first."""
+    """Yield the known key figures of the job, the most wanted first."""
     if view.report is not None:
         yield from _of_report(view.report)
     elif view.status is not None:

@@ -33,7 +33,7 @@ _TONES = {
 
 @dataclass(frozen=True)
 class Subject:
-    """What a report is made from."""
+    """The sources of a report."""
 
     view: JobView
     history: History
@@ -110,7 +110,7 @@ def _header(subject: Subject) -> str:
 
 
 def _messages(subject: Subject) -> Iterator[str]:
-    """Yield what the job says of itself, and what the reader should know."""
+    """Yield the job's messages, and notes for the reader."""
     view = subject.view
     document = view.status or view.report
     if document is not None and document.message:

@@ -20,7 +20,7 @@ _MOST_GAPS = 20
 
 
 def audit_view(report: AuditReport) -> RenderableType:
-    """Return how often records were trained, by whom, and why some came again."""
+    """Return how often records were trained, by whom, and why some were repeated."""
     epochs = make_table("EPOCH", "FINISHED", "RECORDS", "TRAINED", "BY")
     for first, epoch in alike(report.epochs):
         times = ", ".join(
@@ -58,14 +58,14 @@ def audit_view(report: AuditReport) -> RenderableType:
 
 
 def _left_out(epoch: EpochAudit) -> Iterator[str]:
-    """Yield what became of records that are not in the parameters as they were read."""
+    """Yield the reasons why records are not in the parameters as they were read."""
     if epoch.undone:
         yield f"{text.count(epoch.undone)} undone"
     yield from _not_as_read([epoch])
 
 
 def _not_as_read(epochs: Sequence[EpochAudit]) -> Iterator[str]:
-    """Yield how many records of these epochs were left out, or made more than a row."""
+    """Yield how many records of these epochs were skipped, or made more than a row."""
     if bad := sum(epoch.bad for epoch in epochs):
         yield f"{text.count(bad)} bad"
     if skipped := sum(epoch.skipped for epoch in epochs):
@@ -78,7 +78,7 @@ def _not_as_read(epochs: Sequence[EpochAudit]) -> Iterator[str]:
 
 
 def alike(epochs: Sequence[EpochAudit]) -> Iterator[tuple[int, EpochAudit]]:
-    """Yield (first epoch, sum) of runs of finished epochs that went the same way.
+    """Yield (first epoch, sum) for runs of equal finished epochs.
 
     The sum has the number of the last epoch and the records of each; workers' records
     are added.

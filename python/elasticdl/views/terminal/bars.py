@@ -15,7 +15,7 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def widths(shares: Sequence[float], width: int) -> list[int]:
-    """Return how many cells each share (0 to 1) gets; together they never are more.
+    """Return the cells of each share (0 to 1); their sum never exceeds `width`.
 
     The largest remainders get what rounding down leaves, so that shares that sum to 1
     fill the bar.
@@ -30,7 +30,7 @@ def widths(shares: Sequence[float], width: int) -> list[int]:
 
 
 def bar(share: float, width: int) -> str:
-    """Return `████····`; what is not nothing shows, and only all fills it."""
+    """Return `████····`; a share above 0 is visible, and only 1 fills the bar."""
     share = min(1.0, max(0.0, share))
     cells = math.floor(share * width)
     if share > 0:
@@ -39,7 +39,7 @@ def bar(share: float, width: int) -> str:
 
 
 def spark(values: Sequence[float], width: int) -> str:
-    """Return values over time in at most `width` cells, each the mean of its share."""
+    """Return values over time as at most `width` cells, each a mean."""
     if len(values) < 2 or width < 2:
         return ""
     count = min(width, len(values))

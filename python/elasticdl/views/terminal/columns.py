@@ -16,7 +16,7 @@ _GAP = 2
 
 @dataclass(frozen=True)
 class Column:
-    """A head, and its rank: of the highest it can be done without first."""
+    """A column's head and rank: columns of the highest rank are dropped first."""
 
     head: str
     rank: int
@@ -30,7 +30,7 @@ def columns_table(
     *,
     left_out: int = 0,
 ) -> Table:
-    """Return a head and a line for each row, at most `width` cells wide.
+    """Return a table of at most `width` cells.
 
     Columns are as wide as their cells; those that are empty are left out.
     `left_out`: how many rows are not among them, told in a line of its own.

@@ -26,7 +26,7 @@ _REWOUND = "rewound to the newest checkpoint, tasks after it come again"
 
 @dataclass(frozen=True)
 class EventCursor:
-    """How far was told what a master told."""
+    """Which of a master's decisions were printed."""
 
     master_generation: int = 0
     happened: int = 0
@@ -35,7 +35,7 @@ class EventCursor:
 
 
 def events(seen: EventCursor, status: JobStatus) -> tuple[list[str], EventCursor]:
-    """Return a line for each thing that is new, and what is told with them."""
+    """Return a line for each new event, and the new cursor."""
     fails = status.ending == JobState.FAILED
     lines, state = _new_lines(seen, status, fails=fails)
     if fails and not seen.fails:
@@ -52,7 +52,7 @@ def events(seen: EventCursor, status: JobStatus) -> tuple[list[str], EventCursor
 def _new_lines(
     seen: EventCursor, status: JobStatus, *, fails: bool
 ) -> tuple[list[str], str]:
-    """Return the lines, and the state that the job was last said to be in."""
+    """Return the new lines, and the job's state in the last of them."""
     if not seen.master_generation:
         # A job that goes on has a history that its own launch does not repeat.
         line = _state_line(status.state, status.message, status.type)

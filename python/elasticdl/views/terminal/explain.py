@@ -44,7 +44,7 @@ _MOST_DETAIL_LINES = 3
 def explain_view(
     view: JobView, decisions: Sequence[Decision], *, replica: str = ""
 ) -> RenderableType:
-    """Return the present, and a row for each thing that happened."""
+    """Return the present state, and a row for each event."""
     parts: list[RenderableType] = [Text(line) for line in _present(view, replica)]
     if not decisions:
         parts.append(Text(_nothing(view, replica), style="dim"))
@@ -88,7 +88,7 @@ def _alike(first: Decision, second: Decision) -> bool:
 
 
 def _why(same: Sequence[Decision]) -> str:
-    """Return the words behind what the other columns say already."""
+    """Return the details that the other columns do not show."""
     last = same[-1]
     new = _names([one.replacement for one in same if one.replacement])
     if last.kind == HappeningKind.ENDED:

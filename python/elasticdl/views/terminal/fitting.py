@@ -15,7 +15,7 @@ from rich.text import Text
 
 @dataclass(frozen=True)
 class FittingSection:
-    """Lines that belong together: all of them, or rows as far as there is room.
+    """Lines that belong together: a fixed text, or as many rows as fit.
 
     `draw(rows)` returns something `head + rows` lines high.
     """
@@ -36,7 +36,7 @@ def line(rank: int, text: Text) -> FittingSection:
 
 
 def fit(sections: Sequence[FittingSection], height: int | None) -> RenderableType:
-    """Return the sections in their order, in at most so many lines; None: any."""
+    """Return the sections in their order, in at most `height` lines; None: any."""
     left = 10**6 if height is None else height
     by_rank = sorted(range(len(sections)), key=lambda n: sections[n].rank)
     rows, spaced, left = _needed(sections, by_rank, left)
@@ -57,7 +57,7 @@ def fit(sections: Sequence[FittingSection], height: int | None) -> RenderableTyp
 def _needed(
     sections: Sequence[FittingSection], by_rank: Sequence[int], left: int
 ) -> tuple[dict[int, int], set[int], int]:
-    """Return rows of those that are not spare, who stands apart, and what is left."""
+    """Return the needed rows, which sections stand apart, and the lines left."""
     order = [n for n in by_rank if not sections[n].spare]
     rows: dict[int, int] = {}
     for number in order:

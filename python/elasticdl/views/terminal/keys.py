@@ -40,7 +40,7 @@ class Keys:
             termios.tcsetattr(self._input, termios.TCSADRAIN, self._mode)
 
     def pressed(self, timeout_seconds: float) -> str:
-        """Return the keys pressed within that time, "" for none."""
+        """Return the keys pressed within that time; "" for none."""
         if self._input < 0:
             time.sleep(timeout_seconds)
             return ""

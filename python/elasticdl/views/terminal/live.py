@@ -33,10 +33,10 @@ _BAR_WIDTH = 30
 
 
 class View(Protocol):
-    """Shows what it is given, until the `with` block ends."""
+    """Shows statuses until the `with` block ends."""
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start showing."""
 
     def __exit__(
         self,
@@ -44,21 +44,21 @@ class View(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave the screen to what comes after."""
+        """Release the screen."""
 
     def update(self, status: JobStatus | None, notices: Sequence[str]) -> None:
-        """Show a status (None: none yet) and what happened besides."""
+        """Show a status (None: none yet) and other events."""
 
 
 def choose_view(console: Console, name: str) -> View:
-    """Return bars where they can be drawn, lines where not."""
+    """Return bars if the terminal can draw them, else lines."""
     if console.is_terminal and not console.is_dumb_terminal:
         return LiveView(console, name)
     return LineView(console)
 
 
 class LiveView:
-    """A bar and lines that are redrawn in place; events scroll by above them."""
+    """A bar and lines redrawn in place; events scroll above them."""
 
     def __init__(self, console: Console, name: str) -> None:
         self._console = console
@@ -94,7 +94,7 @@ class LiveView:
 
 
 class LineView:
-    """A line at every event, and one of progress every few seconds."""
+    """A line at every event, and a progress line every few seconds."""
 
     def __init__(
         self, console: Console, *, clock: Callable[[], float] = time.monotonic
@@ -137,7 +137,7 @@ def _clock() -> str:
 
 
 def live_lines(status: JobStatus) -> RenderableType:
-    """Return the lines that are redrawn: bar, figures, roles."""
+    """Return the redrawn lines: bar, figures, roles."""
     progress = status.progress
     total = progress.records_per_epoch * progress.epochs
     bar = Table.grid(padding=(0, 1))
@@ -174,7 +174,7 @@ def live_lines(status: JobStatus) -> RenderableType:
 
 
 def progress_line(status: JobStatus, *, short: bool = False) -> str:
-    """Return all that is known of the progress in one line, or where it is."""
+    """Return the progress in one line, or the job's stage."""
     parts = [_where(status)]
     total = status.progress.records_per_epoch * status.progress.epochs
     if total:
@@ -193,14 +193,14 @@ def progress_line(status: JobStatus, *, short: bool = False) -> str:
 
 
 def brief_line(status: JobStatus) -> str:
-    """Return where it is, how much is done, and what is left."""
+    """Return stage, progress and remaining time."""
     total = status.progress.records_per_epoch * status.progress.epochs
     done = text.percent(status.progress.records_done, total) if total else ""
     return ", ".join(part for part in (_where(status), done, eta(status)) if part)
 
 
 def figures(status: JobStatus) -> list[str]:
-    """Return speed, step and loss, as far as they are known."""
+    """Return speed, step and loss, as far as known."""
     progress = status.progress
     parts = []
     if progress.records_per_second:
@@ -213,7 +213,7 @@ def figures(status: JobStatus) -> list[str]:
 
 
 def roles(status: JobStatus) -> list[str]:
-    """Return who is there and what they do: `workers 2 of 3: 2 training, 1 pending`."""
+    """Return the replicas and what they do: `workers 2 of 3: 2 training, 1 pending`."""
     parts = []
     live = [r for r in status.replicas if r.state != ReplicaState.ENDED]
     workers = [r for r in live if r.role == Role.WORKER]
@@ -248,7 +248,7 @@ def _where(status: JobStatus) -> str:
 
 
 def where_words(job_type: str, progress: Progress) -> str:
-    """`epoch 2/3`; of a job that does not train, what it does."""
+    """`epoch 2/3`; for a job that does not train, what it does."""
     if job_type != JobType.TRAIN:
         return text.doing(job_type)
     if not progress.epochs:
@@ -257,12 +257,12 @@ def where_words(job_type: str, progress: Progress) -> str:
 
 
 def eta(status: JobStatus) -> str:
-    """`12 min left (epoch 41 s)`; empty while nobody can know."""
+    """`12 min left (epoch 41 s)`; empty if unknown."""
     return eta_words(status.progress) if status.state == JobState.RUNNING else ""
 
 
 def eta_words(progress: Progress) -> str:
-    """The same of a job that runs."""
+    """Return the same for a running job."""
     of_epoch = progress.epoch_eta_seconds
     if progress.eta_seconds is None:
         return "" if of_epoch is None else f"epoch {text.left(of_epoch)}"
@@ -273,7 +273,7 @@ def eta_words(progress: Progress) -> str:
 
 
 def greeting(spec: JobSpec) -> str:
-    """`job digits: train, 3 workers, 2 PS`; only training on PS has any."""
+    """`job digits: train, 3 workers, 2 PS`; PS only for training on PS."""
     has_ps = spec.type == JobType.TRAIN and spec.strategy == Strategy.PARAMETER_SERVER
     ps = f", {spec.ps.replicas} PS" if has_ps else ""
     workers = text.plural(spec.worker.replicas, "worker")

@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class Looking(Generic[T]):
-    """Calls `look` every so many seconds in a `with` block."""
+    """Calls `look` at an interval, within a `with` block."""
 
     def __init__(self, look: Callable[[], T], first: T, *, every: float) -> None:
-        """Begin with what was seen `first`."""
+        """Start with the result `first`."""
         self._look = look
         self._every = every
         self._newest = first
@@ -44,14 +44,14 @@ class Looking(Generic[T]):
 
     @property
     def newest(self) -> T:
-        """What was seen last. Raises what made looking on senseless."""
+        """The last result. Raises the error that ended the looking."""
         if self._fatal is not None:
             raise self._fatal
         return self._newest
 
     @property
     def trouble(self) -> str:
-        """Why nothing newer was seen, "" if all is well."""
+        """Why there is no newer result; "" if all is well."""
         return self._trouble
 
     def _run(self) -> None:

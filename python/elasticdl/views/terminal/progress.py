@@ -18,7 +18,7 @@ _DRAW_EVERY_SECONDS = 0.1
 
 
 class RecordProgress:
-    """Shows progress that lasts: a bar in a terminal, a line now and then elsewhere."""
+    """Shows long progress: a bar in a terminal, an occasional line elsewhere."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -38,7 +38,7 @@ class RecordProgress:
             self._bar.stop()
 
     def update(self, done: int, total: int) -> None:
-        """Tell how far the work is."""
+        """Set the progress."""
         now = time.monotonic()
         if now - self._began < _SHOW_AFTER_SECONDS:
             return

@@ -26,7 +26,7 @@ _APPLIED = "elasticdl_ps_apply_seconds_count"
 
 
 def figures_of(text: str) -> dict[str, float]:
-    """Return a process's sums, counts and seconds by cause from its metrics page."""
+    """Return the sums, counts and seconds by cause in a process's metrics page."""
     found: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -39,7 +39,7 @@ def figures_of(text: str) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class StepPart:
-    """One part of a step: its milliseconds, on average over steps of all workers."""
+    """One part of a step: its mean milliseconds over steps of all workers."""
 
     name: str
     milliseconds: float
@@ -48,7 +48,7 @@ class StepPart:
 
 @dataclass(frozen=True)
 class StepTimes:
-    """A step's parts: those that follow one another, and those beside them."""
+    """A step's parts: consecutive ones, and those that overlap them."""
 
     steps: int
     milliseconds: float  # of a step with its input; the sum of `line`
@@ -59,7 +59,7 @@ class StepTimes:
 def step_times(
     workers: Iterable[tuple[Figures, Figures]], ps: Iterable[tuple[Figures, Figures]]
 ) -> StepTimes | None:
-    """Return the parts of a mean step between two looks; None without steps.
+    """Return the parts of a mean step between two samples; None without steps.
 
     Args:
         workers: Per worker, its figures at the first look and at the last.

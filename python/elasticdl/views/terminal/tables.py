@@ -45,7 +45,7 @@ def state_text(state: str) -> Text:
 
 
 def make_table(*columns: str) -> Table:
-    """Return an empty table in the look of all of them."""
+    """Return an empty table in the common style."""
     table = Table(
         box=None, pad_edge=False, header_style="bold dim", padding=(0, 2, 0, 0)
     )
@@ -81,7 +81,7 @@ def jobs_table(views: Sequence[JobView], *, now: float) -> RenderableType:
 
 
 def status_view(view: JobView, *, now: float) -> RenderableType:
-    """Return all that is known of one job."""
+    """Return all information about one job."""
     if view.report is not None:
         return report_view(view.report)
     if view.status is None:
@@ -141,7 +141,7 @@ def _what_next(view: JobView) -> str:
 
 
 def replicas_table(status: JobStatus, *, now: float) -> Table:
-    """Return one row for each replica, ended ones after the others."""
+    """Return one row for each replica, ended ones last."""
     table = make_table(
         "ROLE", "STATE", "SINCE", "DOING", "STEP", "STEPS/S", "LOSS", "MEMORY"
     )
@@ -163,14 +163,14 @@ def replicas_table(status: JobStatus, *, now: float) -> Table:
 
 
 def _reached(row: ReplicaStatus) -> str:
-    """Return a worker's step, a PS's version, nothing for one that has not begun."""
+    """Return a worker's step or a PS's version; "" if it has not begun."""
     if row.role == Role.PS:
         return f"v{row.version}" if row.state == ReplicaState.RUNNING else ""
     return str(row.step) if row.step else ""
 
 
 def relaunches_table(relaunches: Sequence[Relaunch]) -> Table:
-    """Return what ended, why, and what came in its place; the newest ones."""
+    """Return the newest relaunches: what ended, why, and the replacement."""
     table = make_table("ENDED", "WHY", "REPLACED BY", "BACK AFTER")
     for one in relaunches[-_MOST_ROWS:]:
         detail = text.first_line(one.detail)
@@ -185,7 +185,7 @@ def relaunches_table(relaunches: Sequence[Relaunch]) -> Table:
 
 @dataclass(frozen=True)
 class Rows:
-    """Labels with values beside them; long values go on below, never inside a word.
+    """Labels with values beside them; long values wrap between words.
 
     To be printed with `crop=False`: a path is not cut either.
     """
@@ -277,7 +277,7 @@ def _report_rows(report: JobReport) -> list[tuple[str, str]]:
 
 
 def _spent(goodput_seconds: Mapping[str, float]) -> str:
-    """Return what the workers did all the time, what took most first."""
+    """Return what the workers' time was spent on, the largest part first."""
     seconds = sum(goodput_seconds.values())
     causes = sorted(goodput_seconds.items(), key=lambda item: -item[1])
     return ", ".join(

@@ -20,12 +20,12 @@ _CLASSES = (SERVING, TRAINING, OTHER)
 
 
 def usage_label(usage: Usage) -> str:
-    """Return what it is about."""
+    """Return the name of the machine or cluster."""
     return "machine" if isinstance(usage, Machine) else "cluster"
 
 
 def usage_line(usage: Usage, room: int) -> Text:
-    """Return how full it is and with what, in at most `room` cells as far as it can."""
+    """Return the use and its parts, in about `room` cells."""
     if isinstance(usage, Machine):
         return _machine(usage)
     if usage.unknown:

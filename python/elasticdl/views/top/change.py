@@ -19,7 +19,7 @@ _OTHERWISE = (*_RESIZED, HappeningKind.ENDED, HappeningKind.STATE, HappeningKind
 
 @dataclass(frozen=True)
 class LastChange:
-    """The last change of who is there."""
+    """The last change of the replicas."""
 
     ago_seconds: float
     text: str
@@ -28,7 +28,7 @@ class LastChange:
 
 
 def last_change(decisions: Sequence[Decision], *, now: float) -> LastChange | None:
-    """Return what last changed who is there: a replica lost, or another size.
+    """Return the last loss of a replica or change of size; None if there was none.
 
     `decisions`: what happened to the job, in the order of time.
     """
@@ -42,7 +42,7 @@ def last_change(decisions: Sequence[Decision], *, now: float) -> LastChange | No
 
 
 def _lost(lost: Decision, later: Sequence[Decision], *, now: float) -> LastChange:
-    """Return a loss, with how long it took until the replacement worked."""
+    """Return a loss, with the time until the replacement worked."""
     replaced = (
         "not replaced"
         if not lost.replacement

@@ -49,7 +49,7 @@ def jobs_view(
     now: float,
     notes: Sequence[Text] = (),
 ) -> RenderableType:
-    """Return totals and a row for each job, those that run first."""
+    """Return totals and a row for each job, running ones first."""
     order = sorted(views, key=lambda v: (v.condition not in _GOING, v.place, v.name))
     label = f"{usage_label(usage):11}"
     sections = [
@@ -94,7 +94,7 @@ def _totals(views: Sequence[JobView]) -> Text:
 
 
 def _workers(status: JobStatus) -> tuple[int, int]:
-    """Return how many run and how many wait."""
+    """Return how many workers run and how many wait."""
     states = [r.state for r in status.replicas if r.role == Role.WORKER]
     return states.count(ReplicaState.RUNNING), sum(
         state in NOT_YET_RUNNING for state in states
@@ -137,7 +137,7 @@ def _cells(view: JobView, *, now: float) -> list[str | Text]:
 
 
 def _goodput(status: JobStatus) -> str:
-    """Return the share of the seconds of all workers that trained."""
+    """Return the share of all workers' seconds that was training."""
     trained = [one.share for one in goodput(status.goodput_seconds) if one.good]
     return f"{100 * trained[0]:.0f}%" if trained else ""
 

@@ -45,7 +45,7 @@ _MANY = (HappeningKind.CHECKPOINT, HappeningKind.JOINED, HappeningKind.EVALUATED
 
 @dataclass(frozen=True)
 class Worker:
-    """One worker that is not over."""
+    """One worker that has not ended."""
 
     name: str
     state: str
@@ -59,7 +59,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class Workers:
-    """How many there are; `most` 0 is no maximum."""
+    """The numbers of workers; `most` 0 is no maximum."""
 
     wanted: int
     least: int
@@ -72,7 +72,7 @@ class Workers:
 
 @dataclass(frozen=True)
 class Cause:
-    """Seconds of all workers that went to one cause, in people's words."""
+    """Seconds of all workers spent on one cause, in words."""
 
     name: str
     good: bool
@@ -90,7 +90,7 @@ class Preemptions:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The newest complete one."""
+    """The newest complete checkpoint."""
 
     version: int
     age_seconds: float | None
@@ -99,7 +99,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Top:
-    """All that is shown of one running job."""
+    """Everything shown of one running job."""
 
     name: str
     type: str
@@ -126,7 +126,7 @@ class Top:
 
 
 def top(status: JobStatus, history: History, *, now: float, place: str = "") -> Top:
-    """Return what is shown; the history may be empty or end earlier than the status."""
+    """Return the view's model; the history may be empty or older than status."""
     live = [r for r in status.replicas if r.state != ReplicaState.ENDED]
     workers = [r for r in live if r.role == Role.WORKER]
     slow = stragglers(workers)
@@ -180,7 +180,7 @@ def stragglers(workers: Sequence[ReplicaStatus]) -> frozenset[str]:
 
 
 def goodput(seconds: Mapping[str, float]) -> list[Cause]:
-    """Return the causes, training first, then what took most; shares sum to 1."""
+    """Return the causes, training first, then by size; shares sum to 1."""
     total = sum(seconds.values())
     spent = [(cause, value) for cause, value in seconds.items() if value > 0]
     spent.sort(key=lambda item: (item[0] != GoodputCause.TRAIN, -item[1]))
@@ -230,7 +230,7 @@ def _checkpoint(status: JobStatus) -> Checkpoint | None:
 
 
 def _losses(status: JobStatus, samples: Sequence[HistorySample]) -> list[float]:
-    """Return the losses, or their logarithms where these tell more.
+    """Return the losses, or their logarithms if those show more.
 
     A loss that falls to a hundredth would be a line along the bottom.
     """

@@ -22,7 +22,7 @@ _PS_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class PsLoad:
-    """What a PS did in the last while; None is not known."""
+    """Recent activity of a PS; None is unknown."""
 
     bytes_per_second: float  # of tensors, pushed and pulled
     latency_seconds: float | None  # of one call
@@ -31,7 +31,7 @@ class PsLoad:
 
 @dataclass(frozen=True)
 class Ps:
-    """One PS that is not over."""
+    """One PS that has not ended."""
 
     name: str
     state: str
@@ -49,7 +49,7 @@ class Ps:
 def ps_rows(
     replicas: Sequence[ReplicaStatus], samples: Sequence[HistorySample]
 ) -> list[Ps]:
-    """Return what is known of PS, with the figures of the newest samples."""
+    """Return the PS with the figures of the newest samples."""
     told = _told(samples)
     loads = {index: _load(ones) for index, ones in told.items()}
     traffic = {i: load.bytes_per_second for i, load in loads.items() if load}
@@ -78,7 +78,7 @@ def ps_rows(
 
 
 def hot_shards(traffic: Mapping[str, float]) -> frozenset[str]:
-    """Return the PS with over 1.5 times the mean traffic (bytes a second), if much."""
+    """Return the PS with over 1.5 times the mean traffic, if it is high."""
     if len(traffic) < 2:
         return frozenset()
     bound = max(HOT_BYTES, HOT * sum(traffic.values()) / len(traffic))
@@ -86,7 +86,7 @@ def hot_shards(traffic: Mapping[str, float]) -> frozenset[str]:
 
 
 def _told(samples: Sequence[HistorySample]) -> dict[str, list[tuple[float, PsSample]]]:
-    """Return what each PS said of itself, with the time; there is something in each."""
+    """Return by PS its non-empty samples, with their times."""
     told: dict[str, list[tuple[float, PsSample]]] = {}
     for sample in samples:
         for index, one in sample.ps.items():
@@ -96,7 +96,7 @@ def _told(samples: Sequence[HistorySample]) -> dict[str, list[tuple[float, PsSam
 
 
 def _load(told: Sequence[tuple[float, PsSample]]) -> PsLoad | None:
-    """Return what a PS did between its last word and one some time before."""
+    """Return the activity of a PS between its last sample and an earlier one."""
     now, after = told[-1]
     earlier = [entry for entry in told[:-1] if entry[0] <= now - _PS_SECONDS]
     since, before = earlier[-1] if earlier else told[0]

@@ -47,7 +47,7 @@ _PS = (
 
 
 def workers_table(workers: Sequence[Worker], rows: int, width: int) -> RenderableType:
-    """Return the head and `rows` lines; who needs a look is never left out."""
+    """Return the head and `rows` lines; a worker with a problem is always shown."""
     slowest = max((worker.step_seconds for worker in workers), default=0.0)
     shown = _shown(
         workers, rows, lambda one: one.straggler or one.state != ReplicaState.RUNNING
@@ -77,7 +77,7 @@ def _step(worker: Worker, slowest: float) -> Text:
 
 
 def ps_table(ps: Sequence[Ps], rows: int, width: int) -> RenderableType:
-    """Return the head and `rows` lines; a hot one is never left out."""
+    """Return the head and `rows` lines; a hot PS is always shown."""
     shown = _shown(ps, rows, lambda one: one.hot or one.state != ReplicaState.RUNNING)
     lines = []
     for one in shown:
@@ -122,7 +122,7 @@ def _memory(one: Ps) -> Text:
 def _shown(
     all_of_them: Sequence[T], rows: int, notable: Callable[[T], bool]
 ) -> list[T]:
-    """Return as many as fit, in their order; the last line tells of the others."""
+    """Return as many items as fit, in order; the last line counts the others."""
     if rows >= len(all_of_them):
         return list(all_of_them)
     order = sorted(

@@ -37,7 +37,7 @@ _LEAST_ROWS = 3  # of a table, before what is less important gets its place
 
 @dataclass(frozen=True)
 class Screen:
-    """Where it is drawn; no height is as many lines as there are."""
+    """The terminal: width, and height (None: unlimited)."""
 
     width: int
     height: int | None
@@ -46,7 +46,7 @@ class Screen:
 def top_view(
     shown: Top, usage: Usage | None, screen: Screen, *, notes: Sequence[Text] = ()
 ) -> RenderableType:
-    """Return the screen; `notes` (what is wrong just now) stand below its head."""
+    """Return the screen; `notes` (present problems) follow the head."""
     message = [Text(f"! {shown.message}", style="yellow")] if shown.message else []
     sections: list[FittingSection | None] = [
         line(0, _head(shown)),
@@ -115,7 +115,7 @@ def _events(events: Sequence[Decision], width: int) -> Text:
 
 
 def _row(rank: int, label: str, content: Text) -> FittingSection | None:
-    """Return a line with its label, none for what is not known or does not apply."""
+    """Return a labelled line; None if the content is unknown or does not apply."""
     if not content:
         return None
     return line(rank, Text.assemble((f"{label:{_LABEL + 1}}", "dim"), content))
@@ -229,7 +229,7 @@ def _pending(shown: Top) -> Text:
 
 
 def _goodput(causes: Sequence[Cause], screen: Screen) -> Text:
-    """Return a bar of shades and what each is, as far as there is room for names."""
+    """Return a shaded bar with its legend, as far as there is room."""
     if not causes:
         return Text()
     named = [one for one in causes if one.share >= _LEAST_SHARE]

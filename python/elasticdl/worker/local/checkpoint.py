@@ -54,7 +54,7 @@ class LocalState:
         *,
         beside: Sequence[keras.optimizers.Optimizer] = (),
     ) -> None:
-        """Take a built model, its optimizer and that one's JSON.
+        """Take a built model, its optimizer and the optimizer's JSON.
 
         `beside` are the optimizers that a training step of the model's own uses, in a
         fixed order and with their variables made.
@@ -75,7 +75,7 @@ class LocalState:
         self._others.update(_variables_beside(beside))
 
     def write(self, version: int) -> Callable[[Path, Progress], Any]:
-        """Copy everything now; return what writes it, for another thread."""
+        """Copy everything now; return a function that writes it, for another thread."""
         values = to_buffers([v.numpy() for v in self._trainable], self._layout)[0]
         slots = {
             name: to_buffers(
@@ -123,7 +123,7 @@ class LocalState:
         return whole.version
 
     def _restore_optimizer(self, path: Path, whole: reshard.Whole) -> None:
-        """Take over what fits the job's optimizer, which is the one that trains."""
+        """Restore the slots that fit the job's optimizer."""
         inner = inner_optimizer(self._optimizer)
         wrote, mine = class_name(whole.optimizer), class_name(self._config)
         if not same_kind(wrote, mine):
@@ -204,7 +204,7 @@ def _slots_of(
     trainable: Sequence[NamedVariable],
     count: Any,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Return the optimizer's variables but for its count of steps and its rate.
+    """Return the optimizer's variables without step count and rate.
 
     They come as slot -> variable name -> it, and as others by a name.
 
@@ -240,7 +240,7 @@ def _slots_of(
 def _variables_beside(
     optimizers: Sequence[keras.optimizers.Optimizer],
 ) -> dict[str, Any]:
-    """Return all variables of further optimizers by a name, but their rates."""
+    """Return all variables of further optimizers by name, without their rates."""
     return {
         f"optimizer {number}/{variable.name}/{place}": variable
         for number, optimizer in enumerate(optimizers, 1)
@@ -266,7 +266,7 @@ class LocalCheckpoints:
         wanted: Callable[[], LocalSnapshot],
         tell: Callable[[SnapshotDone], None],
     ) -> None:
-        """Take where requests come from and where the outcome goes."""
+        """Take the source of requests and the receiver of outcomes."""
         self._state = state
         self._wanted = wanted
         self._tell = tell
@@ -274,7 +274,7 @@ class LocalCheckpoints:
         self._thread: threading.Thread | None = None
 
     def between_steps(self, version: int, applied: dict[int, int]) -> None:
-        """Copy the state if a new checkpoint is wanted; write it beside the steps."""
+        """Copy the state if a new checkpoint is wanted; a thread writes it."""
         request = self._wanted()
         if not request.id or request.id == self._taken:
             return
@@ -290,7 +290,7 @@ class LocalCheckpoints:
         self._thread.start()
 
     def finish(self) -> None:
-        """Wait for the one that is being written."""
+        """Wait for the checkpoint in progress."""
         if self._thread is not None:
             self._thread.join()
 

@@ -20,21 +20,21 @@ from elasticdl.worker.steps.step import Tensors, Traced
 
 
 class OwnStep:
-    """Calls `model.train_step`; what it gives has been applied."""
+    """Calls `model.train_step`, which applies its gradients itself."""
 
     def __init__(self, definition: ModelDefinition) -> None:
-        """Take a module whose model is built and has a train_step of its own."""
+        """Take a module with a built model that overrides train_step."""
         self._definition = definition
         self._metrics = list(definition.model.metrics)
         self.variables = list(definition.model.trainable_variables)
         self._traced = Traced(self._compute, jit=definition.jit_compile)
 
     def trace(self, features: Tensors, targets: Tensors) -> None:
-        """Trace for batches like this one; optimizers make their slots."""
+        """Trace for batches like this one, so that optimizers create their slots."""
         self._traced.trace([], [features, targets])
 
     def apply(self, features: Tensors, targets: Tensors) -> float:
-        """Train on a batch; return the loss that the step tells, or what comes first.
+        """Train on a batch; return train_step's loss, or its first value.
 
         Metrics begin anew at each step, so that it is the loss of this batch.
         """
@@ -54,7 +54,7 @@ class OwnStep:
 
 
 def other_optimizers(model: keras.Model) -> list[keras.optimizers.Optimizer]:
-    """Return the optimizers that a model has besides that of `compile`, in one order.
+    """Return the model's optimizers besides that of `compile`, in a fixed order.
 
     They are attributes of the model or of a model inside of it, or in lists, tuples and
     dicts there: first by layer, then by the attribute's name, then by index or key.
@@ -70,7 +70,7 @@ def other_optimizers(model: keras.Model) -> list[keras.optimizers.Optimizer]:
 def _optimizers_in(
     value: Any, around: tuple[int, ...]
 ) -> Iterator[keras.optimizers.Optimizer]:
-    """Yield the optimizers of a structure; `around` are what it is in."""
+    """Yield the optimizers in a structure; `around` are its containers."""
     if isinstance(value, keras.optimizers.Optimizer):
         yield value
     elif isinstance(value, Mapping | list | tuple) and id(value) not in around:

@@ -45,7 +45,7 @@ class LocalTrainer:
         learning_rate_scale: Callable[[], float],
         between_steps: Callable[[int, dict[int, int]], None],
     ) -> None:
-        """Take a step that applies what it computes.
+        """Take a step that applies its gradients itself.
 
         Args:
             step: With the optimizer in it.
@@ -91,7 +91,7 @@ class LocalTrainer:
         return BatchDone(loss, self._version, skipped)
 
     def flush(self) -> None:
-        """Nothing is under way between steps."""
+        """Do nothing: no batch is in progress between steps."""
 
     def recover(self) -> None:
         raise RuntimeError("strategy local has no PS that could be rewound")
@@ -105,10 +105,10 @@ class LocalTrainer:
         self._between_steps(self._version, dict(self._applied))
 
     def variables_changed(self) -> None:
-        """The model's variables are the only copy of the values."""
+        """Do nothing: the model's variables are the only copy of the values."""
 
     def close(self) -> None:
-        """There is no connection to close."""
+        """Do nothing: there is no connection to close."""
 
 
 class _Rate:

@@ -21,7 +21,7 @@ from elasticdl.worker.steps.packing import Gradient, RowGradient, sum_repeated
 
 @dataclass(frozen=True)
 class Clipping:
-    """What a worker clips before it pushes; `global_norm` is of all variables."""
+    """Clipping in the worker before a push; `global_norm` is of all variables."""
 
     global_norm: float | None = None
     norm: float | None = None
@@ -31,7 +31,7 @@ class Clipping:
     def of(
         layout: Layout, *, clipnorm: float | None, global_clipnorm: float | None
     ) -> Clipping:
-        """Return what is left to the worker of Keras's two options."""
+        """Return the part of Keras's two options that the worker carries out."""
         if global_clipnorm and global_clipnorm > 0:
             return Clipping(global_norm=global_clipnorm)
         if not clipnorm or clipnorm <= 0:
@@ -41,7 +41,7 @@ class Clipping:
         return Clipping(norm=clipnorm, cut=cut)
 
     def clip(self, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
-        """Return the gradients, one for each variable, clipped; changes none."""
+        """Return the clipped gradients, one for each variable, in new arrays."""
         if self.global_norm is not None:
             summed = [_summed(gradient) for gradient in gradients]
             squares = sum(_square_sum(gradient) for gradient in summed)

@@ -41,7 +41,7 @@ MOST_WAIT_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class _Held:
-    """Values of all PS, and where they come from."""
+    """Values of all PS, with the generations they came from."""
 
     buffers: list[Floats]
     versions: list[int]  # by PS; empty: initial values, nothing was pulled yet
@@ -51,7 +51,7 @@ class _Held:
 
 
 class Views(Protocol):
-    """Where the newest PsView comes from (worker.heartbeat)."""
+    """Source of the newest PsView (worker.heartbeat)."""
 
     @property
     def view(self) -> PsView:
@@ -65,14 +65,14 @@ class Untrained(Protocol):
     """Weights of the model that no step moves (worker.untrained)."""
 
     def read(self) -> Mapping[str, Array]:
-        """Return what they are, by variable."""
+        """Return the weights by variable."""
 
     def take(self, arrays: Mapping[str, Array]) -> None:
-        """Set them. Raises RefusedError naming those that are not there."""
+        """Set the weights. Raises RefusedError naming missing ones."""
 
 
 class PsLink:
-    """The PS, with the patience that a lost one needs. Thread-safe."""
+    """Calls to the PS that wait through the loss of one. Thread-safe."""
 
     def __init__(  # noqa: PLR0913 - what PS begin with, and how to wait for them
         self,
@@ -87,7 +87,7 @@ class PsLink:
         leaving: threading.Event,
         on_wait: Callable[[], None],
     ) -> None:
-        """Take what a PS needs to begin.
+        """Take what a PS needs to be initialized.
 
         Args:
             client: All PS as one.
@@ -118,7 +118,7 @@ class PsLink:
 
     @property
     def layout(self) -> Layout:
-        """Which PS has what."""
+        """The layout of the variables on the PS."""
         return self._layout
 
     @property
@@ -141,7 +141,7 @@ class PsLink:
             return held.rewind or 0, list(self._answered) if held.versions else []
 
     def push(self, gradients: Gradients, order: PushOrder) -> Pushed:
-        """Push a batch's gradients, again while a PS is away. Raises as `call`.
+        """Push a batch's gradients, with retries while a PS is away. Raises as `call`.
 
         What a PS answers is known at once, not when all have answered: while another
         one is away this may be all that is left of the news of a PS that is lost.
@@ -164,7 +164,7 @@ class PsLink:
                 self._answered[ps] = max(self._answered[ps], version)
 
     def offer(self, view: PsView) -> None:
-        """Hand pulled values to the PS that wait for them, in a thread of its own.
+        """Offer pulled values to the PS that wait for them, in a separate thread.
 
         Called with each view that names such PS, so what fails is tried again.
         """
@@ -185,7 +185,7 @@ class PsLink:
 
     @property
     def first_step(self) -> int:
-        """Version at which the optimizer was at its step 0; known after a pull."""
+        """Version at which the optimizer's step was 0; known after a pull."""
         return self._held.first_step
 
     @property
@@ -194,7 +194,7 @@ class PsLink:
         return self._held.state
 
     def join(self) -> None:
-        """Take the rewind in force as ours; give values to every PS that has none."""
+        """Adopt the present rewind; initialize every PS that has no values."""
         while True:
             view = self._views.view
             with self._lock:
@@ -226,7 +226,7 @@ class PsLink:
     def took(
         self, pulled: PulledValues, first_step: int | None = None
     ) -> tuple[list[Floats], list[int]]:
-        """Keep what was pulled; return the newest buffers of all PS and versions.
+        """Keep pulled values; return the newest buffers of all PS and their versions.
 
         What comes with the answer to a push does not tell `first_step`, which stays.
         """
@@ -255,7 +255,7 @@ class PsLink:
         return self._call(what, function, lasting=False)
 
     def call(self, what: str, function: Callable[[], T]) -> T:
-        """Return what `function` returns, called again while a PS is away.
+        """Return what `function` returns, with retries while a PS is away.
 
         Raises FencedError when the PS were rewound, RefusedError, LeavingError.
         """

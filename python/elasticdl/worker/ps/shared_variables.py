@@ -17,7 +17,7 @@ from elasticdl.tensor.shared_state import Floats, SharedState, StateLayout, Stat
 
 
 class SharedVariables:
-    """Variables that every worker's steps move (tensor/shared_state.py)."""
+    """Non-trainable variables that all workers move (tensor/shared_state.py)."""
 
     def __init__(self, variables: Sequence[NamedVariable], layout: StateLayout) -> None:
         """Take a built model's variables, in the layout's order."""
@@ -31,28 +31,28 @@ class SharedVariables:
 
     @property
     def values(self) -> Floats:
-        """What the next step begins with."""
+        """The values at the start of the next step."""
         return self._before
 
     @property
     def state(self) -> SharedState:
-        """The same with its layout."""
+        """The values with their layout."""
         return SharedState(self.layout, self._before)
 
     def share(self) -> StateShare | None:
-        """Return what the step put in that has just run; None without shared state."""
+        """Return the contribution of the last step; None without shared state."""
         if not self._variables:
             return None
         before, self._before = self._before, self._read()
         return self.layout.share(before, self._before)
 
     def undo(self) -> None:
-        """Take the step back that has just run, before `share` was asked for."""
+        """Undo the last step, before `share` is called."""
         if self._variables:
             self._write(self._before)
 
     def take(self, values: Floats, ahead: StateShare | None = None) -> None:
-        """Begin the next step with these values and with what a step put in since."""
+        """Set the values for the next step, with the contributions made since."""
         if self._variables:
             self._write(values if ahead is None else self.layout.moved(values, ahead))
 

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PsTrainerOptions:
-    """How a worker trains."""
+    """Options of training on PS."""
 
     pipeline: bool
     pull_steps: int
@@ -53,7 +53,7 @@ class PsTrainerOptions:
 
 @dataclass(frozen=True)
 class _Sent:
-    """A batch whose gradients are under way; kept to compute it again."""
+    """A batch whose gradients are in transit; kept to compute it again."""
 
     features: Any
     labels: Any
@@ -62,7 +62,7 @@ class _Sent:
 
 
 class PsTrainer:
-    """Trains on gradients that the PS apply."""
+    """Trains with gradients that the PS apply."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class PsTrainer:
         )
 
     def between_steps(self) -> None:
-        """The exchange with the PS was begun by the step."""
+        """Do nothing: the step has started the exchange with the PS."""
 
     def variables_changed(self) -> None:
         if self._arena is not None:
@@ -205,7 +205,7 @@ class PsTrainer:
         return True
 
     def _share_of(self, done: BatchDone) -> StateShare | None:
-        """Return what the step that has just run put into the state, if it counts."""
+        """Return the last step's contribution to the state, if it counts."""
         if not done.skipped:
             return self._state.share()
         self._state.undo()
@@ -218,7 +218,7 @@ class PsTrainer:
         versions: Sequence[int],
         share: StateShare | None,
     ) -> None:
-        """Push what was computed at `versions`; pipelined, newer ones are known now."""
+        """Push gradients computed at `versions`; pipelined, newer ones exist now."""
         at = sent.at
         self._since_pull += 1
         self._sent = sent
@@ -243,7 +243,7 @@ class PsTrainer:
         )
 
     def _rate(self, version: int, epoch: int) -> float | None:
-        """Return the rate that goes with a push; None for the PS's own."""
+        """Return the learning rate to send with a push; None for the PS's own."""
         rate = self._options.learning_rate_of(version, epoch)
         own = self._options.own_rate
         if rate is not None or own is None:
@@ -252,7 +252,7 @@ class PsTrainer:
         return own(version - self._link.first_step)
 
     def _settle(self, ahead: StateShare | None = None) -> None:
-        """Wait for the exchange under way; compute refused batches again.
+        """Wait for the exchange in progress; compute refused batches again.
 
         `ahead`: what the step after it has put into the state meanwhile.
         """

@@ -31,7 +31,7 @@ ALIVE_SECONDS = 0.5
 
 
 class Observer(Protocol):
-    """Who is told how long calls took (a Prometheus histogram)."""
+    """Receiver of call durations (a Prometheus histogram)."""
 
     def observe(self, amount: float) -> None:
         """Take one more duration, in seconds."""
@@ -39,7 +39,7 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class Exchange:
-    """What goes to the PS after a step."""
+    """What is sent to the PS after a step."""
 
     gradients: list[Gradient]
     order: PushOrder
@@ -47,14 +47,14 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Exchanged:
-    """What came back."""
+    """What came back from the PS."""
 
     pushed: Pushed
     arena: Arena | None  # filled with the values after the push
 
 
 class Transfer:
-    """One exchange at a time; one thread calls this."""
+    """One exchange with the PS at a time; used by one thread."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Transfer:
         on_wait: Callable[[], None],
         clipping: Clipping | None = None,
     ) -> None:
-        """Make the arenas.
+        """Allocate the arenas.
 
         Args:
             link: The PS.
@@ -89,11 +89,11 @@ class Transfer:
 
     @property
     def under_way(self) -> bool:
-        """Whether an exchange was started and not finished."""
+        """Whether an exchange is in progress."""
         return self._pending is not None
 
     def pull(self) -> Arena:
-        """Pull now; the arena returned last may be overwritten by the next but one."""
+        """Pull now; the previous arena may be overwritten by the next pull but one."""
         start = time.perf_counter()
         pulled = self._link.pull()
         self._pull_seconds.observe(time.perf_counter() - start)
@@ -110,11 +110,11 @@ class Transfer:
         return arena
 
     def start(self, exchange: Exchange) -> None:
-        """Begin an exchange; the one before must be finished."""
+        """Start an exchange; the one before must be finished."""
         self._pending = self._pool.submit(self._run, exchange)
 
     def finish(self) -> Exchanged:
-        """Wait for the exchange that was started; raise what went wrong in it."""
+        """Wait for the exchange; raise its error."""
         pending, self._pending = self._pending, None
         if pending is None:
             raise RuntimeError("no exchange was started")
@@ -132,7 +132,7 @@ class Transfer:
             del pending
 
     def close(self) -> None:
-        """End the thread after what it is doing."""
+        """End the thread after the exchange in progress."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, exchange: Exchange) -> Exchanged:

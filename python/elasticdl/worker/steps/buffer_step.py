@@ -27,12 +27,12 @@ from elasticdl.worker.steps.step import (
 
 
 class BufferStep:
-    """Parameters are tensors that share the arena's memory; nothing is copied."""
+    """Step whose parameters share the arena's memory, without a copy."""
 
     def __init__(
         self, definition: StepDefinition, scale: LossScale | None = None
     ) -> None:
-        """Take a module whose model is built, and how its loss is scaled."""
+        """Take a module with a built model, and the loss scale."""
         self._definition = definition
         self._scale = scale
         self._variables = list(definition.model.trainable_variables)

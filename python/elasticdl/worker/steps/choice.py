@@ -26,7 +26,7 @@ def choose_step(
     optimizer: keras.optimizers.Optimizer | None,
     scale: LossScale | None = None,
 ) -> tuple[GradientStep, list[GradientKind]]:
-    """Return the fastest step that is right for this model, and the gradients' kinds.
+    """Return the fastest correct step for this model, and the kinds of its gradients.
 
     Some layers (a wrapped SavedModel, rematerialization) read their variables behind
     Keras's back: with parameters as tensors they would get no gradient. A variable

@@ -17,14 +17,14 @@ class LossScale:
     """Keras's `loss_scale_factor`, or the moving scale of `LossScaleOptimizer`."""
 
     def __init__(self, first: float, growth_steps: int | None) -> None:
-        """Take the first scale; `growth_steps` is None for one that never changes."""
+        """Take the initial scale; `growth_steps` is None for a constant one."""
         self._growth_steps = growth_steps
         self._scale = tf.Variable(first, dtype=tf.float32, trainable=False)
         self._good = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     @staticmethod
     def of(optimizer: keras.optimizers.Optimizer) -> LossScale | None:
-        """Return what the optimizer asks for, None without loss scaling."""
+        """Return the optimizer's loss scale; None without one."""
         if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
             steps = optimizer.dynamic_growth_steps
             return LossScale(optimizer.initial_scale, steps)
@@ -32,11 +32,11 @@ class LossScale:
         return LossScale(factor, None) if factor else None
 
     def scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        """Return what gradients are taken of."""
+        """Return the loss of which gradients are taken."""
         return loss * self._scale
 
     def unscaled(self, gradients: list[Any]) -> tuple[list[Any], tf.Tensor]:
-        """Return the true gradients, and whether they can be used.
+        """Return the true gradients, and whether they are finite.
 
         An overflow halves a moving scale; so many good steps in a row double it.
         Inside a tf.function, once for each step.

@@ -74,7 +74,7 @@ def scatter(layout: Layout, buffers: Sequence[Floats], arena: Arena) -> None:
 
 
 def sum_repeated(gradient: RowGradient) -> RowGradient:
-    """Return the gradient with each row once, in rising order, values added up."""
+    """Return the gradient with each row once, ascending, values summed."""
     rows, values = gradient.rows, gradient.values
     if not len(rows):
         return gradient

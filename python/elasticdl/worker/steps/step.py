@@ -28,7 +28,7 @@ Tensors = Any  # a tensor, or a nest of them as the user's feed gives it
 
 
 class StepDefinition(Protocol):
-    """What a step needs of the user's module (model.definition)."""
+    """The parts of the user's module that a step needs (model.definition)."""
 
     @property
     def model(self) -> keras.Model:
@@ -44,12 +44,12 @@ class StepDefinition(Protocol):
     def training_loss(
         self, features: Tensors, labels: Tensors, predictions: Tensors
     ) -> tf.Tensor:
-        """Return the scalar to minimise, the model's own losses in it."""
+        """Return the scalar to minimise, including the model's own losses."""
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a step gives: its loss and a gradient per trainable variable."""
+    """The loss of a step, and a gradient per trainable variable."""
 
     loss: float
     gradients: list[Gradient]
@@ -57,25 +57,25 @@ class StepResult:
 
     @property
     def finite(self) -> bool:
-        """Whether the loss is a number that can be learnt from."""
+        """Whether the loss is finite."""
         return math.isfinite(self.loss)
 
 
 class GradientStep(Protocol):
-    """Computes the gradients of one batch at given parameters."""
+    """Computes the gradients of a batch at given parameters."""
 
     def kinds(self, features: Tensors, labels: Tensors) -> list[GradientKind]:
-        """Trace for batches like this one; say how each gradient comes."""
+        """Trace for batches like this one; return the kind of each gradient."""
 
     def load(self, arena: Arena) -> None:
-        """Take new parameter values; the arena must stay as it is until the next."""
+        """Take new parameter values; the arena must not change until the next call."""
 
     def run(self, features: Tensors, labels: Tensors) -> StepResult:
-        """Compute one batch. The model's non-trainable state moves on with it."""
+        """Compute one batch. The model's non-trainable state advances."""
 
 
 def kind_of(gradient: Any) -> GradientKind:
-    """Return how a traced gradient comes."""
+    """Return the kind of a traced gradient."""
     if gradient is None:
         return GradientKind.FROZEN
     return (
@@ -88,7 +88,7 @@ def kind_of(gradient: Any) -> GradientKind:
 def agreed(
     before: Sequence[GradientKind], now: list[GradientKind], variables: Sequence[Any]
 ) -> list[GradientKind]:
-    """Return how the gradients of a trace come, which is as in the traces before it.
+    """Return the kinds of a trace's gradients, which earlier traces must share.
 
     The PS were told once which variables have gradients of which kind; a batch of
     another form is traced anew. Raises UserCodeError where its gradients are others.
@@ -120,7 +120,7 @@ def as_gradient(gradient: Any) -> Gradient:
 def as_gradients(
     computed: Sequence[Any], kinds: Sequence[GradientKind]
 ) -> list[Gradient]:
-    """Return what a traced step gave, which leaves out variables without gradient."""
+    """Return the gradients of a traced step, which omits variables without one."""
     found = iter(computed)
     return [
         None if kind is GradientKind.FROZEN else as_gradient(next(found))
@@ -129,7 +129,7 @@ def as_gradients(
 
 
 class RecordingScope(keras.StatelessScope):
-    """Keeps what a call assigns to variables, and which variables they are.
+    """Keeps what a call assigns to variables, and to which ones.
 
     Also those that the model does not list: Keras's generator of unseeded random
     numbers, and variables that user code keeps elsewhere.
@@ -161,7 +161,7 @@ def refuse_assigned(variables: Sequence[Any]) -> None:
 
 
 def assigned_in_graph(variables: Sequence[Any]) -> list[Any]:
-    """Return those of the variables that the graph being traced assigns so far."""
+    """Return the variables that the traced graph assigns so far."""
     graph = tf.compat.v1.get_default_graph()
     handles = {
         op.inputs[0].name
@@ -172,7 +172,7 @@ def assigned_in_graph(variables: Sequence[Any]) -> list[Any]:
 
 
 def changing_variables(model: keras.Model) -> list[Any]:
-    """Return the variables that a step moves besides the trainable ones."""
+    """Return the variables besides trainable ones that a step changes."""
     others = {id(v) for v in (*model.trainable_variables, *model.metrics_variables)}
     return [v for v in model.variables if id(v) not in others]
 

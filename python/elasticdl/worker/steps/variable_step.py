@@ -31,7 +31,7 @@ from elasticdl.worker.steps.step import (
 
 
 class VariableStep:
-    """Parameters are the model's own variables; gradients may be applied there."""
+    """Step on the model's own variables; it may apply gradients there."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class VariableStep:
         on_ps: bool = False,
         scale: LossScale | None = None,
     ) -> None:
-        """Take a module whose model is built; its variables hold the parameters.
+        """Take a module with a built model, whose variables hold the parameters.
 
         Args:
             definition: The module.
@@ -76,7 +76,7 @@ class VariableStep:
         return StepResult(float(loss), gradients, overflow=not fine)
 
     def apply(self, features: Tensors, labels: Tensors) -> float:
-        """Compute a batch, apply its gradients here and return the loss."""
+        """Compute a batch, apply its gradients and return the loss."""
         return float(self._traced(features, labels)[0])
 
     def _compute(self, features: Tensors, labels: Tensors) -> Any:

@@ -20,7 +20,7 @@ _MEAN_OVER = 4
 
 
 class Ahead:
-    """The pace of one worker's tasks and what follows from it."""
+    """How many tasks a worker holds ready, by its pace."""
 
     def __init__(self, *, far: bool) -> None:
         """With `far` false: one task ready, every report at once (sync training)."""
@@ -30,11 +30,11 @@ class Ahead:
         self._call_seconds = 0.0
 
     def calls_every(self, seconds: float) -> None:
-        """Note how often the master has time for this worker: one call in so long."""
+        """Note the interval at which the master can serve this worker."""
         self._call_seconds = seconds
 
     def took(self, *, waited_seconds: float, now: float) -> None:
-        """Note that a task is begun, after so long without one.
+        """Note the start of a task, after so many seconds without one.
 
         The time since the last one was begun, less the wait, was its length.
         """
@@ -46,24 +46,24 @@ class Ahead:
 
     @property
     def most_ready(self) -> int:
-        """Tasks to hold ready beside the one that is trained; at least 1."""
+        """Number of tasks to hold ready beside the trained one; at least 1."""
         if not self._far or self._seconds is None:
             return 1
         fit = self._fit(max(_READY_SECONDS, self._call_seconds))
         return max(1, min(_MOST_READY, round(fit)))
 
     def _fit(self, seconds: float) -> float:
-        """Return how many tasks are trained in so many seconds."""
+        """Return how many tasks are trained in this time."""
         return seconds / max(self._seconds or 0.0, 1e-6)
 
     def wanted(self, ready: int) -> int:
-        """Return how many to lease now: none until those before are nearly used up."""
+        """Return how many tasks to lease now: 0 until those ready are nearly used."""
         most = self.most_ready
         left = min(most // 2, int(self._fit(_LEAD_SECONDS)))
         return most - ready if ready <= left else 0
 
     def report_due(self, *, oldest: float, now: float) -> float:
-        """Return for how many seconds reports may still wait; 0 or less is now."""
+        """Return the seconds for which reports may still wait; 0 or less is now."""
         if not self._far:
             return 0.0
         return oldest + max(_REPORT_SECONDS, self._call_seconds) - now

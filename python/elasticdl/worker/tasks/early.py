@@ -44,7 +44,7 @@ class EarlyTasks:
         leaving: threading.Event,
         progress: WorkerProgress,
     ) -> None:
-        """Take who leases and what does the work."""
+        """Take the lease call and the errands that do the work."""
         self._lease = lease
         self._replica = replica
         self._errands = errands
@@ -54,11 +54,11 @@ class EarlyTasks:
 
     @property
     def held(self) -> list[int]:
-        """Leases this worker answers for."""
+        """The leases that this worker holds."""
         return list(self._held)
 
     def run(self, wait_seconds: float) -> bool:
-        """Do what there is; return whether the job goes on.
+        """Run the present tasks; return whether the job continues.
 
         Args:
             wait_seconds: How long the first call may wait for something to do.

@@ -25,7 +25,7 @@ class Errands:
         prepare: Callable[[], None],
         reader_of: Callable[[DataKind], Reader],
     ) -> None:
-        """Take what does them.
+        """Take the functions that do the work.
 
         Args:
             prepare: Makes the data if it is not there. Raises DataError.
@@ -35,7 +35,7 @@ class Errands:
         self._reader_of = reader_of
 
     def prepare(self, task: Task) -> TaskReport:
-        """Make the data; return the report."""
+        """Prepare the data; return the report."""
         self._prepare()
         return _done(task)
 

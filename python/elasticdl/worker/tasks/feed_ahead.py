@@ -26,7 +26,7 @@ _LOOK_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class _End:
-    """No more batches: the records that the feed could not parse, or what it raised."""
+    """The end of a task's batches: unparsable records, or the exception."""
 
     bad: list[BadInput]
     error: BaseException | None = None
@@ -34,7 +34,7 @@ class _End:
 
 @dataclass(frozen=True)
 class _Feeding:
-    """A task that is being fed."""
+    """A task whose batches are being made."""
 
     lease_id: int
     made: queue.Queue[Batch | _End] = field(
@@ -43,7 +43,7 @@ class _Feeding:
     unwanted: threading.Event = field(default_factory=threading.Event)
 
     def put(self, item: Batch | _End) -> bool:
-        """Hand over; wait for room. Whether the task is still wanted."""
+        """Hand over a batch, waiting for room; whether the task is still wanted."""
         while not self.unwanted.is_set():
             try:
                 self.made.put(item, timeout=_LOOK_SECONDS)
@@ -54,10 +54,10 @@ class _Feeding:
 
 
 class FeedAhead:
-    """The feeder, ahead of the steps."""
+    """Runs the feeder in a thread ahead of the steps."""
 
     def __init__(self, feeder: Feeder) -> None:
-        """Feed through `feeder`, which nobody else uses from now on."""
+        """Use `feeder`, which nobody else uses from now on."""
         self._feeder = feeder
         self._wanted: queue.SimpleQueue[list[tuple[_Feeding, list[bytes]]]]
         self._wanted = queue.SimpleQueue()
@@ -69,11 +69,11 @@ class FeedAhead:
 
     @property
     def idle(self) -> bool:
-        """Whether no task is fed ahead."""
+        """Whether no task is being fed."""
         return not self._ahead
 
     def begin(self, tasks: Sequence[LoadedTask]) -> None:
-        """Feed the next tasks as soon as those before are fed: as many as fit.
+        """Feed the next tasks after those before, as many as fit.
 
         Does nothing as long as one of those begun before was not taken.
         """
@@ -123,7 +123,7 @@ class FeedAhead:
                     self._feed(feeding, records)
 
     def _feed_together(self, group: list[tuple[_Feeding, list[bytes]]]) -> bool:
-        """Feed tasks in one call; whether that could be done."""
+        """Feed tasks in one call; return whether that was possible."""
         try:
             made = self._feeder.together([records for _, records in group])
         except Exception:  # noqa: BLE001 - each alone raises it again, where it belongs

@@ -10,42 +10,42 @@ from elasticdl.job.tasks import TaskReport
 
 
 class Outbox:
-    """Reports waiting and reports under way. The caller holds the lock."""
+    """Reports that wait or are in transit. The caller holds the lock."""
 
     def __init__(self) -> None:
         self._waiting: list[TaskReport] = []
         self._under_way: list[TaskReport] = []
 
     def __len__(self) -> int:
-        """Reports not acknowledged."""
+        """Number of unacknowledged reports."""
         return len(self._waiting) + len(self._under_way)
 
     @property
     def waiting(self) -> int:
-        """Reports that no call carries at the moment."""
+        """Number of reports that no call carries now."""
         return len(self._waiting)
 
     @property
     def lease_ids(self) -> list[int]:
-        """Leases of all of them."""
+        """The leases of all reports."""
         return [r.lease_id for r in (*self._under_way, *self._waiting)]
 
     def add(self, report: TaskReport) -> None:
-        """Put a report in; it leaves with the next call."""
+        """Add a report; it is sent with the next call."""
         self._waiting.append(report)
 
     def take(self) -> list[TaskReport]:
-        """Return all that wait; they are under way until acknowledged or put back."""
+        """Return all waiting reports; in transit until acknowledged or put back."""
         taken, self._waiting = self._waiting, []
         self._under_way += taken
         return taken
 
     def acknowledge(self, reports: list[TaskReport]) -> None:
-        """Forget reports that the master has in its journal."""
+        """Remove reports that the master has journaled."""
         done = {id(r) for r in reports}
         self._under_way = [r for r in self._under_way if id(r) not in done]
 
     def put_back(self, reports: list[TaskReport]) -> None:
-        """Let reports wait again whose call failed; they keep their place."""
+        """Return the reports of a failed call to their places."""
         self.acknowledge(reports)
         self._waiting[:0] = reports

@@ -27,7 +27,7 @@ KIND_OF_TASK = {
 
 @dataclass(frozen=True)
 class RecordSample:
-    """Some records of the data, to learn shapes from."""
+    """Some records of the data, from which shapes are learned."""
 
     metadata: Metadata
     records: list[bytes]
@@ -39,7 +39,7 @@ class Readers:
     def __init__(
         self, spec: DataSpec, custom_reader: Callable[[str], Reader | None]
     ) -> None:
-        """Take the data's description and what makes a custom reader of a path."""
+        """Take the data section and the factory of custom readers."""
         self._spec = spec
         self._custom_reader = custom_reader
         self._lock = threading.Lock()
@@ -57,7 +57,7 @@ class Readers:
         return self.of(KIND_OF_TASK[task_type])
 
     def sample(self, kind: DataKind, num_records: int) -> RecordSample | None:
-        """Return the first good records, None if there is no data (yet)."""
+        """Return the first good records; None if there is no data (yet)."""
         try:
             reader = self.of(kind)
             for shard in reader.shards():

@@ -17,7 +17,7 @@ from elasticdl.job.tasks import SkippedRecord, Task, TaskType
 
 @dataclass(frozen=True)
 class LoadedTask:
-    """A leased task and what it needs."""
+    """A leased task and its records."""
 
     task: Task
     records: list[bytes]
@@ -26,7 +26,7 @@ class LoadedTask:
 
     @property
     def is_as_planned(self) -> bool:
-        """Whether the records are those of the task's range, each at its place."""
+        """Whether the records are exactly those of the task's range, in place."""
         return not (self.bad or self.unplanned)
 
 
@@ -35,7 +35,7 @@ WITH_RECORDS = frozenset({TaskType.TRAINING, TaskType.EVALUATION, TaskType.PREDI
 
 
 def permuted(records: list[bytes], seed: int) -> list[bytes]:
-    """Return the records in the order that the seed gives; the same on every worker."""
+    """Return the records in the seed's order, which is the same on every worker."""
     order = np.random.Generator(np.random.PCG64(seed)).permutation(len(records))
     return [records[i] for i in order]
 
@@ -50,7 +50,7 @@ class RecordLoader:
         skip_bad: bool,
         shuffle_records: bool,
     ) -> None:
-        """Read through `reader_for(type)`, which opens on first use and keeps open."""
+        """Read through `reader_for(type)`, which opens a reader on first use."""
         self._reader_for = reader_for
         self._skip_bad = skip_bad
         self._shuffle = shuffle_records

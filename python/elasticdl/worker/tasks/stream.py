@@ -63,7 +63,7 @@ STORAGE_SECONDS = 2.0
 
 
 class TaskStream:
-    """Tasks one after another, and their reports on the way back. Thread-safe."""
+    """Leases tasks ahead and sends their reports. Thread-safe."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class TaskStream:
         far_ahead: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare; `start` begins to lease.
+        """Take the calls to the master; `start` begins to lease.
 
         Args:
             lease: Master.Lease; raises RpcError or FencedError.
@@ -125,7 +125,7 @@ class TaskStream:
 
     @property
     def held(self) -> list[int]:
-        """Leases this worker answers for; heartbeats renew them."""
+        """The leases that this worker holds; heartbeats renew them."""
         with self._changed:
             return sorted({*self._held, *self._outbox.lease_ids})
 
@@ -135,17 +135,17 @@ class TaskStream:
         return bool(self._ready)
 
     def ready(self) -> list[LoadedTask]:
-        """Return what `next` would return at once, one after another; they stay."""
+        """Return the tasks that `next` would return at once, without taking them."""
         with self._changed:
             return list(self._ready)
 
     @property
     def reading(self) -> int:
-        """The lease of the task whose records are being read; 0 if there is none."""
+        """The lease of the task being read; 0 if there is none."""
         return self._reading
 
     def next(self, seconds: float, *, reading: int = 0) -> LoadedTask | None:
-        """Wait for a task; None when none came in time or none will come.
+        """Wait for a task; None if none came in time or none will come.
 
         None too as soon as something else is `reading` than the caller knows of.
         """
@@ -174,7 +174,7 @@ class TaskStream:
         return (self._finished or self._draining) and not (self._ready or self._loading)
 
     def report(self, report: TaskReport, *, can_wait: bool = False) -> None:
-        """Hand a task's report over; it is sent until it is acknowledged.
+        """Queue a task's report; it is sent until it is acknowledged.
 
         One that `can_wait` does so for a moment, for others to go with it.
         """
@@ -189,19 +189,19 @@ class TaskStream:
             self._held.discard(lease_id)
 
     def wake(self) -> None:
-        """Make `next` look again (drain was asked for)."""
+        """Wake `next` (drain was requested)."""
         with self._changed:
             self._changed.notify_all()
 
     def drain(self) -> None:
-        """Lease no more and hand back what is read but not begun."""
+        """Stop leasing and hand back tasks that were read but not begun."""
         with self._changed:
             self._draining = True
             self._changed.notify_all()
         self.hand_back()
 
     def hand_back(self) -> None:
-        """Return what is read but not begun."""
+        """Hand back tasks that were read but not begun."""
         with self._changed:
             while self._ready:
                 self._return(self._ready.popleft().task)
@@ -237,7 +237,7 @@ class TaskStream:
         self._outbox.add(report)
 
     def _report_wait(self) -> float | None:
-        """Return for how long reports may wait; None: there are none."""
+        """Return how long reports may wait; None: there are none."""
         if not self._outbox.waiting:
             return None
         # With nothing to train there is no reason to wait, and others may wait for it.
@@ -352,7 +352,7 @@ class TaskStream:
             tries += 1
 
     def _call(self, reports: list[TaskReport], want: int) -> LeaseReply | None:
-        """Call the master; None when it has to be tried again."""
+        """Call the master; return None if the call has to be repeated."""
         request = LeaseRequest(
             replica=self._replica,
             reports=tuple(reports),
@@ -388,7 +388,7 @@ class TaskStream:
 
 
 def with_trace(message: str, error: BaseException) -> str:
-    """Return a message of one line with the stack trace below it, indented.
+    """Return a one-line message with an indented stack trace below it.
 
     Indented, since a trace at the margin of a log is one that nobody has caught.
     """

@@ -36,7 +36,7 @@ class Evaluator:
         borrowed: ModelValues,
         progress: WorkerProgress,
     ) -> None:
-        """Take a module with its model built and a feeder in evaluation mode."""
+        """Take a module with a built model, and a feeder in evaluation mode."""
         self._feeder = feeder
         self._trainer = trainer
         self._borrowed = borrowed
@@ -53,7 +53,7 @@ class Evaluator:
         self._cached = None
 
     def evaluate(self, loaded: LoadedTask) -> TaskReport:
-        """Return the report of an evaluation task: metric states to add up."""
+        """Return the report of an evaluation task, with metric states to add."""
         task = loaded.task
         values = self._values(task)
         self._metrics.reset()
@@ -81,7 +81,7 @@ class Evaluator:
         )
 
     def summarize(self, task: Task) -> TaskReport:
-        """Return the report of a SUMMARIZE task: the results of the summed states."""
+        """Return the report of a SUMMARIZE task: results of the summed states."""
         self._metrics.load_state(decode_state(task.state))
         results = self._metrics.results()
         self._metrics.reset()
@@ -108,7 +108,7 @@ def encode_state(state: dict[str, np.ndarray[Any, Any]]) -> bytes:
 
 
 def decode_state(data: bytes) -> dict[str, np.ndarray[Any, Any]]:
-    """Return what `encode_state` wrote."""
+    """Return the states that `encode_state` wrote."""
     return dict(codec.decode(data).tensors)
 
 

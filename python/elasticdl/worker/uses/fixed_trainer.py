@@ -22,7 +22,7 @@ from elasticdl.worker.untrained import load_untrained
 
 
 class FixedTrainer:
-    """Evaluation and prediction jobs: the model stays as it was loaded."""
+    """Trainer of evaluation and prediction jobs, which only loads a model."""
 
     trained = 0
     acknowledged = 0
@@ -59,20 +59,20 @@ class FixedTrainer:
         raise JobError("a job that does not train was given a training task")
 
     def flush(self) -> None:
-        """Nothing is trained, so nothing is under way."""
+        """Do nothing: nothing is trained."""
 
     def recover(self) -> None:
-        """There are no PS to recover with."""
+        """Do nothing: there are no PS."""
 
     def values(self, model: ModelVersion) -> Values | None:
         del model
         return None
 
     def between_steps(self) -> None:
-        """There are no steps."""
+        """Do nothing: there are no steps."""
 
     def variables_changed(self) -> None:
-        """The model's variables are the only copy of the values."""
+        """Do nothing: the model's variables are the only copy of the values."""
 
     def close(self) -> None:
-        """There is no connection to close."""
+        """Do nothing: there is no connection to close."""

@@ -34,7 +34,7 @@ class ModelExporter:
         trainer: Trainer,
         borrowed: ModelValues,
     ) -> None:
-        """Take a module with its model built and where to write."""
+        """Take a module with a built model, and where to write."""
         self._definition = definition
         self._spec = spec
         self._trainer = trainer

@@ -18,17 +18,17 @@ from elasticdl.worker.trainer import Trainer, Values
 
 
 class ModelValues:
-    """The model's variables as something to borrow."""
+    """Lends the model's variables for evaluation and export."""
 
     def __init__(self, model: keras.Model, trainer: Trainer) -> None:
-        """Take the model and the trainer that it is borrowed from."""
+        """Take the model and its trainer."""
         self._trainable = trainable_variables(model)
         self._shared = non_trainable(model).shared
         self._trainer = trainer
 
     @contextmanager
     def set_to(self, values: Values | None) -> Iterator[None]:
-        """Run a block with these values in the model; None leaves what is there."""
+        """Run a block with these values in the model; None keeps the present ones."""
         if values is None:
             yield
             return

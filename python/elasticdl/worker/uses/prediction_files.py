@@ -43,7 +43,7 @@ def merged(batches: Sequence[Any]) -> Columns:
 
 
 class PredictionFormat(Protocol):
-    """How columns become a file."""
+    """How columns are written to a file."""
 
     suffix: str
 
@@ -97,12 +97,12 @@ class PredictionFiles:
     """The folder of a job's predictions."""
 
     def __init__(self, directory: Path, form: PredictionFormat) -> None:
-        """Take the folder, made at the first write."""
+        """Take the folder, which is created at the first write."""
         self._directory = directory
         self._form = form
 
     def write(self, task_id: int, columns: Columns) -> Path:
-        """Write a task's file, in place of what an earlier try left.
+        """Write a task's file, replacing one of an earlier attempt.
 
         Raises DataError when the disk refuses.
         """

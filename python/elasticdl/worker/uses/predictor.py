@@ -21,16 +21,16 @@ from elasticdl.worker.uses.prediction_files import PredictionFiles, merged
 
 
 class Sink(Protocol):
-    """Where a task's predictions go."""
+    """Receiver of a task's predictions."""
 
     def batch(self, outputs: Any) -> None:
         """Take the outputs of a batch, as arrays."""
 
     def task_done(self, loaded: LoadedTask, in_order: bool) -> None:
-        """Make what was taken permanent. A task may come a second time."""
+        """Make the predictions permanent. A task may be repeated."""
 
     def task_begins(self) -> None:
-        """Forget what a broken-off task left."""
+        """Discard what an interrupted task left."""
 
 
 class FileSink:
@@ -62,7 +62,7 @@ class FileSink:
 
 
 class ProcessorSink:
-    """The user's PredictionOutputsProcessor."""
+    """Sink of the user's PredictionOutputsProcessor."""
 
     def __init__(
         self, processor: Any, definition: ModelDefinition, worker_index: int
@@ -73,14 +73,14 @@ class ProcessorSink:
         self._worker_index = worker_index
 
     def task_begins(self) -> None:
-        """A processor is told of batches alone."""
+        """Do nothing: a processor knows batches only."""
 
     def batch(self, outputs: Any) -> None:
         with self._code.running("PredictionOutputsProcessor.process"):
             self._processor.process(outputs, self._worker_index)
 
     def task_done(self, loaded: LoadedTask, in_order: bool) -> None:
-        """A processor writes as its batches come."""
+        """Do nothing: a processor writes with each batch."""
 
 
 class Predictor:
@@ -96,7 +96,7 @@ class Predictor:
         borrowed: ModelValues,
         progress: WorkerProgress,
     ) -> None:
-        """Take a module with its model built and a feeder in prediction mode."""
+        """Take a module with a built model, and a feeder in prediction mode."""
         self._feeder = feeder
         self._sink = sink
         self._trainer = trainer

@@ -17,7 +17,7 @@ __all__ = ["AbstractDataReader", "Metadata", "check_required_kwargs"]
 
 
 def check_required_kwargs(required_args: list[str], kwargs: Mapping[str, Any]) -> None:
-    """Raise UserCodeError naming the keywords that a reader needs and did not get."""
+    """Raise UserCodeError naming the keywords that a reader lacks."""
     missing = [name for name in required_args if kwargs.get(name) is None]
     if missing:
         raise UserCodeError(
@@ -52,5 +52,5 @@ class AbstractDataReader(ABC):
 
     @property
     def metadata(self) -> Metadata:
-        """What `feed` gets as its third argument."""
+        """The third argument of `feed`."""
         return Metadata()

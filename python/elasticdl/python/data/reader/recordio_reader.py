@@ -47,5 +47,5 @@ class RecordIODataReader(AbstractDataReader):
 
     @property
     def metadata(self) -> Metadata:
-        """Nothing is known of what is in a record."""
+        """Empty: the format says nothing about its records."""
         return Metadata()

@@ -66,5 +66,5 @@ class TextDataReader(AbstractDataReader):
 
     @property
     def metadata(self) -> Metadata:
-        """Nothing is known of the columns."""
+        """Empty: the names of the columns are unknown."""
         return Metadata()
