@@ -250,8 +250,8 @@ FLAGS: tuple[Flag, ...] = (
     _refused("docker_tlskey", _DOCKER),
     _refused(
         "tensorboard_log_dir",
-        "every role serves its figures under /metrics, and losses and evaluations are "
-        "in the logs and in report.json; take it out",
+        "the master writes TensorBoard's event files into the job's folder "
+        "(docs/observe.md); take it out",
     ),
     _refused(
         "job_type", "the command says it: train, evaluate or predict; take it out"

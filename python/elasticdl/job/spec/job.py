@@ -163,7 +163,7 @@ class DataSpec(SpecModel):
     validation: str = Field("", description="The same for evaluation.")
     prediction: str = Field("", description="The same for prediction.")
     format: DataFormat = Field(
-        DataFormat.AUTO, description="`auto` goes by the file's ending and content."
+        DataFormat.AUTO, description="`auto` decides by the file's ending and content."
     )
     reader_params: dict[str, Any] = Field(
         default_factory=dict,
@@ -208,7 +208,7 @@ class TasksSpec(SpecModel):
 
     lease_seconds: PositiveSeconds = Field(
         600.0,
-        description="A task whose worker says nothing about it for so long goes back.",
+        description="A task that its worker does not mention for this long is put back.",
     )
     max_failures: PositiveInt = Field(
         3,
@@ -221,13 +221,11 @@ class EvaluationSpec(SpecModel):
     """When to evaluate on the validation data."""
 
     every_steps: CountOrZero = Field(
-        0, description="Every so many model versions; 0 is never."
+        0, description="Interval in model versions; 0 is never."
     )
-    every_seconds: Seconds = Field(
-        0.0, description="Every so many seconds; 0 is never."
-    )
+    every_seconds: Seconds = Field(0.0, description="Interval in seconds; 0 is never.")
     start_delay_seconds: Seconds = Field(
-        0.0, description="No evaluation by time before so many seconds."
+        0.0, description="Seconds before the first evaluation by time."
     )
     at_epoch_end: bool = Field(True, description="At the end of each epoch.")
     at_end: bool = Field(True, description="Once, of the final model.")
@@ -240,11 +238,9 @@ class CheckpointSpec(SpecModel):
         "", description="Folder; empty is `checkpoints` in the job's folder."
     )
     every_steps: CountOrZero = Field(
-        0, description="Every so many model versions; 0 is never by steps."
+        0, description="Interval in model versions; 0 is never by steps."
     )
-    every_seconds: Seconds = Field(
-        60.0, description="Every so many seconds; 0 is never."
-    )
+    every_seconds: Seconds = Field(60.0, description="Interval in seconds; 0 is never.")
     keep: CountOrZero = Field(3, description="Newest checkpoints to keep; 0 keeps all.")
     init_from: str = Field(
         "",
@@ -270,7 +266,7 @@ class ExportSpec(SpecModel):
 class LogSpec(SpecModel):
     """The roles' logs."""
 
-    level: LogLevel = Field(LogLevel.INFO, description="Least level that is written.")
+    level: LogLevel = Field(LogLevel.INFO, description="Lowest level that is logged.")
     file: str = Field("", description="Also append to this file.")
 
 
@@ -329,7 +325,7 @@ class JobSpec(SpecModel):
     )
     prediction_format: Literal["auto", "parquet", "jsonl"] = Field(
         "auto",
-        description="Form of those files; `auto` is Parquet where pyarrow is "
+        description="Format of those files; `auto` is Parquet where pyarrow is "
         "installed.",
     )
     master: MasterSpec = Field(

@@ -195,7 +195,7 @@ class PsSpec(ReplicaSpec):
     )
     max_staleness: CountOrZero = Field(
         0,
-        description="Async: refuse a gradient more than so many versions old (the "
+        description="Async: refuse a gradient more than this many versions old (the "
         "worker computes it again); 0 is any age.",
     )
     recovery: Recovery = Field(
@@ -258,10 +258,10 @@ class WorkerSpec(ReplicaSpec):
         "may use CPUs, without such a limit as many as it sees.",
     )
     heartbeat_seconds: PositiveSeconds = Field(
-        1.0, description="How often a replica says that it is alive."
+        1.0, description="Seconds between two heartbeats of a replica."
     )
     dead_seconds: PositiveSeconds = Field(
-        6.0, description="A replica silent for so long is killed and replaced."
+        6.0, description="A replica silent for this long is killed and replaced."
     )
     hang_seconds: PositiveSeconds = Field(
         8.0,

@@ -20,7 +20,7 @@ class TrainingSpec(SpecModel):
         "runs: an epoch that has begun is finished.",
     )
     max_steps: CountOrZero = Field(
-        0, description="Stop after so many batches of all workers together; 0 is never."
+        0, description="Stop after this many batches of all workers; 0 is never."
     )
     batch_size: PositiveInt = Field(64, description="Records a worker takes per step.")
     batches_per_task: PositiveInt = Field(
@@ -32,7 +32,7 @@ class TrainingSpec(SpecModel):
         0, description="Seed of task order, row order and initial values."
     )
     log_loss_steps: PositiveInt = Field(
-        100, description="A worker logs its loss every so many steps."
+        100, description="Steps between two logged losses of a worker."
     )
     on_nan_loss: OnNanLoss = Field(
         OnNanLoss.STOP,
