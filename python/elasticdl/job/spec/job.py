@@ -208,7 +208,7 @@ class TasksSpec(SpecModel):
 
     lease_seconds: PositiveSeconds = Field(
         600.0,
-        description="A task that its worker does not mention for this long is put back.",
+        description="A task not mentioned by its worker for this long is put back.",
     )
     max_failures: PositiveInt = Field(
         3,
