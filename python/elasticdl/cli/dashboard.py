@@ -13,7 +13,7 @@ import webbrowser
 from elasticdl.cli.options.arguments import Verbs, add_verb
 from elasticdl.errors import ElasticDLError, ExitCode
 
-_PORT = 8090
+_PORT = 8090  # Beside Prometheus' 9090 and the 8080 of metrics.
 
 
 def add_parser(verbs: Verbs) -> None:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from elasticdl.data.making.info import DataInfo
     from elasticdl.data.records import Metadata
 
-_FILES_SHOWN = 20
-_BAD_SHOWN = 10
+_FILES_SHOWN = 20  # More files do not fit a screen.
+_BAD_SHOWN = 10  # Enough to see what is wrong with the records.
 _BAD_HINT = "; correct it, or leave it out with --skip-bad (records count from 0)"
 
 

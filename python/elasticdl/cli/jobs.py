@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from elasticdl.client import JobHandle, JobView
     from elasticdl.client.cluster import ClusterJob
 
-_WATCH_SECONDS = 0.5
+_WATCH_SECONDS = 0.5  # A change of the status is seen at once.
 
 
 def add_parser(verbs: Verbs) -> None:

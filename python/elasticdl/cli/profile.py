@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from elasticdl.job.values.document import ValuesFile
     from elasticdl.views.terminal.step_times import Figures, StepTimes
 
-_LOOK_SECONDS = 0.2
-_SCRAPE_SECONDS = 2.0
-_BAR = 20
+_LOOK_SECONDS = 0.2  # Fine enough to catch the first step.
+_SCRAPE_SECONDS = 2.0  # A process that does not answer its metrics page is left out.
+_BAR = 20  # Cells of the largest part's bar.
 # The first steps of a process are slow and say nothing about the rest.
 _WARM_STEPS = 10
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from elasticdl.job.spec.job import JobSpec
     from elasticdl.job.values.document import ValuesFile
 
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 1.0  # Pods change their state in seconds.
 _GROUP_TEXT = (
     "A job that names an image (job.image, --image_name), or any of these options,\n"
     "goes to the cluster of the kube context; all others run on this machine."

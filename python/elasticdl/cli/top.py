@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from elasticdl.cli.top_sources import Shown, Source
 
-_EVERY_SECONDS = 2.0
-_REDRAW_SECONDS = 0.25
-_LEAST_SECONDS = 0.2
+_EVERY_SECONDS = 2.0  # As often as the master takes samples.
+_REDRAW_SECONDS = 0.25  # Ages and remaining times move on between two looks.
+_LEAST_SECONDS = 0.2  # Faster looks would show the same figures.
 _QUIT = ("q", "Q", "\x1b")
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from elasticdl.client import Launcher, LaunchOutcome
     from elasticdl.job.values.document import ValuesFile
 
-_REFRESH_SECONDS = 0.2
+_REFRESH_SECONDS = 0.2  # Five redraws a second look live.
 
 _EXAMPLES = {
     "train": (

@@ -13,7 +13,7 @@ import psutil
 
 from elasticdl.kube.amounts import Amounts
 
-_LOOK_SECONDS = 0.1
+_LOOK_SECONDS = 0.1  # Shortest time over which the use of CPUs is meaningful.
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-GRID_WIDTH = 24
+GRID_WIDTH = 24  # Grafana's grid.
 
 
 class PanelKind(enum.StrEnum):

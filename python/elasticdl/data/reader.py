@@ -49,7 +49,7 @@ __all__ = [
     "open_reader",
 ]
 
-_LARGE_ROW_GROUP = 100_000
+_LARGE_ROW_GROUP = 100_000  # A task reads whole row groups: larger ones make it slow.
 
 log = logging.getLogger(__name__)
 

@@ -31,8 +31,8 @@ from elasticdl.job.words import JobState
 log = logging.getLogger(__name__)
 
 ASIDE_MARK = "~"  # no job's name contains it
-KEPT_ASIDE = 3
-_LOOK_SECONDS = 0.5
+KEPT_ASIDE = 3  # The newest earlier runs of a name; older ones are deleted.
+_LOOK_SECONDS = 0.5  # How often a taken lock is tried.
 # What file systems without locks say, NFS without its lock service among them.
 _NO_LOCKS = frozenset(
     {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from elasticdl import __version__
 
-_NUMBERS_COMPARED = 2
+_NUMBERS_COMPARED = 2  # Parts of one minor version fit each other.
 
 
 def skew(other: str) -> str:

@@ -43,6 +43,7 @@ MERGE_PATCH = "application/merge-patch+json"
 FIELD_MANAGER = "elasticdl-master"
 
 _THREADS = 8  # calls at once; a burst of pods is made by so many
+# A server that does not accept a connection in 5 seconds is away.
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 35.0  # an admission webhook may take 30
 # The server sends a bookmark about once a minute: silence for longer is a dead peer.

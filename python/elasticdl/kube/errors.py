@@ -19,8 +19,9 @@ from elasticdl.pauses import growing
 
 Json = dict[str, Any]
 
+# The first retry is quick: most refusals are over in a moment.
 _FIRST_PAUSE_SECONDS = 0.25
-_LONGEST_PAUSE_SECONDS = 10.0
+_LONGEST_PAUSE_SECONDS = 10.0  # A server that is back is noticed within 10 seconds.
 
 
 class ApiError(PlatformError):

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_RETRY_SECONDS = 0.5
+_RETRY_SECONDS = 0.5  # Short beside the half hour that storage may be away.
 # Nobody mends these by waiting.
 _LASTING = frozenset(
     {

@@ -28,7 +28,7 @@ from elasticdl.model.feed.default import default_parser
 from elasticdl.model.user_code import ModelCode, check_params
 
 MIXED_POLICY = "mixed_bfloat16"
-_EXAMPLE_RECORDS = 2
+_EXAMPLE_RECORDS = 2  # Two show that the first axis is the record.
 
 
 def begin(*, seed: int, mixed_precision: bool) -> None:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from elasticdl.model.variables import NamedVariable, named
 
-_FLOAT32_BYTES = 4
+_FLOAT32_BYTES = 4  # float32, the only type of trainable variables.
 _UNSEEDED = "keras.random/seed_generator_state"
 _SEED_STRIDE = 0x9E3779B1  # odd, far from small multiples of itself modulo 2^32
 

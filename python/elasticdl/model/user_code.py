@@ -23,7 +23,7 @@ from typing import Any
 from elasticdl.errors import ElasticDLError, UserCodeError
 from elasticdl.model import classic_names
 
-_LONGEST_MESSAGE = 400
+_LONGEST_MESSAGE = 400  # A message of one line; the log has the rest.
 _OWN_PACKAGE = Path(__file__).resolve().parents[1]
 _NOISE = re.compile(r'File ".*", line \d+|Graph execution|Detected at node|\[\[\{\{')
 _NODE = re.compile(r"\{\{function_node [^}]*\}\}\s*")

@@ -18,9 +18,11 @@ from elasticdl.rpc.tls.identity import Identity, channel_credentials
 from elasticdl.rpc.tls.renewed import RenewedChannel
 from elasticdl.rpc.token import Carrier
 
+# Metric states and lists of shards are the largest messages; values go in chunks.
 MAX_MESSAGE_BYTES = 256 << 20
+# gRPC's own limit would refuse the calls of a thousand workers at once.
 _MOST_PENDING_CALLS = 1_000_000
-_KEEPALIVE_MS = 5_000
+_KEEPALIVE_MS = 5_000  # A peer whose machine is gone is noticed in 8 seconds.
 _KEEPALIVE_TIMEOUT_MS = 3_000
 
 Options = list[tuple[str, int]]

@@ -42,6 +42,7 @@ from elasticdl.rpc.heartbeat_messages import (
 from elasticdl.rpc.task_messages import lease_reply_from_wire, lease_request_to_wire
 from elasticdl.rpc.tls.identity import Identity
 
+# The master answers in milliseconds; held calls have limits of their own.
 CALL_SECONDS = 5.0
 # A report waits for the journal, whose disk may be slow or full for a while.
 JOURNAL_SECONDS = 15.0

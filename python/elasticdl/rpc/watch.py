@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
-_LOOK_SECONDS = 0.5
+_LOOK_SECONDS = 0.5  # Fine enough for limits of 20 seconds.
 
 
 class Watched:

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-ALIGNMENT = 64
-CHUNK_BYTES = 4 << 20
+ALIGNMENT = 64  # Cache lines, and what dlpack and AVX-512 want.
+CHUNK_BYTES = 4 << 20  # gRPC copies a chunk: large ones cost memory, small ones calls.
 _MAGIC = b"EDLF"
-_FORMAT = 1
+_FORMAT = 1  # Raised when an older version could not read a frame.
 _HEADER = struct.Struct("<4sHHQQQQ24x")  # magic, format, -, meta, count, table, total
 _ENTRY = struct.Struct("<BBHQ")  # dtype code, ndim, length of the name, offset
 _DTYPES = (

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
-FLOAT_BYTES = 4
+FLOAT_BYTES = 4  # float32, the only type on a PS.
 
 
 class GradientKind(enum.StrEnum):

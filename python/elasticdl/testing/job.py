@@ -37,7 +37,7 @@ from elasticdl.job.values.file import edit_values, write_values
 from elasticdl.job.words import ReplicaState, WorkerPhase
 from elasticdl.master.tasks.audit import AuditReport, audit
 
-_LOOK_SECONDS = 0.05
+_LOOK_SECONDS = 0.05  # Tests wait no longer than necessary.
 
 
 @dataclass

@@ -24,7 +24,7 @@ from elasticdl.job.tasks import ReplicaId
 log = logging.getLogger(__name__)
 
 Sync = Callable[[WorkerHeartbeat], WorkerOrders]
-MOST_WAIT_SECONDS = 1.0
+MOST_WAIT_SECONDS = 1.0  # A worker notices news within a second even if its call fails.
 
 
 class Heartbeat:

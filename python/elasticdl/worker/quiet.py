@@ -13,13 +13,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_STDERR = 2
+_STDERR = 2  # File descriptor of standard error.
 _NOISE = (
     b"WARNING: All log messages before absl::InitializeLog() is called",
     b"oneDNN custom operations are on",
     b"This TensorFlow binary is optimized to use available CPU instructions",
     b"To enable the following instructions:",
 )
+# The filter's thread ends with the pipe; a stuck one must not hold the worker.
 _JOIN_SECONDS = 1.0
 
 

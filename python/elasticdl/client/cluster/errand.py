@@ -22,7 +22,7 @@ from elasticdl.job.names import ENV_JOB_DIR, MAIN_CONTAINER, Role, template_key
 from elasticdl.kube import pods
 
 _TEMPLATES = (template_key(Role.PS), template_key(Role.WORKER))
-_LOOK_SECONDS = 0.5
+_LOOK_SECONDS = 0.5  # A pod's start takes seconds.
 _DEADLINE_SECONDS = 3600  # 10 M tasks take minutes
 _PENDING_SECONDS = 90.0  # an image that has to be pulled
 # What a count of a journal needs; the PS's own request may be a whole node's.

@@ -46,8 +46,8 @@ from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import edit_text, parse_values
 from elasticdl.kube.pods import phase_of
 
-_LOOK_SECONDS = 1.0
-_TRIES = 5
+_LOOK_SECONDS = 1.0  # Jobs in a cluster change in seconds.
+_TRIES = 5  # A patch loses against other writers now and then, not five times.
 _LIVE = (Condition.RUNNING, Condition.PENDING)
 
 

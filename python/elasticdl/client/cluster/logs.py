@@ -13,7 +13,7 @@ from elasticdl.client.cluster.api import ClusterClient, ClusterError, Object
 from elasticdl.job.names import MAIN_CONTAINER
 from elasticdl.kube.pods import is_over
 
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 1.0  # How often an ended stream is looked at again.
 
 
 def read_pod_log(

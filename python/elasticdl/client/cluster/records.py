@@ -14,7 +14,7 @@ from pathlib import Path
 from elasticdl.files import write_whole
 
 FILE = ".in-clusters.json"  # in the folder of the jobs' folders
-_MOST = 200
+_MOST = 200  # Names of older jobs are found with `-n` alone.
 
 
 @dataclass(frozen=True)

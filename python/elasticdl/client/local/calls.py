@@ -20,8 +20,8 @@ from elasticdl.rpc.channel import connect
 from elasticdl.rpc.platform import PlatformClient, PlatformView
 from elasticdl.runner.base import Phase, ReplicaKey
 
-_STOP_SECONDS = 5.0
-_PLATFORM_SECONDS = 10.0
+_STOP_SECONDS = 5.0  # A clean end is acknowledged at once, before anything is written.
+_PLATFORM_SECONDS = 10.0  # The platform may hold its lock while it starts processes.
 
 
 class _Connection:

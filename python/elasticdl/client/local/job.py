@@ -27,8 +27,8 @@ from elasticdl.job.spec.problems import nearest
 from elasticdl.job.status import JobReport
 from elasticdl.job.values.file import edit_values, load_values
 
-_STATUS_SECONDS = 2.0
-_LOOK_SECONDS = 0.2
+_STATUS_SECONDS = 2.0  # A master that does not answer for so long is away.
+_LOOK_SECONDS = 0.2  # How often a waiting command looks at the folder.
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ from elasticdl.runner.local.platform_server import PlatformServer
 from elasticdl.runner.local.table import CommandOf, JobPlace, role_command
 
 _MASTER = ReplicaKey(Role.MASTER, 0)
-_LOOK_SECONDS = 0.2
-_CLOSE_GRACE_SECONDS = 5.0
+_LOOK_SECONDS = 0.2  # A change of the master's state is seen at once.
+_CLOSE_GRACE_SECONDS = 5.0  # As at the end of a job: workers have been told before.
 
 
 @dataclass(frozen=True)

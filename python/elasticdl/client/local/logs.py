@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-_BLOCK_BYTES = 64 * 1024
-_LOOK_SECONDS = 0.1
+_BLOCK_BYTES = 64 * 1024  # Enough for the usual tail in one read.
+_LOOK_SECONDS = 0.1  # `--follow` looks live.
 
 
 def read_log(

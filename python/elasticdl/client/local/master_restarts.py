@@ -13,10 +13,12 @@ from elasticdl.errors import FINAL_EXITS, ExitCode
 from elasticdl.job.status import JobStatus
 from elasticdl.job.words import ExitReason, JobState
 
+# A master that never answers three times would not the fourth time.
 STARTS_WITHOUT_ANSWER = 3
+# Crashes within the window after which the job is given up: a bug, not an accident.
 MOST_CRASHES = 10
 CRASH_WINDOW_SECONDS = 600.0
-FIRST_PAUSE_SECONDS = 0.2
+FIRST_PAUSE_SECONDS = 0.2  # An accident needs no pause; later pauses grow.
 
 # A master answers in milliseconds; three unanswered calls of two seconds are no pause.
 SILENT_SECONDS = 6.0

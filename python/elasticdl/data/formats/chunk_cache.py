@@ -10,6 +10,7 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
+# A few chunks: ranges share one with their neighbours.
 DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
 
 

@@ -26,7 +26,7 @@ Decoded = NDArray[np.float32] | NDArray[np.int64] | list[bytes]
 
 KIND_BYTES, KIND_FLOATS, KIND_INTS = 1, 2, 3
 _LENGTH = 2  # wire type of what has its length before it
-_WRAP = 1 << 64
+_WRAP = 1 << 64  # A varint of a negative number is its two's complement in 64 bits.
 
 
 def encode_example(features: Mapping[str, Value]) -> bytes:

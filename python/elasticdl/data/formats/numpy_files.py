@@ -28,7 +28,7 @@ from elasticdl.errors import DataError
 
 PARAMS = ("arrays",)
 _LOCAL_HEADER = struct.Struct("<26x2H")  # lengths of name and extra field
-_LOCAL_HEADER_BYTES = 30
+_LOCAL_HEADER_BYTES = 30  # Fixed part of a ZIP file's local header.
 
 Array = NDArray[np.generic]
 

@@ -20,7 +20,7 @@ from elasticdl.data.formats import snappy
 from elasticdl.data.formats.files import FilePool
 from elasticdl.errors import DataError
 
-MAGIC = 0x01020304
+MAGIC = 0x01020304  # Each chunk begins with it.
 MAGIC_BYTES = MAGIC.to_bytes(4, "little")
 HEADER = struct.Struct("<5I")
 LENGTH = struct.Struct("<I")

@@ -15,7 +15,7 @@ from elasticdl.data.formats.crc32c import masked_crc32c
 
 _STREAM_START = b"\xff\x06\x00\x00sNaPpY"
 _COMPRESSED, _PLAIN = 0, 1
-_MOST_IN_FRAME = 65536
+_MOST_IN_FRAME = 65536  # The format's limit.
 _CRC = struct.Struct("<I")
 
 

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LENGTH_BYTES, _HEAD, _FRAME = 8, 12, 16
-_BLOCK_BYTES = 1024 * 1024
+_BLOCK_BYTES = 1024 * 1024  # A block is checked for all of its offsets at once.
+# Added to a CRC by the format, so that a CRC of data with a CRC is no zero.
 _MASK = 0xA282EAD8
 
 

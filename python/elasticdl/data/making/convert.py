@@ -39,8 +39,8 @@ from elasticdl.data.records import BadRecord
 from elasticdl.errors import DataError
 from elasticdl.job.spec.job import DataFormat
 
-_RECORDS_AT_ONCE = 4096
-_BLOCK_BYTES = 1 << 20
+_RECORDS_AT_ONCE = 4096  # Records in memory while they are written.
+_BLOCK_BYTES = 1 << 20  # Bytes that are read and decompressed at a time.
 # Makes zlib find out by itself whether it is gzip or zlib.
 _ANY_HEADER = zlib.MAX_WBITS | 32
 

@@ -30,7 +30,7 @@ from elasticdl.data.making.shards import (
 from elasticdl.errors import DataError
 from elasticdl.job.spec.job import DataFormat
 
-_FILES_WANTED = 4
+_FILES_WANTED = 4  # Several files, so that several workers read.
 _FEWEST_IN_FILE, _MOST_IN_FILE = 32, 8192
 
 

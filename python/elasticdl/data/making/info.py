@@ -19,7 +19,7 @@ from elasticdl.data.reader import open_reader
 from elasticdl.data.records import BadRecord, Metadata
 from elasticdl.job.spec.job import DataFormat
 
-_VALUES_SHOWN = 8
+_VALUES_SHOWN = 8  # A line of a record in `data info`.
 _BYTES_SHOWN = 40
 
 

@@ -21,7 +21,7 @@ from elasticdl.errors import DataError
 from elasticdl.job.spec.job import DataPrepareSpec
 
 _LOCK = ".elasticdl-prepare.lock"
-_LINES_TOLD = 5
+_LINES_TOLD = 5  # The end of the output has the error.
 
 
 def prepare(

@@ -10,7 +10,7 @@ from pydantic import Field
 from elasticdl.job.spec.base import PositiveSeconds, SpecModel
 
 WEBHOOK_PATTERN = r"^(https?://\S+)?$"
-WEBHOOK_TRIES = 3
+WEBHOOK_TRIES = 3  # A receiver that fails three times is down for longer.
 
 
 class OnEndSpec(SpecModel):

@@ -14,7 +14,7 @@ from typing import Any
 
 from elasticdl.errors import SpecError
 
-_LONGEST = 60
+_LONGEST = 60  # Characters of a value in a message of one line.
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.overrides import Override
 from elasticdl.job.values.positions import Path, Positions
 
-_MAX_PASSES = 10
+_MAX_PASSES = 10  # Each pass mends one level of wrong keys; files are not deeper.
 # Stand for fields that have to be given, so that the rest can be checked without them.
 _PLACEHOLDERS: dict[str, Any] = {
     "kind": "job",

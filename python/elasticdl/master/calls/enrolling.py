@@ -30,7 +30,7 @@ from elasticdl.runner.base import Launch
 
 log = logging.getLogger(__name__)
 
-_FEW_DAYS = 30.0
+_FEW_DAYS = 30.0  # A month is time to renew an authority by hand.
 
 
 class JobAuthority:

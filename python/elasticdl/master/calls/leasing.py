@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 V = TypeVar("V")
 
 _BEFORE_MODEL = frozenset({TaskType.PREPARE, TaskType.SHARDS})
+# More than the workers whose late reports can still be on their way.
 _REMEMBERED = 4096
 # A lease that its worker does not name in heartbeats for so long was lost on the way.
 UNNAMED_SECONDS = 5.0

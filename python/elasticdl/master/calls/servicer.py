@@ -41,7 +41,7 @@ from elasticdl.rpc.errors import status_of
 
 log = logging.getLogger(__name__)
 
-_MOST_HOLD_SECONDS = 30.0
+_MOST_HOLD_SECONDS = 30.0  # Shorter than the idle time-outs of proxies and meshes.
 # Of many workers each is heard of more rarely: no more than so many heartbeats a second
 # reach the master, and so many calls that lease and report, as far as these can wait.
 _CALLS_PER_SECOND = 200.0

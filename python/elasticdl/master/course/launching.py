@@ -22,7 +22,7 @@ from elasticdl.runner.base import Launch, Runner
 
 log = logging.getLogger(__name__)
 
-_START_RETRY_SECONDS = 1.0
+_START_RETRY_SECONDS = 1.0  # Gives the platform a moment after a refusal.
 _LAST_STOPS = 5  # tries
 
 

@@ -43,6 +43,7 @@ from elasticdl.runner.base import Observation, Runner
 
 log = logging.getLogger(__name__)
 
+# The loop is woken by events; this bounds the cost of a missed one.
 _LONGEST_SLEEP_SECONDS = 2.0
 # A delay of the master's own calls is worth a line in the log from here on.
 _LATE_SECONDS = 1.0

@@ -23,7 +23,9 @@ from elasticdl.runner.base import Runner
 log = logging.getLogger(__name__)
 
 _OVER = "the job is over"
+# A PS has nothing to finish: its checkpoint is written before it is stopped.
 _PS_SECONDS = 3.0
+# A killed process is gone within milliseconds; the platform's word may take longer.
 _KILLED_SECONDS = 5.0
 # Workers whose reports cannot be journaled would wait in vain for their answers.
 _UNHEARD_SECONDS = 1.0

@@ -23,7 +23,7 @@ from elasticdl.job.words import (
 from elasticdl.master.tasks.facts import Restore
 from elasticdl.runner.base import ReplicaKey
 
-HANG_STEPS = 20
+HANG_STEPS = 20  # A batch may be slow by chance; 20 times the usual is not chance.
 _WAITING_PHASES = ("", WorkerPhase.IDLE, WorkerPhase.WAIT)
 _OTHERS_FAULT = GoodputCause.WAIT_PS
 # A worker in any other phase brings the job on, or is kept from it for a moment.

@@ -35,8 +35,9 @@ from elasticdl.job.names import Role
 from elasticdl.job.words import EndCause, ExitReason, end_cause
 from elasticdl.pauses import growing
 
-QUICK_SECONDS = 10.0
-PS_CRASHES = 5
+QUICK_SECONDS = 10.0  # Shorter than any start that got as far as the user's code.
+PS_CRASHES = 5  # A PS that fails so often without a checkpoint between fails again.
+# Crashes that are hours apart have nothing to do with each other.
 FORGIVEN_SECONDS = 3600.0
 # A PS that lives so long has got somewhere, in a job that keeps no checkpoints.
 PS_LIVED_SECONDS = 600.0

@@ -24,8 +24,9 @@ from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.runner.base import ReplicaKey
 
+# Platforms show a replica that they were asked for within a second or two.
 NOT_SEEN_SECONDS = 10.0
-_SHOWN_ENDED = 20
+_SHOWN_ENDED = 20  # As many ended replicas as fit a screen of `status`.
 
 
 class MemberTable:

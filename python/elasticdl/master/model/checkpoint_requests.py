@@ -20,6 +20,7 @@ from elasticdl.job.spec.job import CheckpointSpec
 from elasticdl.job.tasks import Ticket
 from elasticdl.pauses import growing
 
+# A failed checkpoint is tried again soon, but a full disk is not hammered.
 _LEAST_RETRY_SECONDS = 5.0
 _LONGEST_RETRY_SECONDS = 30.0
 # At the job's end nothing else is done meanwhile.

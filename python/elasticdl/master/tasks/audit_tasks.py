@@ -24,6 +24,7 @@ from elasticdl.master.tasks.queue import QueuePlan
 Range = tuple[int, int]
 
 NEW, LEASED, WAITING, DONE = range(4)
+# Enough to see what is wrong; a broken journal must not fill the report.
 _MOST_FAULTS = 100
 
 

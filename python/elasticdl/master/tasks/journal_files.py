@@ -35,7 +35,7 @@ from elasticdl.errors import JournalError
 
 log = logging.getLogger(__name__)
 
-FORMAT = 2
+FORMAT = 2  # Raised when an older version could not read the files.
 SEGMENT = "segment"  # kind of the event that a segment begins with
 
 Event = dict[str, Any]
@@ -43,7 +43,7 @@ Event = dict[str, Any]
 # Kept: `json.dumps` makes a new one for each event, a third of what an event costs.
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
-_HEAD_BYTES = 19
+_HEAD_BYTES = 19  # Length in 8 hexadecimal digits, CRC-32 in 8, and three separators.
 _HEAD = re.compile(rb"\+([0-9a-f]{8}) ([0-9a-f]{8})\n")
 _AFRESH = (
     "move the job's folder aside and start the job from a checkpoint with "

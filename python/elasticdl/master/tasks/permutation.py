@@ -9,7 +9,8 @@ Feistel network over the next even power of two, walked until the value is below
 
 from __future__ import annotations
 
-_MASK = (1 << 64) - 1
+_MASK = (1 << 64) - 1  # Arithmetic of unsigned 64-bit words.
+# Four rounds of a Feistel network are a pseudorandom permutation (Luby, Rackoff).
 _ROUNDS = 4
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-_MOST_WAITING_BYTES = 1 << 20
+_MOST_WAITING_BYTES = 1 << 20  # Bounds memory while the disk does not answer.
 
 
 class Appending:

@@ -30,6 +30,7 @@ from elasticdl.runner.publisher import Publisher
 
 log = logging.getLogger(__name__)
 
+# Fits a ConfigMap (1 MiB) after compression, with room for the decisions.
 MOST_SAMPLES = 1000
 MOST_DECISIONS = 1000
 # A ConfigMap holds 1 MiB.

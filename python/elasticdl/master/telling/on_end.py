@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PAUSES_SECONDS = (1.0, 4.0)
+# The end of the output has the error; the log is no place for all of it.
 _LINES_TOLD = 5
 # The figures of a report; its lists may be long, and are in the file.
 _FIGURES = {

@@ -31,7 +31,7 @@ from elasticdl.runner.publisher import Publisher
 
 log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 2.0
+_LOOK_SECONDS = 2.0  # As often as a sample can be due.
 # With 1,000 workers a look takes milliseconds: it is rarer then, a 50th of the time.
 _REST = 50.0
 # A ConfigMap holds 1 MiB; all of them are in the report.

@@ -15,6 +15,7 @@ from elasticdl.job.names import Role
 from elasticdl.job.status import JobStatus, ReplicaStatus
 from elasticdl.job.words import NOT_YET_RUNNING, EndCause, ReplicaState
 
+# Workers report once a second: faster samples would repeat figures.
 LEAST_SECONDS = 2.0
 # A sample each 500th of the job's age: 4,000 in its first month, and the same again
 # only when it is eight times as old.

@@ -19,6 +19,7 @@ from elasticdl.errors import UserCodeError
 
 Element = Any
 
+# Enough to see a difference; the comparison is made before each first block.
 _COMPARED_RECORDS = 4
 
 _MAPS = {"_MapDataset", "_ParallelMapDataset"}

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
-_BLOCK_RECORDS = 1024
-_BLOCK_BYTES = 64 << 20
+_BLOCK_RECORDS = 1024  # Large enough to hide the call, small enough for the caches.
+_BLOCK_BYTES = 64 << 20  # Blocks of large records must not fill the memory.
 
 Element = Any
 

@@ -51,10 +51,12 @@ from elasticdl.tensor.codec import Array
 from elasticdl.tensor.placement import Layout
 from elasticdl.tensor.shared_state import SharedState
 
+# A small call takes milliseconds; the rest is for a PS that holds its lock.
 CALL_SECONDS = 10.0
-_SLOWEST_BYTES_PER_SECOND = 10e6
+_SLOWEST_BYTES_PER_SECOND = 10e6  # A tenth of a 1 Gbit/s link: slower ones time out.
+# Three lost answers in a row are no chance: wait for the master's view.
 _PUSH_TRIES = 4
-_PULL_TRIES = 100
+_PULL_TRIES = 100  # In sync mode versions may move on between the answers of two PS.
 
 T = TypeVar("T")
 _PushAnswer = tuple[ps_pb2.PushReply, Tensors]

@@ -33,8 +33,8 @@ from elasticdl.tensor import codec
 from elasticdl.tensor.codec import Array, Frame, FrameError
 
 SERVICE = "elasticdl.ParameterServer"
-SMALL_BYTES = 512 << 10
-CHUNK_BYTES = 2 << 20
+SMALL_BYTES = 512 << 10  # Below this one message is quicker than a stream.
+CHUNK_BYTES = 2 << 20  # Larger chunks cost memory, smaller ones calls.
 # From here on a frame is worth the look at lent memory.
 LENT_BYTES = 64 << 10
 # Most that a frame takes beside its large tensors, in answers.

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
-_WRITE_RETRY_SECONDS = 5.0
+_WRITE_RETRY_SECONDS = 5.0  # The folder's disk may be away for a while.
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from elasticdl.kube.errors import ApiError, Backoff
 
 log = logging.getLogger(__name__)
 
-_LONGEST_PAUSE_SECONDS = 60.0
+_LONGEST_PAUSE_SECONDS = 60.0  # An API server that is away is tried once a minute.
+# An annotation is for people; the status has the whole message.
 _LONGEST_MESSAGE = 1000
 # It is not there (a master started by hand), or the platform is older than the job.
 _HOPELESS = (403, 404)

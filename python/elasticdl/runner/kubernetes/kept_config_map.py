@@ -18,7 +18,7 @@ from elasticdl.runner.kubernetes.config_map import JobConfigMap
 
 log = logging.getLogger(__name__)
 
-_LONGEST_PAUSE_SECONDS = 60.0
+_LONGEST_PAUSE_SECONDS = 60.0  # An API server that is away is tried once a minute.
 
 
 class KeptConfigMap:

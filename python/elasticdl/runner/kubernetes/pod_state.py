@@ -23,7 +23,7 @@ from elasticdl.runner.base import ObservedReplica, Phase, ReplicaKey
 
 Json = dict[str, Any]
 
-_LONGEST_REASON = 300
+_LONGEST_REASON = 300  # A reason is shown in one or two lines of a table.
 
 # Reasons of the condition DisruptionTarget: who took the pod away.
 _DISRUPTIONS = {

@@ -26,8 +26,9 @@ from elasticdl.runner.publisher import Notice
 
 log = logging.getLogger(__name__)
 
+# `status --watch` looks as often; the API server is asked no more than that.
 _PERIOD_SECONDS = 2.0
-_HISTORY_PERIOD_SECONDS = 10.0
+_HISTORY_PERIOD_SECONDS = 10.0  # A history is up to 768 KiB.
 # What is large is written less often: etcd keeps each version for minutes.
 _BYTES_PER_SECOND = 16 * 2**10
 _CLOSE_SECONDS = 120.0

@@ -20,7 +20,7 @@ from elasticdl.job.words import ExitReason
 from elasticdl.runner.base import Phase
 from elasticdl.runner.local.temporary import remove_folder
 
-_TAIL_BYTES = 64 * 1024
+_TAIL_BYTES = 64 * 1024  # A traceback is a few KiB; a log may be gigabytes.
 _TAIL_LINES = 30
 _MOST_LINES = 60
 _TRACEBACK = "Traceback (most recent call last):"

@@ -36,8 +36,8 @@ from elasticdl.runner.base import (
 
 _Reply = TypeVar("_Reply")
 
-_CALL_SECONDS = 5.0
-_TRIES = 4
+_CALL_SECONDS = 5.0  # The platform answers in milliseconds, from the same machine.
+_TRIES = 4  # A launcher that does not answer four times is gone, and ends this process.
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 1.0
 _AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)

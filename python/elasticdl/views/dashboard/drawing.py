@@ -18,7 +18,7 @@ from elasticdl.views.dashboard.tables import table
 from elasticdl.views.dashboard.variables import Window, filled, legend
 from elasticdl.views.figures import panels, units
 
-_MOST_MOMENTS = 100
+_MOST_MOMENTS = 100  # More marks cover the chart.
 NOTHING = "No data in this time."
 Answers = Sequence[Sequence[TimeSeries]]  # one for each query of a panel
 

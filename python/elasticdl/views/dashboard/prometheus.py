@@ -20,8 +20,9 @@ from typing import Any
 from elasticdl.errors import PlatformError, RefusedError, SpecError
 from elasticdl.views.dashboard.variables import Window
 
-_ANSWER_SECONDS = 20.0
+_ANSWER_SECONDS = 20.0  # Prometheus' own queries may take as long on a large store.
 _SCRAPE_SECONDS = 15.0  # Grafana's own guess, where Prometheus does not say
+# As long as a page's refresh needs the same values of labels again.
 _KEPT_SECONDS = 30.0
 
 

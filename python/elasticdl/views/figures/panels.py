@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 
 from elasticdl.views.figures import look, units
 
-_MOST_BARS = 25
+_MOST_BARS = 25  # More bars cannot be read.
 # Series that mean the same wherever they are; causes have colours of their own too.
 _TONES = look.CAUSE_COLOURS | {
     "running": look.BLUE,

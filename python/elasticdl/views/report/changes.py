@@ -15,7 +15,7 @@ from elasticdl.job.words import HappeningKind
 from elasticdl.views import formatting as text
 from elasticdl.views import pages
 
-_MOST_ROWS = 500
+_MOST_ROWS = 500  # A page of thousands of rows is slow; the history has all.
 _KINDS: dict[str, str] = {
     HappeningKind.PENDING: "pending",
     HappeningKind.JOINED: "joined",

@@ -16,7 +16,7 @@ from elasticdl.job.words import HappeningKind, ReplicaState
 from elasticdl.master.members.goodput import share
 from elasticdl.views import formatting as text
 
-_MOST_METRICS = 3
+_MOST_METRICS = 3  # One row of key figures on a narrow page.
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from elasticdl.master.tasks.audit import AuditReport, EpochAudit
 from elasticdl.views import formatting as text
 from elasticdl.views.terminal.tables import make_table
 
-_MOST_GAPS = 20
+_MOST_GAPS = 20  # `--json` has all gaps.
 
 
 def audit_view(report: AuditReport) -> RenderableType:

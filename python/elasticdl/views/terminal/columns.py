@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-_GAP = 2
+_GAP = 2  # Cells between two columns.
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from elasticdl.views.terminal.events import EventCursor, events
 if TYPE_CHECKING:
     from elasticdl.job.spec.job import JobSpec
 
-_LINE_EVERY_SECONDS = 5.0
-_BAR_WIDTH = 30
+_LINE_EVERY_SECONDS = 5.0  # A log of an hour has 720 lines of progress.
+_BAR_WIDTH = 30  # Leaves room for the figures in 80 columns.
 
 
 class View(Protocol):

@@ -12,9 +12,9 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-_SHOW_AFTER_SECONDS = 2.0
-_LINE_EVERY_SECONDS = 10.0
-_DRAW_EVERY_SECONDS = 0.1
+_SHOW_AFTER_SECONDS = 2.0  # Shorter work needs no progress.
+_LINE_EVERY_SECONDS = 10.0  # A log gets few lines.
+_DRAW_EVERY_SECONDS = 0.1  # Ten times a second looks smooth.
 
 
 class RecordProgress:

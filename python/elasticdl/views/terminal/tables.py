@@ -37,7 +37,7 @@ _STYLES = {
     "failed": "red",
     "hung": "red",
 }
-_MOST_ROWS = 20
+_MOST_ROWS = 20  # The newest ones; all are in `explain`.
 
 
 def state_text(state: str) -> Text:

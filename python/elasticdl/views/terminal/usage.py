@@ -14,8 +14,8 @@ from elasticdl.views import formatting as text
 from elasticdl.views.terminal.bars import bar
 from elasticdl.views.terminal.shading import shaded
 
-_BAR = 8
-_BUSY = 0.95
+_BAR = 8  # Cells of the bar of busy CPUs.
+_BUSY = 0.95  # From this share on more workers would only share the same CPUs.
 _CLASSES = (SERVING, TRAINING, OTHER)
 
 

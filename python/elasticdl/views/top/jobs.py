@@ -25,7 +25,7 @@ from elasticdl.views.terminal.usage import usage_label, usage_line
 from elasticdl.views.top.model import goodput
 from elasticdl.views.top.view import Screen
 
-_BAR = 6
+_BAR = 6  # Cells of a bar in a row of the table.
 _COLUMNS = (
     Column("NAMESPACE", 4),
     Column("JOB", 0),

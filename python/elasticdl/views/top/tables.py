@@ -22,9 +22,9 @@ from elasticdl.views.top.ps import Ps
 
 T = TypeVar("T", Worker, Ps)
 
-_BAR = 8
+_BAR = 8  # Cells of a bar in a row of the table.
 _FULL = 0.85  # of a memory limit; as the alert
-_NEARLY_FULL = 0.7
+_NEARLY_FULL = 0.7  # Above this share memory is shown in the colour of a warning.
 _WORKERS = (
     Column("WORKER", 0),
     Column("STATE", 1),

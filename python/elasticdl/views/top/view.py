@@ -27,11 +27,11 @@ from elasticdl.views.terminal.usage import usage_label, usage_line
 from elasticdl.views.top.model import Cause, Top
 from elasticdl.views.top.tables import ps_table, workers_table
 
-_LABEL = 10
+_LABEL = 10  # Cells of the longest label.
 _LEAST_BAR, _MOST_BAR = 8, 60
-_MOST_TREND = 24
+_MOST_TREND = 24  # Cells of a course over time: the line has other figures too.
 _LEAST_SHARE = 0.005  # of the worker seconds, to be named
-_MOST_EVENTS = 12
+_MOST_EVENTS = 12  # More events are in `elasticdl explain`.
 _LEAST_ROWS = 3  # of a table, before what is less important gets its place
 
 

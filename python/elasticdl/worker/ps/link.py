@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Floats = NDArray[np.float32]
+# A PS that is replaced is back in a second; the first tries are quick.
 FIRST_WAIT_SECONDS = 0.05
 MOST_WAIT_SECONDS = 1.0
 
