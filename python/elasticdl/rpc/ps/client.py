@@ -51,11 +51,9 @@ from elasticdl.tensor.codec import Array
 from elasticdl.tensor.placement import Layout
 from elasticdl.tensor.shared_state import SharedState
 
-# A small call takes milliseconds; the rest is for a PS that holds its lock.
-CALL_SECONDS = 10.0
+CALL_SECONDS = 10.0  # a small call takes milliseconds, unless a PS holds its lock
 _SLOWEST_BYTES_PER_SECOND = 10e6  # A tenth of a 1 Gbit/s link: slower ones time out.
-# Three lost answers in a row are no chance: wait for the master's view.
-_PUSH_TRIES = 4
+_PUSH_TRIES = 4  # after three lost answers in a row, wait for the master's view
 _PULL_TRIES = 100  # In sync mode versions may move on between the answers of two PS.
 
 T = TypeVar("T")
