@@ -78,7 +78,7 @@ from pathlib import Path
 import numpy
 from elasticdl.data.reader import Shard
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.master.tasks.queue import Plan
+from elasticdl.master.tasks.queue import QueuePlan
 folder = tempfile.mkdtemp()
 memory = psutil.Process().memory_info
 before, began = memory().rss, time.perf_counter()
@@ -86,7 +86,7 @@ if sys.argv[1] == "array":
     kept = numpy.arange(10_000_000)
 else:
     kept = Ledger.open(Path(folder), now=0.0)
-    kept.open_plan(Plan((Shard("simulated", 0, 10_000_000),), 1, 1, shuffle=True))
+    kept.open_plan(QueuePlan((Shard("simulated", 0, 10_000_000),), 1, 1, shuffle=True))
     kept.lease(1, now=0.0, lease_seconds=60.0)
 print(time.perf_counter() - began, (memory().rss - before) / 2**20)
 """
