@@ -142,7 +142,7 @@ class Feeder:
     @property
     def plan_name(self) -> str:
         """How records become batches: block, pipeline or rebuilt (for the log)."""
-        return type(self._plan).__name__.removesuffix("FeedPlan").lower()
+        return type(self._plan).__name__.removesuffix("Plan").lower()
 
     def batches(self, records: Sequence[bytes]) -> Iterator[Batch]:
         """Yield the batches of one task's records.
