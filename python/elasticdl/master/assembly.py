@@ -25,6 +25,7 @@ from elasticdl.master.calls.ps_heartbeats import PsHeartbeats
 from elasticdl.master.calls.servicer import MasterServicer
 from elasticdl.master.course.loop import MasterLoop
 from elasticdl.master.course.stages import Stages
+from elasticdl.master.happenings import JobEdited
 from elasticdl.master.job_state import Job, JobEnding, Parts
 from elasticdl.master.master import Master
 from elasticdl.master.members.changes import Changes
@@ -61,18 +62,15 @@ def steady_clock() -> Callable[[], float]:
     return lambda: time.monotonic() + offset
 
 
-def spec_in_force(ledger: Ledger, spec: JobSpec) -> JobSpec:
-    """Return the specification with which a restarted master continues.
-
-    What changed in the file while no master ran is treated like any live edit.
-    """
+def edit_meanwhile(ledger: Ledger, spec: JobSpec) -> live_edits.Edit:
+    """Return the edit of the file while no master ran: it is treated as a live one."""
     noted = ledger.newest_of(facts.SpecificationFact)
     if noted is None:
-        return spec
+        return live_edits.Edit(spec, (), ())
     edit = live_edits.compare(JobSpec.model_validate(noted.job), spec)
     for change in edit.refused:
         log.error("refused on a running job: %s; the job goes on as it was", change)
-    return edit.spec
+    return edit
 
 
 def _put_in_force(job_dir: JobDir, spec: JobSpec) -> None:
@@ -152,8 +150,8 @@ def assemble(
     fresh = launched or not ledger.all_of(facts.RunFact)
     if launched:
         _take_back(ledger, now=now)
-    if not fresh:
-        spec = spec_in_force(ledger, spec)
+    edit = None if fresh else edit_meanwhile(ledger, spec)
+    spec = edit.spec if edit else spec
     ended = _ending_of(before, fresh=fresh)
     if fresh and ended is None:
         ledger.record(facts.RunFact(time=now, before=_seconds_before(ledger)))
@@ -184,6 +182,10 @@ def assemble(
     heartbeats.take_model()
     runs_on = platform()
     publishing = Publishing(job, runs_on.publisher)
+    for change in edit.accepted if edit else ():
+        path, old, new = change.path, change.old, change.new
+        taken = JobEdited(time=now, path=path, old=old, new=new)
+        job.parts.signals.diary.say(taken)
     stages = Stages(job)
     holder = job.parts.holder
     holder.tell_rewinds(stages.rewound)

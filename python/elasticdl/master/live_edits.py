@@ -8,10 +8,14 @@ by the loop and by whoever starts it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from elasticdl.errors import SpecError
 from elasticdl.job.spec.job import JobSpec
@@ -63,12 +67,25 @@ def compare(old: JobSpec, new: JobSpec) -> Edit:
     before = old.model_dump(mode="json", by_alias=True)
     after = new.model_dump(mode="json", by_alias=True)
     changes = list(_changes(before, after))
-    accepted = tuple(c for c in changes if _is_live(c.path))
-    refused = tuple(c for c in changes if not _is_live(c.path))
-    tree = old.model_dump(by_alias=True)
-    for change in accepted:
+    spec = old
+    accepted: list[FieldChange] = []
+    # A section at a time: what fits the refused changes alone does not fit without.
+    live = [change for change in changes if is_live(change.path)]
+    for _, section in itertools.groupby(live, lambda c: c.path.partition(".")[0]):
+        of_section = list(section)
+        with contextlib.suppress(ValidationError):
+            spec = _with(spec, of_section)
+            accepted += of_section
+    refused = tuple(change for change in changes if change not in accepted)
+    return Edit(spec, tuple(accepted), refused)
+
+
+def _with(spec: JobSpec, changes: Iterable[FieldChange]) -> JobSpec:
+    """Return a specification with changes. Raises ValidationError."""
+    tree = spec.model_dump(by_alias=True)
+    for change in changes:
         _set(tree, change.path, change.new)
-    return Edit(JobSpec.model_validate(tree), accepted, refused)
+    return JobSpec.model_validate(tree)
 
 
 def too_late(old: JobSpec, edit: Edit) -> Edit:
@@ -77,7 +94,8 @@ def too_late(old: JobSpec, edit: Edit) -> Edit:
     return Edit(old, (), tuple(changes))
 
 
-def _is_live(path: str) -> bool:
+def is_live(path: str) -> bool:
+    """Whether the field may change while a job runs."""
     return any(path == live or path.startswith(live + ".") for live in LIVE)
 
 

@@ -2,7 +2,7 @@
 
 from elasticdl.checkpoint import shelf
 from elasticdl.job.status import JobStatus
-from elasticdl.job.values.file import edit_values
+from elasticdl.job.values.file import edit_values, load_values
 from elasticdl.job.words import JobState
 from elasticdl.master.tasks.audit import audit
 from elasticdl.master.telling import status
@@ -148,5 +148,49 @@ def test_an_edit_is_in_the_history_before_the_master_has_looked_again(rig) -> No
         assert (
             "changed: worker.replicas: 2 -> 3" in rig.job_dir.history_file.read_text()
         )
+
+    rig.run(story)
+
+
+def test_an_edit_that_no_running_job_fits_is_refused_and_the_job_goes_on(rig) -> None:
+    """Neither the master that takes it fails, nor one that reads it at its start."""
+    edited = {"job.strategy": "parameterServer", "job.worker.replicas": 3}
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: live_workers(rig) == [0])
+            edit_values(rig.job_dir.spec_file, edited)
+            rig.values = load_values(rig.job_dir.spec_file)
+            told = master.job.parts.signals.diary
+            await rig.until(lambda: any(one.kind == "refused" for one in told.told))
+            assert [one.cause for one in told.told if one.kind == "refused"] == [
+                "strategy: local -> parameterServer",
+                "worker.replicas: 1 -> 3",
+            ]
+        async with rig.serving():
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.status is JobState.SUCCEEDED
+
+    rig.run(story, strategy="local", worker__replicas=1)
+
+
+def test_an_edit_of_a_time_without_a_master_is_told_by_the_next_one(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: two_leases(master))
+        edit_values(rig.job_dir.spec_file, {"job.worker.replicas": 3})
+        rig.values = load_values(rig.job_dir.spec_file)
+        for _ in range(2):  # the one after it says nothing of it
+            async with rig.serving() as master:
+                await rig.until(lambda: live_workers(rig) == [0, 1, 2])
+                await rig.until(lambda: len(master.job.parts.signals.diary.told) > 1)
+        async with rig.serving():
+            rig.world.go.set()
+            await rig.ended()
+        history = rig.job_dir.history_file.read_text()
+        assert history.count('"changed: worker.replicas: 2 -> 3"') == 1
 
     rig.run(story)

@@ -60,3 +60,13 @@ def test_an_edit_of_both_kinds_takes_what_may_change() -> None:
     assert edit.spec == spec(worker={"replicas": 3})
     assert str(edit.accepted[0]) == "worker.replicas: 1 -> 3"
     assert str(edit.refused[0]) == "training.batchSize: 64 -> 7"
+
+
+def test_a_live_change_that_fits_only_a_refused_one_is_refused_with_it() -> None:
+    """Strategy local has one worker: three of them come with the other strategy."""
+    old = spec(strategy="local")
+    new = spec(strategy="parameterServer", worker={"replicas": 3}, paused=True)
+    edit = compare(old, new)
+    assert [str(change) for change in edit.accepted] == ["paused: False -> True"]
+    assert [change.path for change in edit.refused] == ["strategy", "worker.replicas"]
+    assert edit.spec == spec(strategy="local", paused=True)

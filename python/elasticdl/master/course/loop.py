@@ -56,6 +56,10 @@ _NOT_LIVE = (
     f"refused on a running job: {{}}; only {', '.join(live_edits.LIVE)} may change. "
     "The job goes on as it was"
 )
+_NOT_WITHOUT = (
+    "refused: {}, which fits no job as this one runs, without the changes that are "
+    "refused beside it. The job goes on as it was"
+)
 _TOO_LATE = (
     "refused: {}, for the job is over; if it was stopped or failed, launch it again: "
     "it goes by the file then"
@@ -336,10 +340,10 @@ class MasterLoop:
         if job.state is JobState.FINISHING:
             edited = self._with_epochs_so_far(edited)
         edit = live_edits.compare(job.spec, edited)
-        text = _NOT_LIVE
-        if job.finished or job.ending is not None:
-            edit, text = live_edits.too_late(job.spec, edit), _TOO_LATE
-        self._refuse(edit, text)
+        too_late = job.finished or job.ending is not None
+        if too_late:
+            edit = live_edits.too_late(job.spec, edit)
+        self._refuse(edit, too_late=too_late)
         if not edit.accepted:
             return
         for change in edit.accepted:
@@ -367,9 +371,12 @@ class MasterLoop:
         training = spec.training.model_copy(update={"epochs": before})
         return spec.model_copy(update={"training": training})
 
-    def _refuse(self, edit: live_edits.Edit, text: str) -> None:
-        """Report which changes are refused; `text` has a place for one change."""
+    def _refuse(self, edit: live_edits.Edit, *, too_late: bool) -> None:
+        """Report which changes are refused, and why."""
         for change in edit.refused:
+            text = _NOT_WITHOUT if live_edits.is_live(change.path) else _NOT_LIVE
+            if too_late:
+                text = _TOO_LATE
             self._say_refused(text.format(change), str(change))
 
     def _say_refused(self, text: str, change: str) -> None:
