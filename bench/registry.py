@@ -12,6 +12,7 @@ def benchmarks() -> dict[str, Benchmark]:
     """Return what can be run."""
     import cluster
     import data_path
+    import group
     import jobs
     import master
     import ps
@@ -21,6 +22,17 @@ def benchmarks() -> dict[str, Benchmark]:
     import tls
 
     found: dict[str, Benchmark] = {}
-    for module in (data_path, ps, tls, step, jobs, master, recovery, scraping, cluster):
+    for module in (
+        data_path,
+        ps,
+        group,
+        tls,
+        step,
+        jobs,
+        master,
+        recovery,
+        scraping,
+        cluster,
+    ):
         found.update(module.BENCHMARKS)
     return found

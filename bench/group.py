@@ -1,0 +1,140 @@
+"""The exchange of a group of two, against a raw exchange of the same bytes.
+
+Owns the baseline: two processes that send each other as many bytes as a step's gradient
+has, both ways at once, over plain sockets. One direction alone is no fair measure: each
+value of a step travels both ways.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from elasticdl.collective.group import Group
+from elasticdl.collective.messages import Apply, Compute, Round, Take
+from frame import Benchmark, Row, interleaved, ratios, row, timed
+from roles import TOKEN
+
+MEMBERS = (0, 1)
+
+
+class Nothing:
+    """A member without a plan and a state: only the exchange is measured."""
+
+    def plan(self, step: int) -> bytes:
+        """Return no records."""
+        del step
+        return b""
+
+    def state(self) -> list[memoryview]:
+        """Return an empty state."""
+        return [memoryview(b"")]
+
+
+def _group(me: int, floats: int) -> Group:
+    return Group(
+        me, Nothing(), size=floats, version=0, token=TOKEN, most_state_bytes=1 << 20
+    )
+
+
+def stepper(group: Group, floats: int) -> Callable[[], None]:
+    """Return a call that makes one step: hands a gradient in, and gets the sum."""
+    gradient = np.ones(floats, np.float32)
+
+    def step() -> None:
+        while True:
+            match group.next(60):
+                case Compute(number, _):
+                    group.computed(number, group.round, gradient)
+                case Apply():
+                    group.applied()
+                    return
+                case Take():
+                    group.applied()
+
+    return step
+
+
+def exchange(connection: socket.socket, mine: memoryview, theirs: memoryview) -> None:
+    """Send and receive at once."""
+    sender = threading.Thread(target=connection.sendall, args=(mine,))
+    sender.start()
+    at = 0
+    while at < len(theirs):
+        at += connection.recv_into(theirs[at:])
+    sender.join()
+
+
+def _peer(floats: int, ports: Any, orders: Any) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    group = _group(1, floats)
+    ports.put((listener.getsockname(), group.port))
+    connection, _ = listener.accept()
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    mine, theirs = (memoryview(bytearray(4 * floats)) for _ in range(2))
+    group.enter(Round(1, MEMBERS, (1, 1), begins=True), orders.get())
+    step = stepper(group, floats)
+
+    def steps() -> None:
+        while True:
+            step()
+
+    threading.Thread(target=steps, daemon=True).start()
+    while connection.recv(1):
+        exchange(connection, mine, theirs)
+
+
+@contextmanager
+def pair(floats: int) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]:
+    """Give one step of a group of two, and one raw exchange, with another process."""
+    context = multiprocessing.get_context("spawn")
+    ports, orders = context.Queue(), context.Queue()
+    process = context.Process(target=_peer, args=(floats, ports, orders), daemon=True)
+    process.start()
+    group = _group(0, floats)
+    try:
+        plain, port = ports.get(timeout=60)
+        addresses = {0: f"127.0.0.1:{group.port}", 1: f"127.0.0.1:{port}"}
+        with socket.create_connection(plain) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            orders.put(addresses)
+            group.enter(Round(1, MEMBERS, (1, 1), begins=True), addresses)
+            mine, theirs = (memoryview(bytearray(4 * floats)) for _ in range(2))
+
+            def raw() -> None:
+                connection.sendall(b"?")
+                exchange(connection, mine, theirs)
+
+            yield stepper(group, floats), raw
+    finally:
+        process.terminate()
+        process.join()
+        group.close()
+
+
+def _compared(name: str, megabytes: int, bar: float) -> list[Row]:
+    with pair(megabytes * 250_000) as (step, raw):
+        times = interleaved({"ours": timed(step, 5), "raw": timed(raw, 5)}, 41)
+    what = f"{megabytes} MB between 2 processes: raw, both ways / a step of a group"
+    return [row(name, what, ratios(times["raw"], times["ours"]), bar)]
+
+
+def exchange_10mb() -> list[Row]:
+    """Compare a step of 10 MB with a raw exchange."""
+    return _compared("exchange_10mb", 10, 0.6)
+
+
+def exchange_1mb() -> list[Row]:
+    """Compare a step of 1 MB with a raw exchange."""
+    return _compared("exchange_1mb", 1, 0.45)
+
+
+BENCHMARKS = {
+    "exchange_10mb": Benchmark(exchange_10mb, 10, short=False),
+    "exchange_1mb": Benchmark(exchange_1mb, 3, short=False),
+}

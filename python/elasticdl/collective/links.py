@@ -1,0 +1,254 @@
+"""The connections of one member in one round: one to each other member.
+
+Owns sockets, the threads that send and receive on them, and the listener that others
+connect to. Called by `collective.group`. Must not know what a frame means: who made
+these connections is told of heads, and says where their data go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from elasticdl.collective import wire
+from elasticdl.errors import RpcError
+from elasticdl.job.context import join_address, split_address
+
+log = logging.getLogger(__name__)
+
+_GREETING_SECONDS = 5.0  # a peer on the same network answers in milliseconds
+_LOOK_SECONDS = 0.5  # how late the end of the time for a round may be noticed
+_RETRY_SECONDS = 0.02  # a peer enters the round when the master's word reaches it
+# A machine that is gone is noticed in 2 + 3 * 1 s by a member that waits for it, and in
+# 5 s by one that sends to it.
+_KEEPALIVE = (
+    (socket.TCP_KEEPIDLE, 2),
+    (socket.TCP_KEEPINTVL, 1),
+    (socket.TCP_KEEPCNT, 3),
+)
+_USER_TIMEOUT_MS = 5000
+
+
+class Listener:
+    """Accepts the connections of members, and keeps them until they are asked for."""
+
+    def __init__(self, host: str, token: str, me: int) -> None:
+        """Listen on a free port of `host`."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, 0), family=family, backlog=128)
+        self._token = token
+        self._me = me
+        self._changed = threading.Condition()
+        self._waiting: dict[tuple[int, int], socket.socket] = {}
+        self._closed = False
+        threading.Thread(target=self._accept, name="group-accept", daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        """The port that members connect to."""
+        return int(self._socket.getsockname()[1])
+
+    def take(
+        self, number: int, member: int, *, go_on: Callable[[], bool]
+    ) -> socket.socket:
+        """Return a member's connection for a round. Raises RpcError if none comes.
+
+        `go_on` says whether to wait any longer; `wake` has it asked again.
+        """
+        with self._changed:
+            while (number, member) not in self._waiting:
+                if self._closed or not go_on():
+                    raise RpcError(f"worker-{member} did not connect in time")
+                self._changed.wait(_LOOK_SECONDS)
+            return self._waiting.pop((number, member))
+
+    def wake(self) -> None:
+        """Have `take` ask whether to go on."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def drop_before(self, number: int) -> None:
+        """Close connections that were made for earlier rounds."""
+        with self._changed:
+            for key in [key for key in self._waiting if key[0] < number]:
+                self._waiting.pop(key).close()
+
+    def close(self) -> None:
+        """Accept no more; close connections that nobody has asked for."""
+        with self._changed:
+            self._closed = True
+            for connection in self._waiting.values():
+                connection.close()
+            self._waiting.clear()
+            self._changed.notify_all()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            threading.Thread(
+                target=self._greeted,
+                args=(connection,),
+                name="group-greet",
+                daemon=True,
+            ).start()
+
+    def _greeted(self, connection: socket.socket) -> None:
+        connection.settimeout(_GREETING_SECONDS)
+        try:
+            greeting = wire.greeted(connection, self._token)
+        except RpcError as error:
+            log.warning("A connection to the group was refused: %s", error)
+            connection.close()
+            return
+        with self._changed:
+            if self._closed or greeting.receiver != self._me:
+                connection.close()
+                return
+            old = self._waiting.pop((greeting.round, greeting.sender), None)
+            if old is not None:
+                old.close()
+            self._waiting[greeting.round, greeting.sender] = connection
+            self._changed.notify_all()
+
+
+def connect(
+    address: str, greeting: wire.Greeting, token: str, *, go_on: Callable[[], bool]
+) -> socket.socket:
+    """Return a connection to a member, tried while `go_on` says so. Raises RpcError."""
+    while True:
+        try:
+            return _connected(address, greeting, token)
+        except (OSError, RpcError) as error:
+            if not go_on():
+                raise RpcError(
+                    f"worker-{greeting.receiver} at {address} does not answer: {error}"
+                ) from error
+        time.sleep(_RETRY_SECONDS)
+
+
+def _connected(address: str, greeting: wire.Greeting, token: str) -> socket.socket:
+    connection = socket.create_connection(
+        split_address(address), timeout=_GREETING_SECONDS
+    )
+    try:
+        wire.greet(connection, greeting, token)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def address_of(host: str, port: int) -> str:
+    """Return the address that other members are told."""
+    return join_address(host, port)
+
+
+OnFrame = Callable[[int, socket.socket, wire.Head, bytes], None]
+
+
+class Links:
+    """The connections of one round; threads end with `close`."""
+
+    def __init__(
+        self,
+        connections: Mapping[int, socket.socket],
+        *,
+        on_frame: OnFrame,
+        on_lost: Callable[[int, str], None],
+    ) -> None:
+        """Take connections by member; `start` begins to receive.
+
+        Args:
+            connections: By member.
+            on_frame: Called with the member, its connection, a head and the meta data;
+                reads the data that follow.
+            on_lost: Called once with a member whose connection broke, and why.
+        """
+        self._connections = dict(connections)
+        self._on_frame = on_frame
+        self._on_lost = on_lost
+        self._queues: dict[int, queue.SimpleQueue[Sequence[wire.Buffer] | None]] = {
+            member: queue.SimpleQueue() for member in connections
+        }
+        self._threads: list[threading.Thread] = []
+        self._closed = False
+        self.sent_bytes = 0
+        for member, connection in self._connections.items():
+            _tune(connection)
+            self._thread(self._send_all, member)
+
+    def start(self) -> None:
+        """Begin to receive."""
+        for member in self._connections:
+            self._thread(self._receive_all, member)
+
+    def send(self, member: int, buffers: Sequence[wire.Buffer]) -> None:
+        """Send a frame after those before; returns at once."""
+        self._queues[member].put(buffers)
+
+    def close(self) -> None:
+        """Close all connections and wait for the threads, but for the caller's own."""
+        self._closed = True
+        for member, connection in self._connections.items():
+            self._queues[member].put(None)
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+        for connection in self._connections.values():
+            connection.close()
+
+    def _thread(self, run: Callable[[int], None], member: int) -> None:
+        thread = threading.Thread(
+            target=run, args=(member,), name=f"group-{member}", daemon=True
+        )
+        self._threads.append(thread)
+        thread.start()
+
+    def _send_all(self, member: int) -> None:
+        connection, waiting = self._connections[member], self._queues[member]
+        while (buffers := waiting.get()) is not None:
+            try:
+                wire.send(connection, buffers)
+            except RpcError as error:
+                self._lost(member, str(error))
+                return
+            self.sent_bytes += sum(memoryview(b).nbytes for b in buffers)
+
+    def _receive_all(self, member: int) -> None:
+        connection = self._connections[member]
+        try:
+            while True:
+                head = wire.read_head(connection)
+                meta = bytes(wire.read_bytes(connection, head.meta_bytes))
+                self._on_frame(member, connection, head, meta)
+        except RpcError as error:
+            self._lost(member, str(error))
+
+    def _lost(self, member: int, why: str) -> None:
+        if not self._closed:
+            self._on_lost(member, why)
+
+
+def _tune(connection: socket.socket) -> None:
+    connection.settimeout(None)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE:
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        connection.setsockopt(
+            socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS
+        )

@@ -1,0 +1,169 @@
+"""What members of a group say to each other, and what a member is told to do.
+
+Owns these values. Made and read by `collective.protocol`; encoded by `collective.wire`.
+A plan, a gradient and a state are opaque here: the group's user makes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Round:
+    """Who is in, by the master's word. Numbers never repeat, also over masters.
+
+    Attributes:
+        number: Above that of every earlier round.
+        members: Worker indexes, the oldest first; the first one leads.
+        since: By member, the first of the rounds that it has been in without a gap. A
+            state that a member got before that round does not count: the others have
+            made steps without it.
+        begins: No record is acknowledged yet. If nobody has a state that counts, the
+            leader's own does, which is the job's initial one or a checkpoint.
+    """
+
+    number: int
+    members: tuple[int, ...]
+    since: tuple[int, ...]
+    begins: bool = False
+
+    @property
+    def leader(self) -> int:
+        """The member that makes the plans."""
+        return self.members[0]
+
+
+# -- between members ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The first word in a round: the version of the sender; None without a state."""
+
+    version: int | None
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """The reduced gradient of a step, for a member that has not made that step."""
+
+    step: int
+    plan: Any
+    parts: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The whole state at a version, for a newcomer.
+
+    Also for a member one step behind, where whoever is ahead has not made that step
+    itself: it was a newcomer.
+    """
+
+    version: int
+    state: Any
+
+
+@dataclass(frozen=True)
+class Header:
+    """The sender has made all steps before this one and begins it.
+
+    `plan`: of the leader alone; which records are in the step, and who takes which.
+    """
+
+    step: int
+    plan: Any = None
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The sender's part of its gradient, for the member that adds this part up."""
+
+    step: int
+    part: int
+    data: Any
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """A part that is added up, from the member that has added it."""
+
+    step: int
+    part: int
+    data: Any
+
+
+Message = Hello | HandOver | Snapshot | Header | Piece | Reduced
+
+
+# -- to the member's own process ------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Send:
+    """Send a message to a member."""
+
+    to: int
+    message: Message
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Compute the own share of a step; answer with `Participant.computed`."""
+
+    step: int
+    plan: Any
+
+
+@dataclass(frozen=True)
+class Add:
+    """Add pieces up, in this order; answer with `Participant.added`."""
+
+    step: int
+    part: int
+    pieces: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Apply a step's reduced gradient to the own state, then call `applied`."""
+
+    step: int
+    plan: Any
+    parts: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Take:
+    """Take this state in place of the own one, then call `applied`."""
+
+    version: int
+    state: Any
+
+
+@dataclass(frozen=True)
+class Acknowledge:
+    """The records of a step are in the state of every member: report them."""
+
+    step: int
+    plan: Any
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The round cannot go on without a member: tell the master."""
+
+    round: int
+    member: int
+
+
+@dataclass(frozen=True)
+class Stateless:
+    """No member of the round has a state: only a checkpoint helps."""
+
+    round: int
+
+
+Action = Send | Compute | Add | Apply | Take | Acknowledge | Broken | Stateless

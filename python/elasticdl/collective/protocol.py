@@ -1,0 +1,307 @@
+"""How members of a group make steps together, and lose none of them: decisions alone.
+
+Owns the order of messages in a round: hello, hand-over, header, pieces, reduced parts.
+Called by `collective.group` with what arrived, under its lock; the simulation of
+tests/simulation calls it as it is. Must not know sockets, threads, time or what a plan,
+a gradient and a state are.
+
+There is no barrier at a step's end. Before a step each member sends all others a
+header, and a step needs a piece of every member. So whoever finishes step s knows that
+all have made the steps before it, and survivors of any loss are at most one step apart.
+The one ahead still has the reduced gradient and hands it over in the next round, so
+that all are equal to the last bit. The records of step s are acknowledged when the
+headers of step s + 1 are complete: then every member has made step s, and any survivor
+has it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from elasticdl.collective.messages import (
+    Acknowledge,
+    Action,
+    Add,
+    Apply,
+    Broken,
+    Compute,
+    HandOver,
+    Header,
+    Hello,
+    Message,
+    Piece,
+    Reduced,
+    Round,
+    Send,
+    Snapshot,
+    Stateless,
+    Take,
+)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """The step that was made last."""
+
+    step: int
+    plan: Any
+    parts: tuple[Any, ...]
+    acknowledged: bool = False
+
+
+class Participant:
+    """One member. Every method returns what its process has to do, in this order.
+
+    After `Apply` and `Take` the next call is `applied`; others wait for it. `Compute`
+    and `Add` may take their time meanwhile.
+    """
+
+    def __init__(
+        self,
+        me: int,
+        *,
+        version: int,
+        make_plan: Callable[[int], Any],
+        state: Callable[[], Any],
+    ) -> None:
+        """Take the own index, the version of the own state, and what a leader needs.
+
+        Args:
+            me: Index of this worker.
+            version: Steps that are in the state with which this process begins.
+            make_plan: step -> which records it has; called while this member leads.
+            state: Returns the whole own state, for newcomers.
+        """
+        self._me = me
+        self._initial = version
+        self._version: int | None = None  # until it is the group's own
+        self._level_in = 0  # the last round in which it was
+        self._make_plan = make_plan
+        self._state = state
+        self._round: Round | None = None
+        self._made: _Made | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._broken = False
+        self._level = False  # all hellos are there, and the own state is the group's
+        self._begun = -1  # the step that is being computed
+        self._hellos: dict[int, int | None] = {}
+        self._headers: dict[int, dict[int, Header]] = defaultdict(dict)
+        self._pieces: dict[int, dict[int, Any]] = defaultdict(dict)
+        self._reduced: dict[int, dict[int, Any]] = defaultdict(dict)
+        self._adding = -1
+
+    @property
+    def version(self) -> int | None:
+        """Steps that are in the own state; None while there is no state that counts."""
+        return self._version
+
+    @property
+    def round(self) -> Round | None:
+        """The round that this member has entered."""
+        return self._round
+
+    # -- inputs ------------------------------------------------------------------------
+
+    def enter(self, entered: Round) -> list[Action]:
+        """Begin a round. One that is not newer, or without this member, is ignored."""
+        if self._round is not None and entered.number <= self._round.number:
+            return []
+        if self._me not in entered.members:
+            return []
+        if self._level_in < entered.since[entered.members.index(self._me)]:
+            self._version = self._made = None
+        self._round = entered
+        self._reset()
+        self._hellos[self._me] = self._version
+        hello = Hello(self._version)
+        return [*self._to_others(hello), *self._agree()]
+
+    def received(self, sender: int, number: int, message: Message) -> list[Action]:
+        """Take a member's message of a round; one of another round is ignored."""
+        if self._is_over(number) or sender not in self._members:
+            return []
+        match message:
+            case Hello(version):
+                self._hellos[sender] = version
+                return self._agree()
+            case HandOver() | Snapshot():
+                return self._caught_up(message)
+            case Header(step, _):
+                self._headers[step][sender] = message
+                return [*self._acknowledged(step), *self._compute()]
+            case Piece() | Reduced():
+                return self._gradient(sender, message)
+
+    def _caught_up(self, message: HandOver | Snapshot) -> list[Action]:
+        if self._level:
+            return []
+        if isinstance(message, Snapshot):
+            self._version, self._made = message.version, None
+            return [Take(message.version, message.state)]
+        if message.step != self._version:
+            return []
+        return [self._make(message.step, message.plan, message.parts)]
+
+    def _gradient(self, sender: int, message: Piece | Reduced) -> list[Action]:
+        step = message.step
+        if isinstance(message, Reduced):
+            self._reduced[step][message.part] = message.data
+            return self._finish(step)
+        if message.part != self._rank:
+            return []
+        self._pieces[step][sender] = message.data
+        return self._add(step)
+
+    def lost(self, member: int, number: int) -> list[Action]:
+        """Give round `number` up: a member's connection has ended."""
+        if self._is_over(number):
+            return []
+        self._broken = True
+        return [Broken(number, member)]
+
+    def computed(self, step: int, number: int, parts: tuple[Any, ...]) -> list[Action]:
+        """Take the own gradient of a step, cut into a part for each member."""
+        if self._is_over(number) or step != self._version:
+            return []
+        pieces = [
+            Send(member, Piece(step, rank, parts[rank]))
+            for rank, member in enumerate(self._members)
+            if member != self._me
+        ]
+        self._pieces[step][self._me] = parts[self._rank]
+        return [*pieces, *self._add(step)]
+
+    def added(self, step: int, number: int, data: Any) -> list[Action]:
+        """Take the sum of the own part."""
+        if self._is_over(number):
+            return []
+        self._reduced[step][self._rank] = data
+        reduced = Reduced(step, self._rank, data)
+        return [*self._to_others(reduced), *self._finish(step)]
+
+    def applied(self) -> list[Action]:
+        """Go on after an `Apply` or a `Take` was carried out."""
+        return [] if self._broken else self._begin()
+
+    # -- decisions ---------------------------------------------------------------------
+
+    def _is_over(self, number: int) -> bool:
+        """Whether nothing of round `number` counts (any more)."""
+        return self._broken or self._round is None or number != self._round.number
+
+    @property
+    def _members(self) -> tuple[int, ...]:
+        return self._round.members if self._round is not None else ()
+
+    @property
+    def _rank(self) -> int:
+        return self._members.index(self._me)
+
+    def _to_others(self, message: Message) -> list[Action]:
+        return [Send(member, message) for member in self._members if member != self._me]
+
+    def _agree(self) -> list[Action]:
+        """Return what makes all members level, once all of them were heard."""
+        if self._level or len(self._hellos) < len(self._members):
+            return []
+        versions = [v for v in self._hellos.values() if v is not None]
+        if not versions:
+            return self._without_state()
+        if self._version != max(versions):
+            return []  # whoever is ahead sends what is lacking
+        first = next(m for m in self._members if self._hellos[m] == self._version)
+        handed: list[Action] = []
+        if first == self._me:
+            handed = [
+                Send(member, self._lacking(version))
+                for member, version in self._hellos.items()
+                if version != self._version
+            ]
+        return [*handed, *self._begin()]
+
+    def _without_state(self) -> list[Action]:
+        entered = self._round
+        if entered is None or not entered.begins:
+            self._broken = True
+            return [Stateless(entered.number)] if entered else []
+        if self._me != entered.leader:
+            return []  # its state is on the way
+        self._version = self._hellos[self._me] = self._initial
+        return self._agree()
+
+    def _lacking(self, version: int | None) -> Message:
+        ahead = self._version or 0
+        if version is not None and version != ahead - 1:
+            raise RuntimeError(
+                f"a member is at version {version} and this one at {ahead}; expected "
+                "at most one step between them"
+            )
+        made = self._made
+        if version is None or made is None:
+            return Snapshot(ahead, self._state())
+        return HandOver(made.step, made.plan, made.parts)
+
+    def _begin(self) -> list[Action]:
+        """Begin the next step: its header goes to all, its plan with the leader's."""
+        step = self._version
+        if step is None or self._round is None:
+            raise RuntimeError("a step begins without a state or a round")
+        self._level, self._level_in = True, self._round.number
+        plan = self._make_plan(step) if self._me == self._round.leader else None
+        header = Header(step, plan)
+        self._headers[step][self._me] = header
+        return [
+            *self._to_others(header),
+            *self._acknowledged(step),
+            *self._compute(),
+        ]
+
+    def _acknowledged(self, step: int) -> list[Action]:
+        """Return the acknowledgement of the step before, if all have made it."""
+        made = self._made
+        if made is None or made.acknowledged or made.step != step - 1:
+            return []
+        if len(self._headers[step]) < len(self._members):
+            return []
+        self._made = _Made(made.step, made.plan, made.parts, acknowledged=True)
+        return [Acknowledge(made.step, made.plan)]
+
+    def _compute(self) -> list[Action]:
+        """Compute the present step, once its plan is there."""
+        step = self._version
+        if not self._level or step is None or self._begun == step or not self._round:
+            return []
+        header = self._headers[step].get(self._round.leader)
+        if header is None:
+            return []
+        self._begun = step
+        return [Compute(step, header.plan)]
+
+    def _add(self, step: int) -> list[Action]:
+        pieces = self._pieces[step]
+        if self._adding == step or len(pieces) < len(self._members):
+            return []
+        self._adding = step
+        # In the members' order, not as they came: a sum of floats depends on it.
+        in_order = tuple(pieces[member] for member in self._members)
+        return [Add(step, self._rank, in_order)]
+
+    def _finish(self, step: int) -> list[Action]:
+        reduced = self._reduced[step]
+        if step != self._version or len(reduced) < len(self._members):
+            return []
+        header = self._headers[step][self._members[0]]
+        parts = tuple(reduced[part] for part in range(len(self._members)))
+        return [self._make(step, header.plan, parts)]
+
+    def _make(self, step: int, plan: Any, parts: tuple[Any, ...]) -> Apply:
+        self._made = _Made(step, plan, parts)
+        self._version = step + 1
+        for kept in (self._headers, self._pieces, self._reduced):
+            kept.pop(step, None)
+        return Apply(step, plan, parts)

@@ -1,0 +1,107 @@
+"""A member of a group without TensorFlow: rounds come on standard input, words go out.
+
+The state is an array and a position; a step adds a gradient that its records decide, so
+that members that made the same steps are equal to the last bit.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import zlib
+
+import numpy as np
+from elasticdl.collective.group import Group
+from elasticdl.collective.messages import (
+    Acknowledge,
+    Apply,
+    Broken,
+    Compute,
+    Round,
+    Stateless,
+    Take,
+)
+
+RECORDS = 16
+
+
+class State:
+    """Values, and how many records they are of."""
+
+    def __init__(self, size: int) -> None:
+        self.values = np.zeros(size, np.float32)
+        self.position = np.zeros(1, np.int64)
+
+    def plan(self, step: int) -> bytes:
+        del step
+        return str(int(self.position[0])).encode()
+
+    def state(self):
+        return [memoryview(self.position).cast("B"), memoryview(self.values).cast("B")]
+
+    def take(self, raw: bytearray) -> None:
+        self.position[:] = np.frombuffer(raw, np.int64, 1)
+        self.values[:] = np.frombuffer(raw, np.float32, offset=8)
+
+
+def main(index: int, size: int, pause: float) -> None:
+    state = State(size)
+    group = Group(
+        index, state, size=size, version=0, token="secret", most_state_bytes=1 << 30
+    )
+    rounds: dict[int, Round] = {}
+
+    def say(**word) -> None:
+        print(json.dumps(word), flush=True)
+
+    def listen() -> None:
+        for line in sys.stdin:
+            word = json.loads(line)
+            entered = Round(
+                word["number"],
+                tuple(word["members"]),
+                tuple(word["since"]),
+                word["begins"],
+            )
+            rounds[entered.number] = entered
+            group.enter(entered, {int(k): v for k, v in word["addresses"].items()})
+
+    say(port=group.port)
+    threading.Thread(target=listen, daemon=True).start()
+    wait = threading.Event()
+    while True:
+        match group.next(1.0):
+            case Compute(step, plan):
+                entered = rounds.get(group.round)
+                if entered is None:
+                    continue
+                if pause:
+                    wait.wait(pause)
+                rank = entered.members.index(index)
+                first = int(plan)
+                gradient = np.zeros(size, np.float32)
+                for record in range(first, first + RECORDS)[
+                    rank :: len(entered.members)
+                ]:
+                    gradient[record % size :: 1000] += np.float32(1 / (record + 1))
+                group.computed(step, entered.number, gradient)
+            case Apply(step, plan, (reduced,)):
+                state.values += reduced
+                state.position += RECORDS
+                say(made=step, first=int(plan), digest=zlib.crc32(state.values))
+                group.applied()
+            case Take(version, raw):
+                state.take(raw)
+                say(took=version, digest=zlib.crc32(state.values))
+                group.applied()
+            case Acknowledge(step, plan):
+                say(acknowledged=step, first=int(plan))
+            case Broken(number, member):
+                say(broken=number, lost=member)
+            case Stateless(number):
+                say(stateless=number)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))

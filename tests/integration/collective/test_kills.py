@@ -1,0 +1,85 @@
+"""Members killed and frozen at random moments, in real processes without TensorFlow."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from tests.integration.collective.playing_master import (
+    PlayedMaster,
+    kill_at_random,
+    settle,
+)
+
+MEGABYTE = 250_000  # floats
+
+
+@pytest.mark.parametrize(
+    ("size", "kills"), [(MEGABYTE, 12), (10 * MEGABYTE, 5)], ids=["1 MB", "10 MB"]
+)
+def test_members_killed_at_random_moments_leave_the_others_equal(
+    size: int, kills: int
+) -> None:
+    assert len(kill_at_random(size, kills, seed=size)) == kills
+
+
+def test_a_member_killed_while_it_joins_leaves_the_others_equal() -> None:
+    rng = random.Random(7)
+    with PlayedMaster(10 * MEGABYTE) as master:
+        for _ in range(2):
+            master.start()
+        master.run_until(
+            lambda: master.formed and len(master.formed.round.members) == 2
+        )
+        settle(master)
+        for _ in range(4):
+            new = master.start()
+            master.run_until(lambda n=new: n in master.formed.round.members)
+            moment = time.monotonic() + rng.random() * 0.05
+            master.run_until(lambda at=moment: time.monotonic() >= at)
+            master.kill(rng.choice((new, master.formed.round.members[0])))
+            master.start()
+            settle(master)
+        master.check()
+
+
+def test_the_others_go_on_without_a_frozen_member_which_comes_back_as_a_newcomer() -> (
+    None
+):
+    with PlayedMaster(MEGABYTE) as master:
+        indexes = [master.start() for _ in range(3)]
+        master.run_until(
+            lambda: master.formed and len(master.formed.round.members) == 3
+        )
+        settle(master)
+        frozen = indexes[0]
+        master.freeze(frozen)
+        standing = master.processes[frozen].standing
+        master.silence(frozen)  # as missing heartbeats do
+        settle(master)
+        assert frozen not in master.formed.round.members
+        master.processes[frozen].standing = standing
+        master.processes[frozen].child.send_signal(18)  # SIGCONT
+        master.run_until(lambda: frozen in master.formed.round.members)
+        settle(master)
+        master.check()
+
+
+def test_one_member_is_left_and_others_join_it() -> None:
+    with PlayedMaster(MEGABYTE) as master:
+        indexes = [master.start() for _ in range(4)]
+        master.run_until(
+            lambda: master.formed and len(master.formed.round.members) == 4
+        )
+        settle(master)
+        for index in indexes[1:]:
+            master.kill(index)
+        master.run_until(lambda: master.formed.round.members == (indexes[0],))
+        settle(master)
+        for _ in range(3):
+            master.start()
+        master.run_until(lambda: len(master.formed.round.members) == 4)
+        settle(master)
+        master.check()

@@ -1,0 +1,336 @@
+"""Random schedules of a group: losses at any moment, newcomers, masters that restart.
+
+Runs the protocol as it is. The network keeps the order of each link and nothing else; a
+member dies between any two of its actions; the master hears of it later. A gradient is
+the records of a share, counted in each part, so that what was applied how often can be
+read off the state.
+
+    python -m tests.unit.collective.schedules 0:10000
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from elasticdl.collective.messages import (
+    Acknowledge,
+    Action,
+    Add,
+    Apply,
+    Broken,
+    Compute,
+    Message,
+    Round,
+    Send,
+    Stateless,
+    Take,
+)
+from elasticdl.collective.protocol import Participant
+
+PARTS = 3  # a state has so many, whatever the number of members
+RECORDS = 4  # of a step
+
+
+@dataclass
+class State:
+    """What a member has: per part, how often each record was applied; the position."""
+
+    parts: list[Counter[int]] = field(
+        default_factory=lambda: [Counter() for _ in range(PARTS)]
+    )
+    position: int = 0
+
+    def copy(self) -> State:
+        return State([Counter(part) for part in self.parts], self.position)
+
+    def key(self) -> Any:
+        return ([sorted(part.items()) for part in self.parts], self.position)
+
+
+class Process:
+    """A member's process: it does what the protocol tells it, one action at a time."""
+
+    def __init__(self, world: World, index: int, kind: type[Participant]) -> None:
+        self.world = world
+        self.index = index
+        self.state = State()
+        self.todo: deque[tuple[int, Action]] = deque()  # (round, action)
+        self.work: list[Callable[[], list[Action]]] = []  # takes its time
+        self.participant = kind(
+            index, version=0, make_plan=self._plan, state=self._copy
+        )
+
+    def _plan(self, step: int) -> tuple[int, ...]:
+        del step
+        at = self.state.position
+        return tuple(range(at, at + RECORDS))
+
+    def _copy(self) -> State:
+        return self.state.copy()
+
+    def number(self) -> int:
+        entered = self.participant.round
+        return entered.number if entered else 0
+
+    def do(self, actions: list[Action]) -> None:
+        # What changes the state happens in the call itself; the rest may be cut off.
+        for action in actions:
+            match action:
+                case Apply(_, plan, parts):
+                    self._apply(plan, parts)
+                    self.do(self.participant.applied())
+                case Take(_, state):
+                    self.state = state.copy()
+                    self.do(self.participant.applied())
+                case _:
+                    self.todo.append((self.number(), action))
+
+    def _apply(self, plan: tuple[int, ...], parts: tuple[Any, ...]) -> None:
+        merged = [Counter[int]() for _ in range(PARTS)]
+        for part in parts:
+            for place, counts in part:
+                merged[place] += counts
+        for mine, more in zip(self.state.parts, merged, strict=True):
+            mine.update(more)
+        self.state.position += len(plan)
+
+    def step(self) -> None:
+        """Carry out the next action."""
+        number, action = self.todo.popleft()
+        match action:
+            case Send(to, message):
+                self.world.send(self.index, to, number, message)
+            case Compute(step, plan):
+                self.work.append(lambda: self._compute(number, step, plan))
+            case Add(step, _, pieces):
+                self.work.append(lambda: self._add(number, step, pieces))
+            case Acknowledge(_, plan):
+                if self.participant.round and (
+                    self.participant.round.leader == self.index
+                ):
+                    self.world.acknowledged.update(plan)
+            case Broken(broken, _):
+                self.world.broken.add((self.index, broken))
+            case Stateless():
+                self.world.stateless = True
+
+    def _compute(self, number: int, step: int, plan: tuple[int, ...]) -> list[Action]:
+        entered = self.participant.round
+        if entered is None or entered.number != number:
+            return []
+        n = len(entered.members)
+        share = plan[entered.members.index(self.index) :: n]
+        # Part `rank` of the gradient has the places of the state that belong to it.
+        parts = tuple(
+            tuple((place, Counter(share)) for place in range(rank, PARTS, n))
+            for rank in range(n)
+        )
+        return self.participant.computed(step, number, parts)
+
+    def _add(self, number: int, step: int, pieces: tuple[Any, ...]) -> list[Action]:
+        total: dict[int, Counter[int]] = {}
+        for piece in pieces:
+            for place, counts in piece:
+                total[place] = total.get(place, Counter()) + counts
+        return self.participant.added(step, number, tuple(total.items()))
+
+
+class World:
+    """Members, links and a master; `rng` decides what happens next."""
+
+    def __init__(self, seed: int, kind: type[Participant] = Participant) -> None:
+        self.rng = random.Random(seed)
+        self.kind = kind
+        self.processes: dict[int, Process] = {}
+        self.links: dict[tuple[int, int], deque[tuple[int, Message]]] = {}
+        self.acknowledged: set[int] = set()
+        self.broken: set[tuple[int, int]] = set()
+        self.stateless = False
+        self.round = Round(0, (), ())
+        self.told: dict[int, int] = {}  # member -> round that it was told of
+        self.rounds: dict[int, Round] = {}
+        self.next_index = 0
+        self.deaths = 0
+
+    def send(self, sender: int, to: int, number: int, message: Message) -> None:
+        self.links.setdefault((sender, to), deque()).append((number, message))
+
+    def spawn(self) -> None:
+        self.processes[self.next_index] = Process(self, self.next_index, self.kind)
+        self.next_index += 1
+
+    def kill(self, index: int) -> None:
+        del self.processes[index]
+        self.deaths += 1
+
+    def form(self) -> None:
+        """Let the master name a new round of all that live."""
+        members = tuple(sorted(self.processes))
+        number = self.round.number + self.rng.choice((1, 1, 1, 5))
+        since = dict(zip(self.round.members, self.round.since, strict=True))
+        self.round = Round(
+            number,
+            members,
+            tuple(since.get(m, number) for m in members),
+            begins=not self.acknowledged,
+        )
+        self.rounds[self.round.number] = self.round
+
+    def moves(self) -> list[Callable[[], None]]:
+        """Return everything that can happen now, but for losses and newcomers."""
+        found: list[Callable[[], None]] = []
+        for index, process in self.processes.items():
+            if process.todo:
+                found.append(process.step)
+            found.extend(
+                lambda p=process, a=at: p.do(p.work.pop(a)())
+                for at in range(len(process.work))
+            )
+            if self.told.get(index, 0) < self.round.number and (
+                index in self.round.members
+            ):
+                found.append(lambda p=process: self._tell(p))
+        for (sender, to), link in self.links.items():
+            receiver = self.processes.get(to)
+            if receiver is None or not link:
+                continue
+            number, _ = link[0]
+            if number <= receiver.number():
+                found.append(
+                    lambda s=sender, r=receiver, q=link: self._deliver(s, r, q)
+                )
+        for index, process in self.processes.items():
+            entered = process.participant.round
+            if entered is not None and entered.number == self.round.number:
+                gone = [m for m in entered.members if m not in self.processes]
+                if gone and (index, entered.number) not in self.broken:
+                    found.append(
+                        lambda p=process, m=gone[0], n=entered.number: p.do(
+                            p.participant.lost(m, n)
+                        )
+                    )
+        if self._must_form():
+            found.append(self.form)
+        return found
+
+    def _must_form(self) -> bool:
+        return any(m not in self.processes for m in self.round.members) and bool(
+            self.processes
+        )
+
+    def _tell(self, process: Process) -> None:
+        self.told[process.index] = self.round.number
+        process.do(process.participant.enter(self.round))
+
+    def _deliver(self, sender: int, receiver: Process, link: deque[Any]) -> None:
+        number, message = link.popleft()
+        receiver.do(receiver.participant.received(sender, number, message))
+
+
+def run(
+    seed: int, *, kind: type[Participant] = Participant, steps: int = 6
+) -> tuple[World, str]:
+    """Run one schedule; return the world and what is wrong with it, "" if nothing."""
+    world = World(seed, kind)
+    rng = world.rng
+    for _ in range(rng.randint(1, 5)):
+        world.spawn()
+    world.form()
+    losses = rng.randint(0, 4)
+    joins = rng.randint(0, 3)
+    limit = 4000
+    while limit:
+        limit -= 1
+        chance = rng.random()
+        if losses and chance < 0.012 and len(world.processes) > 1:
+            losses -= 1
+            for victim in rng.sample(sorted(world.processes), rng.choice((1, 1, 2))):
+                if len(world.processes) > 1:
+                    world.kill(victim)
+            continue
+        if joins and 0.012 <= chance < 0.02:
+            joins -= 1
+            world.spawn()
+            world.form()
+            continue
+        moves = world.moves()
+        if not moves:
+            return world, "nothing can move"
+        rng.choice(moves)()
+        wrong = _wrong_now(world)
+        if wrong or world.stateless:
+            return world, wrong
+        done = [p.participant.version or 0 for p in world.processes.values()]
+        over = not losses or len(world.processes) == 1
+        if over and not joins and min(done) >= steps:
+            break
+    return world, _wrong_at_end(world) if limit else "it does not come to its end"
+
+
+def _wrong_now(world: World) -> str:
+    versions = {
+        index: process.participant.version
+        for index, process in world.processes.items()
+        if process.participant.version is not None
+        and process.number() >= _since(world, index)
+    }
+    if versions and max(versions.values()) - min(versions.values()) > 1:
+        return f"versions {versions} are more than one step apart"
+    by_version: dict[int, Any] = {}
+    for index, version in versions.items():
+        key = world.processes[index].state.key()
+        if by_version.setdefault(version, key) != key:
+            return f"states of version {version} differ"
+    return ""
+
+
+def _since(world: World, index: int) -> float:
+    entered = world.round
+    if index not in entered.members:
+        return float("inf")
+    return entered.since[entered.members.index(index)]
+
+
+def _wrong_at_end(world: World) -> str:
+    best = max(
+        (p for p in world.processes.values() if p.participant.version is not None),
+        key=lambda p: p.participant.version or 0,
+        default=None,
+    )
+    if best is None:
+        return "nobody has a state"
+    for place, part in enumerate(best.state.parts):
+        twice = [record for record, count in part.items() if count != 1]
+        if twice:
+            return f"records {twice} are in part {place} more than once"
+        lost = [r for r in world.acknowledged if r not in part]
+        if lost:
+            return f"acknowledged records {lost} are not in part {place}"
+    return ""
+
+
+def main() -> int:
+    """Run the schedules of a range of seeds (`0:10000`); print those that are wrong."""
+    first, end = (int(number) for number in sys.argv[1].split(":"))
+    failed = losses = acknowledged = 0
+    for seed in range(first, end):
+        world, wrong = run(seed)
+        losses += world.deaths
+        acknowledged += len(world.acknowledged)
+        if wrong:
+            failed += 1
+            print(f"seed {seed}: {wrong}")
+    print(
+        f"{end - first} schedules, {losses} losses, {acknowledged} records "
+        f"acknowledged: {failed} failed"
+    )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""The step protocol under random losses: nothing lost, nothing twice, all equal."""
+
+from __future__ import annotations
+
+from elasticdl.collective.messages import (
+    Acknowledge,
+    Action,
+    Apply,
+    Compute,
+    HandOver,
+    Header,
+    Hello,
+    Piece,
+    Round,
+    Send,
+    Snapshot,
+    Stateless,
+)
+from elasticdl.collective.protocol import Participant
+
+from tests.unit.collective.schedules import run
+
+SCHEDULES = 300
+
+
+def failures(kind: type[Participant]) -> list[str]:
+    return [wrong for seed in range(SCHEDULES) if (wrong := run(seed, kind=kind)[1])]
+
+
+def test_random_losses_lose_no_acknowledged_record_and_repeat_none() -> None:
+    assert failures(Participant) == []
+
+
+def test_the_schedules_lose_members_and_hand_steps_over() -> None:
+    handed = losses = acknowledged = 0
+
+    class Counting(Participant):
+        def _caught_up(self, message):  # type: ignore[no-untyped-def]
+            nonlocal handed
+            handed += isinstance(message, HandOver)
+            return super()._caught_up(message)
+
+    for seed in range(SCHEDULES):
+        world, _ = run(seed, kind=Counting)
+        losses += world.deaths
+        acknowledged += len(world.acknowledged)
+    assert min(handed, losses, acknowledged) >= 5
+
+
+class ReportsAtOnce(Participant):
+    """Acknowledges a step when its own exchange is over, not when all have made it."""
+
+    def _make(self, step, plan, parts):  # type: ignore[no-untyped-def]
+        self.made_now = Acknowledge(step, plan)
+        return super()._make(step, plan, parts)
+
+    def applied(self) -> list[Action]:
+        made = getattr(self, "made_now", None)
+        return [*([made] if made else []), *super().applied()]
+
+
+class HandsNothingOver(Participant):
+    """Goes on without the step that others have made."""
+
+    def _lacking(self, version: int | None):  # type: ignore[no-untyped-def]
+        if version is None:
+            return super()._lacking(version)
+        return Snapshot(self._version or 0, self._others_state())
+
+    def _others_state(self):  # type: ignore[no-untyped-def]
+        # What the member behind has itself: as if it only counted the step as made.
+        state = self._state()
+        made = self._made
+        if made is not None:
+            for part in state.parts:
+                part.subtract(made.plan)
+                for record in made.plan:
+                    del part[record]
+        return state
+
+
+def test_a_member_that_reports_at_once_loses_records() -> None:
+    assert any("acknowledged" in wrong for wrong in failures(ReportsAtOnce))
+
+
+def test_without_the_hand_over_members_differ() -> None:
+    assert any("differ" in wrong for wrong in failures(HandsNothingOver))
+
+
+def member(me: int, version: int = 0) -> Participant:
+    return Participant(
+        me, version=version, make_plan=lambda step: f"plan {step}", state=lambda: "all"
+    )
+
+
+def of_kind(actions: list[Action], kind: type) -> list[Action]:
+    return [action for action in actions if isinstance(action, kind)]
+
+
+def test_one_member_steps_alone() -> None:
+    alone = member(7)
+    actions = alone.enter(Round(1, (7,), (1,), begins=True))
+    assert actions == [Compute(0, "plan 0")]
+    (add,) = alone.computed(0, 1, ("g",))
+    (apply,) = alone.added(0, 1, add.pieces[0])  # type: ignore[union-attr]
+    assert apply == Apply(0, "plan 0", ("g",))
+    assert alone.applied() == [Acknowledge(0, "plan 0"), Compute(1, "plan 1")]
+
+
+def test_a_newcomer_gets_the_state_of_the_oldest() -> None:
+    old = member(0)
+    old.enter(Round(1, (0,), (1,), begins=True))
+    old.computed(0, 1, ("g",))
+    old.added(0, 1, "g")
+    old.applied()
+    old.enter(Round(2, (0, 3), (1, 2)))
+    actions = old.received(3, 2, Hello(None))
+    assert Send(3, Snapshot(1, "all")) in actions
+
+
+def test_the_state_of_a_member_that_was_left_out_does_not_count() -> None:
+    back = member(1)
+    back.enter(Round(1, (1,), (1,), begins=True))
+    assert back.version == 0
+    # Round 2 was of others; in round 3 it is in again.
+    actions = back.enter(Round(3, (0, 1), (1, 3)))
+    assert back.version is None
+    assert Send(0, Hello(None)) in actions
+
+
+def test_an_older_round_and_its_messages_are_ignored() -> None:
+    one = member(0)
+    one.enter(Round(5, (0, 1), (5, 5), begins=True))
+    assert one.enter(Round(4, (0,), (4,))) == []
+    assert one.received(1, 4, Hello(None)) == []
+    assert one.lost(1, 4) == []
+
+
+def test_where_nobody_has_a_state_only_a_checkpoint_helps() -> None:
+    one = member(2)
+    one.enter(Round(9, (2, 3), (9, 9)))
+    assert one.received(3, 9, Hello(None)) == [Stateless(9)]
+
+
+def test_pieces_are_added_in_the_members_order_whoever_came_first() -> None:
+    one = member(0)
+    one.enter(Round(1, (0, 1, 2), (1, 1, 1), begins=True))
+    one.received(2, 1, Hello(None))
+    one.received(1, 1, Hello(None))
+    for other in (2, 1):
+        one.received(other, 1, Header(0))
+        one.received(other, 1, Piece(0, 0, f"of {other}"))
+    (add,) = [
+        a for a in one.computed(0, 1, ("mine", "b", "c")) if not isinstance(a, Send)
+    ]
+    assert add.pieces == ("mine", "of 1", "of 2")  # type: ignore[union-attr]
