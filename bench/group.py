@@ -8,6 +8,7 @@ value of a step travels both ways.
 from __future__ import annotations
 
 import multiprocessing
+import queue
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -60,14 +61,30 @@ def stepper(group: Group, floats: int) -> Callable[[], None]:
     return step
 
 
-def exchange(connection: socket.socket, mine: memoryview, theirs: memoryview) -> None:
-    """Send and receive at once."""
-    sender = threading.Thread(target=connection.sendall, args=(mine,))
-    sender.start()
-    at = 0
-    while at < len(theirs):
-        at += connection.recv_into(theirs[at:])
-    sender.join()
+class Raw:
+    """Sends and receives at once; its sending thread lives as long as it does."""
+
+    def __init__(self, connection: socket.socket, floats: int) -> None:
+        """Take a connection, and how much goes each way."""
+        self._connection = connection
+        self._mine, self._theirs = (memoryview(bytearray(4 * floats)) for _ in range(2))
+        self._orders: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._sent: queue.SimpleQueue[None] = queue.SimpleQueue()
+        threading.Thread(target=self._send, daemon=True).start()
+
+    def exchange(self) -> None:
+        """Exchange once."""
+        self._orders.put(None)
+        at = 0
+        while at < len(self._theirs):
+            at += self._connection.recv_into(self._theirs[at:])
+        self._sent.get()
+
+    def _send(self) -> None:
+        while True:
+            self._orders.get()
+            self._connection.sendall(self._mine)
+            self._sent.put(None)
 
 
 def _peer(floats: int, ports: Any, orders: Any) -> None:
@@ -76,7 +93,7 @@ def _peer(floats: int, ports: Any, orders: Any) -> None:
     ports.put((listener.getsockname(), group.port))
     connection, _ = listener.accept()
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    mine, theirs = (memoryview(bytearray(4 * floats)) for _ in range(2))
+    raw = Raw(connection, floats)
     group.enter(Round(1, MEMBERS, (1, 1), begins=True), orders.get())
     step = stepper(group, floats)
 
@@ -86,7 +103,7 @@ def _peer(floats: int, ports: Any, orders: Any) -> None:
 
     threading.Thread(target=steps, daemon=True).start()
     while connection.recv(1):
-        exchange(connection, mine, theirs)
+        raw.exchange()
 
 
 @contextmanager
@@ -104,13 +121,13 @@ def pair(floats: int) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             orders.put(addresses)
             group.enter(Round(1, MEMBERS, (1, 1), begins=True), addresses)
-            mine, theirs = (memoryview(bytearray(4 * floats)) for _ in range(2))
+            raw = Raw(connection, floats)
 
-            def raw() -> None:
+            def exchange() -> None:
                 connection.sendall(b"?")
-                exchange(connection, mine, theirs)
+                raw.exchange()
 
-            yield stepper(group, floats), raw
+            yield stepper(group, floats), exchange
     finally:
         process.terminate()
         process.join()
