@@ -202,7 +202,7 @@ def show_outcome(
     console.print(where, soft_wrap=True)
     console.print(ending, soft_wrap=True)
     if outcome.exit_code == ExitCode.STOPPED:
-        print("it goes on from here when it is started again")
+        print("it goes on from its newest checkpoint when it is started again")
     return outcome.exit_code
 
 

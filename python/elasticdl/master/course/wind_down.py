@@ -134,11 +134,15 @@ class WindDown:
             else:
                 await self._parts.signals.wait_for_loop(_LOOK_SECONDS)
                 await self._hold()
-        if not asked:
-            return ending  # nothing was trained yet, or nobody has it any more
+        if not (self._parts.holder.begun and job.trains) or checkpoints.up_to_date:
+            return ending  # nothing was trained since the newest one
         newest = checkpoints.newest
         kept = f"version {newest.manifest.version}" if newest else "its beginning"
-        problem = checkpoints.problem or "the last checkpoint was not completed"
+        problem = checkpoints.problem or (
+            "the last checkpoint was not completed"
+            if asked
+            else "no checkpoint was written, since not all of the model is there"
+        )
         message = f"{ending.message}; {problem}; it resumes from {kept}"
         log.error("%s", message)
         return job.end_with(message)

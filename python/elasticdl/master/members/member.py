@@ -47,7 +47,7 @@ class Member:
     since: float = 0.0  # of `state`
     pid: int = 0
     seen: bool = False  # by the platform, in this master's life
-    adopted: bool = False  # an earlier master had it
+    joined: bool = False  # it was told that it runs, by an earlier master maybe
     after_preemption: bool = False  # it replaces one that was taken away
     wanted_since: float = 0.0  # when it was asked for, or this master took it over
     # What was said of it already.
@@ -207,6 +207,11 @@ class Member:
         """Note the address and ports of the replica."""
         self.last_heard, self.address = now, address
         self.metrics_port, self.pid = metrics_port, pid or self.pid
+
+    def join(self) -> bool:
+        """Note that the replica runs; return whether that is new."""
+        first, self.joined = not self.joined, True
+        return first
 
     def register(self) -> bool:
         """Note the registration; return whether it is the first."""

@@ -167,10 +167,9 @@ class Membership:
             self._enter(member, ReplicaState.RUNNING, now=now)
 
     def _enter(self, member: Member, state: ReplicaState, *, now: float) -> None:
-        # One that this master takes over, and finds running, joined before.
-        known = member.adopted and member.state is ReplicaState.LAUNCHED
         member.enter(state, now=now)
-        if state is ReplicaState.RUNNING and not (known or member.registered):
+        if state is ReplicaState.RUNNING and member.join():
+            self.table.note(member, now=now)  # the next master does not tell it again
             self._diary.say(
                 ReplicaJoined(
                     time=now,

@@ -116,7 +116,7 @@ class MemberTable:
                 restore=fact.restore,
                 last_heard=now + self.spec.worker.dead_seconds,  # time to find us
                 seen=True,
-                adopted=True,
+                joined=fact.joined or fact.registered,
             )
             self._add(member)
 
@@ -157,6 +157,7 @@ class MemberTable:
                 initialized=member.initialized,
                 restore=member.restore,
                 ended=member.state is ReplicaState.ENDED,
+                joined=member.joined,
                 time=now,
             )
         )

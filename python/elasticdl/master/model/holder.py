@@ -251,6 +251,14 @@ class ModelHolder(abc.ABC):
         self._signals.bump()
         self._signals.work()
 
+    def say_since(self, time: float) -> None:
+        """Report a rewind after `time` (Unix seconds) under an earlier master."""
+        fact = self._ledger.newest_of(facts.RewindFact)
+        if fact is None or fact.time <= time:
+            return
+        at = fact.version if fact.dir != self.origin.dir else None
+        self._signals.diary.say(WentBack(time=fact.time, cause=fact.cause, version=at))
+
     def _take_back(self, version: int, *, loads: bool, now: float) -> None:
         """Let the replicas go back; `loads`: a checkpoint, else initial values."""
         del version, loads, now

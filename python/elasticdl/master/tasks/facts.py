@@ -159,6 +159,7 @@ class ReplicaFact(Fact):
     restore: Restore | None
     ended: bool
     time: float
+    joined: bool = False  # it was told that it runs; one that registered has, too
 
 
 class RelaunchFact(status.Relaunch, Fact):

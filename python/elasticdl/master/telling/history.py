@@ -18,7 +18,7 @@ from pathlib import Path
 
 from elasticdl.job import history
 from elasticdl.job.decision import Decision
-from elasticdl.job.history import HistorySample
+from elasticdl.job.history import History, HistorySample
 from elasticdl.job.status import EvaluationResult, JobStatus
 from elasticdl.job.words import HappeningKind, JobState
 from elasticdl.master.job_state import Job
@@ -48,8 +48,10 @@ class Recorder:
         self._publisher = publisher
         self._file = Appending(job.job_dir.history_file, ending=b"\n")
         now = job.clock()
-        # An earlier master has told what happened until then.
-        self.told_until = _newest_time(job.job_dir.history_file) or now
+        # An earlier master has told what happened until then, and this state last.
+        tail = _tail(job.job_dir.history_file)
+        self.told_until = _newest_time(tail) or now
+        self.told_state = _newest_state(tail)
         self._scalars = Scalars(
             job.job_dir.tensorboard_dir,
             now=now,
@@ -169,14 +171,24 @@ def _newest(path: Path) -> tuple[list[bytes], Sequence[bytes]]:
     return samples, others
 
 
-def _newest_time(path: Path) -> float:
-    """Return the time of the newest line; 0 if there is none."""
+def _tail(path: Path) -> History:
+    """Return the end of a history."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            tail = history.parse(file.read().decode(errors="replace").splitlines())
+            return history.parse(file.read().decode(errors="replace").splitlines())
     except OSError:
-        return 0.0
+        return history.parse(())
+
+
+def _newest_state(tail: History) -> str:
+    """Return the state that was told last; "" if none was."""
+    told = [one.cause for one in tail.decisions if one.kind == HappeningKind.STATE]
+    return told[-1] if told else ""
+
+
+def _newest_time(tail: History) -> float:
+    """Return the time of the newest line; 0 if there is none."""
     documents: Sequence[HistorySample | Decision | EvaluationResult] = [
         *tail.samples[-1:],
         *tail.decisions,

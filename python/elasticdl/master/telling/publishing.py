@@ -23,6 +23,7 @@ from elasticdl.master.happenings import (
     MasterTookOver,
 )
 from elasticdl.master.job_state import Job
+from elasticdl.master.tasks import facts
 from elasticdl.master.telling import status
 from elasticdl.master.telling.history import Recorder
 from elasticdl.master.telling.notices import notices
@@ -49,6 +50,7 @@ class Publishing:
         self._publisher = publisher
         self._recorder = Recorder(job, publisher)
         self._untold: list[Happening] = []
+        self._state = ""  # of the job that was told last
         self._message = ""  # that was told, without its figures, which change
         self._next_look = self._earliest_look = 0.0
         self._next_show = 0.0
@@ -56,19 +58,28 @@ class Publishing:
         self._begin(now=job.clock())
 
     def _begin(self, *, now: float) -> None:
-        generation = self._job.parts.ledger.generation
-        if generation > 1:
-            self._diary.say(MasterTookOver(time=now, generation=generation))
+        ledger = self._job.parts.ledger
+        run = ledger.newest_of(facts.RunFact)
+        goes_on = run is not None and run.time <= self._recorder.told_until
+        if goes_on:
+            self._state = self._recorder.told_state
+        if goes_on and ledger.generation > 1 and not self._job.state.ended:
+            taken = MasterTookOver(time=now, generation=ledger.generation)
+            self._diary.say(taken)
         # The journal may know what the history does not: its master was lost between.
         self._job.parts.relaunches.say_since(self._recorder.told_until)
         self._job.parts.rounds.say_since(self._recorder.told_until)
+        self._job.parts.holder.say_since(self._recorder.told_until)
         self._diary.say(JobEntered(time=now, state=self._job.state))
 
     def update(self, *, now: float) -> None:
         """Collect happenings, and publish the job as often as is wanted."""
         self._collect()
         if self._job.parts.table.settling:
-            return  # that nobody runs would be no news, but a mistake
+            # That nobody runs would be no news, but a mistake; what happens is told,
+            # as this master may be lost before it has heard of everybody.
+            self._tell()
+            return
         if now < (self._earliest_look if self._untold else self._next_look):
             return
         built = self._look(now=now)
@@ -123,7 +134,12 @@ class Publishing:
 
     def _tell(self) -> None:
         """Write happenings to the history and pass them to the platform."""
-        untold, self._untold = _newest_state_alone(self._untold), []
+        untold, self._untold = _newest_state_alone(self._untold, self._state), []
+        if not untold:
+            return
+        for entered in untold:
+            if isinstance(entered, JobEntered):
+                self._state = entered.state
         name, message = self._job.spec.name, status.message(self._job)
         decisions: list[Decision] = []
         for happening in untold:
@@ -148,10 +164,14 @@ class Publishing:
         return short
 
 
-def _newest_state_alone(said: Sequence[Happening]) -> list[Happening]:
-    """Return the happenings without states that the job has already left."""
-    states = [n for n, one in enumerate(said) if isinstance(one, JobEntered)]
-    return [one for n, one in enumerate(said) if n not in states[:-1]]
+def _newest_state_alone(said: Sequence[Happening], told: str) -> list[Happening]:
+    """Return the happenings without states that the job has already left.
+
+    Also without the newest one if it is the state that was `told` last.
+    """
+    states = [one for one in said if isinstance(one, JobEntered)]
+    left = states if states and states[-1].state == told else states[:-1]
+    return [one for one in said if not any(one is state for state in left)]
 
 
 def _content(shown: JobStatus) -> JobStatus:

@@ -254,6 +254,8 @@ def _report_rows(report: JobReport) -> list[tuple[str, str]]:
     return [
         ("job", f"{report.name} ({report.type}, {report.strategy})"),
         ("status", report.status),
+        # A failed job's is the last line.
+        ("message", "" if report.status == JobState.FAILED else report.message),
         ("took", text.duration(report.seconds)),
         ("records", records if report.records else "none"),
         ("steps", text.count(report.steps) if trains else ""),

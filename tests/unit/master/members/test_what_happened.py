@@ -240,4 +240,13 @@ def test_who_ran_under_the_master_before_does_not_join_again(
         later.shows("worker-0", Phase.PENDING, pending_reason=FULL)
     for name in ("ps-0", "worker-0", "worker-1"):
         later.shows(name, Phase.RUNNING)
-    assert later.kinds() == ([("joined", "worker-0")] if waits else [])
+    assert later.kinds() == []
+
+
+def test_who_was_asked_for_by_a_lost_master_joins_under_the_next_one(job: Job) -> None:
+    """The lost one did not live to see that it runs."""
+    job.shows("worker-0", Phase.RUNNING)
+    later = Job.after(job)
+    for name in ("worker-0", "worker-1"):
+        later.shows(name, Phase.RUNNING)
+    assert later.kinds() == [("joined", "worker-1")]

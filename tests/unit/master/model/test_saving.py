@@ -110,6 +110,26 @@ def test_a_stop_that_cannot_write_says_from_where_the_job_resumes(rig) -> None:
     rig.run(story, master__journal_wait_seconds=0.1, checkpoint__every_seconds=0)
 
 
+def test_a_stop_while_a_ps_is_missing_says_from_where_the_job_resumes(rig) -> None:
+    """What was trained since the newest checkpoint is lost with that PS."""
+
+    async def story(rig) -> None:
+        rig.world.pause_after = 2
+        async with rig.serving() as master:
+            await rig.until(lambda: master.job.parts.checkpoints.newest is not None)
+            await rig.until(lambda: len(rig.world.trained) >= 2)
+            rig.kill("ps-1")
+            master.job.end(JobState.STOPPED, "by the test", ExitCode.STOPPED)
+            report = await rig.ended()
+        assert report.status is JobState.STOPPED
+        assert "no checkpoint was written, since not all of the model is" in (
+            report.message
+        )
+        assert "it resumes from version" in report.message
+
+    rig.run(story, checkpoint__every_seconds=0)
+
+
 def test_a_checkpoint_of_a_moment_before_the_end_does_not_pass_for_the_last_one(
     rig,
 ) -> None:

@@ -52,6 +52,7 @@ STORED = {
         },
         "ended": False,
         "time": 4.0,
+        "joined": True,
     },
     ("relaunch", ""): {
         "replica": "worker-1",

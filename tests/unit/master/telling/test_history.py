@@ -10,6 +10,7 @@ import pytest
 from elasticdl.data.formats.files import FilePool
 from elasticdl.data.formats.tfrecord import TFRecordReader
 from elasticdl.data.records import BadRecords
+from elasticdl.errors import ExitCode
 from elasticdl.job import history
 from elasticdl.job.decision import Decision
 from elasticdl.job.heartbeats import PsReport
@@ -115,6 +116,89 @@ def test_a_restarted_master_goes_on_in_the_same_file(rig) -> None:
         ]
         files = list(rig.job_dir.tensorboard_dir.glob("*tfevents*"))
         assert len(files) == 2
+
+    rig.run(story)
+
+
+def kinds(rig, kind: str) -> list[str]:
+    told = history.read(rig.job_dir.history_file).decisions
+    found = [one for one in told if one.kind == kind]
+    return [one.cause if kind == "state" else one.text for one in found]
+
+
+def test_masters_that_take_over_do_not_tell_the_state_of_the_job_again(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        for taken_over in range(3):
+            async with rig.serving():
+                await rig.until(lambda n=taken_over: len(kinds(rig, "master")) == n)
+                await rig.until(lambda: "running" in kinds(rig, "state"))
+        async with rig.serving():
+            rig.world.go.set()
+            await rig.ended()
+        async with rig.serving(launched=True):  # of a finished job: it says so again
+            await rig.ended()
+        states = kinds(rig, "state")
+        assert states == [*dict.fromkeys(states)]
+        assert (states[0], states[-1]) == ("starting", "succeeded")
+        assert len(kinds(rig, "master")) == 3
+
+    rig.run(story)
+
+
+def test_a_job_that_is_launched_again_has_no_master_that_was_replaced(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: "running" in kinds(rig, "state"))
+            master.job.end(JobState.STOPPED, "by the test", ExitCode.STOPPED)
+            await rig.ended()
+        async with rig.serving(launched=True):
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.master_restarts == len(kinds(rig, "master")) == 0
+        assert {"stopped", "succeeded"} <= set(kinds(rig, "state"))
+
+    rig.run(story)
+
+
+def test_what_a_master_learns_before_it_has_heard_everybody_is_told_at_once(
+    rig,
+) -> None:
+    """It may be killed before: the next one knows neither edits nor rewinds."""
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving():
+            await rig.until(lambda: leases(rig))
+        rig.world.mute.update(["worker-0"])
+        async with rig.serving() as master:
+            master.job.parts.holder.go_back("a test", now=master.job.clock())
+            await rig.until(lambda: kinds(rig, "rewound"))
+        assert len(kinds(rig, "rewound")) == 1
+        rig.world.mute.clear()
+        async with rig.serving():
+            rig.world.go.set()
+            report = await rig.ended()
+        assert len(kinds(rig, "rewound")) == report.rewinds == 1
+
+    rig.run(story)
+
+
+def test_a_rewind_that_a_lost_master_did_not_tell_is_told_by_the_next_one(rig) -> None:
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: leases(rig))
+            ledger = master.job.parts.ledger
+            await rig.until(lambda: not ledger.queue.waiting)
+            master.job.parts.holder.go_back("a test", now=master.job.clock())
+            await ledger.commit()
+            master.job.parts.signals.diary.take()  # it was killed before it told
+        async with rig.serving():
+            rig.world.go.set()
+            report = await rig.ended()
+        assert len(kinds(rig, "rewound")) == report.rewinds == 1
 
     rig.run(story)
 

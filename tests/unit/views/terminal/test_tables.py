@@ -450,3 +450,9 @@ def test_the_list_tells_what_is_left_before_it_is_cut() -> None:
 
 def test_a_pipe_gets_lines() -> None:
     assert isinstance(choose_view(Console(force_terminal=False), "digits"), LineView)
+
+
+def test_a_job_that_was_stopped_says_what_could_not_be_saved(tmp_path: Path) -> None:
+    said = "by hand; no checkpoint was written; it resumes from version 4"
+    stopped = report(tmp_path, JobState.STOPPED, message=said)
+    assert f"message     {said}" in shown(report_view(stopped))
