@@ -1,0 +1,1 @@
+"""Workers that step together (`collective`): which records a step has."""
