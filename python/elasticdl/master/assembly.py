@@ -181,7 +181,7 @@ def assemble(
     heartbeats = Heartbeats(job, leasing)
     heartbeats.take_model()
     runs_on = platform()
-    publishing = Publishing(job, runs_on.publisher)
+    publishing = Publishing(job, runs_on.publisher, takes_over=not fresh)
     for change in edit.accepted if edit else ():
         path, old, new = change.path, change.old, change.new
         taken = JobEdited(time=now, path=path, old=old, new=new)

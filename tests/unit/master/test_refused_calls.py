@@ -380,3 +380,28 @@ def test_a_master_restarted_while_it_finishes_finishes(rig) -> None:
         assert len(report.evaluations) == 1
 
     rig.run(story, data__validation="test.csv", export__dir="out")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has /dev/full")
+def test_what_the_journal_waits_for_is_shown_and_told_while_it_waits(rig) -> None:
+    """In a cluster nobody can ask the master: the published status is all there is."""
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            await rig.until(lambda: leases_known(rig) == 2)
+            kept = fill_disk(master)
+            rig.world.go.set()
+            ledger = master.job.parts.ledger
+            await rig.until(lambda: ledger.trouble)
+            told = rig.publisher
+            await rig.until(lambda: "cannot write the journal" in told.shown)
+            assert ledger.trouble
+            os.dup2(kept, ledger._journal._fd)
+            os.close(kept)
+            await rig.ended()
+        history = rig.job_dir.history_file.read_text()
+        assert history.count('"kind":"attention"') == 1
+        assert any(one.reason == "Attention" for one in told.notices)
+
+    rig.run(story, journal_wait=30.0)

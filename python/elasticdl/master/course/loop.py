@@ -172,7 +172,7 @@ class MasterLoop:
         busy = job.clock() - now
         asked = self._launching.decided(now=now)
         try:
-            await self._parts.ledger.commit()
+            await self._commit()
             if asked or now - self._held_at >= _HOLD_SECONDS:
                 await self._parts.ledger.hold()
                 self._held_at = now
@@ -186,6 +186,20 @@ class MasterLoop:
             await asyncio.sleep(_REST * busy)
             sleep = self._sleep_seconds(job.clock())
             await self._parts.signals.wait_for_loop(sleep)
+
+    async def _commit(self) -> None:
+        """Return when the journal has everything so far.
+
+        The job is published meanwhile: a disk that refuses is waited for, and where
+        nobody can ask the master nobody else says so.
+        """
+        commit = asyncio.ensure_future(self._parts.ledger.commit())
+        try:
+            while not (await asyncio.wait([commit], timeout=_LONGEST_SLEEP_SECONDS))[0]:
+                self._publishing.update(now=self._job.clock())
+            commit.result()
+        finally:
+            commit.cancel()
 
     async def _hear(self, call_itself: Callable[[], Awaitable[object]]) -> None:
         """Call the master itself for ever; its own delay is nobody's silence."""

@@ -35,7 +35,7 @@ class WorkerHolder(ModelHolder):
         if member.restore is not None:
             return member.restore
         if self.begun:
-            self.go_back("the worker was lost", now=now)
+            self.go_back("no worker was left", now=now)
         begin = self.rewind_dir if self.begun else self.origin.dir
         return member.begin_with(Restore(dir=begin))
 

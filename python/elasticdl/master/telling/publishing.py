@@ -43,8 +43,13 @@ _MOST_DETAIL = 500
 class Publishing:
     """Publishes status, history and notices of one job."""
 
-    def __init__(self, job: Job, publisher: Publisher) -> None:
-        """Begin with what an earlier master left unpublished."""
+    def __init__(
+        self, job: Job, publisher: Publisher, *, takes_over: bool = False
+    ) -> None:
+        """Begin with what an earlier master left unpublished.
+
+        `takes_over`: from a lost master of the same launch.
+        """
         self._job = job
         self._diary = job.parts.signals.diary
         self._publisher = publisher
@@ -55,15 +60,14 @@ class Publishing:
         self._next_look = self._earliest_look = 0.0
         self._next_show = 0.0
         self._shown: JobStatus | None = None
-        self._begin(now=job.clock())
+        self._begin(takes_over=takes_over, now=job.clock())
 
-    def _begin(self, *, now: float) -> None:
+    def _begin(self, *, takes_over: bool, now: float) -> None:
         ledger = self._job.parts.ledger
         run = ledger.newest_of(facts.RunFact)
-        goes_on = run is not None and run.time <= self._recorder.told_until
-        if goes_on:
+        if run is not None and run.time <= self._recorder.told_until:
             self._state = self._recorder.told_state
-        if goes_on and ledger.generation > 1 and not self._job.state.ended:
+        if takes_over and not self._job.state.ended:
             taken = MasterTookOver(time=now, generation=ledger.generation)
             self._diary.say(taken)
         # The journal may know what the history does not: its master was lost between.

@@ -194,7 +194,7 @@ def _of_model(happening: Happening) -> list[Decision]:
                 if version is None
                 else f"the checkpoint of version {version}"
             )
-            text = f"all PS and the data went back to {where}"
+            text = f"model and data went back to {where}"
         case happenings.CheckpointWritten(version=written, seconds=seconds):
             kind, cost = words.HappeningKind.CHECKPOINT, seconds
             text = f"checkpoint of version {written} is complete"

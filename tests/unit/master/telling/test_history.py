@@ -162,6 +162,23 @@ def test_a_job_that_is_launched_again_has_no_master_that_was_replaced(rig) -> No
     rig.run(story)
 
 
+def test_a_master_that_follows_one_that_told_nothing_is_told_of(rig) -> None:
+    """The lost one began the launch, and no line of the history is of it."""
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving(launched=True) as master:
+            await rig.until(lambda: leases(rig))
+            await master.job.parts.ledger.commit()
+        rig.job_dir.history_file.unlink()
+        async with rig.serving():
+            rig.world.go.set()
+            report = await rig.ended()
+        assert report.master_restarts == len(kinds(rig, "master")) == 1
+
+    rig.run(story)
+
+
 def test_what_a_master_learns_before_it_has_heard_everybody_is_told_at_once(
     rig,
 ) -> None:

@@ -107,7 +107,7 @@ TOLD: list[tuple[Happening, list[tuple[str, str, str]]]] = [
             (
                 "rewound",
                 "ps-1 oomKilled",
-                "all PS and the data went back to the checkpoint of version 40",
+                "model and data went back to the checkpoint of version 40",
             )
         ],
     ),
@@ -117,7 +117,7 @@ TOLD: list[tuple[Happening, list[tuple[str, str, str]]]] = [
             (
                 "rewound",
                 "ps-1 hung",
-                "all PS and the data went back to the job's beginning",
+                "model and data went back to the job's beginning",
             )
         ],
     ),

@@ -327,7 +327,7 @@ def test_events_are_told_once() -> None:
         happened("attention", text="exporting"),
         crash,
         given_up,
-        happened("rewound", text="all PS and the data went back"),
+        happened("rewound", text="model and data went back"),
         happened("evaluated", text="evaluation at version 400: accuracy 0.9781"),
     )
     lines, seen = events(seen, told(ENDED, *new, state=JobState.FINISHING))
