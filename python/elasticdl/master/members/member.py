@@ -47,7 +47,7 @@ class Member:
     since: float = 0.0  # of `state`
     pid: int = 0
     seen: bool = False  # by the platform, in this master's life
-    joined: bool = False  # it was told that it runs, by an earlier master maybe
+    joined: float = 0.0  # when it began to run, under an earlier master maybe
     after_preemption: bool = False  # it replaces one that was taken away
     wanted_since: float = 0.0  # when it was asked for, or this master took it over
     # What was said of it already.
@@ -208,9 +208,9 @@ class Member:
         self.last_heard, self.address = now, address
         self.metrics_port, self.pid = metrics_port, pid or self.pid
 
-    def join(self) -> bool:
+    def join(self, *, now: float) -> bool:
         """Note that the replica runs; return whether that is new."""
-        first, self.joined = not self.joined, True
+        first, self.joined = not self.joined, self.joined or now
         return first
 
     def register(self) -> bool:

@@ -168,16 +168,9 @@ class Membership:
 
     def _enter(self, member: Member, state: ReplicaState, *, now: float) -> None:
         member.enter(state, now=now)
-        if state is ReplicaState.RUNNING and member.join():
+        if state is ReplicaState.RUNNING and member.join(now=now):
             self.table.note(member, now=now)  # the next master does not tell it again
-            self._diary.say(
-                ReplicaJoined(
-                    time=now,
-                    replica=member.name,
-                    role=str(member.key.role),
-                    waited=max(0.0, now - member.wanted_since),
-                )
-            )
+            self._say_joined(member, waited=max(0.0, now - member.wanted_since))
         if member.is_worker:
             self._mark_presence(member, now=now)
 
@@ -279,6 +272,22 @@ class Membership:
             now=now,
         )
         return decision
+
+    def say_since(self, time: float) -> None:
+        """Report who joined after `time` (Unix seconds) under an earlier master."""
+        for member in self.table.members.values():
+            if member.joined > time:
+                self._say_joined(member, waited=0.0)
+
+    def _say_joined(self, member: Member, *, waited: float) -> None:
+        self._diary.say(
+            ReplicaJoined(
+                time=member.joined,
+                replica=member.name,
+                role=str(member.key.role),
+                waited=waited,
+            )
+        )
 
     # -- coming and leaving ----------------------------------------------------
 

@@ -28,6 +28,9 @@ from elasticdl.runner.base import ReplicaKey
 NOT_SEEN_SECONDS = 10.0
 _SHOWN_ENDED = 20  # As many ended replicas as fit a screen of `status`.
 
+# When a member joined of which only that is known.
+_LONG_AGO = 1.0
+
 
 class MemberTable:
     """The members of one job."""
@@ -116,7 +119,8 @@ class MemberTable:
                 restore=fact.restore,
                 last_heard=now + self.spec.worker.dead_seconds,  # time to find us
                 seen=True,
-                joined=fact.joined or fact.registered,
+                # Before the time was noted whoever registered had joined.
+                joined=fact.joined or (_LONG_AGO if fact.registered else 0.0),
             )
             self._add(member)
 

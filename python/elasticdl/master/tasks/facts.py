@@ -159,7 +159,7 @@ class ReplicaFact(Fact):
     restore: Restore | None
     ended: bool
     time: float
-    joined: bool = False  # it was told that it runs; one that registered has, too
+    joined: float = 0.0  # Unix seconds; 0: not yet, or noted before this was
 
 
 class RelaunchFact(status.Relaunch, Fact):

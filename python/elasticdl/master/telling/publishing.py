@@ -71,10 +71,12 @@ class Publishing:
             taken = MasterTookOver(time=now, generation=ledger.generation)
             self._diary.say(taken)
         # The journal may know what the history does not: its master was lost between.
+        self._job.parts.membership.say_since(self._recorder.told_until)
         self._job.parts.relaunches.say_since(self._recorder.told_until)
         self._job.parts.rounds.say_since(self._recorder.told_until)
         self._job.parts.holder.say_since(self._recorder.told_until)
         self._diary.say(JobEntered(time=now, state=self._job.state))
+        self._untold += self._diary.take()  # counted by whoever should have told it
 
     def update(self, *, now: float) -> None:
         """Collect happenings, and publish the job as often as is wanted."""

@@ -250,3 +250,14 @@ def test_who_was_asked_for_by_a_lost_master_joins_under_the_next_one(job: Job) -
     for name in ("worker-0", "worker-1"):
         later.shows(name, Phase.RUNNING)
     assert later.kinds() == [("joined", "worker-1")]
+
+
+def test_who_joined_when_a_master_told_nothing_any_more_is_told_by_the_next_one(
+    job: Job,
+) -> None:
+    job.shows("worker-0", Phase.RUNNING, now=50.0)
+    job.shows("worker-1", Phase.RUNNING, now=70.0)
+    later = Job.after(job)
+    later.members.say_since(60.0)
+    (joined,) = later.told()
+    assert (joined.kind, joined.replica, joined.time) == ("joined", "worker-1", 70.0)

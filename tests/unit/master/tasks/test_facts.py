@@ -52,7 +52,7 @@ STORED = {
         },
         "ended": False,
         "time": 4.0,
-        "joined": True,
+        "joined": 3.0,
     },
     ("relaunch", ""): {
         "replica": "worker-1",

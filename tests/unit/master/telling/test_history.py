@@ -24,6 +24,8 @@ from elasticdl.master.telling.appending import append
 from elasticdl.master.telling.history import MOST_PACKED_BYTES, packed
 from elasticdl.proto import tensorboard_pb2
 
+from tests.unit.master.looks import first_checkpoint
+
 MONTH_SECONDS = 30 * 86_400.0
 
 
@@ -186,12 +188,14 @@ def test_what_a_master_learns_before_it_has_heard_everybody_is_told_at_once(
 
     async def story(rig) -> None:
         rig.world.go.clear()
-        async with rig.serving():
-            await rig.until(lambda: leases(rig))
+        async with rig.serving() as master:
+            await rig.until(lambda: first_checkpoint(master))
+            await master.job.parts.ledger.commit()
         rig.world.mute.update(["worker-0"])
         async with rig.serving() as master:
             master.job.parts.holder.go_back("a test", now=master.job.clock())
             await rig.until(lambda: kinds(rig, "rewound"))
+            await master.job.parts.ledger.commit()
         assert len(kinds(rig, "rewound")) == 1
         rig.world.mute.clear()
         async with rig.serving():
@@ -208,7 +212,7 @@ def test_a_rewind_that_a_lost_master_did_not_tell_is_told_by_the_next_one(rig) -
         async with rig.serving() as master:
             await rig.until(lambda: leases(rig))
             ledger = master.job.parts.ledger
-            await rig.until(lambda: not ledger.queue.waiting)
+            await rig.until(lambda: first_checkpoint(master))
             master.job.parts.holder.go_back("a test", now=master.job.clock())
             await ledger.commit()
             master.job.parts.signals.diary.take()  # it was killed before it told
