@@ -244,6 +244,8 @@ def test_an_edit_and_a_stop_through_the_config_map(master) -> None:
         master.until(lambda: master.living() == [], "no worker")
         data = master.rig.get("configmaps/elasticdl-digits-status")["data"]
         assert json.loads(data["report.json"])["message"] == "enough"
+        # Events are calls of their own beside those that write the report.
+        master.until(lambda: master.told("JobStopped"), "an event", 0.2)
         assert master.told("JobStopped") == ["job digits stopped: enough"]
         told = history_of(
             master.rig.get("configmaps/elasticdl-digits"),

@@ -143,8 +143,11 @@ def test_goodput_sums_to_worker_seconds_within_one_percent(watched):
     unknown = ended * (HEARTBEAT_SECONDS + SCRAPE_SECONDS)
     assert abs(of_job - of_workers) <= 0.01 * of_workers + unknown
     told = sum(watched.at_rest.goodput_seconds.values())
-    # The status was made between two scrapes.
+    # The status was made between two scrapes. All seconds of a heartbeat come at once,
+    # so nothing closer is known. A scrape's time is that of its beginning: the one
+    # before may have been answered after the status.
     times, sums = scraped(watched, "elasticdl_goodput_seconds_total")
-    when = watched.at_rest.time
-    assert times[0] < when <= times[-1]
-    assert np.interp(when, times, sums) == pytest.approx(told, rel=0.01)
+    after = int(np.searchsorted(times, watched.at_rest.time))
+    assert 2 <= after < len(times)
+    assert sums[after - 2] <= told + 1e-6
+    assert told <= sums[after] + 1e-6
