@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from elasticdl.collective.group import Group
-from elasticdl.collective.messages import Apply, Compute, Round, Take
+from elasticdl.collective.messages import Apply, Begin, Compute, Round, Take
 from frame import Benchmark, Row, interleaved, ratios, row, timed
 from roles import TOKEN
 
@@ -38,9 +38,7 @@ class Nothing:
 
 
 def _group(me: int, floats: int) -> Group:
-    return Group(
-        me, Nothing(), size=floats, version=0, token=TOKEN, most_state_bytes=1 << 20
-    )
+    return Group(me, Nothing(), size=floats, token=TOKEN, most_state_bytes=1 << 20)
 
 
 def stepper(group: Group, floats: int) -> Callable[[], None]:
@@ -50,13 +48,15 @@ def stepper(group: Group, floats: int) -> Callable[[], None]:
     def step() -> None:
         while True:
             match group.next(60):
-                case Compute(number, _):
-                    group.computed(number, group.round, gradient)
+                case Compute(step, _, number):
+                    group.computed(step, number, gradient)
                 case Apply():
                     group.applied()
                     return
                 case Take():
                     group.applied()
+                case Begin():
+                    group.began()
 
     return step
 

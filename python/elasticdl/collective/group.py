@@ -33,6 +33,7 @@ from elasticdl.collective.messages import (
     Action,
     Add,
     Apply,
+    Begin,
     Broken,
     Compute,
     HandOver,
@@ -53,7 +54,7 @@ from elasticdl.errors import RpcError
 log = logging.getLogger(__name__)
 
 Floats = NDArray[np.float32]
-Order = Compute | Apply | Take | Acknowledge | Broken | Stateless
+Order = Compute | Apply | Take | Begin | Acknowledge | Broken | Stateless
 _ROUND_SECONDS = 5.0  # until all members of a round have to be connected
 _ALIGNED = 16  # floats: parts begin at cache lines
 
@@ -77,7 +78,6 @@ class Group:
         member: Member,
         *,
         size: int,
-        version: int,
         token: str,
         host: str = "127.0.0.1",
         most_state_bytes: int,
@@ -88,7 +88,6 @@ class Group:
             me: Index of this worker.
             member: Makes plans and copies of the state.
             size: Floats of a gradient.
-            version: Of the state with which this process begins.
             token: The job's.
             host: To listen on.
             most_state_bytes: A state that is larger is refused.
@@ -98,9 +97,7 @@ class Group:
         self._size = size
         self._most_state_bytes = most_state_bytes
         self._lock = threading.RLock()
-        self._participant = Participant(
-            me, version=version, make_plan=member.plan, state=member.state
-        )
+        self._participant = Participant(me, make_plan=member.plan, state=member.state)
         self._listener = Listener(host, token, me)
         self._links: Links | None = None
         self._next_links: Links | None = None  # of a round that is not entered yet
@@ -149,7 +146,8 @@ class Group:
         """Return what to do next; None if there is nothing in that time.
 
         `Apply.parts` is one array: the reduced gradient, valid until the step after the
-        next. After `Apply` and `Take` call `applied`; after `Compute`, `computed`.
+        next. After `Apply` and `Take` call `applied`, after `Begin` `began`, and after
+        `Compute` `computed`.
         """
         try:
             return self._orders.get(timeout=seconds)
@@ -167,9 +165,16 @@ class Group:
 
     def applied(self) -> None:
         """Go on after an `Apply` or a `Take`."""
+        self._go_on(self._participant.applied)
+
+    def began(self) -> None:
+        """Go on after a `Begin`: the own state is the one with which all begin."""
+        self._go_on(self._participant.began)
+
+    def _go_on(self, call: Callable[[], list[Action]]) -> None:
         with self._lock:
             self._applying = False
-            self._carry_out(self._participant.applied())
+            self._carry_out(call())
             while self._waits and not self._applying:
                 self._carry_out(self._waits.popleft()())
 
@@ -283,7 +288,7 @@ class Group:
                 case Apply(step, plan, parts):
                     self._applying = True
                     self._orders.put(Apply(step, plan, (self._whole(step, parts),)))
-                case Take():
+                case Take() | Begin():
                     self._applying = True
                     self._orders.put(action)
                 case Compute() | Acknowledge() | Broken() | Stateless():

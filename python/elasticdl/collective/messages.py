@@ -21,7 +21,7 @@ class Round:
             state that a member got before that round does not count: the others have
             made steps without it.
         begins: No record is acknowledged yet. If nobody has a state that counts, the
-            leader's own does, which is the job's initial one or a checkpoint.
+            leader makes one: the job's initial state or a checkpoint's.
     """
 
     number: int
@@ -111,10 +111,14 @@ class Send:
 
 @dataclass(frozen=True)
 class Compute:
-    """Compute the own share of a step; answer with `Participant.computed`."""
+    """Compute the own share of a step; answer with `Participant.computed`.
+
+    A plan belongs to a round: the next one may have another leader, and other records.
+    """
 
     step: int
     plan: Any
+    round: int
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,13 @@ class Take:
 
 
 @dataclass(frozen=True)
+class Begin:
+    """Make the state with which all begin, then call `began`: nobody has one."""
+
+    round: int
+
+
+@dataclass(frozen=True)
 class Acknowledge:
     """The records of a step are in the state of every member: report them."""
 
@@ -166,4 +177,4 @@ class Stateless:
     round: int
 
 
-Action = Send | Compute | Add | Apply | Take | Acknowledge | Broken | Stateless
+Action = Send | Compute | Add | Apply | Take | Begin | Acknowledge | Broken | Stateless

@@ -26,6 +26,7 @@ from elasticdl.collective.messages import (
     Action,
     Add,
     Apply,
+    Begin,
     Broken,
     Compute,
     HandOver,
@@ -55,28 +56,25 @@ class _Made:
 class Participant:
     """One member. Every method returns what its process has to do, in this order.
 
-    After `Apply` and `Take` the next call is `applied`; others wait for it. `Compute`
-    and `Add` may take their time meanwhile.
+    After `Apply` and `Take` the next call is `applied`, after `Begin` it is `began`;
+    others wait for it. `Compute` and `Add` may take their time meanwhile.
     """
 
     def __init__(
         self,
         me: int,
         *,
-        version: int,
         make_plan: Callable[[int], Any],
         state: Callable[[], Any],
     ) -> None:
-        """Take the own index, the version of the own state, and what a leader needs.
+        """Take the own number and what a leader needs.
 
         Args:
-            me: Index of this worker.
-            version: Steps that are in the state with which this process begins.
+            me: Number of this worker.
             make_plan: step -> which records it has; called while this member leads.
             state: Returns the whole own state, for newcomers.
         """
         self._me = me
-        self._initial = version
         self._version: int | None = None  # until it is the group's own
         self._level_in = 0  # the last round in which it was
         self._make_plan = make_plan
@@ -184,6 +182,13 @@ class Participant:
         reduced = Reduced(step, self._rank, data)
         return [*self._to_others(reduced), *self._finish(step)]
 
+    def began(self) -> list[Action]:
+        """Go on after a `Begin` was carried out: the own state is the group's."""
+        if self._broken or self._round is None:
+            return []
+        self._version = self._hellos[self._me] = 0
+        return self._agree()
+
     def applied(self) -> list[Action]:
         """Go on after an `Apply` or a `Take` was carried out."""
         return [] if self._broken else self._begin()
@@ -231,8 +236,7 @@ class Participant:
             return [Stateless(entered.number)] if entered else []
         if self._me != entered.leader:
             return []  # its state is on the way
-        self._version = self._hellos[self._me] = self._initial
-        return self._agree()
+        return [Begin(entered.number)]
 
     def _lacking(self, version: int | None) -> Message:
         ahead = self._version or 0
@@ -280,7 +284,7 @@ class Participant:
         if header is None:
             return []
         self._begun = step
-        return [Compute(step, header.plan)]
+        return [Compute(step, header.plan, self._round.number)]
 
     def _add(self, step: int) -> list[Action]:
         pieces = self._pieces[step]

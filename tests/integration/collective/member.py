@@ -16,6 +16,7 @@ from elasticdl.collective.group import Group
 from elasticdl.collective.messages import (
     Acknowledge,
     Apply,
+    Begin,
     Broken,
     Compute,
     Round,
@@ -47,9 +48,7 @@ class State:
 
 def main(index: int, size: int, pause: float) -> None:
     state = State(size)
-    group = Group(
-        index, state, size=size, version=0, token="secret", most_state_bytes=1 << 30
-    )
+    group = Group(index, state, size=size, token="secret", most_state_bytes=1 << 30)
     rounds: dict[int, Round] = {}
 
     def say(**word) -> None:
@@ -72,8 +71,8 @@ def main(index: int, size: int, pause: float) -> None:
     wait = threading.Event()
     while True:
         match group.next(1.0):
-            case Compute(step, plan):
-                entered = rounds.get(group.round)
+            case Compute(step, plan, number):
+                entered = rounds.get(number)
                 if entered is None:
                     continue
                 if pause:
@@ -91,6 +90,9 @@ def main(index: int, size: int, pause: float) -> None:
                 state.position += RECORDS
                 say(made=step, first=int(plan), digest=zlib.crc32(state.values))
                 group.applied()
+            case Begin():
+                say(took=0, digest=zlib.crc32(state.values))
+                group.began()
             case Take(version, raw):
                 state.take(raw)
                 say(took=version, digest=zlib.crc32(state.values))

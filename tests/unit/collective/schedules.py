@@ -22,6 +22,7 @@ from elasticdl.collective.messages import (
     Action,
     Add,
     Apply,
+    Begin,
     Broken,
     Compute,
     Message,
@@ -61,9 +62,7 @@ class Process:
         self.state = State()
         self.todo: deque[tuple[int, Action]] = deque()  # (round, action)
         self.work: list[Callable[[], list[Action]]] = []  # takes its time
-        self.participant = kind(
-            index, version=0, make_plan=self._plan, state=self._copy
-        )
+        self.participant = kind(index, make_plan=self._plan, state=self._copy)
 
     def _plan(self, step: int) -> tuple[int, ...]:
         del step
@@ -84,6 +83,8 @@ class Process:
                 case Apply(_, plan, parts):
                     self._apply(plan, parts)
                     self.do(self.participant.applied())
+                case Begin():
+                    self.do(self.participant.began())
                 case Take(_, state):
                     self.state = state.copy()
                     self.do(self.participant.applied())
@@ -105,7 +106,7 @@ class Process:
         match action:
             case Send(to, message):
                 self.world.send(self.index, to, number, message)
-            case Compute(step, plan):
+            case Compute(step, plan, number):
                 self.work.append(lambda: self._compute(number, step, plan))
             case Add(step, _, pieces):
                 self.work.append(lambda: self._add(number, step, pieces))

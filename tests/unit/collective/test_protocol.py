@@ -6,6 +6,7 @@ from elasticdl.collective.messages import (
     Acknowledge,
     Action,
     Apply,
+    Begin,
     Compute,
     HandOver,
     Header,
@@ -87,10 +88,8 @@ def test_without_the_hand_over_members_differ() -> None:
     assert any("differ" in wrong for wrong in failures(HandsNothingOver))
 
 
-def member(me: int, version: int = 0) -> Participant:
-    return Participant(
-        me, version=version, make_plan=lambda step: f"plan {step}", state=lambda: "all"
-    )
+def member(me: int) -> Participant:
+    return Participant(me, make_plan=lambda step: f"plan {step}", state=lambda: "all")
 
 
 def of_kind(actions: list[Action], kind: type) -> list[Action]:
@@ -99,17 +98,18 @@ def of_kind(actions: list[Action], kind: type) -> list[Action]:
 
 def test_one_member_steps_alone() -> None:
     alone = member(7)
-    actions = alone.enter(Round(1, (7,), (1,), begins=True))
-    assert actions == [Compute(0, "plan 0")]
+    assert alone.enter(Round(1, (7,), (1,), begins=True)) == [Begin(1)]
+    assert alone.began() == [Compute(0, "plan 0", 1)]
     (add,) = alone.computed(0, 1, ("g",))
     (apply,) = alone.added(0, 1, add.pieces[0])  # type: ignore[union-attr]
     assert apply == Apply(0, "plan 0", ("g",))
-    assert alone.applied() == [Acknowledge(0, "plan 0"), Compute(1, "plan 1")]
+    assert alone.applied() == [Acknowledge(0, "plan 0"), Compute(1, "plan 1", 1)]
 
 
 def test_a_newcomer_gets_the_state_of_the_oldest() -> None:
     old = member(0)
     old.enter(Round(1, (0,), (1,), begins=True))
+    old.began()
     old.computed(0, 1, ("g",))
     old.added(0, 1, "g")
     old.applied()
@@ -121,6 +121,7 @@ def test_a_newcomer_gets_the_state_of_the_oldest() -> None:
 def test_the_state_of_a_member_that_was_left_out_does_not_count() -> None:
     back = member(1)
     back.enter(Round(1, (1,), (1,), begins=True))
+    back.began()
     assert back.version == 0
     # Round 2 was of others; in round 3 it is in again.
     actions = back.enter(Round(3, (0, 1), (1, 3)))
@@ -146,7 +147,8 @@ def test_pieces_are_added_in_the_members_order_whoever_came_first() -> None:
     one = member(0)
     one.enter(Round(1, (0, 1, 2), (1, 1, 1), begins=True))
     one.received(2, 1, Hello(None))
-    one.received(1, 1, Hello(None))
+    assert one.received(1, 1, Hello(None)) == [Begin(1)]
+    one.began()
     for other in (2, 1):
         one.received(other, 1, Header(0))
         one.received(other, 1, Piece(0, 0, f"of {other}"))

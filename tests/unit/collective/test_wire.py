@@ -9,7 +9,7 @@ import threading
 import pytest
 from elasticdl.collective import wire
 from elasticdl.collective.group import Group
-from elasticdl.collective.messages import Broken, Compute, Round
+from elasticdl.collective.messages import Begin, Broken, Compute, Round
 from elasticdl.errors import RpcError
 
 GREETING = wire.Greeting(round=5, sender=1, receiver=0)
@@ -109,7 +109,7 @@ class Nothing:
 
 @pytest.fixture
 def group():
-    made = Group(0, Nothing(), size=64, version=0, token="secret", most_state_bytes=100)
+    made = Group(0, Nothing(), size=64, token="secret", most_state_bytes=100)
     yield made
     made.close()
 
@@ -151,7 +151,9 @@ def test_who_has_no_token_does_not_get_in_and_disturbs_nobody(group) -> None:
         assert stranger.recv(1000) == b""
     with joined(group) as connection:
         wire.send(connection, wire.frame(wire.Kind.HELLO, 5, step=-1))
-        assert order(group) == Compute(0, b"")
+        assert order(group) == Begin(5)
+        group.began()
+        assert order(group) == Compute(0, b"", 5)
 
 
 def test_a_round_without_the_others_is_broken_and_a_newer_one_takes_its_place(
@@ -159,5 +161,7 @@ def test_a_round_without_the_others_is_broken_and_a_newer_one_takes_its_place(
 ) -> None:
     group.enter(Round(5, (0, 1), (5, 5), begins=True), {0: "", 1: ""})
     group.enter(Round(6, (0,), (6,), begins=True), {0: ""})
-    assert order(group) == Compute(0, b"")
+    assert order(group) == Begin(6)
+    group.began()
+    assert order(group) == Compute(0, b"", 6)
     assert group.round == 6
