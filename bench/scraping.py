@@ -77,8 +77,8 @@ def stepping(metrics: WorkerMetrics, ps: StandIn) -> Iterator[Callable[[], float
     """Give what makes STEPS steps, each counted as a worker counts it."""
     from elasticdl.metrics.goodput import GoodputLedger
     from elasticdl.worker.progress import WorkerProgress
+    from elasticdl.worker.shows import Shows
     from elasticdl.worker.trainer import BatchPosition
-    from elasticdl.worker.training import Shows
 
     batch = example_batch()
     at = BatchPosition(

@@ -130,7 +130,8 @@ REFUSED_BY_THE_SCHEMA = {
     ),
     "a strategy that is none": (
         GOOD + "  strategy: AllReduce\n",
-        "at '/job/strategy': value must be one of 'parameterServer', 'local'",
+        "at '/job/strategy': value must be one of 'parameterServer', 'local', "
+        "'allReduce'",
     ),
     "a pull policy that is none": (
         GOOD + "  imagePullPolicy: always\n",

@@ -31,6 +31,9 @@ REFUSED = {
     "fewer workers than the minimum": JOB + "  worker: {replicas: 2, min: 5}\n",
     "more workers than the maximum": JOB + "  worker: {replicas: 9, max: 5}\n",
     "three local workers": JOB + "  strategy: local\n  worker: {replicas: 3}\n",
+    "a group of workers in a cluster": JOB + "  strategy: allReduce\n  image: i\n",
+    "records of a group's step without one": JOB
+    + "  training: {globalBatchSize: 64}\n",
     "dead before the next heartbeat": JOB
     + "  worker: {deadSeconds: 2, heartbeatSeconds: 2}\n",
     "half more than all": JOB + "  worker: {priority: 1.5}\n",

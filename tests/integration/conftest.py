@@ -52,6 +52,8 @@ def digits_values():
             "ps": {"replicas": 2},
             "worker": {"replicas": 2, "threads": 1},
         }
+        if changes.get("strategy") == "allReduce":
+            del job["ps"]
         return ValuesFile.model_validate({"kind": "job", "job": merged(job, changes)})
 
     return make

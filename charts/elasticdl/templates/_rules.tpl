@@ -73,6 +73,12 @@
 {{- if and (eq $job.strategy "local") (ne $replicas 1) }}
 {{ include "elasticdl.problem" (list "job.worker.replicas" (toString $replicas) "1, since strategy `local` runs one worker" "write 1, or strategy: parameterServer") }}
 {{- end }}
+{{- if and (eq $job.type "train") (eq $job.strategy "allReduce") }}
+{{ include "elasticdl.problem" (list "job.strategy" "allReduce in a cluster" "parameterServer or local: in this version workers make steps together on one machine alone" "leave `image` out, or write strategy: parameterServer") }}
+{{- end }}
+{{- if and $job.training.globalBatchSize (ne $job.strategy "allReduce") }}
+{{ include "elasticdl.problem" (list "job.training.globalBatchSize" (toString $job.training.globalBatchSize) (printf "nothing: with strategy `%s` a step has the `batchSize` records of one worker" $job.strategy) "leave it out, or write strategy: allReduce") }}
+{{- end }}
 {{- if and $worker.max (gt $replicas (int $worker.max)) }}
 {{ include "elasticdl.problem" (list "job.worker.replicas" (toString $replicas) (printf "at most worker.max, %d" (int $worker.max)) "raise worker.max or lower worker.replicas") }}
 {{- end }}

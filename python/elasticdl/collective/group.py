@@ -126,6 +126,11 @@ class Group:
         return self._participant.version
 
     @property
+    def level(self) -> bool:
+        """Whether this member has the group's state in the present round."""
+        return self._participant.level
+
+    @property
     def round(self) -> int:
         """Number of the round that this member is in; 0 before the first."""
         entered = self._participant.round

@@ -99,6 +99,11 @@ class Participant:
         return self._version
 
     @property
+    def level(self) -> bool:
+        """Whether all members of the round were heard and the own state is theirs."""
+        return self._level and not self._broken
+
+    @property
     def round(self) -> Round | None:
         """The round that this member has entered."""
         return self._round

@@ -103,6 +103,38 @@ class SnapshotDone:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupReport:
+    """What a worker says of the group that it makes steps with."""
+
+    address: str = ""  # where other members reach it; "": it is not ready
+    round: int = 0  # that it is in
+    level: bool = False  # it has the group's state in that round
+    broken: int = 0  # a round that cannot go on
+    lost: int = 0  # number of the member that it lost then; 0: not known
+    stateless: bool = False  # nobody in that round has a state
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A worker that makes steps with others."""
+
+    number: int  # its generation, which no other replica of the job has had
+    address: str
+    since: int  # the first of the rounds that it has been in without a gap
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRound:
+    """Who makes steps together, until a member comes or goes."""
+
+    number: int = 0  # 0: none
+    members: tuple[GroupMember, ...] = ()  # the oldest first; the first one leads
+    begins: bool = False  # nothing has been trained since `restore_dir`
+    restore_dir: str = ""  # what it begins with; "": initial values
+    step_records: int = 0  # of all members together; 0: not known yet
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerReport:
     """The worker's own part of its heartbeat."""
 
@@ -123,6 +155,7 @@ class WorkerReport:
     # Of a batch like the one under way; 0 where none is, or it is the first of its
     # kind, which may be traced or compiled: then nobody can say how long it takes.
     usual_seconds: float = 0.0
+    group: GroupReport = GroupReport()  # strategy allReduce
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +181,7 @@ class WorkerOrders:
     local_snapshot: LocalSnapshot = LocalSnapshot()  # strategy local
     active_workers: int = 0
     epoch: int = 0  # oldest epoch still being trained
+    group: GroupRound = GroupRound()  # strategy allReduce: the round that it is in
 
 
 # -- parameter servers ----------------------------------------------------------------

@@ -109,6 +109,16 @@ class Progress(_Document):
     epoch_eta_seconds: float | None = None  # of `epoch`
 
 
+class GroupStatus(_Document):
+    """Who makes steps together (strategy allReduce)."""
+
+    round: int
+    members: list[str]  # the oldest first; the first one leads
+    level: bool  # the leader has the group's state
+    why: str
+    since: float  # Unix seconds
+
+
 class JobStatus(_Document):
     """The job now."""
 
@@ -135,6 +145,7 @@ class JobStatus(_Document):
     # Role -> reason -> replicas that ended, of the whole job.
     relaunch_causes: dict[str, dict[str, int]] = Field(default_factory=dict)
     relaunch_counts: dict[str, dict[str, int]] = Field(default_factory=dict)
+    group: GroupStatus | None = None  # strategy allReduce
     last_loss: float | None = None
     last_evaluation: EvaluationResult | None = None
     goodput_seconds: dict[str, float] = Field(default_factory=dict)

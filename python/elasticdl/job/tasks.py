@@ -139,6 +139,9 @@ class LeaseRequest:
     # As in heartbeats: what is reported is in the PS at these versions.
     ps_versions: tuple[int, ...] = ()
     ps_rewind: int = 0
+    # Who takes another worker's tasks over is given what it holds and does not name.
+    resumes: bool = False
+    held: tuple[int, ...] = ()  # leases
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,7 @@ class GoodputCause(enum.StrEnum):
     TRAIN = "train"
     WAIT_DATA = "waitData"
     WAIT_PS = "waitPs"
+    WAIT_PEERS = "waitPeers"  # for other workers' parts of a step
     EVALUATE = "evaluate"
     RESTORE = "restore"
     REPLAY = "replay"
@@ -165,6 +166,7 @@ class HappeningKind(enum.StrEnum):
     EDITED = "edited"
     REFUSED = "refused"
     REWOUND = "rewound"
+    ROUND = "round"  # other workers than before make steps together
     EVALUATED = "evaluated"
     CHECKPOINT = "checkpoint"
     CHECKPOINT_FAILED = "checkpointFailed"

@@ -37,6 +37,7 @@ from elasticdl.master.model.checkpoint_identity import Course, course_of
 from elasticdl.master.model.checkpointing import Checkpoints
 from elasticdl.master.model.evaluation_rounds import Rounds
 from elasticdl.master.model.fixed_model import FixedModel
+from elasticdl.master.model.group_holder import GroupHolder
 from elasticdl.master.model.holder import Around, ModelHolder
 from elasticdl.master.model.holding import Holding
 from elasticdl.master.model.origin import Origin
@@ -261,6 +262,8 @@ def _holder(spec: JobSpec, holding: Holding, around: Around) -> ModelHolder:
     """Return the holder of the model for this kind of job."""
     if spec.type is not JobType.TRAIN:
         return FixedModel(around)
+    if holding.in_group:
+        return GroupHolder(around)
     return WorkerHolder(around) if holding.in_worker else PsGroup(around)
 
 

@@ -176,6 +176,15 @@ class WentBack(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RoundBegan(Happening):
+    """Other workers than before make steps together."""
+
+    number: int
+    members: tuple[str, ...]  # names, the leader's first
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evaluated(Happening):
     """A round of evaluation is complete."""
 

@@ -82,7 +82,8 @@ def compare(old: JobSpec, new: JobSpec) -> Edit:
 
 def _with(spec: JobSpec, changes: Iterable[FieldChange]) -> JobSpec:
     """Return a specification with changes. Raises ValidationError."""
-    tree = spec.model_dump(by_alias=True)
+    # What nobody wrote stays unwritten: a section may be refused where it is written.
+    tree = spec.document()
     for change in changes:
         _set(tree, change.path, change.new)
     return JobSpec.model_validate(tree)
@@ -116,7 +117,7 @@ def _changes(
 def _set(tree: dict[str, Any], path: str, value: Any) -> None:
     *parents, last = path.split(".")
     for key in parents:
-        tree = tree[key]
+        tree = tree.setdefault(key, {})
     tree[last] = value
 
 

@@ -44,7 +44,7 @@ class MasterMetrics(Catalogue):
             labels={
                 "name": "of the job",
                 "type": "train, evaluate, predict",
-                "strategy": "parameterServer, local",
+                "strategy": "parameterServer, allReduce, local",
             },
         )
         self.job_state = self.gauge(

@@ -21,7 +21,7 @@ import tensorflow as tf
 from elasticdl.data.reader import Metadata, Reader
 from elasticdl.errors import UserCodeError
 from elasticdl.job.names import JobDir
-from elasticdl.job.spec.job import JobSpec, JobType, OnNanLoss, Strategy
+from elasticdl.job.spec.job import JobSpec, JobType, OnNanLoss
 from elasticdl.model import building, user_code
 from elasticdl.model import callbacks as callback_rules
 from elasticdl.model.classic_reader import ClassicReader
@@ -176,18 +176,15 @@ class ModelDefinition:
                 "nothing to train"
             )
         self._built = _Built(model, optimizer, features, targets, predictions)
-        refuse_unsupported(model, trains_on_ps=self._trains_on_ps)
+        spec = self._spec
+        strategy = spec.strategy if spec.type is JobType.TRAIN else None
+        refuse_unsupported(model, strategy)
         self._refuse_unused()
         if targets is not None and predictions is not None and mode != PREDICTION:
             check_class_weights(targets, self._spec.training.class_weight)
             if not self.trains_itself:
                 check_loss(self.code, self._loss, targets, predictions)
         return model
-
-    @property
-    def _trains_on_ps(self) -> bool:
-        spec = self._spec
-        return spec.type is JobType.TRAIN and spec.strategy is not Strategy.LOCAL
 
     def _refuse_unused(self) -> None:
         """Raise UserCodeError for parts that an own step of the model ignores."""

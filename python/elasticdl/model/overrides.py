@@ -16,6 +16,7 @@ import keras
 import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
+from elasticdl.job.spec.kinds import Strategy
 
 log = logging.getLogger(__name__)
 
@@ -67,11 +68,16 @@ def compiled_option(model: keras.Model, name: str) -> Any:
     return None if config is None else config.config.get(name)
 
 
-def refuse_unsupported(model: keras.Model, *, trains_on_ps: bool) -> None:
-    """Raise UserCodeError naming every Keras feature that would have no effect."""
+def refuse_unsupported(model: keras.Model, strategy: Strategy | None) -> None:
+    """Raise UserCodeError naming every Keras feature that would have no effect.
+
+    `strategy`: of a job that trains; None for another one.
+    """
     problems = list(_anywhere(model))
-    if trains_on_ps:
+    if strategy is Strategy.PARAMETER_SERVER:
         problems += _on_ps(model)
+    elif strategy is Strategy.ALL_REDUCE:
+        problems += _in_group(model)
     if problems:
         raise UserCodeError("; ".join(problems))
     steps = getattr(model, "steps_per_execution", 1)
@@ -101,6 +107,23 @@ def _anywhere(model: keras.Model) -> Iterator[str]:
             yield (
                 f"layer `{layer.path}` is quantized ({layer.quantization_mode}), "
                 "which cannot be trained; quantize the exported model"
+            )
+
+
+def _in_group(model: keras.Model) -> Iterator[str]:
+    name = type(model).__name__
+    for method in TRAINING_METHODS:
+        if overrides(model, method):
+            yield (
+                f"{name}.{method} runs with strategy: local alone, since a group of "
+                "workers applies what compute_loss gives gradients for; set strategy: "
+                "local, or override compute_loss"
+            )
+    for variable in model.trainable_variables:
+        if getattr(variable, "overwrite_with_gradient", False):
+            yield (
+                f"variable `{variable.path}` is overwritten with its gradient "
+                "(float8), which cannot be averaged over workers; set strategy: local"
             )
 
 

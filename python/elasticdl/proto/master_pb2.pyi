@@ -576,10 +576,14 @@ class LeaseRequest(_message.Message):
     WAIT_SECONDS_FIELD_NUMBER: _builtins.int
     PS_VERSIONS_FIELD_NUMBER: _builtins.int
     PS_REWIND_FIELD_NUMBER: _builtins.int
+    RESUMES_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
     want: _builtins.int
     """tasks wanted; 0 only reports"""
     wait_seconds: _builtins.float
     ps_rewind: _builtins.int
+    resumes: _builtins.bool
+    """give again what it holds and does not name in `held`"""
     @_builtins.property
     def replica(self) -> Global___Replica: ...
     @_builtins.property
@@ -587,6 +591,10 @@ class LeaseRequest(_message.Message):
     @_builtins.property
     def ps_versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """As in heartbeats: what is reported is in the PS at these versions."""
+
+    @_builtins.property
+    def held(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """leases"""
 
     def __init__(
         self,
@@ -597,10 +605,12 @@ class LeaseRequest(_message.Message):
         wait_seconds: _builtins.float = ...,
         ps_versions: _abc.Iterable[_builtins.int] | None = ...,
         ps_rewind: _builtins.int = ...,
+        resumes: _builtins.bool = ...,
+        held: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ps_rewind", b"ps_rewind", "ps_versions", b"ps_versions", "replica", b"replica", "reports", b"reports", "wait_seconds", b"wait_seconds", "want", b"want"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held", b"held", "ps_rewind", b"ps_rewind", "ps_versions", b"ps_versions", "replica", b"replica", "reports", b"reports", "resumes", b"resumes", "wait_seconds", b"wait_seconds", "want", b"want"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -704,6 +714,7 @@ class Worker(_message.Message):
     BATCHES_FIELD_NUMBER: _builtins.int
     PS_REWIND_FIELD_NUMBER: _builtins.int
     USUAL_SECONDS_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
     phase: _builtins.str
     """worker/progress.py: Phase"""
     step: _builtins.int
@@ -739,6 +750,10 @@ class Worker(_message.Message):
     def ps_versions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """by PS: newest that it answered with, in ps_rewind"""
 
+    @_builtins.property
+    def group(self) -> Global___GroupStatus:
+        """strategy allReduce"""
+
     def __init__(
         self,
         *,
@@ -756,14 +771,57 @@ class Worker(_message.Message):
         batches: _builtins.int = ...,
         ps_rewind: _builtins.int = ...,
         usual_seconds: _builtins.float = ...,
+        group: Global___GroupStatus | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "lease_ids", b"lease_ids", "loss", b"loss", "memory_bytes", b"memory_bytes", "model_version", b"model_version", "phase", b"phase", "phase_seconds", b"phase_seconds", "ps_rewind", b"ps_rewind", "ps_versions", b"ps_versions", "seconds", b"seconds", "snapshots", b"snapshots", "step", b"step", "step_seconds", b"step_seconds", "usual_seconds", b"usual_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "group", b"group", "lease_ids", b"lease_ids", "loss", b"loss", "memory_bytes", b"memory_bytes", "model_version", b"model_version", "phase", b"phase", "phase_seconds", b"phase_seconds", "ps_rewind", b"ps_rewind", "ps_versions", b"ps_versions", "seconds", b"seconds", "snapshots", b"snapshots", "step", b"step", "step_seconds", b"step_seconds", "usual_seconds", b"usual_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Worker: _TypeAlias = Worker  # noqa: Y015
+
+@_typing.final
+class GroupStatus(_message.Message):
+    """What a worker says of its group."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    ROUND_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    BROKEN_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
+    STATELESS_FIELD_NUMBER: _builtins.int
+    address: _builtins.str
+    """where other members reach it"""
+    round: _builtins.int
+    """that it is in"""
+    level: _builtins.bool
+    """it has the group's state in that round"""
+    broken: _builtins.int
+    """a round that cannot go on"""
+    lost: _builtins.int
+    """the member that it lost then; 0: not known"""
+    stateless: _builtins.bool
+    """nobody in that round has a state"""
+    def __init__(
+        self,
+        *,
+        address: _builtins.str = ...,
+        round: _builtins.int = ...,
+        level: _builtins.bool = ...,
+        broken: _builtins.int = ...,
+        lost: _builtins.int = ...,
+        stateless: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broken", b"broken", "level", b"level", "lost", b"lost", "round", b"round", "stateless", b"stateless"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupStatus: _TypeAlias = GroupStatus  # noqa: Y015
 
 @_typing.final
 class WorkerSyncRequest(_message.Message):
@@ -808,6 +866,7 @@ class WorkerSyncReply(_message.Message):
     LOCAL_SNAPSHOT_FIELD_NUMBER: _builtins.int
     ACTIVE_WORKERS_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
     revision: _builtins.int
     drain: _builtins.bool
     """hand tasks back and leave (scaled down, job stopped)"""
@@ -827,6 +886,10 @@ class WorkerSyncReply(_message.Message):
     def local_snapshot(self) -> Global___LocalSnapshot:
         """strategy local: write a checkpoint"""
 
+    @_builtins.property
+    def group(self) -> Global___GroupRound:
+        """strategy allReduce: the round that it is in"""
+
     def __init__(
         self,
         *,
@@ -839,14 +902,83 @@ class WorkerSyncReply(_message.Message):
         local_snapshot: Global___LocalSnapshot | None = ...,
         active_workers: _builtins.int = ...,
         epoch: _builtins.int = ...,
+        group: Global___GroupRound | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["local_snapshot", b"local_snapshot", "ps", b"ps"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "local_snapshot", b"local_snapshot", "ps", b"ps"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_workers", b"active_workers", "drain", b"drain", "epoch", b"epoch", "learning_rate_scale", b"learning_rate_scale", "local_snapshot", b"local_snapshot", "log_level", b"log_level", "lost_leases", b"lost_leases", "ps", b"ps", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_workers", b"active_workers", "drain", b"drain", "epoch", b"epoch", "group", b"group", "learning_rate_scale", b"learning_rate_scale", "local_snapshot", b"local_snapshot", "log_level", b"log_level", "lost_leases", b"lost_leases", "ps", b"ps", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WorkerSyncReply: _TypeAlias = WorkerSyncReply  # noqa: Y015
+
+@_typing.final
+class GroupRound(_message.Message):
+    """Who makes steps together (strategy allReduce)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    BEGINS_FIELD_NUMBER: _builtins.int
+    RESTORE_DIR_FIELD_NUMBER: _builtins.int
+    STEP_RECORDS_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """0: none"""
+    begins: _builtins.bool
+    """nothing is trained yet, since restore_dir"""
+    restore_dir: _builtins.str
+    """what it begins with; "": initial values"""
+    step_records: _builtins.int
+    """of all members together; 0: not known yet"""
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupMember]:
+        """the oldest first; the first one leads"""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        members: _abc.Iterable[Global___GroupMember] | None = ...,
+        begins: _builtins.bool = ...,
+        restore_dir: _builtins.str = ...,
+        step_records: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begins", b"begins", "members", b"members", "number", b"number", "restore_dir", b"restore_dir", "step_records", b"step_records"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupRound: _TypeAlias = GroupRound  # noqa: Y015
+
+@_typing.final
+class GroupMember(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """its generation"""
+    address: _builtins.str
+    """host:port"""
+    since: _builtins.int
+    """first of the rounds it was in without a gap"""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        address: _builtins.str = ...,
+        since: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "number", b"number", "since", b"since"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupMember: _TypeAlias = GroupMember  # noqa: Y015
 
 @_typing.final
 class LocalSnapshot(_message.Message):

@@ -7,6 +7,9 @@ Owns which field of a message is which of `job.heartbeats`. Called by
 from __future__ import annotations
 
 from elasticdl.job.heartbeats import (
+    GroupMember,
+    GroupReport,
+    GroupRound,
     LocalSnapshot,
     ModelInfo,
     PsHeartbeat,
@@ -199,6 +202,7 @@ def worker_beat_to_wire(beat: WorkerHeartbeat) -> master_pb2.WorkerSyncRequest:
             batches=worker.batches,
             ps_rewind=worker.ps_rewind,
             usual_seconds=worker.usual_seconds,
+            group=_group_to_wire(worker.group),
         ),
         seen_revision=beat.seen_revision,
         hold_seconds=beat.hold_seconds,
@@ -225,6 +229,7 @@ def worker_beat_from_wire(message: master_pb2.WorkerSyncRequest) -> WorkerHeartb
             batches=worker.batches,
             ps_rewind=worker.ps_rewind,
             usual_seconds=worker.usual_seconds,
+            group=_group_from_wire(worker.group),
         ),
         message.seen_revision,
         message.hold_seconds,
@@ -248,6 +253,7 @@ def worker_orders_to_wire(orders: WorkerOrders) -> master_pb2.WorkerSyncReply:
         ),
         active_workers=orders.active_workers,
         epoch=orders.epoch,
+        group=_round_to_wire(orders.group),
     )
 
 
@@ -266,6 +272,60 @@ def worker_orders_from_wire(message: master_pb2.WorkerSyncReply) -> WorkerOrders
         local_snapshot=wanted,
         active_workers=message.active_workers,
         epoch=message.epoch,
+        group=_round_from_wire(message.group),
+    )
+
+
+def _group_to_wire(said: GroupReport) -> master_pb2.GroupStatus | None:
+    if not said.address:
+        return None
+    return master_pb2.GroupStatus(
+        address=said.address,
+        round=said.round,
+        level=said.level,
+        broken=said.broken,
+        lost=said.lost,
+        stateless=said.stateless,
+    )
+
+
+def _group_from_wire(message: master_pb2.GroupStatus) -> GroupReport:
+    return GroupReport(
+        address=message.address,
+        round=message.round,
+        level=message.level,
+        broken=message.broken,
+        lost=message.lost,
+        stateless=message.stateless,
+    )
+
+
+def _round_to_wire(formed: GroupRound) -> master_pb2.GroupRound | None:
+    if not formed.number:
+        return None
+    return master_pb2.GroupRound(
+        number=formed.number,
+        members=[
+            master_pb2.GroupMember(
+                number=one.number, address=one.address, since=one.since
+            )
+            for one in formed.members
+        ],
+        begins=formed.begins,
+        restore_dir=formed.restore_dir,
+        step_records=formed.step_records,
+    )
+
+
+def _round_from_wire(message: master_pb2.GroupRound) -> GroupRound:
+    return GroupRound(
+        number=message.number,
+        members=tuple(
+            GroupMember(one.number, one.address, one.since) for one in message.members
+        ),
+        begins=message.begins,
+        restore_dir=message.restore_dir,
+        step_records=message.step_records,
     )
 
 

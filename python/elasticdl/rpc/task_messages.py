@@ -194,6 +194,8 @@ def lease_request_to_wire(request: LeaseRequest) -> master_pb2.LeaseRequest:
         wait_seconds=request.wait_seconds,
         ps_versions=request.ps_versions,
         ps_rewind=request.ps_rewind,
+        resumes=request.resumes,
+        held=request.held,
     )
 
 
@@ -206,6 +208,8 @@ def lease_request_from_wire(message: master_pb2.LeaseRequest) -> LeaseRequest:
         message.wait_seconds,
         tuple(message.ps_versions),
         message.ps_rewind,
+        message.resumes,
+        tuple(message.held),
     )
 
 

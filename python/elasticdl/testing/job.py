@@ -37,6 +37,8 @@ from elasticdl.job.values.file import edit_values, write_values
 from elasticdl.job.words import ReplicaState, WorkerPhase
 from elasticdl.master.tasks.audit import AuditReport, audit
 
+# Members of a group wait for each other in each step.
+_AT_STEPS = (WorkerPhase.TRAIN, WorkerPhase.WAIT)
 _LOOK_SECONDS = 0.05  # Tests wait no longer than necessary.
 
 
@@ -181,7 +183,7 @@ class JobUnderTest:
                 if r.role == role
                 and r.state == ReplicaState.RUNNING
                 and r.pid not in self._hit
-                and (role != Role.WORKER or r.phase == WorkerPhase.TRAIN)
+                and (role != Role.WORKER or r.phase in _AT_STEPS)
             ]
 
         status = self.wait_until(lambda s: len(ready(s)) > skip, f"a running {role}")

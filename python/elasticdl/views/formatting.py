@@ -19,6 +19,7 @@ _DOING = {
     "export": "exporting",
     "wait": "waiting",
     "waitPs": "waiting for PS",
+    "waitPeers": "waiting for other workers",
     "waitData": "waiting for data",
     "restore": "loading a checkpoint",
     "replay": "training again",

@@ -15,21 +15,25 @@ from elasticdl.job.spec.job import (
     JobSpec,
     JobType,
     OnBadRecord,
+    Strategy,
     UpdateMode,
 )
-from elasticdl.job.tasks import TaskReport, TaskType
+from elasticdl.job.tasks import Task, TaskReport, TaskType
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Batch, Feeder
 from elasticdl.model.state import non_trainable, seed_for_worker
+from elasticdl.worker.group.loop import GroupLoop
+from elasticdl.worker.group_maker import GroupMaker, Surroundings, ValuesInModel
 from elasticdl.worker.life import WorkerLife, leave_fenced
 from elasticdl.worker.loop import Handler, LoopParts, WorkerLoop
+from elasticdl.worker.shows import Shows
 from elasticdl.worker.tasks.errands import Errands
 from elasticdl.worker.tasks.readers import Readers, RecordSample
 from elasticdl.worker.tasks.records import LoadedTask, RecordLoader
 from elasticdl.worker.tasks.stream import TaskStream
-from elasticdl.worker.trainer import Trainer
+from elasticdl.worker.trainer import ModelSource, Trainer
 from elasticdl.worker.trainer_maker import TrainerMaker
-from elasticdl.worker.training import Shows, Training
+from elasticdl.worker.training import Training
 from elasticdl.worker.uses.evaluator import Evaluator
 from elasticdl.worker.uses.model_export import ModelExporter
 from elasticdl.worker.uses.model_values import ModelValues
@@ -88,35 +92,84 @@ class Assembly:
         """Create the trainer and run tasks until there are no more."""
         if self._batch is None:
             self._learn(sample)
-        life, spec = self._life, self._spec
+        if self._in_group:
+            self._run_in_group(readers, errands, sample)
+            return
+        spec = self._spec
         try:
             trainer = self._makers.trainer(self._main()[1], restore_dir)
         except RefusedError as error:
             raise UserCodeError(str(error)) from error
-        loader = RecordLoader(
-            readers.of_task,
-            skip_bad=spec.data.on_bad_record is OnBadRecord.SKIP,
-            shuffle_records=spec.data.shuffle_records,
-        )
-        stream = TaskStream(
-            life.lease,
-            life.replica,
-            load=loader.load,
-            describe=self._definition.code.describe,
-            on_fenced=leave_fenced,
-            # Sync: a version waits for the gradients of whoever holds a task.
-            far_ahead=spec.ps.mode is UpdateMode.ASYNC,
-        )
+        loader = self._loader(readers)
+        # Sync: a version waits for the gradients of whoever holds a task.
+        far_ahead = spec.ps.mode is UpdateMode.ASYNC
+        stream = self._stream(loader.load, far_ahead=far_ahead)
         loop = self._loop(trainer, stream, errands, sample)
-        life.answer_for(lambda: stream.held)
+        try:
+            self._run(loop, stream)
+        finally:
+            trainer.close()
+
+    def _run_in_group(
+        self, readers: Readers, errands: Errands, sample: RecordSample
+    ) -> None:
+        """Make steps together with others until there are no more."""
+        life, spec = self._life, self._spec
+        feeder, batch = self._main()
+        loader = self._loader(readers)
+
+        def load(task: Task) -> LoadedTask:
+            # Of a training task each member reads its own share.
+            trains = task.type == TaskType.TRAINING
+            return LoadedTask(task, []) if trains else loader.load(task)
+
+        stream = self._stream(load, far_ahead=False)
+        stream.take_over()
+        source = ValuesInModel(self._definition)
+        handlers, _ = self._handlers(source, errands, sample)
+        maker = GroupMaker(life, spec, self._definition, self._state)
+        loop = maker.loop(
+            Surroundings(batch, feeder, stream, loader.load, handlers, self._shows())
+        )
+        self._run(loop, stream)
+
+    def _run(self, loop: WorkerLoop | GroupLoop, stream: TaskStream) -> None:
+        holder: TaskStream | GroupLoop = stream
+        if isinstance(loop, GroupLoop):
+            holder = loop
+        self._life.answer_for(lambda: holder.held)
         stream.start()
         try:
             loop.run()
         finally:
-            stream.close(max(1.0, spec.worker.grace_seconds / 2))
-            trainer.close()
+            stream.close(max(1.0, self._spec.worker.grace_seconds / 2))
 
     # -- parts ----------------------------------------------------------------------
+
+    @property
+    def _in_group(self) -> bool:
+        spec = self._spec
+        return spec.type is JobType.TRAIN and spec.strategy is Strategy.ALL_REDUCE
+
+    def _loader(self, readers: Readers) -> RecordLoader:
+        spec = self._spec
+        return RecordLoader(
+            readers.of_task,
+            skip_bad=spec.data.on_bad_record is OnBadRecord.SKIP,
+            shuffle_records=spec.data.shuffle_records,
+        )
+
+    def _stream(
+        self, load: Callable[[Task], LoadedTask], *, far_ahead: bool
+    ) -> TaskStream:
+        return TaskStream(
+            self._life.lease,
+            self._life.replica,
+            load=load,
+            describe=self._definition.code.describe,
+            on_fenced=leave_fenced,
+            far_ahead=far_ahead,
+        )
 
     def _feeder(self, mode: str, sample: RecordSample) -> Feeder:
         return Feeder(
@@ -175,8 +228,51 @@ class Assembly:
         errands: Errands,
         sample: RecordSample,
     ) -> WorkerLoop:
-        life, spec, definition = self._life, self._spec, self._definition
+        life, definition = self._life, self._definition
         feeder, _ = self._main()
+        handlers, on_rewind = self._handlers(trainer, errands, sample)
+        if self._spec.type is JobType.PREDICT:
+            predictor = self._predictor(trainer, feeder)
+            handlers[TaskType.PREDICTION] = self._counted(
+                predictor.predict, "prediction"
+            )
+        training = Training(
+            trainer,
+            feeder,
+            stream,
+            life.heartbeat,
+            leaving=life.leaving,
+            shows=self._shows(),
+            in_order=self._in_order,
+        )
+        return WorkerLoop(
+            LoopParts(
+                stream=stream,
+                trainer=trainer,
+                training=training,
+                handlers=handlers,
+                on_rewind=on_rewind,
+                describe=definition.code.describe,
+                leaving=life.leaving,
+                goodput=life.goodput,
+                progress=life.progress,
+            )
+        )
+
+    def _shows(self) -> Shows:
+        life = self._life
+        return Shows(
+            life.progress,
+            life.goodput,
+            life.metrics,
+            log_loss_steps=self._spec.training.log_loss_steps,
+        )
+
+    def _handlers(
+        self, trainer: ModelSource, errands: Errands, sample: RecordSample
+    ) -> tuple[dict[int, Handler], Callable[[], None]]:
+        """Return what does the tasks beside training, and what a rewind calls."""
+        life, spec, definition = self._life, self._spec, self._definition
         borrowed = ModelValues(definition.model, trainer)
         on_rewind: Callable[[], None] = _nothing
         handlers: dict[int, Handler] = {
@@ -202,38 +298,7 @@ class Assembly:
                 loaded.task
             )
             handlers[TaskType.EXPORT] = lambda loaded: exporter.export(loaded.task)
-        else:
-            predictor = self._predictor(trainer, borrowed, feeder)
-            handlers[TaskType.PREDICTION] = self._counted(
-                predictor.predict, "prediction"
-            )
-        training = Training(
-            trainer,
-            feeder,
-            stream,
-            life.heartbeat,
-            leaving=life.leaving,
-            shows=Shows(
-                life.progress,
-                life.goodput,
-                life.metrics,
-                log_loss_steps=spec.training.log_loss_steps,
-            ),
-            in_order=self._in_order,
-        )
-        return WorkerLoop(
-            LoopParts(
-                stream=stream,
-                trainer=trainer,
-                training=training,
-                handlers=handlers,
-                on_rewind=on_rewind,
-                describe=definition.code.describe,
-                leaving=life.leaving,
-                goodput=life.goodput,
-                progress=life.progress,
-            )
-        )
+        return handlers, on_rewind
 
     def _counted(self, handler: Handler, kind: str) -> Handler:
         """Return a handler that counts its records in the metrics."""
@@ -248,10 +313,9 @@ class Assembly:
 
         return handle
 
-    def _predictor(
-        self, trainer: Trainer, borrowed: ModelValues, feeder: Feeder
-    ) -> Predictor:
+    def _predictor(self, trainer: Trainer, feeder: Feeder) -> Predictor:
         life, spec, definition = self._life, self._spec, self._definition
+        borrowed = ModelValues(definition.model, trainer)
         processor = definition.outputs_processor()
         if processor is not None:
             sink: ProcessorSink | FileSink = ProcessorSink(

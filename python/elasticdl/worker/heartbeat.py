@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from elasticdl.errors import FencedError, RpcError
 from elasticdl.job.heartbeats import (
@@ -95,6 +95,11 @@ class Heartbeat:
     def is_lost(self, lease_id: int) -> bool:
         """Whether a lease was given to another worker."""
         return lease_id in self._lost
+
+    def regain(self, leases: Iterable[int]) -> None:
+        """Forget that these leases were lost: they are this worker's again."""
+        with self._changed:
+            self._lost.difference_update(leases)
 
     def tell_snapshot(self, done: SnapshotDone) -> None:
         """Report a local checkpoint to the master until it drops the request."""

@@ -19,6 +19,8 @@ import psutil
 from elasticdl.errors import ExitCode
 from elasticdl.job.context import RoleContext, set_log_level
 from elasticdl.job.heartbeats import (
+    GroupReport,
+    GroupRound,
     ModelInfo,
     PsView,
     Registration,
@@ -51,6 +53,16 @@ class ValuesHeld(Protocol):
 
     def offer(self, view: PsView) -> None:
         """Offer values to the PS that wait for them; returns at once."""
+
+
+class SaysOfGroup(Protocol):
+    """What a worker knows of its group (worker.group.link)."""
+
+    def report(self) -> GroupReport:
+        """Return what the next heartbeat says of it."""
+
+    def told(self, order: GroupRound) -> None:
+        """Take the round that the master says."""
 
 
 class WorkerLife:
@@ -89,6 +101,7 @@ class WorkerLife:
         )
         self._held: Callable[[], list[int]] = list
         self._values: ValuesHeld | None = None
+        self._group: SaysOfGroup | None = None
         self._log_level = str(spec.log.level)
         self._registered = threading.Event()
         self.heartbeat = Heartbeat(
@@ -142,6 +155,10 @@ class WorkerLife:
         """Report these values in heartbeats, and offer them to PS that need them."""
         self._values = values
 
+    def join_group(self, link: SaysOfGroup) -> None:
+        """Say of a group what this link says, and tell it of rounds, from now on."""
+        self._group = link
+
     def lease(self, request: LeaseRequest) -> LeaseReply:
         """Report and lease, with the PS versions that contain what is reported.
 
@@ -176,12 +193,15 @@ class WorkerLife:
             snapshots=snapshots,
             ps_rewind=rewind,
             ps_versions=versions,
+            group=self._group.report() if self._group else None,
         )
 
     def _on_reply(self, reply: WorkerOrders) -> None:
         if reply.drain and not self.leaving.is_set():
             log.info("Told to hand tasks back and leave")
             self.leaving.set()
+        if self._group is not None and reply.group.number:
+            self._group.told(reply.group)
         if self._values is not None and any(reply.ps.wants_values):
             self._values.offer(reply.ps)
         if reply.log_level and reply.log_level != self._log_level:

@@ -129,7 +129,7 @@ def _loadable(life: WorkerLife, spec: JobSpec, restore_dir: str) -> str:
     it names no other.
     """
     if spec.type is JobType.TRAIN and spec.strategy is not Strategy.LOCAL:
-        return restore_dir  # PS load
+        return restore_dir  # PS load, or the leader of a group
     while restore_dir:
         try:
             store.verify(shelf.resolve(Path(restore_dir))[0])

@@ -61,7 +61,17 @@ class Values:
     state: Mapping[str, Array] = field(default_factory=dict)
 
 
-class Trainer(Protocol):
+class ModelSource(Protocol):
+    """Where evaluation and export get the model's values."""
+
+    def values(self, model: ModelVersion) -> Values | None:
+        """Return the values of a version; None: those in the model."""
+
+    def variables_changed(self) -> None:
+        """Note that the model's trainable variables were overwritten."""
+
+
+class Trainer(ModelSource, Protocol):
     """Trains batch after batch; used by one thread."""
 
     @property
@@ -89,14 +99,8 @@ class Trainer(Protocol):
     def recover(self) -> None:
         """Continue from the present parameters after a FencedError."""
 
-    def values(self, model: ModelVersion) -> Values | None:
-        """Return the values of a version; None: those in the model."""
-
     def between_steps(self) -> None:
         """Do what was requested between steps, also without training tasks."""
-
-    def variables_changed(self) -> None:
-        """Note that the model's trainable variables were overwritten."""
 
     def close(self) -> None:
         """Close threads and connections."""

@@ -10,17 +10,14 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from elasticdl.job.tasks import SkippedRecord, Task, TaskOutcome, TaskReport, TaskType
 from elasticdl.job.words import GoodputCause
-from elasticdl.metrics.goodput import GoodputLedger
-from elasticdl.metrics.registry import WorkerMetrics
-from elasticdl.model.feeding import Batch, Feeder, kind_of
-from elasticdl.worker.progress import WorkerProgress
+from elasticdl.model.feeding import Batch, Feeder
+from elasticdl.worker.shows import Shows
 from elasticdl.worker.tasks.feed_ahead import FeedAhead
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.tasks.stream import TaskStream, returned
@@ -229,45 +226,3 @@ class Training:
             record=loaded.task.start + index if loaded.is_as_planned else -1,
             reason=reason,
         )
-
-
-class Shows:
-    """The counters and metrics of a step."""
-
-    def __init__(
-        self,
-        progress: WorkerProgress,
-        goodput: GoodputLedger,
-        metrics: WorkerMetrics,
-        *,
-        log_loss_steps: int,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """Log the loss every `log_loss_steps` steps."""
-        self.progress = progress
-        self.goodput = goodput
-        self.metrics = metrics
-        self.clock = clock
-        self._log_loss_steps = log_loss_steps
-
-    def begins(self, batch: Batch) -> None:
-        """Note the start of a step."""
-        self.progress.begins(kind_of(batch))
-
-    def step(self, done: BatchDone, records: int, seconds: float) -> None:
-        """Count a step."""
-        self.metrics.records.labels(task="training").inc(records)
-        if done.skipped:
-            self.metrics.skipped_batches.inc()
-            self.progress.ended()
-            log.warning("Loss %s: the batch was skipped", done.loss)
-            return
-        step = self.progress.stepped(
-            version=done.version, loss=done.loss, seconds=seconds
-        )
-        self.metrics.steps.inc()
-        self.metrics.loss.set(done.loss)
-        self.metrics.version.set(done.version)
-        self.metrics.step_seconds.observe(seconds)
-        if step % self._log_loss_steps == 0 or step == 1:
-            log.info("Loss %.4f at step %d (version %d)", done.loss, step, done.version)

@@ -10,9 +10,10 @@ from elasticdl.metrics.goodput import GoodputLedger
 from elasticdl.metrics.registry import WorkerMetrics
 from elasticdl.model.feeding import BadInput, Batch
 from elasticdl.worker.progress import WorkerProgress
+from elasticdl.worker.shows import Shows
 from elasticdl.worker.tasks.records import LoadedTask
 from elasticdl.worker.trainer import BatchDone, NanLossError
-from elasticdl.worker.training import Shows, Training
+from elasticdl.worker.training import Training
 
 
 class Filter:

@@ -27,6 +27,11 @@ def test_a_local_job_has_no_ps(capsys):
     assert "train, no PS, 1 worker)" in capsys.readouterr().out
 
 
+def test_a_group_of_workers_has_no_ps(capsys):
+    assert run(DIGITS.parent / "digits-allreduce.yaml") == ExitCode.OK
+    assert "train, no PS, 3 workers)" in capsys.readouterr().out
+
+
 def test_all_mistakes_of_all_files_are_shown_and_the_good_ones_too(capsys, tmp_path):
     one = tmp_path / "one.yaml"
     one.write_text("kind: job\njob: {name: A, model: {definition: a.b}}\n")

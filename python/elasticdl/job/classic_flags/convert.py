@@ -174,17 +174,18 @@ class _Conversion:
         strategy = self._parsed.get("distribution_strategy")
         if self._parsed.get("num_ps_pods") != 0:
             return
-        if strategy is None and self._parsed.get("num_workers", 1) == 1:
-            self._set("strategy", "local", self._given["num_ps_pods"])
-            strategy = "local"
-        if strategy == "local":
-            self._job["ps"].pop("replicas")
-            return
-        self._wrong(
-            self._given["num_ps_pods"], "0", "1 or more for several workers",
-            "0 stood for all-reduce, which is not there yet; 1 is enough to begin with",
-        )  # fmt: skip
+        if strategy == "parameterServer":
+            self._wrong(
+                self._given["num_ps_pods"], "0", "1 or more with parameter servers",
+                "leave it out, or write --distribution_strategy=AllreduceStrategy",
+            )  # fmt: skip
+        elif strategy is None:
+            alone = self._parsed.get("num_workers", 1) == 1
+            chosen = "local" if alone else "allReduce"
+            self._set("strategy", chosen, self._given["num_ps_pods"])
         self._job["ps"].pop("replicas")
+        if not self._job["ps"]:
+            del self._job["ps"]
 
     def _settle_mode(self) -> None:
         use_async = self._parsed.get("use_async")

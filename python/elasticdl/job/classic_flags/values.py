@@ -19,6 +19,8 @@ _STRATEGIES = {
     "local": "local",
     "parameterserverstrategy": "parameterServer",
     "parameterserver": "parameterServer",
+    "allreducestrategy": "allReduce",
+    "allreduce": "allReduce",
 }
 _READERS = {"csv": "csv", "text": "csv", "recordio": "recordio", "tfrecord": "tfrecord"}
 _VOLUME_KEYS = {
@@ -83,13 +85,8 @@ def level(value: str) -> str:
 def strategy(value: str) -> str:
     """Return the strategy's name in a values file."""
     plain = value.replace("_", "").lower()
-    if plain.startswith("allreduce"):
-        raise FlagValueError(
-            "ParameterServerStrategy or Local",
-            "all-reduce is not there yet; ParameterServerStrategy is elastic too",
-        )
     if plain not in _STRATEGIES:
-        names = ("ParameterServerStrategy", "Local")
+        names = ("ParameterServerStrategy", "AllreduceStrategy", "Local")
         raise FlagValueError("a strategy", did_you_mean(value, names))
     return _STRATEGIES[plain]
 

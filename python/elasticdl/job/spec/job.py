@@ -33,6 +33,7 @@ from elasticdl.job.spec.base import (
     UpdateMode,
 )
 from elasticdl.job.spec.ending import OnEndSpec
+from elasticdl.job.spec.group import needs_of_group
 from elasticdl.job.spec.problems import Problem, ProblemsError
 from elasticdl.job.spec.replicas import (
     LimitsSpec,
@@ -281,7 +282,8 @@ class JobSpec(SpecModel):
     type: JobType = Field(JobType.TRAIN, description="What the job does.")
     strategy: Strategy = Field(
         Strategy.PARAMETER_SERVER,
-        description="`parameterServer`, or `local`: one worker, no PS.",
+        description="`parameterServer`; `allReduce`: each worker has the whole model, "
+        "and all make steps together; or `local`: one worker, no PS.",
     )
     image: str = Field(
         "", description="Image of all roles; empty runs on this machine."
@@ -442,6 +444,9 @@ class JobSpec(SpecModel):
         return problems
 
     def _needs_of_strategy(self) -> list[Problem]:
+        return [*self._needs_of_local(), *needs_of_group(self)]
+
+    def _needs_of_local(self) -> list[Problem]:
         if self.strategy is Strategy.LOCAL and self.worker.replicas != 1:
             return [
                 Problem(

@@ -22,6 +22,7 @@ class Strategy(enum.StrEnum):
 
     PARAMETER_SERVER = "parameterServer"
     LOCAL = "local"
+    ALL_REDUCE = "allReduce"
 
 
 class UpdateMode(enum.StrEnum):

@@ -23,6 +23,12 @@ class TrainingSpec(SpecModel):
         0, description="Stop after this many batches of all workers; 0 is never."
     )
     batch_size: PositiveInt = Field(64, description="Records a worker takes per step.")
+    global_batch_size: CountOrZero = Field(
+        0,
+        description="With `strategy: allReduce`: records of a step of all workers "
+        "together, whatever their number. 0 is `batchSize` times `worker.replicas` as "
+        "the job begins.",
+    )
     batches_per_task: PositiveInt = Field(
         8,
         description="A task is this many batches; what a lost worker repeats (async: "

@@ -167,14 +167,16 @@ class Heartbeats:
                 learning_rate_scale=job.learning_rate_scale,
                 log_level=str(job.spec.log.level),
             )
-        snapshot = parts.holder.asks_worker()
-        if not (lost or member.drain or snapshot):
+        snapshot = parts.holder.asks_worker(member)
+        group = parts.holder.round_of(member)
+        if not (lost or member.drain or snapshot or group):
             return self._reply
         return replace(
             self._reply,
             drain=member.drain,
             lost_leases=tuple(lost),
             local_snapshot=snapshot or self._reply.local_snapshot,
+            group=group or self._reply.group,
         )
 
 

@@ -19,7 +19,14 @@ from typing import TypeVar
 from elasticdl.data.reader import Shard
 from elasticdl.errors import ExitCode, UserCodeError
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.job.tasks import ReportResult, Task, TaskOutcome, TaskReport, TaskType
+from elasticdl.job.tasks import (
+    LeaseRequest,
+    ReportResult,
+    Task,
+    TaskOutcome,
+    TaskReport,
+    TaskType,
+)
 from elasticdl.job.words import JobState
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
@@ -58,6 +65,26 @@ class Leasing:
 
     # -- out ----------------------------------------------------------------------
 
+    def held_by(
+        self, member: Member, request: LeaseRequest, *, now: float
+    ) -> list[Task]:
+        """Return training tasks that a worker holds, and says that it does not know.
+
+        It took them over from another one.
+        """
+        queue = self._parts.ledger.queue
+        if not request.resumes or queue is None:
+            return []
+        unknown = [
+            lease_id
+            for lease_id in queue.leases_of(member.key.index)
+            if lease_id not in request.held
+        ]
+        for lease_id in unknown:
+            member.unnamed.pop(lease_id, None)
+            _remember(self._given, lease_id, now)
+        return [self._message(queue.leased[lease_id]) for lease_id in unknown]
+
     def give(self, member: Member, want: int, *, now: float) -> list[Task]:
         """Lease up to `want` tasks to a worker."""
         tasks: list[Task] = []
@@ -90,7 +117,7 @@ class Leasing:
         seconds = job.spec.tasks.lease_seconds
         task = self._parts.side.lease(
             member.key.index,
-            types=None if member.ready else _BEFORE_MODEL,
+            types=None if self._may_evaluate(member) else _BEFORE_MODEL,
             deadline=now + seconds,
         )
         if task is not None or not member.ready or not (may_train and job.may_train):
@@ -100,6 +127,10 @@ class Leasing:
             return None
         leased = ledger.lease(member.key.index, now=now, lease_seconds=seconds)
         return self._message(leased) if leased else None
+
+    def _may_evaluate(self, member: Member) -> bool:
+        admission = self._parts.holder.admission
+        return member.ready and admission.may_evaluate(member.key.index)
 
     def _message(self, leased: LeasedTask) -> Task:
         task = leased.task
@@ -170,7 +201,13 @@ class Leasing:
                     self._parts.holder.trained(version=version, now=now)
                     self._job.take_loss(report.loss)
             return done is not None
+        return self._take_back(member, report, now=now)
+
+    def _take_back(self, member: Member, report: TaskReport, *, now: float) -> bool:
+        ledger = self._parts.ledger
         failed = report.outcome == TaskOutcome.FAILED
+        if not failed and not self._holds(member, report.lease_id):
+            return False  # another one goes on with it
         task = ledger.give_back(
             report.lease_id,
             cause="user code raised" if failed else "handed back",
@@ -185,6 +222,11 @@ class Leasing:
             self._failed(member, report, task.failures, what)
         self._parts.signals.work()
         return True
+
+    def _holds(self, member: Member, lease_id: int) -> bool:
+        queue = self._parts.ledger.queue
+        leased = queue.leased.get(lease_id) if queue else None
+        return leased is not None and leased.worker == member.key.index
 
     def _failed(
         self, member: Member, report: TaskReport, failures: int, what: str
@@ -323,6 +365,9 @@ class Leasing:
     def recover(self, member: Member, cause: str, *, now: float) -> None:
         """Put back all tasks of a lost worker."""
         index, died = member.key.index, member.fell_at_work
+        heir = self._parts.holder.heir(member)
+        if heir is not None:
+            self._parts.ledger.hand_over(heir, now=now)
         tasks = self._parts.ledger.recover(index, cause=cause, now=now, died=died)
         count = len(tasks) + self._parts.side.recover(index, died=died)
         if count:

@@ -139,7 +139,8 @@ class MasterServicer:
         unwritten = bool(results)
         while request.want > 0:
             member = self._parts.table.require(request.replica)
-            tasks = self._leasing.give(member, request.want, now=clock())
+            tasks = self._leasing.held_by(member, request, now=clock())
+            tasks += self._leasing.give(member, request.want - len(tasks), now=clock())
             left = until - clock()
             if tasks or self.job.finished or member.drain or left <= 0:
                 break

@@ -106,7 +106,10 @@ class Stages:
             return
         try:
             plan = data_plan.plan_of(
-                job.spec, data.shards, max_steps=callbacks.max_steps
+                job.spec,
+                data.shards,
+                max_steps=callbacks.max_steps,
+                began_with=ledger.plan,
             )
             if plan is not None:
                 ledger.open_plan(plan)

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from elasticdl.job.heartbeats import LocalSnapshot, PsView
+from elasticdl.job.heartbeats import GroupRound, LocalSnapshot, PsView
+from elasticdl.job.status import GroupStatus
 from elasticdl.master.happenings import WentBack
 from elasticdl.master.members.member import Member
 from elasticdl.master.members.table import MemberTable
@@ -49,6 +50,9 @@ class Admission(Protocol):
     def may_begin(self, worker: int) -> bool:
         """Whether a worker may be given a training task."""
 
+    def may_evaluate(self, worker: int) -> bool:
+        """Whether a worker may be given tasks that need the model's values."""
+
     def finished(self, worker: int) -> None:
         """Note that a worker reported a training task done."""
 
@@ -69,6 +73,11 @@ class Everybody:
     """Admission of every worker, where workers do not depend on each other."""
 
     def may_begin(self, worker: int) -> bool:
+        """Return True."""
+        del worker
+        return True
+
+    def may_evaluate(self, worker: int) -> bool:
         """Return True."""
         del worker
         return True
@@ -149,8 +158,27 @@ class ModelHolder(abc.ABC):
         """Return where the model can be pulled from."""
         return PsView(revision=self._signals.revision, rewind=self.rewind)
 
-    def asks_worker(self) -> LocalSnapshot | None:
+    def asks_worker(self, member: Member) -> LocalSnapshot | None:
         """Return the snapshot that a worker has to write, if there is one."""
+        del member
+        return None
+
+    def round_of(self, member: Member) -> GroupRound | None:
+        """Return the round that a worker is in, where workers make steps together."""
+        del member
+        return None
+
+    @property
+    def group(self) -> GroupStatus | None:
+        """Who makes steps together now, where workers do."""
+        return None
+
+    def heir(self, member: Member) -> int | None:
+        """Return the worker that goes on where a lost one stood in its tasks.
+
+        None: its tasks are given out again.
+        """
+        del member
         return None
 
     # -- what replicas say -------------------------------------------------------------

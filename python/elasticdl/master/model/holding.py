@@ -18,6 +18,7 @@ class Holding:
     num_ps: int  # 0: no PS has it
     ticketed: bool = False  # a snapshot's gradients are known from the ticket of PS 0
     in_worker: bool = False  # a copy is made between two of its steps
+    in_group: bool = False  # each worker has it, and all make steps together
 
     @staticmethod
     def of(spec: JobSpec) -> Holding:
@@ -26,6 +27,8 @@ class Holding:
             return Holding(0)
         if spec.strategy is Strategy.LOCAL:
             return Holding(0, in_worker=True)
+        if spec.strategy is Strategy.ALL_REDUCE:
+            return Holding(0, in_worker=True, in_group=True)
         return Holding(spec.ps.replicas, ticketed=spec.ps.mode is UpdateMode.SYNC)
 
     @property

@@ -14,8 +14,8 @@ Pure; must not know heartbeats, connections or the model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from elasticdl.collective.messages import Round
 
@@ -28,11 +28,12 @@ _TWO = 2  # members lose each other
 class Standing:
     """A worker that could be in: it has built its model and listens."""
 
-    worker: int
+    worker: int  # its number, which no other process of the job has had
     ready_at: float  # Unix seconds; the oldest leads
     broken: int = 0  # the round that it says is broken
     broken_at: float = 0.0  # when it said so
     lost: int = -1  # the member that it lost then; -1: it does not know
+    name: str = ""  # for people
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Formed:
     round: Round
     at: float  # Unix seconds
     why: str  # a sentence for people
+    names: Mapping[int, str] = field(default_factory=dict)  # of the members
     pair: frozenset[int] = frozenset()  # who lost each other before it, if two did
 
 
@@ -51,6 +53,7 @@ def decide(
     *,
     begins: bool,
     now: float,
+    anew: str = "",
 ) -> Formed | None:
     """Return the next round; None while the present one stands or has to be waited for.
 
@@ -59,75 +62,20 @@ def decide(
         standings: All workers that live and are ready.
         begins: No record of the job is acknowledged yet (`Round.begins`).
         now: Unix seconds.
+        anew: Why no state of any member counts any more, "" if they do.
     """
     here = sorted(standings, key=lambda one: (one.ready_at, one.worker))
     if not here:
         return None
-    if before is None:
-        members = [one.worker for one in here]
-        return _formed(None, members, begins=begins, now=now, why=_joined(members))
-    live = {one.worker: one for one in here}
-    out = [worker for worker in before.round.members if worker not in live]
-    stay = [worker for worker in before.round.members if worker in live]
-    reasons = [f"{_names(out)} ended"] if out else []
-    pair: frozenset[int] = frozenset()
-    said = [live[w] for w in stay if live[w].broken == before.round.number]
-    if said and not out:
-        verdict = _after_words(before, said, stay, now=now)
-        if verdict is None:
-            return None
-        dismissed, why, pair = verdict
-        stay = [worker for worker in stay if worker not in dismissed]
-        reasons.append(why)
-    new = [worker for worker in live if worker not in before.round.members]
-    if not reasons and not (new and now - before.at >= JOIN_SECONDS):
-        return None
-    if new:
-        reasons.append(_joined(new))
-    members = [*stay, *new]
-    if not members:
-        return None
-    return _formed(
-        before, members, begins=begins, now=now, why="; ".join(reasons), pair=pair
-    )
-
-
-def _after_words(
-    before: Formed, said: Sequence[Standing], stay: Sequence[int], *, now: float
-) -> tuple[Sequence[int], str, frozenset[int]] | None:
-    """Return who is out of a broken round, why, and who lost each other.
-
-    None while words may still be on their way.
-    """
-    spoke = {one.worker for one in said}
-    quiet = [worker for worker in stay if worker not in spoke]
-    if quiet:
-        if now - min(one.broken_at for one in said) < WORDS_SECONDS:
-            return None
-        return quiet, f"{_names(quiet)} did not answer the others", frozenset()
-    pair = _pair(said)
-    if len(pair) == _TWO and pair == before.pair:
-        younger = max(pair, key=before.round.members.index)
-        names = _names(sorted(pair))
-        return [younger], f"{names} lost each other twice: the younger is out", pair
-    return [], "a connection broke", pair
-
-
-def _formed(
-    before: Formed | None,
-    members: Sequence[int],
-    *,
-    begins: bool,
-    now: float,
-    why: str,
-    pair: frozenset[int] = frozenset(),
-) -> Formed:
     number = before.round.number + 1 if before else 1
-    since = (
-        dict(zip(before.round.members, before.round.since, strict=True))
-        if before
-        else {}
-    )
+    names = {**(before.names if before else {}), **_named(here)}
+    verdict = _verdict(before, here, names, anew=anew, now=now)
+    if verdict is None:
+        return None
+    members, why, pair = verdict
+    since = {}
+    if before is not None and not anew:
+        since = dict(zip(before.round.members, before.round.since, strict=True))
     return Formed(
         Round(
             number,
@@ -137,8 +85,83 @@ def _formed(
         ),
         at=now,
         why=why,
+        names={member: names[member] for member in members},
         pair=pair,
     )
+
+
+_Verdict = tuple[Sequence[int], str, frozenset[int]]
+
+
+def _verdict(
+    before: Formed | None,
+    here: Sequence[Standing],
+    names: Mapping[int, str],
+    *,
+    anew: str,
+    now: float,
+) -> _Verdict | None:
+    """Return the next members, why, and who lost each other; None: not yet."""
+    live = {one.worker: one for one in here}
+    old = before.round.members if before else ()
+    stay: Sequence[int] = [worker for worker in old if worker in live]
+    new = [worker for worker in live if worker not in old]
+    out = [worker for worker in old if worker not in live]
+    reasons = [anew] if anew else []
+    if out:
+        reasons.append(f"{_listed(out, names)} ended")
+    pair: frozenset[int] = frozenset()
+    if before is not None and not reasons:
+        judged = _after_words(before, [live[w] for w in stay], names, now=now)
+        if judged is not None:
+            stay, why, pair = judged
+            reasons.append(why)
+        elif _spoke(before, live.values()) or not _may_join(before, new, now=now):
+            return None
+    if new:
+        reasons.append(_joined(new, names))
+    members = [*stay, *new]
+    return (members, "; ".join(reasons), pair) if members else None
+
+
+def _may_join(before: Formed, new: Sequence[int], *, now: float) -> bool:
+    return bool(new) and now - before.at >= JOIN_SECONDS
+
+
+def _spoke(before: Formed, members: Iterable[Standing]) -> list[Standing]:
+    """Return who says that the round is broken."""
+    return [one for one in members if one.broken == before.round.number]
+
+
+def _after_words(
+    before: Formed,
+    members: Sequence[Standing],
+    names: Mapping[int, str],
+    *,
+    now: float,
+) -> _Verdict | None:
+    """Return who stays after a broken round, why, and who lost each other.
+
+    None while nobody said so, or words may still be on their way.
+    """
+    said = _spoke(before, members)
+    if not said:
+        return None
+    spoke = {one.worker for one in said}
+    stay = [one.worker for one in members]
+    quiet = [worker for worker in stay if worker not in spoke]
+    if quiet:
+        if now - min(one.broken_at for one in said) < WORDS_SECONDS:
+            return None
+        why = f"{_listed(quiet, names)} did not answer the others"
+        return [worker for worker in stay if worker in spoke], why, frozenset()
+    pair = _pair(said)
+    if len(pair) == _TWO and pair == before.pair:
+        younger = max(pair, key=before.round.members.index)
+        two = _listed(sorted(pair), names)
+        why = f"{two} lost each other twice: the younger is out"
+        return [worker for worker in stay if worker != younger], why, pair
+    return stay, "a connection broke", pair
 
 
 def _pair(said: Sequence[Standing]) -> frozenset[int]:
@@ -146,9 +169,13 @@ def _pair(said: Sequence[Standing]) -> frozenset[int]:
     return pairs.pop() if len(pairs) == 1 else frozenset()
 
 
-def _joined(workers: Sequence[int]) -> str:
-    return f"{_names(workers)} joined"
+def _joined(workers: Sequence[int], names: Mapping[int, str]) -> str:
+    return f"{_listed(workers, names)} joined"
 
 
-def _names(workers: Sequence[int]) -> str:
-    return ", ".join(f"worker-{worker}" for worker in workers)
+def _named(standings: Sequence[Standing]) -> dict[int, str]:
+    return {one.worker: one.name or f"worker-{one.worker}" for one in standings}
+
+
+def _listed(workers: Sequence[int], names: Mapping[int, str]) -> str:
+    return ", ".join(names.get(worker, f"worker-{worker}") for worker in workers)

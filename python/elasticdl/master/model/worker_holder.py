@@ -52,8 +52,9 @@ class WorkerHolder(ModelHolder):
             self.version = member.worker.model_version
             self.begins(now=now)
 
-    def asks_worker(self) -> LocalSnapshot | None:
+    def asks_worker(self, member: Member) -> LocalSnapshot | None:
         """Return the snapshot that the worker has to write, if there is one."""
+        del member
         return self._keeper.asks_worker()
 
     def lost(self, member: Member, *, now: float) -> None:

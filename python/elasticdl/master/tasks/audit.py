@@ -189,6 +189,12 @@ def _on_back(count: _Count, event: Event) -> None:
     _tasks(count).back(event)
 
 
+def _on_over(count: _Count, event: Event) -> None:
+    task_id = _tasks(count).task_of(event["l"])
+    if task_id is not None and count.trained is not None:
+        count.holders[task_id] = replica_name(Role.WORKER, event["w"])
+
+
 def _on_rewind(count: _Count, event: Event) -> None:
     count.rewinds += 1
     if not event["p"]:
@@ -241,6 +247,7 @@ _HANDLERS = {
     "lease": _on_lease,
     "done": _on_done,
     "back": _on_back,
+    "over": _on_over,
     "rewind": _on_rewind,
     "stop": _on_stop,
     "note": _on_note,

@@ -246,6 +246,10 @@ class Tasks:
         of_epoch = self.by_worker.setdefault(self.epoch_of(task_id), Counter())
         of_epoch[self._workers[task_id]] += records
 
+    def task_of(self, lease_id: int) -> int | None:
+        """Return the task of a lease; None if it does not exist any more."""
+        return self._leases.get(lease_id)
+
     def back(self, event: Event) -> None:
         """Count a task that was handed back, or whose worker was lost."""
         task_id = self._leases.get(event["l"])

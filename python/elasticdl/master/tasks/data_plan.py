@@ -18,6 +18,7 @@ from pathlib import Path
 
 from elasticdl.data.reader import Shard, open_reader
 from elasticdl.errors import DataError
+from elasticdl.job.spec.group import step_records
 from elasticdl.job.spec.job import DATA_OF_JOB, JobSpec, JobType
 from elasticdl.job.words import DataKind
 from elasticdl.master.tasks.queue import QueuePlan
@@ -146,15 +147,25 @@ class DataStage:
             self.stage = SearchStage.READY
 
 
-def plan_of(spec: JobSpec, shards: Shards, *, max_steps: int) -> QueuePlan | None:
-    """Return the plan of the queue; None if all work is one evaluation."""
+def plan_of(
+    spec: JobSpec,
+    shards: Shards,
+    *,
+    max_steps: int,
+    began_with: QueuePlan | None = None,
+) -> QueuePlan | None:
+    """Return the plan of the queue; None if all work is one evaluation.
+
+    `began_with`: the plan of an earlier run of the job. A group's records of a step
+    that nobody has set stay those with which the job began.
+    """
     if spec.type is JobType.EVALUATE:
         return None
     train = spec.type is JobType.TRAIN
     bounds = [n for n in (spec.training.max_steps, max_steps) if n]
     return QueuePlan(
         shards=shards[DataKind.TRAINING if train else DataKind.PREDICTION],
-        batch_size=spec.training.batch_size,
+        batch_size=step_records(spec, began_with.batch_size if began_with else 0),
         batches_per_task=spec.training.batches_per_task,
         epochs=spec.training.epochs if train else 1,
         max_steps=min(bounds, default=0) if train else 0,

@@ -289,6 +289,35 @@ class RewoundFact(Fact):
     number: int
 
 
+class GroupMemberFact(BaseModel):
+    """A worker in a round of its group."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int  # its generation
+    index: int
+    address: str
+    since: int
+
+
+class GroupRoundFact(_State):
+    """The newest round of a group (strategy allReduce).
+
+    A master must not tell a round that its successor does not know: numbers never
+    repeat, and members keep their order.
+    """
+
+    NAME = "groupRound"
+
+    number: int
+    members: tuple[GroupMemberFact, ...]
+    begins: bool
+    restore_dir: str
+    time: float
+    why: str
+    pair: tuple[int, ...] = ()
+
+
 class LostUpdatesFact(Fact):
     """A PS came back without this many updates."""
 
@@ -421,6 +450,7 @@ KINDS: tuple[type[Fact], ...] = (
     CourseFact,
     RewindFact,
     RewoundFact,
+    GroupRoundFact,
     LostUpdatesFact,
     MissingFact,
     EvaluationFact,

@@ -71,6 +71,12 @@ class Leases(Generic[Held]):
                 del self._by_worker[worker]
         return held
 
+    def hand_over(self, lease_id: int, held: Held, *, worker: int) -> None:
+        """Give a lease to another worker."""
+        deadline = self._deadline[lease_id]
+        self.pop(lease_id)
+        self.add(lease_id, held, worker=worker, deadline=deadline)
+
     def clear(self) -> None:
         """End all leases."""
         for table in (self._all, self._worker, self._by_worker, self._deadline):

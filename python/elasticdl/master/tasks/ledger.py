@@ -67,6 +67,7 @@ class Ledger:
             "epochs": self._on_epochs,
             "done": self._on_done,
             "back": self._on_back,
+            "over": self._on_over,
             "stop": self._on_stop,
             "rewind": self._on_rewind,
             "note": self._on_note,
@@ -193,6 +194,13 @@ class Ledger:
         leases = self.queue.leases_of(worker) if self.queue else []
         tasks = (self.give_back(i, cause=cause, now=now, died=died) for i in leases)
         return [task for task in tasks if task]
+
+    def hand_over(self, worker: int, *, now: float) -> None:
+        """Give all leased tasks to one worker, who goes on where they stand."""
+        leased = dict(self.queue.leased) if self.queue else {}
+        for lease_id, task in leased.items():
+            if task.worker != worker:
+                self._do({"k": "over", "l": lease_id, "w": worker, "t": round(now, 3)})
 
     def expire(self, now: float) -> list[QueuedTask]:
         """Put back all tasks whose leases expired."""
@@ -400,6 +408,9 @@ class Ledger:
             died="x" in event,
             untouched="u" in event,
         )
+
+    def _on_over(self, event: Event) -> None:
+        self._tasks.hand_over(event["l"], worker=event["w"])
 
     def _on_stop(self, event: Event) -> None:
         del event

@@ -270,6 +270,19 @@ class TaskQueue:
         if task.failures or task.deaths:
             self._blamed[task.task_id] = (task.failures, task.deaths)
 
+    def hand_over(self, lease_id: int, *, worker: int) -> None:
+        """Give a leased task to another worker, who goes on where it stands.
+
+        It is no replay: nothing of it is trained twice (strategy allReduce).
+        """
+        leased = self._leases.all.get(lease_id)
+        if leased is None or leased.worker == worker:
+            return
+        workers = (*leased.task.workers, worker)[-8:]
+        task = replace(leased.task, workers=workers)
+        moved = LeasedTask(task, lease_id, worker)
+        self._leases.hand_over(lease_id, moved, worker=worker)
+
     def renew(
         self, lease_ids: Iterable[int], *, worker: int, deadline: float
     ) -> list[int]:

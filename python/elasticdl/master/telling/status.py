@@ -54,6 +54,7 @@ def build(job: Job, *, now: float) -> JobStatus:
         relaunches_before=parts.relaunches.total - len(shown),
         relaunch_causes=parts.relaunches.causes_by_role(),
         relaunch_counts=parts.relaunches.counts_by_role(),
+        group=parts.holder.group,
         last_loss=job.last_loss,
         last_evaluation=parts.rounds.last,
         goodput_seconds=parts.goodput.seconds(now=now),

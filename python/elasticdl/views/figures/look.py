@@ -37,6 +37,7 @@ CAUSE_COLOURS = {
     "predict": TEAL,
     "export": BROWN,
     "waitPs": ORANGE,
+    "waitPeers": ORANGE,
     "waitData": YELLOW,
     "start": "#5a87c0",
     "restore": PURPLE,

@@ -28,6 +28,7 @@ _KINDS: dict[str, str] = {
     HappeningKind.REFUSED: "refused",
     HappeningKind.EDITED: "edited",
     HappeningKind.REWOUND: "rewound",
+    HappeningKind.ROUND: "round",
     HappeningKind.CHECKPOINT_FAILED: "checkpoint failed",
     HappeningKind.MASTER: "new master",
     HappeningKind.STATE: "state",

@@ -30,6 +30,7 @@ _KINDS: dict[str, tuple[str, str]] = {
     HappeningKind.EDITED: ("edited", "cyan"),
     HappeningKind.REFUSED: ("refused", "yellow"),
     HappeningKind.REWOUND: ("rewound", "yellow"),
+    HappeningKind.ROUND: ("round", "cyan"),
     HappeningKind.CHECKPOINT: ("checkpoint", ""),
     HappeningKind.CHECKPOINT_FAILED: ("no checkpoint", "red"),
     HappeningKind.MASTER: ("master", "yellow"),

@@ -115,6 +115,10 @@ def _known(status: JobStatus) -> Iterator[str]:
     yield progress_line(status, short=True)
     yield ", ".join(figures(status))
     yield ", ".join(roles(status))
+    if status.group:
+        leader, *others = status.group.members
+        members = ", ".join([f"{leader} (leads)", *others])
+        yield f"round {status.group.round} of {members}: {status.group.why}"
     if status.last_evaluation:
         yield evaluation_line(status.last_evaluation)
     if status.checkpoint_version is not None:

@@ -1,25 +1,28 @@
 """Which records a step of a group has, and which member takes which: decisions alone.
 
-Owns the division of a step's records, and how far each task of the group is. Made by
-the member that leads, sent to the others with its header, and divided by each of them
-in the same way. Pure; must not know leases' deadlines, readers or gradients. No
-strategy uses it yet.
+Owns the division of a step's records, and how far each task of the group is. The member
+that leads makes the plans; all members follow them, so that whoever leads next stands
+where the one before stood. Pure; must not know leases' deadlines, readers or gradients.
 
 The sequence of steps depends on the tasks alone: not on how many members there are, nor
 on when they came and went. So a run that lost members equals one that did not, but for
-rounding.
+rounding. No step has records of two tasks, as no batch has with the other strategies.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, astuple, dataclass, field
+
+# Tasks whose trained records a checkpoint names; the master knows of older ones.
+_REMEMBERED_TASKS = 64
 
 
 @dataclass(frozen=True)
-class Segment:
-    """Records [start, end) of a leased task; `last` if they are its last ones."""
+class GroupTask:
+    """A training task that the group was leased."""
 
     lease_id: int
     task_id: int
@@ -27,99 +30,189 @@ class Segment:
     source: str
     start: int
     end: int
-    last: bool
-
-    @property
-    def records(self) -> int:
-        """Number of records."""
-        return self.end - self.start
+    seed: int
+    replay: bool = False
 
 
 @dataclass(frozen=True)
 class StepPlan:
-    """The records of one step, in their order; empty while there are none."""
+    """Records [start, end) of a task; of none (`lease_id` 0) while there is no task.
 
-    segments: tuple[Segment, ...] = ()
+    Attributes:
+        lease_id: The task's.
+        start: First record.
+        end: After the last record.
+        rate: Learning rate; None leaves it to the optimizer's own schedule.
+        held: All tasks of the group, for whoever leads next.
+    """
+
+    lease_id: int = 0
+    start: int = 0
+    end: int = 0
+    rate: float | None = None
+    held: tuple[GroupTask, ...] = ()
 
     @property
     def records(self) -> int:
         """Number of records of all members together."""
-        return sum(segment.records for segment in self.segments)
+        return self.end - self.start
 
     def encoded(self) -> bytes:
         """Return the plan as bytes; `decoded` reads them."""
+        held = [astuple(task) for task in self.held]
         return json.dumps(
-            [list(asdict(one).values()) for one in self.segments]
+            [self.lease_id, self.start, self.end, self.rate, held]
         ).encode()
 
     @staticmethod
     def decoded(raw: bytes) -> StepPlan:
         """Return the plan that `encoded` wrote. Raises ValueError for other bytes."""
         try:
-            return StepPlan(tuple(Segment(*one) for one in json.loads(raw)))
-        except TypeError as error:
+            lease_id, start, end, rate, held = json.loads(raw)
+            tasks = tuple(GroupTask(*task) for task in held)
+        except (TypeError, ValueError) as error:
             raise ValueError(f"got no plan of a step: {error}") from error
+        return StepPlan(lease_id, start, end, rate, tasks)
 
 
+@dataclass
+class Totals:
+    """What the group made of a task so far."""
+
+    reached: int  # the record that comes next
+    steps: int = 0
+    records: int = 0  # that were read
+    rows: int = 0  # that were trained
+    skipped_rows: int = 0
+    skipped_steps: int = 0
+    loss_sum: float = 0.0  # of the steps
+    reported: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What all members together made of a step's records."""
+
+    records: int
+    rows: int
+    loss: float
+    skipped: bool = False
+
+
+@dataclass
 class Work:
-    """How far the group is in the tasks that it holds."""
+    """How far the group is in the tasks that it holds, and the model's version."""
 
-    def __init__(self) -> None:
-        """Begin without tasks."""
-        self._tasks: dict[int, Segment] = {}  # by lease; what is left of each
-        self._reached: dict[int, int] = {}  # by lease: the record that comes next
+    version: int = 0
+    tasks: dict[int, GroupTask] = field(default_factory=dict)  # by lease
+    totals: dict[int, Totals] = field(default_factory=dict)  # by lease
+    applied: OrderedDict[int, int] = field(default_factory=OrderedDict)
 
-    @property
-    def records(self) -> int:
-        """Records that are held and not in a step that was made."""
-        return sum(task.records for task in self._tasks.values())
-
-    def add(self, tasks: Iterable[Segment]) -> None:
-        """Add tasks that the group was leased, whole; those it has are left alone.
-
-        A member that begins to lead is given all leases of the group again: what steps
-        have made of them is known here.
-        """
+    def add(self, tasks: Iterable[GroupTask]) -> None:
+        """Add tasks that the group was leased; those it has are left alone."""
         for task in tasks:
-            start = self._reached.get(task.lease_id, task.start)
-            if task.lease_id not in self._tasks and start < task.end:
-                self._tasks[task.lease_id] = replace(task, start=start)
+            if task.lease_id not in self.tasks:
+                self.tasks[task.lease_id] = task
+                self.totals[task.lease_id] = Totals(reached=task.start)
+        self.tasks = dict(sorted(self.tasks.items()))
 
-    def plan(self, records: int) -> StepPlan:
-        """Return the next `records` records, or those that are left.
+    def keep(self, leases: Collection[int]) -> None:
+        """Forget all tasks but these."""
+        for lease_id in set(self.tasks) - set(leases):
+            del self.tasks[lease_id], self.totals[lease_id]
+
+    def unfinished(self) -> list[GroupTask]:
+        """Return the tasks with records that are in no step yet."""
+        return [
+            task
+            for task in self.tasks.values()
+            if self.totals[task.lease_id].reached < task.end
+        ]
+
+    def finished(self) -> list[GroupTask]:
+        """Return the tasks whose records are all in steps that were made."""
+        return [
+            task
+            for task in self.tasks.values()
+            if self.totals[task.lease_id].reached >= task.end
+        ]
+
+    def plan(self, records: int, *, rate: float | None = None) -> StepPlan:
+        """Return the next `records` records of a task, or those that are left of it.
 
         Asked again before `made`, the answer is the same.
         """
-        segments: list[Segment] = []
-        left = records
-        for task in self._tasks.values():
-            if left <= 0:
-                break
-            taken = min(left, task.records)
-            segments.append(
-                replace(
-                    task,
-                    end=task.start + taken,
-                    last=task.last and taken == task.records,
-                )
-            )
-            left -= taken
-        return StepPlan(tuple(segments))
+        held = tuple(self.tasks.values())
+        task = next(iter(self.unfinished()), None)
+        if task is None or records <= 0:
+            return StepPlan(held=held)
+        start = self.totals[task.lease_id].reached
+        end = min(start + records, task.end)
+        return StepPlan(task.lease_id, start, end, rate, held)
 
-    def made(self, plan: StepPlan) -> list[int]:
-        """Note that a step was made; return the leases whose records are all in."""
-        finished = []
-        for segment in plan.segments:
-            self._reached[segment.lease_id] = segment.end
-            task = self._tasks.pop(segment.lease_id, None)
-            if segment.last:
-                self._reached.pop(segment.lease_id)
-                finished.append(segment.lease_id)
-            elif task is not None:
-                # In its place, before the tasks that were leased later.
-                rest = replace(task, start=segment.end)
-                self._tasks = {segment.lease_id: rest, **self._tasks}
-        return finished
+    def after(self, plan: StepPlan, records: int) -> StepPlan:
+        """Return the plan that will follow, as far as is known."""
+        task = self.tasks.get(plan.lease_id)
+        if task is not None and plan.end < task.end:
+            return StepPlan(task.lease_id, plan.end, min(plan.end + records, task.end))
+        rest = (t for t in self.unfinished() if t.lease_id != plan.lease_id)
+        following = next(rest, None)
+        if following is None:
+            return StepPlan()
+        start = self.totals[following.lease_id].reached
+        end = min(start + records, following.end)
+        return StepPlan(following.lease_id, start, end)
+
+    def follow(self, plan: StepPlan) -> None:
+        """Take over which tasks the group has, from the member that leads."""
+        self.add(plan.held)
+        self.keep([task.lease_id for task in plan.held])
+
+    def made(self, plan: StepPlan, outcome: Outcome) -> None:
+        """Note that a step was made."""
+        task, totals = self.tasks.get(plan.lease_id), self.totals.get(plan.lease_id)
+        if task is None or totals is None:
+            return
+        totals.reached = plan.end
+        totals.records += outcome.records
+        if outcome.skipped:
+            totals.skipped_steps += 1
+            totals.skipped_rows += outcome.rows
+        else:
+            totals.steps += 1
+            totals.rows += outcome.rows
+            totals.loss_sum += outcome.loss
+            self.version += 1
+        self.applied[task.task_id] = plan.end - task.start
+        self.applied.move_to_end(task.task_id)
+        if len(self.applied) > _REMEMBERED_TASKS:
+            self.applied.popitem(last=False)
+
+    def encoded(self) -> bytes:
+        """Return all of it as bytes; `decoded` reads them."""
+        return json.dumps(
+            {
+                "version": self.version,
+                "tasks": [astuple(task) for task in self.tasks.values()],
+                "totals": {k: asdict(v) for k, v in self.totals.items()},
+                "applied": list(self.applied.items()),
+            }
+        ).encode()
+
+    @staticmethod
+    def decoded(raw: bytes) -> Work:
+        """Return what `encoded` wrote. Raises ValueError for other bytes."""
+        try:
+            tree = json.loads(raw)
+            tasks = [GroupTask(*task) for task in tree["tasks"]]
+            return Work(
+                tree["version"],
+                {task.lease_id: task for task in tasks},
+                {int(k): Totals(**v) for k, v in tree["totals"].items()},
+                OrderedDict((k, v) for k, v in tree["applied"]),
+            )
+        except (TypeError, KeyError, ValueError) as error:
+            raise ValueError(f"got no state of a group's work: {error}") from error
 
 
 def divide(records: int, weights: Sequence[float]) -> list[int]:
@@ -139,20 +232,8 @@ def divide(records: int, weights: Sequence[float]) -> list[int]:
     return counts
 
 
-def shares(plan: StepPlan, counts: Sequence[int]) -> list[tuple[Segment, ...]]:
-    """Return each member's records: neighbouring ones, `counts[rank]` of them."""
-    rest = list(plan.segments)
-    found = []
-    for count in counts:
-        mine: list[Segment] = []
-        left = count
-        while left and rest:
-            segment = rest.pop(0)
-            if segment.records > left:
-                cut = segment.start + left
-                rest.insert(0, replace(segment, start=cut))
-                segment = replace(segment, end=cut, last=False)
-            mine.append(segment)
-            left -= segment.records
-        found.append(tuple(mine))
-    return found
+def share(plan: StepPlan, rank: int, members: int) -> tuple[int, int]:
+    """Return the records [start, end) of a step that the member of a rank takes."""
+    counts = divide(plan.records, [1.0] * members)
+    start = plan.start + sum(counts[:rank])
+    return start, start + counts[rank]

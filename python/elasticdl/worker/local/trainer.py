@@ -15,8 +15,8 @@ import keras
 
 from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.job.tasks import ModelVersion
-from elasticdl.model.optimizers import base_learning_rate
 from elasticdl.worker.local.own_step import OwnStep
+from elasticdl.worker.steps.learning_rate import LearningRate
 from elasticdl.worker.steps.variable_step import VariableStep
 from elasticdl.worker.trainer import (
     BatchDone,
@@ -59,7 +59,7 @@ class LocalTrainer:
         """
         self._step = step
         self._optimizer = optimizer
-        self._rate = _Rate(optimizer, learning_rate_of, learning_rate_scale)
+        self._rate = LearningRate(optimizer, learning_rate_of, learning_rate_scale)
         self._version = version
         self._skip_nan = skip_nan
         self._between_steps = between_steps
@@ -109,29 +109,3 @@ class LocalTrainer:
 
     def close(self) -> None:
         """Do nothing: there is no connection to close."""
-
-
-class _Rate:
-    """The optimizer's learning rate, set only when it changes."""
-
-    def __init__(
-        self,
-        optimizer: keras.optimizers.Optimizer,
-        rate_of: Callable[[int, int], float | None],
-        scale: Callable[[], float],
-    ) -> None:
-        self._optimizer = optimizer
-        self._rate_of = rate_of
-        self._scale = scale
-        self._base = base_learning_rate(optimizer)
-        self._set = self._base
-
-    def set_for(self, version: int, epoch: int) -> None:
-        base = self._rate_of(version, epoch)
-        base = self._base if base is None else base
-        if base is None:
-            return  # a schedule inside the optimizer; Keras lets nobody override it
-        wanted = base * self._scale()
-        if wanted != self._set:
-            self._optimizer.learning_rate = wanted
-            self._set = wanted

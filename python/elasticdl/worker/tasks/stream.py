@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from elasticdl.errors import (
@@ -99,6 +99,7 @@ class TaskStream:
         self._ready: deque[LoadedTask] = deque()
         self._outbox = Outbox()
         self._far_ahead = far_ahead
+        self._resumes = False
         self._ahead = Ahead(far=far_ahead)
         self._beside = 0  # lease of the task beside training that was taken last
         self._clock = clock
@@ -117,6 +118,10 @@ class TaskStream:
             threading.Thread(target=self._run_leases, name="lease", daemon=True),
             threading.Thread(target=self._run_reports, name="report", daemon=True),
         ]
+
+    def take_over(self) -> None:
+        """Ask for the tasks that were another worker's and are this one's now."""
+        self._resumes = True
 
     def start(self) -> None:
         """Begin to lease."""
@@ -187,6 +192,11 @@ class TaskStream:
         """Drop a task whose lease was lost, without a report."""
         with self._changed:
             self._held.discard(lease_id)
+
+    def adopt(self, leases: Iterable[int]) -> None:
+        """Name leases of another worker that this one goes on with."""
+        with self._changed:
+            self._held.update(leases)
 
     def wake(self) -> None:
         """Wake `next` (drain was requested)."""
@@ -358,6 +368,8 @@ class TaskStream:
             reports=tuple(reports),
             want=want,
             wait_seconds=POLL_SECONDS if want else 0.0,
+            resumes=self._resumes,
+            held=tuple(self.held) if self._resumes else (),
         )
         try:
             reply = self._lease(request)

@@ -20,7 +20,7 @@ from elasticdl.tensor import codec
 from elasticdl.worker.progress import WorkerProgress
 from elasticdl.worker.steps.step import Traced
 from elasticdl.worker.tasks.records import LoadedTask
-from elasticdl.worker.trainer import Trainer, Values
+from elasticdl.worker.trainer import ModelSource, Values
 from elasticdl.worker.uses.model_values import ModelValues
 
 
@@ -32,7 +32,7 @@ class Evaluator:
         definition: ModelDefinition,
         feeder: Feeder,
         *,
-        trainer: Trainer,
+        trainer: ModelSource,
         borrowed: ModelValues,
         progress: WorkerProgress,
     ) -> None:

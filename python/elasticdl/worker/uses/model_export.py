@@ -15,7 +15,7 @@ from elasticdl.job.tasks import ModelVersion, Task, TaskOutcome, TaskReport
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.export import export_model
 from elasticdl.model.optimizers import inner_optimizer
-from elasticdl.worker.trainer import Trainer
+from elasticdl.worker.trainer import ModelSource
 from elasticdl.worker.uses.model_values import ModelValues
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class ModelExporter:
         definition: ModelDefinition,
         spec: ExportSpec,
         *,
-        trainer: Trainer,
+        trainer: ModelSource,
         borrowed: ModelValues,
     ) -> None:
         """Take a module with a built model, and where to write."""

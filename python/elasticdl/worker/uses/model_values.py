@@ -14,13 +14,13 @@ import tensorflow as tf
 
 from elasticdl.model.state import non_trainable, read_state, write_state
 from elasticdl.model.variables import trainable_variables
-from elasticdl.worker.trainer import Trainer, Values
+from elasticdl.worker.trainer import ModelSource, Values
 
 
 class ModelValues:
     """Lends the model's variables for evaluation and export."""
 
-    def __init__(self, model: keras.Model, trainer: Trainer) -> None:
+    def __init__(self, model: keras.Model, trainer: ModelSource) -> None:
         """Take the model and its trainer."""
         self._trainable = trainable_variables(model)
         self._shared = non_trainable(model).shared

@@ -273,12 +273,21 @@ def test_gradients_to_wait_for_make_a_job_synchronous():
     )
 
 
-def test_no_ps_is_a_local_job_and_never_all_reduce():
+def test_no_ps_is_a_local_job_and_all_reduce_for_several_workers():
     assert job(num_ps_pods="0").strategy is Strategy.LOCAL
     assert job(num_ps_pods="0", distribution_strategy="Local").ps.replicas == 1
-    assert "all-reduce" in refusal(num_ps_pods="0", num_workers="3")
-    assert "all-reduce is not there yet" in refusal(
-        distribution_strategy="AllreduceStrategy"
+    assert job(num_ps_pods="0", num_workers="3").strategy is Strategy.ALL_REDUCE
+    assert "1 or more with parameter servers" in refusal(
+        num_ps_pods="0", distribution_strategy="ParameterServerStrategy"
+    )
+
+
+@pytest.mark.parametrize("name", ["AllreduceStrategy", "allreduce"])
+def test_all_reduce_needs_no_ps_and_refuses_them(name):
+    assert job(distribution_strategy=name).strategy is Strategy.ALL_REDUCE
+    assert job(distribution_strategy=name, num_ps_pods="0").worker.replicas == 1
+    assert "there are no parameter servers" in refusal(
+        distribution_strategy=name, num_ps_pods="2"
     )
 
 

@@ -57,6 +57,7 @@ def test_only_holders_know_who_has_the_model() -> None:
         ({}, Holding(2), 2),
         ({"ps": {"replicas": 3, "mode": "sync"}}, Holding(3, ticketed=True), 3),
         ({"strategy": "local"}, Holding(0, in_worker=True), 1),
+        ({"strategy": "allReduce"}, Holding(0, in_worker=True, in_group=True), 1),
         ({"type": "evaluate"}, Holding(0), 1),
     ],
 )
@@ -93,7 +94,8 @@ class Peers(ModelHolder):
         member.restore = Restore(dir=self.rewind_dir, rewind=self.rewind)
         return member.restore
 
-    def asks_worker(self):
+    def asks_worker(self, member):
+        del member
         return self._keeper.asks_worker()
 
     def lost(self, member: Member, *, now: float) -> None:

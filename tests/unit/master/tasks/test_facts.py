@@ -28,6 +28,16 @@ STORED = {
     },
     ("state", "spec"): {"name": "spec", "job": {"name": "j"}},
     ("state", "rest"): {"name": "rest", "resting": True},
+    ("state", "groupRound"): {
+        "name": "groupRound",
+        "number": 3,
+        "members": [{"number": 7, "index": 2, "address": "10.0.0.1:50003", "since": 1}],
+        "begins": False,
+        "restore_dir": "",
+        "time": 4.0,
+        "why": "worker-1 ended",
+        "pair": [],
+    },
     ("toldEnd", ""): {"run": 1},
     ("replica", ""): {
         "name": "ps-0",

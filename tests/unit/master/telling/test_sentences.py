@@ -112,6 +112,18 @@ TOLD: list[tuple[Happening, list[tuple[str, str, str]]]] = [
         ],
     ),
     (
+        happenings.RoundBegan(
+            time=5.0, number=4, members=("worker-1", "worker-2"), why="worker-0 ended"
+        ),
+        [
+            (
+                "round",
+                "worker-0 ended",
+                "round 4 of worker-1, worker-2: worker-1 leads",
+            )
+        ],
+    ),
+    (
         happenings.WentBack(time=5.0, cause="ps-1 hung", version=None),
         [
             (

@@ -2,60 +2,85 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from elasticdl.worker.group.plan import Segment, StepPlan, Work, divide, shares
+from elasticdl.worker.group.plan import (
+    GroupTask,
+    Outcome,
+    StepPlan,
+    Work,
+    divide,
+    share,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 
-def task(number: int, start: int, end: int) -> Segment:
-    return Segment(100 + number, number, 0, "train.csv", start, end, last=True)
-
-
-def tasks(sizes: list[int]) -> list[Segment]:
+def tasks(sizes: list[int]) -> list[GroupTask]:
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
     return [
-        task(i, a, a + size)
-        for i, (a, size) in enumerate(zip(starts, sizes, strict=True))
+        GroupTask(100 + i, i, 0, "train.csv", start, start + size, seed=i)
+        for i, (start, size) in enumerate(zip(starts, sizes, strict=True))
     ]
 
 
-def listed(segments) -> list[tuple[int, int]]:
-    return [(s.task_id, record) for s in segments for record in range(s.start, s.end)]
+def made(work: Work, plan: StepPlan, *, skipped: bool = False) -> None:
+    rows = plan.records
+    work.made(plan, Outcome(records=rows, rows=rows, loss=0.5, skipped=skipped))
+
+
+def listed(plan: StepPlan) -> list[int]:
+    return list(range(plan.start, plan.end))
+
+
+def records_of(some: list[GroupTask]) -> list[int]:
+    return [record for task in some for record in range(task.start, task.end)]
 
 
 SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=6)
 
 
 @given(SIZES, st.integers(1, 50))
-def test_every_record_is_in_one_step_in_the_order_of_the_tasks(sizes, batch) -> None:
-    work, seen, finished = Work(), [], []
+def test_every_record_is_in_one_step_and_no_step_is_of_two_tasks(sizes, batch) -> None:
+    work, seen = Work(), []
     work.add(tasks(sizes))
     while (plan := work.plan(batch)).records:
-        assert plan.records == min(batch, work.records)
-        seen += listed(plan.segments)
-        finished += work.made(plan)
-    assert seen == listed(tasks(sizes))
-    assert finished == [100 + i for i in range(len(sizes))]
+        task = work.tasks[plan.lease_id]
+        assert plan.records == min(batch, task.end - plan.start)
+        seen += listed(plan)
+        made(work, plan)
+    assert seen == records_of(tasks(sizes))
+    assert work.finished() == tasks(sizes)
 
 
-@given(SIZES, st.integers(1, 50), st.integers(0, 10))
-def test_a_new_leader_goes_on_where_the_steps_are(sizes, batch, before) -> None:
+@given(SIZES, st.integers(1, 50), st.integers(0, 10), st.integers(0, 5))
+def test_a_new_leader_goes_on_where_the_steps_are(sizes, batch, before, joins) -> None:
     led, following = Work(), Work()
     led.add(tasks(sizes))
-    done = []
-    for _ in range(before):
+    for step in range(before):
+        if step == joins:
+            following = Work.decoded(led.encoded())
         plan = led.plan(batch)
-        done += listed(plan.segments)
-        # Finished tasks are reported: the master does not name them again.
-        assert led.made(plan) == following.made(plan)
-    reported = {task_id for task_id, _ in done} - {
-        task_id for task_id, _ in listed(led.plan(10_000).segments)
-    }
-    following.add([one for one in tasks(sizes) if one.task_id not in reported])
+        made(led, plan)
+        if step >= joins:
+            following.follow(plan)
+            made(following, plan)
+    if joins >= before:
+        following = Work.decoded(led.encoded())
+    assert following == led
     assert following.plan(batch) == led.plan(batch)
+
+
+@given(SIZES, st.integers(1, 50))
+def test_what_is_read_ahead_is_what_comes_next(sizes, batch) -> None:
+    work = Work()
+    work.add(tasks(sizes))
+    while (plan := work.plan(batch)).records:
+        following = work.after(plan, batch)
+        made(work, plan)
+        assert replace(work.plan(batch), held=()) == following
 
 
 def test_a_plan_that_no_step_was_made_of_is_made_again() -> None:
@@ -67,23 +92,49 @@ def test_a_plan_that_no_step_was_made_of_is_made_again() -> None:
 def test_a_lease_that_is_added_again_keeps_what_is_made_of_it() -> None:
     work = Work()
     work.add(tasks([10]))
-    work.made(work.plan(4))
+    made(work, work.plan(4))
     work.add(tasks([10]))
-    assert listed(work.plan(100).segments) == [(0, record) for record in range(4, 10)]
+    assert listed(work.plan(100)) == list(range(4, 10))
+
+
+def test_tasks_that_the_leader_names_no_more_are_forgotten() -> None:
+    work = Work()
+    work.add(tasks([10, 10]))
+    work.follow(StepPlan(held=tuple(tasks([10, 10])[1:])))
+    assert list(work.tasks) == list(work.totals) == [101]
+
+
+def test_a_step_that_was_left_out_is_no_version_and_its_rows_are_counted_apart() -> (
+    None
+):
+    work = Work(version=7)
+    work.add(tasks([10]))
+    made(work, work.plan(4), skipped=True)
+    made(work, work.plan(4))
+    assert work.version == 8
+    totals = work.totals[100]
+    assert (totals.rows, totals.skipped_rows) == (4, 4)
+    assert (totals.steps, totals.skipped_steps) == (1, 1)
+    assert work.applied == {0: 8}
+
+
+def test_a_checkpoint_names_the_newest_tasks_alone() -> None:
+    work = Work()
+    work.add(tasks([1] * 100))
+    while (plan := work.plan(1)).records:
+        made(work, plan)
+    assert list(work.applied) == list(range(36, 100))
 
 
 def test_without_tasks_a_plan_is_empty() -> None:
     assert Work().plan(8) == StepPlan()
 
 
-@given(SIZES, st.lists(st.floats(0.01, 10), min_size=1, max_size=7))
-def test_shares_are_neighbouring_records_and_together_the_plan(sizes, weights) -> None:
-    plan = StepPlan(tuple(tasks(sizes)))
-    counts = divide(plan.records, weights)
-    found = shares(plan, counts)
-    assert [len(listed(share)) for share in found] == counts
-    assert [r for share in found for r in listed(share)] == listed(plan.segments)
-    assert sum(s.last for share in found for s in share) == len(sizes)
+@given(st.integers(1, 200), st.integers(1, 7))
+def test_shares_are_neighbours_and_together_the_plan(records, members) -> None:
+    plan = StepPlan(1, 30, 30 + records)
+    found = [share(plan, rank, members) for rank in range(members)]
+    assert [r for start, end in found for r in range(start, end)] == listed(plan)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 20))
@@ -106,11 +157,13 @@ def test_what_is_no_share_is_refused(weights) -> None:
 
 @given(SIZES)
 def test_a_plan_is_read_as_it_was_written(sizes) -> None:
-    plan = StepPlan(tuple(tasks(sizes)))
+    plan = StepPlan(1, 2, 3, 0.5, tuple(tasks(sizes)))
     assert StepPlan.decoded(plan.encoded()) == plan
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[[1]]", b"7"])
 def test_bytes_that_are_no_plan_are_refused(raw) -> None:
-    with pytest.raises(ValueError, match=r"no plan|JSON|Expecting"):
+    with pytest.raises(ValueError, match="no plan of a step"):
         StepPlan.decoded(raw)
+    with pytest.raises(ValueError, match="no state of a group's work"):
+        Work.decoded(raw)

@@ -1,0 +1,105 @@
+"""What strategy allReduce needs of a specification, and refuses.
+
+Owns the rules and their words, and how many records a step has. Called by
+`job.spec.job` for every specification, and by the master. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from elasticdl.job.spec.kinds import JobType, OnBadRecord, Strategy
+from elasticdl.job.spec.problems import Problem
+
+if TYPE_CHECKING:
+    from elasticdl.job.spec.job import JobSpec
+
+_ONLY_PS = ("replicas", "mode", "max_staleness")
+
+
+def needs_of_group(job: JobSpec) -> list[Problem]:
+    """Return what is wrong with a job's settings of a group of workers."""
+    if job.strategy is not Strategy.ALL_REDUCE:
+        return _for_a_group_alone(job)
+    if job.type is not JobType.TRAIN:
+        return []
+    return [*_of_ps(job), *_not_yet(job)]
+
+
+def _for_a_group_alone(job: JobSpec) -> list[Problem]:
+    size = job.training.global_batch_size
+    if not size:
+        return []
+    return [
+        Problem(
+            "training.globalBatchSize",
+            str(size),
+            f"nothing: with strategy `{job.strategy}` a step has the `batchSize` "
+            "records of one worker",
+            "leave it out, or write strategy: allReduce",
+        )
+    ]
+
+
+def _of_ps(job: JobSpec) -> list[Problem]:
+    problems = []
+    given = [name for name in _ONLY_PS if name in job.ps.model_fields_set]
+    if given:
+        problems.append(
+            Problem(
+                "ps",
+                ", ".join(given),
+                "nothing: with strategy `allReduce` there are no parameter servers",
+                "leave `ps` out, or write strategy: parameterServer",
+            )
+        )
+    if job.worker.pull_steps != 1:
+        problems.append(
+            Problem(
+                "worker.pullSteps",
+                str(job.worker.pull_steps),
+                "1: with strategy `allReduce` all workers make each step together",
+                "leave it out, or write strategy: parameterServer",
+            )
+        )
+    return problems
+
+
+def _not_yet(job: JobSpec) -> list[Problem]:
+    """Return what a group does not do in this version."""
+    problems = []
+    if job.image:
+        problems.append(
+            Problem(
+                "strategy",
+                "allReduce in a cluster",
+                "parameterServer or local: in this version workers make steps "
+                "together on one machine alone",
+                "leave `image` out, or write strategy: parameterServer",
+            )
+        )
+    if job.data.on_bad_record is OnBadRecord.SKIP:
+        problems.append(
+            Problem(
+                "data.onBadRecord",
+                "skip",
+                "fail: with strategy `allReduce` this version cannot list the records "
+                "that were left out",
+                "make the files again, or write strategy: parameterServer",
+            )
+        )
+    return problems
+
+
+def step_records(job: JobSpec, began_with: int) -> int:
+    """Return the records of a step of all workers that make it together.
+
+    `began_with`: what an earlier run of the job had, 0 without one. What nobody has set
+    stays as it was when the job began, whatever the number of workers is now.
+    """
+    training = job.training
+    if job.type is not JobType.TRAIN or job.strategy is not Strategy.ALL_REDUCE:
+        return training.batch_size
+    if training.global_batch_size:
+        return training.global_batch_size
+    return began_with or training.batch_size * job.worker.replicas

@@ -1,0 +1,328 @@
+"""The group of workers that all have a job's model: who is in it, what a loss costs.
+
+Owns the rules of strategy allReduce: when a round of the group ends and who is in the
+next one (`rendezvous` decides that), who leads, which checkpoint it begins with. Made
+by `master.assembly`; called as a `ModelHolder`. Must not launch anything or write
+checkpoints, nor know what workers say to each other.
+
+Every member has all of the model, so that only the loss of all of them costs something:
+then data and model go back to the newest checkpoint. The tasks of a leader that was
+lost go to the next one, which stands where the leader stood. A round is in the journal
+before anybody hears of it: its number is never used for another one.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from elasticdl.collective.messages import Round
+from elasticdl.job.heartbeats import (
+    GroupMember,
+    GroupReport,
+    GroupRound,
+    LocalSnapshot,
+)
+from elasticdl.job.names import Role
+from elasticdl.job.status import GroupStatus
+from elasticdl.master.happenings import RoundBegan
+from elasticdl.master.members.member import Member
+from elasticdl.master.model.holder import Around, Everybody, ModelHolder
+from elasticdl.master.model.rendezvous import Formed, Standing, decide
+from elasticdl.master.tasks import facts
+from elasticdl.master.tasks.facts import Restore
+from elasticdl.runner.base import ReplicaKey
+
+log = logging.getLogger(__name__)
+
+_NO_WORKER_LEFT = "no worker was left"
+
+
+class Leading(Everybody):
+    """Admission of the worker that leads: it plans the steps of all."""
+
+    def __init__(self) -> None:
+        """Begin without a leader."""
+        self.leader = -1
+
+    def led_by(self, worker: int) -> None:
+        """Note which worker leads now."""
+        self.leader = worker
+
+    def may_begin(self, worker: int) -> bool:
+        """Whether this worker leads."""
+        return worker == self.leader
+
+    def may_evaluate(self, worker: int) -> bool:
+        """Whether this worker leads: what it has, all have at its next step."""
+        return worker == self.leader
+
+
+@dataclass
+class _Said:
+    """What a worker has said of its group."""
+
+    ready_at: float
+    report: GroupReport
+    broken_at: float = 0.0
+
+
+class GroupHolder(ModelHolder):
+    """Holder of a model that all workers have (strategy allReduce)."""
+
+    outlives_workers = False
+    # A round that is told has to be in the journal.
+    answers_are_durable = True
+
+    def __init__(self, around: Around) -> None:
+        """Continue at the state in the journal."""
+        self._leading = Leading()
+        super().__init__(around, self._leading)
+        self._said: dict[int, _Said] = {}  # by number
+        self._formed: Formed | None = None
+        self._order: GroupRound | None = None
+        self._index: dict[int, int] = {}  # of each member of the round
+        self._acknowledged = self.begun  # something, since the model was taken back
+        self._anew = ""
+        noted = self._ledger.newest_of(facts.GroupRoundFact)
+        if noted is not None:
+            self._take(noted)
+
+    # -- what replicas begin with, and are told ------------------------------------
+
+    @property
+    def known(self) -> bool:
+        """Whether the leader has the group's state."""
+        leader = self._leader()
+        return leader is not None and self._is_level(leader)
+
+    def registered(self, member: Member, *, now: float) -> Restore:
+        """Return nothing: what a member begins with comes with its round."""
+        del now
+        return member.restore or member.begin_with(Restore())
+
+    def asks_worker(self, member: Member) -> LocalSnapshot | None:
+        """Return the snapshot that the leader has to write, if there is one."""
+        return self._keeper.asks_worker() if member is self._leader() else None
+
+    def round_of(self, member: Member) -> GroupRound | None:
+        """Return the round that a worker is in."""
+        order = self._order
+        if order is None or member.generation not in self._index:
+            return None
+        plan = self._ledger.plan
+        return replace(order, step_records=plan.batch_size if plan else 0)
+
+    @property
+    def group(self) -> GroupStatus | None:
+        """Who makes steps together now, and why."""
+        formed = self._formed
+        if formed is None:
+            return None
+        return GroupStatus(
+            round=formed.round.number,
+            members=[formed.names[number] for number in formed.round.members],
+            level=self.known,
+            why=formed.why,
+            since=formed.at,
+        )
+
+    # -- what replicas say ---------------------------------------------------------
+
+    def heard_worker(self, member: Member, *, now: float) -> None:
+        """Take what a worker says of its group, and the leader's version."""
+        report = member.worker.group if member.worker else GroupReport()
+        if not report.address:
+            return
+        said = self._said.get(member.generation)
+        if said is None:
+            said = self._said[member.generation] = _Said(now, report)
+            self._signals.wake()
+        if report.broken != said.report.broken:
+            said.broken_at = now
+        if report != said.report:
+            said.report = report
+            self._signals.wake()
+            self._signals.work()  # the leader may be level by now
+        version = member.worker.model_version if member.worker else 0
+        if version and member is self._leader():
+            self.version = max(self.version, version)
+            self.begins(now=now)
+
+    def begins(self, *, now: float) -> None:
+        """Note that training has begun, or goes on after it went back."""
+        self._acknowledged = True
+        super().begins(now=now)
+
+    # -- losses --------------------------------------------------------------------
+
+    def lost(self, member: Member, *, now: float) -> None:
+        """Abort the checkpoint of a leader; the next round is without the member."""
+        del now
+        self.left(member)
+
+    def left(self, member: Member) -> None:
+        """Abort the checkpoint of a leader; the next round is without the member."""
+        self._said.pop(member.generation, None)
+        if self._index.get(member.generation) == self._leading.leader:
+            self._keeper.abort()
+        self._signals.wake()
+
+    def heir(self, member: Member) -> int | None:
+        """Return the next oldest member, which knows where the leader stood."""
+        if self._formed is None or member.generation not in self._index:
+            return None
+        for number in self._formed.round.members:
+            other = self._table.members.get(self._key(number))
+            if (
+                other is not None
+                and other is not member
+                and other.generation == number
+                and other.alive
+            ):
+                return self._index[number]
+        return None
+
+    def tick(self, *, now: float) -> None:
+        """Form the next round if it is time for one."""
+        if self._table.settling:
+            return  # who was not heard of yet may be there
+        standings = self._standings()
+        if not standings:
+            return
+        if self._formed is not None and self._nobody_has_it(standings):
+            self.go_back(_NO_WORKER_LEFT, now=now)
+        formed = decide(
+            self._formed,
+            standings,
+            begins=not self._acknowledged,
+            now=now,
+            anew=self._anew,
+        )
+        if formed is not None:
+            self._form(formed)
+
+    def _nobody_has_it(self, standings: list[Standing]) -> bool:
+        """Whether what was trained is lost with those who had it."""
+        if self._formed is None or not self._acknowledged or self._anew:
+            return False
+        number = self._formed.round.number
+        here = {one.worker for one in standings}
+        stayed = [m for m in self._formed.round.members if m in here]
+        return not stayed or any(
+            said.report.stateless and said.report.broken == number
+            for member in stayed
+            if (said := self._said.get(member)) is not None
+        )
+
+    def _take_back(self, version: int, *, loads: bool, now: float) -> None:
+        """Let all members begin with the checkpoint, in a round of its own."""
+        self._acknowledged = False
+        self._anew = "training goes back"
+        super()._take_back(version, loads=loads, now=now)
+
+    # -- rounds --------------------------------------------------------------------
+
+    def _standings(self) -> list[Standing]:
+        found = []
+        for member in self._table.workers():
+            said = self._said.get(member.generation)
+            if said is None and member.generation in self._index:
+                # Of an earlier master's round: what it said is not known here.
+                said = _Said(0.0, GroupReport())
+            if said is None or not member.alive or member.drain:
+                continue
+            found.append(
+                Standing(
+                    member.generation,
+                    ready_at=said.ready_at,
+                    broken=said.report.broken,
+                    broken_at=said.broken_at,
+                    lost=said.report.lost or -1,
+                    name=member.name,
+                )
+            )
+        return found
+
+    def _form(self, formed: Formed) -> None:
+        before = self._formed.round.leader if self._formed is not None else None
+        now, members = formed.at, []
+        for number, since in zip(formed.round.members, formed.round.since, strict=True):
+            key = self._key(number)
+            said = self._said.get(number)
+            address = said.report.address if said else self._address(number)
+            members.append(
+                facts.GroupMemberFact(
+                    number=number, index=key.index, address=address, since=since
+                )
+            )
+        fact = facts.GroupRoundFact(
+            number=formed.round.number,
+            members=tuple(members),
+            begins=formed.round.begins,
+            restore_dir=self.rewind_dir if self.rewind else self.origin.dir,
+            time=now,
+            why=formed.why,
+            pair=tuple(formed.pair),
+        )
+        self._ledger.record(fact)
+        anew, self._anew = self._anew, ""
+        self._take(fact, names=dict(formed.names))
+        if before != formed.round.leader:
+            self._keeper.abort()
+        if not anew:
+            # The leader stands where the one before stood: every member does.
+            self._ledger.hand_over(self._leading.leader, now=now)
+        names = tuple(formed.names[number] for number in formed.round.members)
+        log.info("Round %d: %s (%s)", fact.number, ", ".join(names), fact.why)
+        self._signals.diary.say(
+            RoundBegan(time=now, number=fact.number, members=names, why=fact.why)
+        )
+        self._signals.bump()
+        self._signals.work()
+
+    def _take(
+        self, fact: facts.GroupRoundFact, names: dict[int, str] | None = None
+    ) -> None:
+        self._formed = Formed(
+            Round(
+                fact.number,
+                tuple(one.number for one in fact.members),
+                tuple(one.since for one in fact.members),
+                fact.begins,
+            ),
+            at=fact.time,
+            why=fact.why,
+            names=names or {m.number: f"worker-{m.index}" for m in fact.members},
+            pair=frozenset(fact.pair),
+        )
+        self._order = GroupRound(
+            fact.number,
+            tuple(GroupMember(m.number, m.address, m.since) for m in fact.members),
+            fact.begins,
+            fact.restore_dir,
+        )
+        self._index = {one.number: one.index for one in fact.members}
+        self._leading.led_by(fact.members[0].index)
+
+    def _leader(self) -> Member | None:
+        if self._formed is None:
+            return None
+        number = self._formed.round.leader
+        member = self._table.members.get(self._key(number))
+        return member if member and member.generation == number else None
+
+    def _is_level(self, member: Member) -> bool:
+        report = member.worker.group if member.worker else GroupReport()
+        number = self._order.number if self._order else 0
+        return member.alive and report.level and report.round == number
+
+    def _address(self, number: int) -> str:
+        members = self._order.members if self._order else ()
+        return next((one.address for one in members if one.number == number), "")
+
+    def _key(self, number: int) -> ReplicaKey:
+        for member in self._table.workers():
+            if member.generation == number:
+                return member.key
+        return ReplicaKey(Role.WORKER, self._index.get(number, -1))

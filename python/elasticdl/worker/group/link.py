@@ -1,0 +1,105 @@
+"""What a member and the master say to each other about rounds.
+
+Owns the rounds that were told, and what the next heartbeat says of the group. The
+heartbeat's thread brings rounds, the main thread says what became of them. Must not
+know tasks or the model.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+
+from elasticdl.collective.group import Group
+from elasticdl.collective.messages import Round
+from elasticdl.job.heartbeats import GroupReport, GroupRound
+
+# Rounds of which an order may still be on its way to the main thread.
+_MOST_ROUNDS = 16
+
+
+class GroupLink:
+    """Rounds in, words out. Thread-safe."""
+
+    def __init__(self, group: Group, me: int, address: str) -> None:
+        """Take the group, the own number and where others reach it."""
+        self._group = group
+        self._me = me
+        self._address = address
+        self._lock = threading.Lock()
+        self._rounds: OrderedDict[int, GroupRound] = OrderedDict()
+        self._broken = 0
+        self._lost = 0
+        self._stateless = False
+        self.step_records = 0  # of all members together; 0: not known yet
+
+    def told(self, order: GroupRound) -> None:
+        """Take what the master says; a round that is not newer changes nothing."""
+        self.step_records = order.step_records or self.step_records
+        with self._lock:
+            if order.number <= max(self._rounds, default=0):
+                return
+            self._rounds[order.number] = order
+            while len(self._rounds) > _MOST_ROUNDS:
+                self._rounds.popitem(last=False)
+        entered = Round(
+            order.number,
+            tuple(member.number for member in order.members),
+            tuple(member.since for member in order.members),
+            order.begins,
+        )
+        addresses = {member.number: member.address for member in order.members}
+        self._group.enter(entered, addresses)
+
+    def round(self, number: int) -> GroupRound | None:
+        """Return a round that was told."""
+        with self._lock:
+            return self._rounds.get(number)
+
+    def place(self, number: int) -> tuple[int, int] | None:
+        """Return the own rank in a round and its number of members."""
+        told = self.round(number)
+        if told is None:
+            return None
+        numbers = [member.number for member in told.members]
+        return (numbers.index(self._me), len(numbers)) if self._me in numbers else None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this worker leads the round that it is in."""
+        place = self.place(self._group.round)
+        return place is not None and place[0] == 0
+
+    @property
+    def will_lead(self) -> bool:
+        """Whether this worker leads the newest round that it was told."""
+        with self._lock:
+            newest = next(reversed(self._rounds.values()), None)
+        return newest is not None and newest.members[0].number == self._me
+
+    def broke(self, number: int, lost: int) -> None:
+        """Note that a round cannot go on; `lost`: without whom, -1 if not known."""
+        with self._lock:
+            self._broken, self._lost, self._stateless = number, max(0, lost), False
+
+    def stateless(self, number: int) -> None:
+        """Note that nobody in a round has a state."""
+        with self._lock:
+            self._broken, self._lost, self._stateless = number, 0, True
+
+    def report(self) -> GroupReport:
+        """Return what the next heartbeat says."""
+        with self._lock:
+            broken, lost, stateless = self._broken, self._lost, self._stateless
+        return GroupReport(
+            address=self._address,
+            round=self._group.round,
+            level=self._group.level,
+            broken=broken,
+            lost=lost,
+            stateless=stateless,
+        )
+
+
+Restore = Callable[[str], int]  # checkpoint, "" for initial values -> its version

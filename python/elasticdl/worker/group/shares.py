@@ -1,0 +1,128 @@
+"""The records of a member's share of a step, read and fed ahead of it.
+
+Owns the thread that does both. Called by `worker.group.loop` with what is wanted now
+and what will follow. Must not know other members, nor what the batches are for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Protocol
+
+from elasticdl.errors import ElasticDLError, is_storage_away
+from elasticdl.job.tasks import Task, TaskType
+from elasticdl.model.feeding import Feeder
+from elasticdl.worker.group.plan import GroupTask
+from elasticdl.worker.group.step import ShareBatches
+from elasticdl.worker.tasks.records import LoadedTask
+
+log = logging.getLogger(__name__)
+
+# Shares that are kept: of this step, of the next, and of an attempt that was given up.
+_MOST = 4
+# Storage that does not answer is asked again after so long.
+_STORAGE_SECONDS = 2.0
+
+_Key = tuple[int, int, int]
+
+
+class Leaving(Protocol):
+    """Tells when a wait is to end (threading.Event)."""
+
+    def is_set(self) -> bool:
+        """Whether the worker leaves."""
+
+    def wait(self, timeout: float) -> bool:
+        """Wait; return whether the worker leaves."""
+
+
+class Shares:
+    """Reads and feeds shares in a thread of its own."""
+
+    def __init__(
+        self,
+        load: Callable[[Task], LoadedTask],
+        feeder: Feeder,
+        *,
+        whole_tasks: bool,
+        leaving: Leaving,
+    ) -> None:
+        """Take what reads and what makes batches.
+
+        Args:
+            load: Reads a task's records. Raises DataError and OSError.
+            feeder: Used by nobody else.
+            whole_tasks: Records have another order than in their file: each share is
+                cut out of the whole task.
+            leaving: Ends the wait for storage.
+        """
+        self._load = load
+        self._feeder = feeder
+        self._whole = whole_tasks
+        self._leaving = leaving
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="share")
+        self._made: OrderedDict[_Key, Future[ShareBatches]] = OrderedDict()
+        self._task: tuple[int, LoadedTask] | None = None  # the whole one, by lease
+
+    def ask(self, task: GroupTask, start: int, end: int) -> Future[ShareBatches]:
+        """Begin to read and feed records of a task, unless that has begun."""
+        key = (task.lease_id, start, end)
+        if key not in self._made:
+            self._made[key] = self._pool.submit(self._make, task, start, end)
+            while len(self._made) > _MOST:
+                self._made.popitem(last=False)[1].cancel()
+        return self._made[key]
+
+    def close(self) -> None:
+        """End the thread once it has made what it is at."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _make(self, task: GroupTask, start: int, end: int) -> ShareBatches:
+        if start >= end:
+            return ShareBatches((), 0)
+        loaded = self._patiently(task, start, end)
+        return ShareBatches(
+            tuple(self._feeder.batches(loaded.records)),
+            len(loaded.records) - loaded.unplanned,
+        )
+
+    def _patiently(self, task: GroupTask, start: int, end: int) -> LoadedTask:
+        while True:
+            try:
+                return self._read(task, start, end)
+            except (ElasticDLError, OSError) as error:
+                if not is_storage_away(error) or self._leaving.is_set():
+                    raise
+                log.warning("Storage does not answer, trying again: %s", error)
+                self._leaving.wait(_STORAGE_SECONDS)
+
+    def _read(self, task: GroupTask, start: int, end: int) -> LoadedTask:
+        if not self._whole:
+            return self._load(_task(task, start, end))
+        if self._task is None or self._task[0] != task.lease_id:
+            whole = self._load(_task(task, task.start, task.end))
+            self._task = (task.lease_id, whole)
+        loaded = self._task[1]
+        # Records that come beyond the plan are the last share's.
+        last = None if end == task.end else end - task.start
+        records = loaded.records[start - task.start : last]
+        unplanned = loaded.unplanned if end == task.end else 0
+        return replace(loaded, records=records, unplanned=unplanned)
+
+
+def _task(task: GroupTask, start: int, end: int) -> Task:
+    return Task(
+        task_id=task.task_id,
+        lease_id=task.lease_id,
+        type=TaskType.TRAINING,
+        source=task.source,
+        start=start,
+        end=end,
+        epoch=task.epoch,
+        seed=task.seed,
+        replay=task.replay,
+    )

@@ -1,0 +1,139 @@
+"""The whole state of a member, as it goes to a newcomer.
+
+Owns its bytes: a line that says what they are, the position in the data, then all
+variables of model and optimizer. Called by `worker.group.loop`. Must not know rounds.
+
+Not in it: the states of random generators, which are each worker's own, and the
+optimizer's learning rate, which comes with each plan.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticdl.errors import UserCodeError
+from elasticdl.model.optimizers import inner_optimizer
+from elasticdl.model.state import is_seed, non_trainable
+from elasticdl.model.variables import trainable_variables
+from elasticdl.worker.group.plan import Work
+
+_LENGTH = 8  # bytes of the number before each of the two texts
+
+
+class MemberState:
+    """All variables of a model and its optimizer."""
+
+    def __init__(
+        self, model: keras.Model, optimizer: keras.optimizers.Optimizer
+    ) -> None:
+        """Take a built model and its built optimizer."""
+        state = non_trainable(model)
+        self._shared = {id(item.variable) for item in state.shared}
+        self._variables: list[tuple[str, Any]] = [
+            *((v.name, v.variable) for v in trainable_variables(model)),
+            *((v.name, v.variable) for v in state.everything if not is_seed(v)),
+        ]
+        known = {id(variable) for _, variable in self._variables}
+        mine = {id(v): v for v in optimizer.variables}
+        mine.update({id(v): v for v in inner_optimizer(optimizer).variables})
+        self._variables += [
+            (f"optimizer/{number}/{variable.name}", variable)
+            for number, variable in enumerate(mine.values())
+            if variable.name != "learning_rate" and id(variable) not in known
+        ]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all variables."""
+        return sum(_plain(variable).nbytes for _, variable in self._variables)
+
+    def copied(self, work: Work, shared: Sequence[NDArray[Any]]) -> list[memoryview]:
+        """Return buffers of the state.
+
+        `shared`: the model's float state, which a step under way has changed already.
+        """
+        before = iter(shared)
+        arrays = [
+            np.array(
+                next(before) if id(variable) in self._shared else _plain(variable),
+                order="C",
+            )
+            for _, variable in self._variables
+        ]
+        said = json.dumps(
+            [
+                [name, str(array.dtype), list(array.shape)]
+                for (name, _), array in zip(self._variables, arrays, strict=True)
+            ]
+        ).encode()
+        return [
+            *(memoryview(text) for text in _with_length(said)),
+            *(memoryview(text) for text in _with_length(work.encoded())),
+            *(array.data.cast("B") for array in arrays if array.size),
+        ]
+
+    def take(self, raw: bytes | bytearray) -> Work:
+        """Take another member's state; return its position in the data.
+
+        Raises UserCodeError if its model has other variables.
+        """
+        said, at = _text(raw, 0)
+        position, at = _text(raw, at)
+        theirs = [
+            (name, dtype, tuple(shape)) for name, dtype, shape in json.loads(said)
+        ]
+        mine = [
+            (name, str(array.dtype), array.shape)
+            for name, array in (
+                (name, _plain(variable)) for name, variable in self._variables
+            )
+        ]
+        _compare(mine, theirs)
+        for (_, variable), (_, dtype, shape) in zip(
+            self._variables, theirs, strict=True
+        ):
+            array = np.frombuffer(raw, dtype, int(np.prod(shape, dtype=int)), at)
+            variable.assign(array.reshape(shape))
+            at += array.nbytes
+        return Work.decoded(position)
+
+
+_Named = tuple[str, str, tuple[int, ...]]
+
+
+def _compare(mine: Sequence[_Named], theirs: Sequence[_Named]) -> None:
+    for here, there in zip(mine, theirs, strict=False):
+        if here != there:
+            break
+    else:
+        if len(mine) == len(theirs):
+            return
+        longer = max(mine, theirs, key=len)
+        here = there = longer[min(len(mine), len(theirs))]
+    raise UserCodeError(
+        f"the model's variables differ between workers: `{here[0]}` {here[1:]} here, "
+        f"`{there[0]}` {there[1:]} in the group; expected the same model everywhere: "
+        "it must not depend on the worker, the time or a random number"
+    )
+
+
+def _plain(variable: Any) -> NDArray[Any]:
+    array = np.asarray(keras.ops.convert_to_numpy(variable.value))
+    # What NumPy has no type of its own for, such as bfloat16.
+    return array if array.dtype.kind in "fiub" else array.astype(np.float32)
+
+
+def _with_length(text: bytes) -> tuple[bytes, bytes]:
+    return len(text).to_bytes(_LENGTH, "little"), text
+
+
+def _text(raw: bytes | bytearray, at: int) -> tuple[bytes, int]:
+    length = int.from_bytes(raw[at : at + _LENGTH], "little")
+    begin = at + _LENGTH
+    return bytes(raw[begin : begin + length]), begin + length

@@ -1,0 +1,153 @@
+"""A member of a group put together: step, state, connections and its loop.
+
+Owns which part gets what in strategy allReduce. Called once by worker.assemble. Decides
+nothing while the job runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from elasticdl.checkpoint import shelf, store
+from elasticdl.checkpoint.layout import AVERAGE
+from elasticdl.collective.group import Group
+from elasticdl.errors import CheckpointError
+from elasticdl.job.context import join_address
+from elasticdl.job.spec.job import JobSpec, OnNanLoss
+from elasticdl.job.tasks import ModelVersion, Task
+from elasticdl.model.definition import ModelDefinition
+from elasticdl.model.feeding import Batch, Feeder
+from elasticdl.model.state import ModelState
+from elasticdl.worker.group.link import GroupLink
+from elasticdl.worker.group.loop import GroupLoop, GroupParts, Handler, Position
+from elasticdl.worker.group.shares import Shares
+from elasticdl.worker.group.state import MemberState
+from elasticdl.worker.group.step import GroupStep
+from elasticdl.worker.life import WorkerLife
+from elasticdl.worker.local.checkpoint import LocalCheckpoints, LocalState
+from elasticdl.worker.shows import Shows
+from elasticdl.worker.steps.learning_rate import LearningRate
+from elasticdl.worker.tasks.records import LoadedTask
+from elasticdl.worker.tasks.stream import TaskStream
+from elasticdl.worker.trainer import Values
+
+# Of a state, beside its variables: names, and the position in the data.
+_MOST_TEXT_BYTES = 16 << 20
+
+
+class ValuesInModel:
+    """The model's own variables are the only copy of the values."""
+
+    def __init__(self, definition: ModelDefinition) -> None:
+        """Take a module with a built model."""
+        self._definition = definition
+
+    def values(self, model: ModelVersion) -> Values | None:
+        """Return None, and put averages into the model where they are asked for."""
+        if model.snapshot == AVERAGE:  # as Keras's fit does when it ends
+            trainable = self._definition.model.trainable_variables
+            self._definition.optimizer.finalize_variable_values(trainable)
+        return None
+
+    def variables_changed(self) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the loop works with beside the model."""
+
+    batch: Batch  # an example
+    feeder: Feeder  # in training mode
+    stream: TaskStream
+    load: Callable[[Task], LoadedTask]
+    handlers: Mapping[int, Handler]
+    shows: Shows
+
+
+class GroupMaker:
+    """Creates the loop of a member."""
+
+    def __init__(
+        self,
+        life: WorkerLife,
+        spec: JobSpec,
+        definition: ModelDefinition,
+        state: ModelState,
+    ) -> None:
+        """Take a module with a built model, and its non-trainable state."""
+        self._life = life
+        self._spec = spec
+        self._definition = definition
+        self._state = state
+
+    def loop(self, around: Surroundings) -> GroupLoop:
+        """Return the loop; from now on the master may let this worker in."""
+        life, spec, definition = self._life, self._spec, self._definition
+        optimizer = definition.optimizer
+        step = GroupStep(definition, optimizer, self._state.shared)
+        step.trace(around.batch.features, around.batch.labels)
+        whole = LocalState(definition.model, optimizer, definition.optimizer_json())
+        state = MemberState(definition.model, optimizer)
+        checkpoints = LocalCheckpoints(
+            whole,
+            wanted=lambda: life.heartbeat.latest.local_snapshot,
+            tell=life.heartbeat.tell_snapshot,
+        )
+        parts = GroupParts(
+            step=step,
+            state=state,
+            rate=LearningRate(
+                optimizer,
+                definition.learning_rate_of,
+                lambda: life.heartbeat.latest.learning_rate_scale,
+            ),
+            restore=lambda directory: self._restore(whole, directory),
+            shares=Shares(
+                around.load,
+                around.feeder,
+                whole_tasks=spec.data.shuffle_records,
+                leaving=life.leaving,
+            ),
+            stream=around.stream,
+            handlers=around.handlers,
+            between_steps=checkpoints.between_steps,
+            describe=definition.code.describe,
+            orders=life.heartbeat,
+            leaving=life.leaving,
+            shows=around.shows,
+            skip_nan=spec.training.on_nan_loss is OnNanLoss.SKIP,
+        )
+        position = Position(parts)
+        me = life.context.generation
+        group = Group(
+            me,
+            position,
+            size=step.size,
+            token=life.context.token,
+            host=life.context.host,
+            most_state_bytes=state.num_bytes + _MOST_TEXT_BYTES,
+        )
+        address = join_address(life.context.host, group.port)
+        link = GroupLink(group, me, address)
+        loop = GroupLoop(parts, group, link, position)
+        life.join_group(link)
+        return loop
+
+    def _restore(self, whole: LocalState, directory: str) -> int:
+        """Load the checkpoint with which all begin; return its version.
+
+        One that cannot be loaded is told to the master, which lets all begin with
+        another one, in the next round.
+        """
+        path = directory or self._spec.checkpoint.init_from
+        if not path:
+            return 0
+        try:
+            store.verify(shelf.resolve(Path(path))[0])
+            return whole.restore(Path(path))
+        except CheckpointError as error:
+            self._life.register(unloadable=path, reason=str(error))
+            return 0

@@ -1,0 +1,55 @@
+"""The learning rate of an optimizer that a worker applies itself.
+
+Owns what the rate is at a version, and setting it where it changes. Called by the
+trainers of strategies local and allReduce. Must not know the master.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import keras
+
+from elasticdl.model.optimizers import base_learning_rate
+
+
+class LearningRate:
+    """The optimizer's learning rate, set only when it changes."""
+
+    def __init__(
+        self,
+        optimizer: keras.optimizers.Optimizer,
+        rate_of: Callable[[int, int], float | None],
+        scale: Callable[[], float],
+    ) -> None:
+        """Take the optimizer and what its rate is made of.
+
+        Args:
+            optimizer: Whose rate is set.
+            rate_of: (version, epoch) -> rate; None for the optimizer's own.
+            scale: What callbacks in the master make of it.
+        """
+        self._optimizer = optimizer
+        self._rate_of = rate_of
+        self._scale = scale
+        self._base = base_learning_rate(optimizer)
+        self._set = self._base
+
+    def at(self, version: int, epoch: int) -> float | None:
+        """Return the rate; None for a schedule inside the optimizer.
+
+        Keras lets nobody override that one.
+        """
+        base = self._rate_of(version, epoch)
+        base = self._base if base is None else base
+        return None if base is None else base * self._scale()
+
+    def set(self, wanted: float | None) -> None:
+        """Set this rate; None leaves it as it is."""
+        if wanted is not None and wanted != self._set:
+            self._optimizer.learning_rate = wanted
+            self._set = wanted
+
+    def set_for(self, version: int, epoch: int) -> None:
+        """Set the rate of a version."""
+        self.set(self.at(version, epoch))

@@ -1,0 +1,151 @@
+"""Members of a group lost at work: no record is repeated while one of them is left."""
+
+import re
+import signal
+
+from elasticdl.testing.claims import check_whole
+
+LONG = {"epochs": 10_000, "batchSize": 16, "batchesPerTask": 4}
+
+
+def group(job, name, *, replicas=3, **changes):
+    values = {
+        "strategy": "allReduce",
+        "worker": {"replicas": replicas, "maxRestarts": 50},
+        "training": LONG,
+    }
+    return job(name, **{**values, **changes})
+
+
+def together(one, number):
+    """Wait until so many members make steps; return the status."""
+    return one.wait_until(
+        lambda s: s.group and s.group.level and len(s.group.members) == number,
+        f"{number} members",
+    )
+
+
+def lose(one, *names, how=signal.SIGKILL):
+    """Signal these replicas; wait until the rest makes steps without them."""
+    for name in names:
+        one.handle.kill(name, how)
+    status = one.wait_until(
+        lambda s: s.group and s.group.level and not {*names} & {*s.group.members},
+        f"a round without {names}",
+    )
+    one.wait_for_step(status.progress.version + 20)
+    return status
+
+
+def assert_once(one, report):
+    check_whole(one, report)
+    found = one.audit()
+    assert found.once, found
+    assert report.rewinds == 0
+    assert report.replayed_records == 0
+
+
+def test_no_record_is_repeated_when_the_leader_another_one_and_two_are_lost(job):
+    one = group(job, "losses")
+    leader, other, _ = together(one, 3).group.members
+    one.wait_for_step(30)
+    lose(one, leader)
+    lose(one, together(one, 3).group.members[1])
+    lose(one, *together(one, 3).group.members[1:])
+    lose(one, *together(one, 3).group.members[:2])
+    status = together(one, 3)
+    assert not {leader, other} & set(status.group.members)
+    one.end_after_this_epoch()
+    report = one.finish()
+    assert_once(one, report)
+    assert {r.reason for r in report.relaunches} == {"killed"}
+
+
+def test_when_all_are_lost_the_group_goes_back_to_its_checkpoint(job):
+    one = group(job, "all-lost")
+    status = one.wait_until(
+        lambda s: s.group and len(s.group.members) == 3 and s.checkpoint_version,
+        "three members and a checkpoint",
+    )
+    for name in status.group.members:
+        one.handle.kill(name, signal.SIGKILL)
+    status = one.wait_until(
+        lambda s: s.rewinds == 1 and s.group and s.group.level, "a round after a rewind"
+    )
+    one.wait_for_step(status.progress.version + 50)
+    one.end_after_this_epoch()
+    report = one.finish()
+    check_whole(one, report)
+    assert report.rewinds == 1
+
+
+def test_steps_go_on_without_a_master_and_a_loss_meanwhile_waits_for_it(job):
+    one = group(job, "no-master")
+    leader = together(one, 3).group.members[0]
+    one.wait_for_step(30)
+    one.fault("master", signal.SIGKILL)
+    one.handle.kill(leader, signal.SIGKILL)
+    status = one.wait_until(
+        lambda s: (
+            s.master_generation == 2
+            and s.group
+            and s.group.level
+            and leader not in s.group.members
+        ),
+        "a second master and a round without the leader",
+    )
+    one.wait_for_step(status.progress.version + 50)
+    one.end_after_this_epoch()
+    report = one.finish()
+    check_whole(one, report)
+    assert report.rewinds == 0
+    assert report.master_restarts == 1
+
+
+def test_a_frozen_member_is_left_out_and_one_that_leaves_takes_nothing_along(job):
+    one = group(job, "frozen")
+    frozen = together(one, 3).group.members[1]
+    one.wait_for_step(30)
+    lose(one, frozen, how=signal.SIGSTOP)
+    lose(one, together(one, 3).group.members[0], how=signal.SIGTERM)
+    one.end_after_this_epoch()
+    report = one.finish()
+    assert_once(one, report)
+    assert "silent" in {r.reason for r in report.relaunches}
+
+
+def test_a_group_shrinks_to_one_member_grows_back_and_is_scaled(job):
+    one = group(job, "elastic", replicas=4)
+    together(one, 4)
+    one.handle.set_capacity(1)
+    status = together(one, 1)
+    one.wait_for_step(status.progress.version + 50)
+    one.handle.set_capacity(None)
+    status = together(one, 4)
+    one.wait_for_step(status.progress.version + 20)
+    one.end_after_this_epoch()
+    report = one.finish()
+    assert_once(one, report)
+    steps = re.findall(r"Round (\d+): ([^(]*)", one.log_text("master", 0))
+    assert [int(number) for number, _ in steps] == list(range(1, len(steps) + 1))
+
+
+def test_a_group_begins_with_a_checkpoint_of_parameter_servers_and_they_with_its(
+    job, tmp_path
+):
+    first = job("of-ps", training={"epochs": 3})
+    first_report = first.finish()
+    kept = first.job_dir.checkpoints_dir
+    version = first_report.version
+    one = group(
+        job, "of-group", training={"epochs": 2}, checkpoint={"initFrom": str(kept)}
+    )
+    report = one.finish()
+    assert report.version > version
+    assert one.audit().once
+    back = job(
+        "of-ps-again",
+        training={"epochs": 1},
+        checkpoint={"initFrom": str(one.job_dir.checkpoints_dir)},
+    )
+    assert back.finish().version > report.version

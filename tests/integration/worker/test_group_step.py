@@ -1,0 +1,247 @@
+"""Members of a group, one step after another: equal to plain Keras, whoever they are.
+
+What a member adds up is what the wire carries; here it is added in this process.
+"""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from elasticdl.errors import UserCodeError
+from elasticdl.model.feeding import Batch
+from elasticdl.model.optimizers import inner_optimizer
+from elasticdl.model.state import non_trainable
+from elasticdl.worker.group.plan import StepPlan, Work, share
+from elasticdl.worker.group.state import MemberState
+from elasticdl.worker.group.step import GroupStep, ShareBatches
+
+OPTIMIZERS = {
+    "momentum": "SGD(0.05, momentum=0.9)",
+    "adam": "Adam(0.05)",
+    "adamw, global clipping": "AdamW(0.05, global_clipnorm=0.5)",
+    "loss scale": "LossScaleOptimizer(keras.optimizers.Adam(0.05))",
+    "loss scale factor": "SGD(0.05, loss_scale_factor=8.0)",
+    "ema": "Adam(0.05, use_ema=True, ema_momentum=0.9)",
+    "accumulated": "Adam(0.05, gradient_accumulation_steps=2)",
+}
+
+
+class Member:
+    """A worker's model, step and state."""
+
+    def __init__(self, module):
+        self.module = module
+        self.step = GroupStep(
+            module, module.optimizer, non_trainable(module.model).shared
+        )
+        self.state = MemberState(module.model, module.optimizer)
+        self.work = Work()
+
+    def trace(self, features, labels):
+        self.step.trace(tf.constant(features), tf.constant(labels))
+        return self
+
+    def part(self, features, labels, start, end, *, portion):
+        batches = [
+            Batch(
+                tf.constant(features[a : min(a + portion, end)]),
+                tf.constant(labels[a : min(a + portion, end)]),
+                min(a + portion, end) - a,
+            )
+            for a in range(start, end, portion)
+        ]
+        return self.step.compute(ShareBatches(batches, end - start))
+
+
+def together(members, features, labels, *, portion=1000):
+    """Make one step of all members."""
+    plan = StepPlan(1, 0, len(labels))
+    parts = [
+        member.part(features, labels, *share(plan, rank, len(members)), portion=portion)
+        for rank, member in enumerate(members)
+    ]
+    summed = parts[0].copy()
+    for part in parts[1:]:
+        summed += part
+    return [member.step.apply(summed.copy()) for member in members]
+
+
+def weights(module):
+    return [v.numpy() for v in module.model.trainable_variables]
+
+
+def with_optimizer(mlp, text):
+    usual = "keras.optimizers.Adam(0.05)"
+    assert usual in mlp
+    return mlp.replace(usual, f"keras.optimizers.{text}")
+
+
+@pytest.fixture
+def members(definition, mlp, batches_of):
+    """Makes members whose models are equal."""
+    (features, labels), *_ = batches_of(1)
+
+    def make(number, *, optimizer="Adam(0.05)", text=mlp):
+        found = [
+            Member(definition(with_optimizer(text, optimizer))).trace(features, labels)
+            for _ in range(number)
+        ]
+        raw = b"".join(found[0].state.copied(Work(), found[0].step.state_before))
+        for other in found[1:]:
+            other.state.take(raw)
+            other.step.begin()
+        return found
+
+    return make
+
+
+def assert_equal(mine, theirs, **bounds):
+    for a, b in zip(mine, theirs, strict=True):
+        np.testing.assert_allclose(a, b, **{"rtol": 1e-5, "atol": 1e-6, **bounds})
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_one_member_is_plain_keras_over_the_same_batches(
+    members, batches_of, definition, mlp, name
+):
+    (one,) = members(1, optimizer=OPTIMIZERS[name])
+    module = definition(with_optimizer(mlp, OPTIMIZERS[name]))
+    module.model.set_weights(one.module.model.get_weights())
+    optimizer = module.optimizer
+    for features, labels in batches_of(12):
+        with tf.GradientTape() as tape:
+            out = module.model(features, training=True)
+            loss = optimizer.scale_loss(module.loss(tf.constant(labels), out))
+        variables = module.model.trainable_variables
+        optimizer.apply_gradients(
+            zip(tape.gradient(loss, variables), variables, strict=True)
+        )
+        together([one], features, labels)
+        assert_equal(weights(one.module), weights(module))
+    steps = [inner_optimizer(o).iterations for o in (one.module.optimizer, optimizer)]
+    assert int(steps[0]) == int(steps[1])
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("number", [2, 3, 4])
+def test_members_together_are_one_member_and_equal_to_the_last_bit(
+    members, batches_of, number, name
+):
+    alone, *several = members(1 + number, optimizer=OPTIMIZERS[name])
+    for features, labels in batches_of(8):
+        (one,) = together([alone], features, labels)
+        outcomes = together(several, features, labels, portion=5)
+        assert {o.records for o in outcomes} == {one.records} == {len(labels)}
+        assert outcomes[0].loss == pytest.approx(one.loss, rel=1e-5)
+    assert_equal(weights(several[0].module), weights(alone.module), rtol=1e-4)
+    for other in several[1:]:
+        for a, b in zip(weights(other.module), weights(several[0].module), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_members_that_come_and_go_change_nothing_but_rounding(members, batches_of):
+    alone, *several = members(5)
+    for step, (features, labels) in enumerate(batches_of(12)):
+        together([alone], features, labels)
+        here = several[: (4, 1, 4)[step // 4]]
+        raw = b"".join(several[0].state.copied(Work(), several[0].step.state_before))
+        for newcomer in here[1:]:
+            newcomer.state.take(raw)
+            newcomer.step.begin()
+        together(here, features, labels)
+    assert_equal(weights(several[3].module), weights(alone.module), rtol=1e-4)
+
+
+BATCH_NORMALIZED = (
+    "keras.layers.Dense(",
+    "keras.layers.BatchNormalization(momentum=0.5), keras.layers.Dense(",
+)
+
+
+def test_moving_statistics_are_those_of_all_members_and_equal(members, batches_of, mlp):
+    text = mlp.replace(*BATCH_NORMALIZED, 1)
+    alone, *several = members(4, text=text)
+    for features, labels in batches_of(20):
+        together([alone], features, labels)
+        together(several, features, labels)
+    found = [m.module.model.non_trainable_variables[0].numpy() for m in several]
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+    expected = alone.module.model.non_trainable_variables[0].numpy()
+    assert np.abs(expected).max() > 0.01
+    np.testing.assert_allclose(found[0], expected, rtol=0.05, atol=0.01)
+
+
+def test_a_step_that_is_tried_again_moves_the_statistics_once(members, batches_of, mlp):
+    text = mlp.replace(*BATCH_NORMALIZED, 1)
+    alone, lost, left = members(3, text=text)
+    (features, labels), *_ = batches_of(1)
+    # The step of two was never made: one is lost, the other one makes it alone.
+    for member in (lost, left):
+        member.part(features, labels, 0, 7, portion=1000)
+    together([alone], features, labels)
+    together([left], features, labels)
+    for a, b in zip(
+        left.module.model.get_weights(), alone.module.model.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_loss_that_is_no_number_in_one_member_changes_none(members, batches_of, mlp):
+    several = members(3, text=mlp.replace(*BATCH_NORMALIZED, 1))
+    (features, labels), *_ = batches_of(1)
+    together(several, features, labels)
+    before = [v.copy() for v in several[0].module.model.get_weights()]
+    bad = features.copy()
+    bad[0] = np.nan
+    outcomes = together(several, bad, labels)
+    assert all(outcome.skipped for outcome in outcomes)
+    for member in several:
+        for a, b in zip(member.module.model.get_weights(), before, strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert not together(several, features, labels)[0].skipped
+
+
+def test_a_member_without_records_counts_for_nothing(members, batches_of):
+    several = members(3)
+    (features, labels), *_ = batches_of(1)
+    outcomes = together(several, features[:2], labels[:2])
+    assert {(o.records, o.rows) for o in outcomes} == {(2, 2)}
+
+
+def test_a_model_with_other_variables_is_refused_by_name(
+    members, definition, mlp, batches_of
+):
+    (one,) = members(1)
+    (features, labels), *_ = batches_of(1)
+    wide = mlp.replace("keras.layers.Dense(", "keras.layers.Dense(1 + ", 1)
+    assert wide != mlp
+    other = Member(definition(with_optimizer(wide, "Adam(0.05)"))).trace(
+        features, labels
+    )
+    raw = b"".join(one.state.copied(Work(), one.step.state_before))
+    with pytest.raises(UserCodeError, match=r"variables differ between workers: `"):
+        other.state.take(raw)
+
+
+def test_the_position_in_the_data_goes_with_the_state(members):
+    one, other = members(2)
+    work = Work(version=7)
+    taken = other.state.take(b"".join(one.state.copied(work, one.step.state_before)))
+    assert taken == work
+
+
+def test_random_generators_are_each_members_own(members, mlp):
+    text = mlp.replace(
+        "keras.layers.Dense(", "keras.layers.Dropout(0.5), keras.layers.Dense(", 1
+    )
+    one, other = members(2, text=text)
+    seeds = [
+        v
+        for v in other.module.model.variables
+        if "seed_generator" in v.path and v.shape == (2,)
+    ]
+    assert seeds
+    seeds[0].assign([5, 6])
+    other.state.take(b"".join(one.state.copied(Work(), one.step.state_before)))
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(seeds[0]), [5, 6])

@@ -1,0 +1,287 @@
+"""Who is in a group, what a loss costs, and what the next master knows of it.
+
+A real journal and the real parts of a master; what workers say is written here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from elasticdl.data.reader import Shard
+from elasticdl.job.heartbeats import GroupReport, GroupRound, WorkerReport
+from elasticdl.job.names import JobDir
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.words import ReplicaState
+from elasticdl.master.assembly import assemble
+from elasticdl.master.job_state import Job
+from elasticdl.master.members.member import Member
+from elasticdl.master.model.group_holder import GroupHolder
+from elasticdl.master.tasks import facts
+from elasticdl.master.tasks.ledger import Ledger
+from elasticdl.master.tasks.queue import QueuePlan
+from elasticdl.runner.publisher import Platform
+from elasticdl.testing.fakes import InMemoryPublisher, InMemoryRunner
+
+SPEC = JobSpec.model_validate(
+    {
+        "name": "group",
+        "strategy": "allReduce",
+        "model": {"definition": "m.f"},
+        "data": {"training": "t"},
+        "worker": {"replicas": 3},
+    }
+)
+PLAN = QueuePlan((Shard("a.csv", 0, 96),), batch_size=12, batches_per_task=2)
+
+
+class Clock:
+    """Seconds that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Master:
+    """A job's parts; workers are told of as heartbeats would tell."""
+
+    def __init__(self, root: Path, clock: Clock, *, launched: bool) -> None:
+        self.clock = clock
+        self.ledger = Ledger.open(JobDir(root).journal_dir, now=clock())
+        made = assemble(
+            SPEC,
+            JobDir(root),
+            self.ledger,
+            lambda: Platform(InMemoryRunner(), InMemoryPublisher()),
+            clock=clock,
+            launched=launched,
+        )
+        self.job: Job = made.job
+        assert isinstance(self.job.parts.holder, GroupHolder)
+        self.holder = self.job.parts.holder
+        self.table = self.job.parts.table
+
+    def worker(self) -> Member:
+        member = self.table.schedule(None, priority="", now=self.clock())
+        self.runs(member)
+        return member
+
+    def runs(self, member: Member) -> None:
+        member.enter(ReplicaState.RUNNING, now=self.clock())
+        member.model_built()
+
+    def says(self, member: Member, *, version: int = 0, **said: object) -> None:
+        address = f"127.0.0.1:{member.generation}"
+        report = GroupReport(address=address, **said)  # type: ignore[arg-type]
+        member.heard_worker(
+            WorkerReport(phase="train", model_version=version, group=report),
+            now=self.clock(),
+        )
+        self.holder.heard_worker(member, now=self.clock())
+
+    def level(self, *members: Member, version: int = 0) -> None:
+        """Let members say that they are in the newest round with its state."""
+        for member in members:
+            told = self.holder.round_of(member)
+            assert told is not None
+            self.says(member, version=version, round=told.number, level=True)
+
+    def ends(self, member: Member) -> None:
+        """End a member as the loop does."""
+        member.enter(ReplicaState.ENDED, now=self.clock())
+        heir = self.holder.heir(member)
+        if heir is not None:
+            self.ledger.hand_over(heir, now=self.clock())
+        self.ledger.recover(member.key.index, cause="killed", now=self.clock())
+        self.table.remove(member)
+        self.holder.lost(member, now=self.clock())
+
+    def turn(self, seconds: float = 5.0) -> None:
+        self.clock.now += seconds
+        self.holder.tick(now=self.clock())
+
+    def round_of(self, member: Member) -> GroupRound:
+        told = self.holder.round_of(member)
+        assert told is not None
+        return told
+
+    def lease(self, member: Member) -> int:
+        leased = self.ledger.lease(
+            member.key.index, now=self.clock(), lease_seconds=60.0
+        )
+        assert leased is not None
+        return leased.lease_id
+
+    def close(self) -> None:
+        asyncio.run(self.ledger.commit())
+        self.ledger.close()
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[Master]:
+    made = Master(tmp_path, Clock(), launched=True)
+    made.ledger.open_plan(PLAN)
+    made.ledger.record(facts.StartFact(position=made.ledger.position()))
+    yield made
+    made.close()
+
+
+def group_of(master: Master, number: int) -> list[Member]:
+    members = [master.worker() for _ in range(number)]
+    for member in members:
+        master.clock.now += 1.0
+        master.says(member)
+    master.turn()
+    master.level(*members)
+    return members
+
+
+def leader_of(master: Master) -> str:
+    assert master.holder.group is not None
+    return master.holder.group.members[0]
+
+
+def test_the_first_that_is_ready_begins_alone_and_others_join(master: Master) -> None:
+    first, second = master.worker(), master.worker()
+    assert master.holder.round_of(first) is None
+    master.says(second)
+    master.turn()
+    assert master.round_of(second).begins
+    assert master.round_of(second).step_records == PLAN.batch_size
+    assert master.holder.round_of(first) is None
+    master.says(first)
+    master.turn()
+    told = master.round_of(first)
+    assert [m.number for m in told.members] == [second.generation, first.generation]
+    assert [m.since for m in told.members] == [1, 2]
+    assert leader_of(master) == second.name
+
+
+def test_the_leader_alone_is_given_tasks_and_asked_for_checkpoints(
+    master: Master,
+) -> None:
+    leader, other, _ = group_of(master, 3)
+    admission = master.holder.admission
+    assert [admission.may_begin(m.key.index) for m in (leader, other)] == [True, False]
+    assert not admission.may_evaluate(other.key.index)
+    assert master.holder.asks_worker(other) is None
+
+
+def test_the_model_is_known_when_the_leader_has_the_state_of_this_round(
+    master: Master,
+) -> None:
+    leader, other = group_of(master, 2)
+    assert master.holder.known
+    master.ends(leader)
+    master.turn()
+    assert not master.holder.known
+    master.level(other)
+    assert master.holder.known
+
+
+def test_tasks_of_a_lost_leader_go_to_the_next_oldest_and_are_no_replay(
+    master: Master,
+) -> None:
+    leader, heir, third = group_of(master, 3)
+    leases = [master.lease(leader), master.lease(leader)]
+    master.level(leader, version=3)
+    master.ends(leader)
+    queue = master.ledger.queue
+    assert queue is not None
+    assert queue.leases_of(heir.key.index) == leases
+    assert not queue.waiting
+    master.turn()
+    assert leader_of(master) == heir.name
+    assert queue.leases_of(heir.key.index) == leases
+    assert queue.leases_of(third.key.index) == []
+    assert master.ledger.finish(leases[0], records=24, steps=2, now=master.clock())
+    assert master.ledger.replayed_records == 0
+
+
+def test_a_worker_in_the_place_of_a_lost_one_is_another_member(master: Master) -> None:
+    first, second = group_of(master, 2)
+    master.ends(first)
+    again = master.worker()
+    master.says(again)
+    master.turn()
+    told = master.round_of(again)
+    assert [m.number for m in told.members] == [second.generation, again.generation]
+    assert [m.since for m in told.members] == [1, told.number]
+
+
+def test_one_that_is_told_to_leave_is_out_at_once(master: Master) -> None:
+    leader, other = group_of(master, 2)
+    leader.drain = True
+    master.turn(0.1)
+    assert master.holder.round_of(leader) is None
+    assert leader_of(master) == other.name
+
+
+def test_the_loss_of_all_goes_back_and_a_new_round_begins(master: Master) -> None:
+    members = group_of(master, 2)
+    master.level(*members, version=7)
+    lease = master.lease(members[0])
+    for member in members:
+        master.ends(member)
+    master.turn()
+    assert master.holder.rewind == 0  # nobody is there who could begin
+    new = master.worker()
+    master.says(new)
+    master.turn()
+    assert master.holder.rewind == 1
+    told = master.round_of(new)
+    assert told.begins
+    assert told.members[0].since == told.number
+    assert master.ledger.finish(lease, records=24, steps=2, now=1.0) is None
+    # Lost again before anything was trained: nothing to go back from.
+    master.ends(new)
+    last = master.worker()
+    master.says(last)
+    master.turn()
+    assert master.holder.rewind == 1
+    assert master.round_of(last).begins
+
+
+def test_members_without_a_state_go_back_together(master: Master) -> None:
+    first, second = group_of(master, 2)
+    master.level(first, second, version=4)
+    master.ends(first)
+    master.turn()
+    number = master.round_of(second).number
+    master.says(second, round=number, broken=number, stateless=True)
+    master.turn()
+    assert master.holder.rewind == 1
+    told = master.round_of(second)
+    assert (told.begins, told.members[0].since) == (True, told.number)
+
+
+def test_the_next_master_goes_on_with_the_round_and_its_number(
+    master: Master, tmp_path: Path
+) -> None:
+    leader, other = group_of(master, 2)
+    master.level(leader, other, version=4)
+    for member in (leader, other):
+        member.registered = True
+        master.table.note(member, now=master.clock())
+    before = master.round_of(leader)
+    asyncio.run(master.ledger.commit())
+    following = Master(tmp_path, master.clock, launched=False)
+    adopted = {m.generation: m for m in following.table.workers()}
+    for member in adopted.values():
+        following.runs(member)
+    following.turn()
+    # Nobody has said anything of the group to this master yet: the round stands.
+    assert following.round_of(adopted[leader.generation]) == before
+    following.level(*adopted.values(), version=5)
+    following.ends(adopted[leader.generation])
+    following.turn()
+    told = following.round_of(adopted[other.generation])
+    assert told.number == before.number + 1
+    assert not told.begins
+    assert told.members[0].address == f"127.0.0.1:{other.generation}"
+    following.ledger.close()
