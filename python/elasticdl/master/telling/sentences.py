@@ -197,7 +197,7 @@ def _of_model(happening: Happening) -> list[Decision]:
             text = f"model and data went back to {where}"
         case happenings.RoundBegan(number=number, members=members, why=why):
             kind, cause = words.HappeningKind.ROUND, why
-            text = f"round {number} of {', '.join(members)}: {members[0]} leads"
+            text = f"round {number} of {', '.join(members)}: {members[0]} leads; {why}"
         case happenings.CheckpointWritten(version=written, seconds=seconds):
             kind, cost = words.HappeningKind.CHECKPOINT, seconds
             text = f"checkpoint of version {written} is complete"

@@ -119,7 +119,7 @@ TOLD: list[tuple[Happening, list[tuple[str, str, str]]]] = [
             (
                 "round",
                 "worker-0 ended",
-                "round 4 of worker-1, worker-2: worker-1 leads",
+                "round 4 of worker-1, worker-2: worker-1 leads; worker-0 ended",
             )
         ],
     ),
