@@ -20,8 +20,9 @@ from elasticdl.job.tasks import ModelVersion, Task
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Batch, Feeder
 from elasticdl.model.state import ModelState
+from elasticdl.worker.group.beside import Handler
 from elasticdl.worker.group.link import GroupLink
-from elasticdl.worker.group.loop import GroupLoop, GroupParts, Handler, Position
+from elasticdl.worker.group.loop import GroupLoop, GroupParts, Position
 from elasticdl.worker.group.shares import Shares
 from elasticdl.worker.group.state import MemberState
 from elasticdl.worker.group.step import GroupStep
@@ -139,6 +140,8 @@ class GroupMaker:
     def _restore(self, whole: LocalState, directory: str) -> int:
         """Load the checkpoint with which all begin; return its version.
 
+        Raises CheckpointError.
+
         One that cannot be loaded is told to the master, which lets all begin with
         another one, in the next round.
         """
@@ -150,4 +153,4 @@ class GroupMaker:
             return whole.restore(Path(path))
         except CheckpointError as error:
             self._life.register(unloadable=path, reason=str(error))
-            return 0
+            raise

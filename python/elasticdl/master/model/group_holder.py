@@ -71,6 +71,7 @@ class GroupHolder(ModelHolder):
     """Holder of a model that all workers have (strategy allReduce)."""
 
     outlives_workers = False
+    waits_for_minimum = True
     # A round that is told has to be in the journal.
     answers_are_durable = True
 
@@ -188,7 +189,7 @@ class GroupHolder(ModelHolder):
         if self._table.settling:
             return  # who was not heard of yet may be there
         standings = self._standings()
-        if not standings:
+        if len(standings) < max(1, self._table.spec.worker.min):
             return
         if self._formed is not None and self._nobody_has_it(standings):
             self.go_back(_NO_WORKER_LEFT, now=now)

@@ -105,6 +105,8 @@ class ModelHolder(abc.ABC):
     outlives_workers = True
     # Whether training may go back for another reason than a loss: to get unstuck.
     can_go_back = False
+    # Whether fewer workers than `worker.min` make no step.
+    waits_for_minimum = False
     # Whether a heartbeat is answered only when the journal has what led to the answer.
     answers_are_durable = False
 

@@ -100,7 +100,9 @@ def _below_minimum(job: Job) -> str:
     least = job.spec.worker.min
     if running >= least or job.state is JobState.PAUSED or job.state.ended:
         return ""
-    return f"{running} workers run, fewer than worker.min ({least})"
+    text = f"{running} workers run, fewer than worker.min ({least})"
+    waits = job.parts.holder.waits_for_minimum
+    return f"{text}: no step is made before there are more" if waits else text
 
 
 def progress(job: Job, *, now: float) -> Progress:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 
 from elasticdl.collective.group import Group
 from elasticdl.collective.messages import Round
@@ -57,6 +56,11 @@ class GroupLink:
         with self._lock:
             return self._rounds.get(number)
 
+    def is_newest(self, number: int) -> bool:
+        """Whether no newer round was told."""
+        with self._lock:
+            return number >= max(self._rounds, default=0)
+
     def place(self, number: int) -> tuple[int, int] | None:
         """Return the own rank in a round and its number of members."""
         told = self.round(number)
@@ -100,6 +104,3 @@ class GroupLink:
             lost=lost,
             stateless=stateless,
         )
-
-
-Restore = Callable[[str], int]  # checkpoint, "" for initial values -> its version

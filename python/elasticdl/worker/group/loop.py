@@ -29,10 +29,17 @@ from elasticdl.collective.messages import (
     Take,
 )
 from elasticdl.collective.wire import Buffer
-from elasticdl.errors import ElasticDLError, ExitCode, UserCodeError
+from elasticdl.errors import (
+    CheckpointError,
+    ElasticDLError,
+    ExitCode,
+    JobError,
+    UserCodeError,
+)
 from elasticdl.job.tasks import Task, TaskOutcome, TaskReport, TaskType
 from elasticdl.job.words import GoodputCause, WorkerPhase
-from elasticdl.worker.group.link import GroupLink, Restore
+from elasticdl.worker.group.beside import Beside, Handler
+from elasticdl.worker.group.link import GroupLink
 from elasticdl.worker.group.plan import (
     GroupTask,
     Outcome,
@@ -46,18 +53,24 @@ from elasticdl.worker.group.state import MemberState
 from elasticdl.worker.group.step import Floats, GroupStep
 from elasticdl.worker.shows import Shows
 from elasticdl.worker.steps.learning_rate import LearningRate
-from elasticdl.worker.tasks.records import LoadedTask
-from elasticdl.worker.tasks.stream import TaskStream, failure, returned, with_trace
+from elasticdl.worker.tasks.stream import TaskStream, failure, with_trace
 from elasticdl.worker.trainer import BatchDone, NanLossError
 
 log = logging.getLogger(__name__)
 
 # How long the loop waits for an order, or for a task, before it looks around again.
 LOOK_SECONDS = 0.2
-# Unfinished tasks that the leader holds: the one under way, and the one after it.
-_MOST_TASKS = 2
+# How long members without a task wait for one before they exchange again: whoever is
+# away is found by that.
+_IDLE_SECONDS = 1.0
+# Steps whose records the leader knows: the one under way, and the one that is read.
+_KNOWN_STEPS = 2
+# Tasks beside training that belong together come one after the other: so long apart.
+_BESIDE_SECONDS = 1.0
 
-Handler = Callable[[LoadedTask], TaskReport]
+# A checkpoint, "" for the job's initial values -> its version. Raises CheckpointError
+# once the master knows that it cannot be loaded.
+Restore = Callable[[str], int]
 
 
 class Orders(Protocol):
@@ -144,6 +157,9 @@ class GroupLoop:
         position.link = link
         self._began = 0.0  # of the step under way, by the clock of `shows`
         self._led = False
+        self._beside = Beside(parts.handlers, parts.stream, parts.describe, parts.shows)
+        self._rows = 0  # of the own share of the step under way
+        self._trained = False  # the model has other values than at the beginning
 
     def run(self) -> None:
         """Run the loop. Raises UserCodeError once the failed task is reported."""
@@ -224,10 +240,26 @@ class GroupLoop:
     # -- states -------------------------------------------------------------------
 
     def _begin(self, number: int) -> None:
-        """Make the state with which all begin."""
+        """Make the state with which all begin.
+
+        Where that is not possible a newer round is waited for, in which all begin with
+        another checkpoint.
+        """
         told = self._link.round(number)
-        with self._parts.shows.goodput.cause(GoodputCause.RESTORE):
-            version = self._parts.restore(told.restore_dir if told else "")
+        directory = told.restore_dir if told else ""
+        if self._trained and not directory:
+            raise JobError(
+                "this worker has trained already, and the job begins again with its "
+                "initial values: another process has to take its place"
+            )
+        try:
+            with self._parts.shows.goodput.cause(GoodputCause.RESTORE):
+                version = self._parts.restore(directory)
+        except CheckpointError as error:
+            log.error("%s", error)
+            version = 0
+            while self._link.is_newest(number) and not self._parts.leaving.is_set():
+                self._parts.leaving.wait(LOOK_SECONDS)
         self._parts.step.begin()
         # Tasks of before a rewind are void; others come again.
         self._parts.stream.hand_back()
@@ -238,6 +270,7 @@ class GroupLoop:
         with self._parts.shows.goodput.cause(GoodputCause.RESTORE):
             work = self._parts.state.take(raw)
         self._parts.step.begin()
+        self._trained = True
         with self._position.lock:
             self._position.work = work
         log.info("Got version %d from the group", work.version)
@@ -257,7 +290,7 @@ class GroupLoop:
         task = self._position.work.tasks.get(plan.lease_id)
         if task is None:
             if rank == 0:
-                self._refill(LOOK_SECONDS)
+                self._refill(_IDLE_SECONDS)
             return parts.step.nothing()
         shows = parts.shows
         shows.progress.enter(WorkerPhase.TRAIN)
@@ -268,6 +301,7 @@ class GroupLoop:
             with shows.goodput.cause(GoodputCause.WAIT_DATA):
                 batches = made.result()
             self._ask_ahead(plan, rank, members)
+            self._rows = sum(batch.num_records for batch in batches.batches)
             for batch in batches.batches[:1]:
                 shows.begins(batch)
             return parts.step.compute(batches)
@@ -290,6 +324,7 @@ class GroupLoop:
             self._position.work.follow(plan)
             task = self._position.work.tasks[plan.lease_id]
         parts.rate.set(plan.rate)
+        self._trained = True
         try:
             outcome = parts.step.apply(summed)
         except Exception as error:  # noqa: BLE001 - border: the user's optimizer
@@ -302,7 +337,7 @@ class GroupLoop:
         if outcome.rows:
             seconds = parts.shows.clock() - self._began
             done = BatchDone(outcome.loss, version, outcome.skipped)
-            parts.shows.step(done, outcome.rows, seconds)
+            parts.shows.step(done, self._rows, seconds)
 
     def _fail(self, task: GroupTask, error: Exception) -> NoReturn:
         """Report that a task fails in the same way for everybody. Raises."""
@@ -338,7 +373,9 @@ class GroupLoop:
         parts.between_steps(version, applied)
 
     def _follow(self) -> None:
-        """Name no leases of the group any more: another member leads."""
+        """Leave tasks to the member that leads."""
+        if self._parts.stream.has_next:
+            self._parts.stream.hand_back()
         if not self._led:
             return
         self._led = False
@@ -346,45 +383,34 @@ class GroupLoop:
             self._parts.stream.forget(lease_id)
 
     def _refill(self, seconds: float) -> None:
-        """Take tasks over from the stream; do those that are not of training."""
+        """Take tasks over from the stream; do those that are not of training.
+
+        Of these the next one is waited for, so that all tasks of an evaluation see the
+        same values.
+        """
         parts = self._parts
-        while self._num_unfinished() < _MOST_TASKS:
+        beside = False
+        while beside or self._needs_tasks():
             loaded = parts.stream.next(seconds)
             if loaded is None:
-                return
-            seconds = 0.0
-            if loaded.task.type == TaskType.TRAINING:
+                if not (beside and parts.stream.reading):
+                    return
+            elif loaded.task.type == TaskType.TRAINING:
                 with self._position.lock:
                     self._position.work.add([_group_task(loaded.task)])
+                seconds, beside = 0.0, False
             else:
-                self._do_beside(loaded)
+                self._beside.do(loaded, self._position.work.version)
+                seconds, beside = _BESIDE_SECONDS, True
 
-    def _do_beside(self, loaded: LoadedTask) -> None:
-        parts, task = self._parts, loaded.task
-        handler = parts.handlers.get(task.type)
-        if handler is None:
-            parts.stream.report(failure(task, f"this worker knows no type {task.type}"))
-            return
-        phase, cause = _BESIDE.get(task.type, (WorkerPhase.IDLE, GoodputCause.IDLE))
-        parts.shows.progress.enter(phase)
-        with parts.shows.goodput.cause(cause):
-            try:
-                parts.stream.report(handler(loaded))
-            except OSError as error:
-                log.warning("Handing a task back: %s", error)
-                parts.stream.report(replace(returned(task), error=str(error)))
-            except ElasticDLError as error:
-                log.error("%s", error)
-                parts.stream.report(
-                    failure(task, str(error), exit_code=error.exit_code)
-                )
-            except Exception as error:
-                text = parts.describe("a task beside training", error)
-                report = failure(
-                    task, with_trace(text, error), exit_code=ExitCode.USER_CODE
-                )
-                parts.stream.report(report)
-                raise UserCodeError(text) from error
+    def _needs_tasks(self) -> bool:
+        with self._position.lock:
+            work = self._position.work
+            left = sum(
+                task.end - work.totals[task.lease_id].reached
+                for task in work.unfinished()
+            )
+        return left < max(1, _KNOWN_STEPS * self._link.step_records)
 
     # -- reports ------------------------------------------------------------------
 
@@ -405,13 +431,6 @@ class GroupLoop:
                 work.totals[task.lease_id].reported = True
         for report in reports:
             self._parts.stream.report(report, can_wait=True)
-
-
-_BESIDE = {
-    TaskType.EVALUATION: (WorkerPhase.EVALUATE, GoodputCause.EVALUATE),
-    TaskType.SUMMARIZE: (WorkerPhase.EVALUATE, GoodputCause.EVALUATE),
-    TaskType.EXPORT: (WorkerPhase.EXPORT, GoodputCause.EXPORT),
-}
 
 
 def _group_task(task: Task) -> GroupTask:

@@ -222,6 +222,27 @@ def test_one_that_is_told_to_leave_is_out_at_once(master: Master) -> None:
     assert leader_of(master) == other.name
 
 
+def test_fewer_than_the_minimum_make_no_step(master: Master) -> None:
+    least = SPEC.worker.model_copy(update={"min": 2})
+    master.table.take_spec(SPEC.model_copy(update={"worker": least}))
+    first = master.worker()
+    master.says(first)
+    master.turn()
+    assert master.holder.round_of(first) is None
+    second = master.worker()
+    master.says(second)
+    master.turn()
+    assert len(master.round_of(first).members) == 2
+    master.ends(second)
+    master.turn()
+    assert len(master.round_of(first).members) == 2  # which is broken, and stays so
+    third = master.worker()
+    master.says(third)
+    master.turn()
+    told = master.round_of(first)
+    assert [m.number for m in told.members] == [first.generation, third.generation]
+
+
 def test_the_loss_of_all_goes_back_and_a_new_round_begins(master: Master) -> None:
     members = group_of(master, 2)
     master.level(*members, version=7)
