@@ -13,6 +13,7 @@ def benchmarks() -> dict[str, Benchmark]:
     import cluster
     import data_path
     import group
+    import group_step
     import jobs
     import master
     import ps
@@ -26,6 +27,7 @@ def benchmarks() -> dict[str, Benchmark]:
         data_path,
         ps,
         group,
+        group_step,
         tls,
         step,
         jobs,

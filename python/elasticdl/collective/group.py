@@ -168,6 +168,23 @@ class Group:
             parts = tuple(gradient[a:b] for a, b in self._bounds(len(entered.members)))
         self._tell(lambda: self._participant.computed(step, number, parts))
 
+    def alone(self, step: int, number: int) -> bool:
+        """Begin a step in one go, if nobody else is in round `number`.
+
+        Then `made_alone` has to be called: a newer round waits for it.
+        """
+        with self._lock:
+            if self._applying or not self._participant.alone(step, number):
+                return False
+            self._applying = True
+            return True
+
+    def made_alone(self, step: int, plan: bytes) -> None:
+        """Go on after a step that was made in one go."""
+        with self._lock:
+            self._participant.made_alone(step, plan)
+        self.applied()
+
     def applied(self) -> None:
         """Go on after an `Apply` or a `Take`."""
         self._go_on(self._participant.applied)

@@ -179,6 +179,22 @@ class Participant:
         self._pieces[step][self._me] = parts[self._rank]
         return [*pieces, *self._add(step)]
 
+    def alone(self, step: int, number: int) -> bool:
+        """Whether this member is the only one in round `number` and is at this step."""
+        return (
+            not self._is_over(number)
+            and self._level
+            and self._members == (self._me,)
+            and step == self._version
+        )
+
+    def made_alone(self, step: int, plan: Any) -> None:
+        """Note a step that this member made in one go; then call `applied`.
+
+        Nobody else was in it, so that there are no parts to hand over.
+        """
+        self._note_made(step, plan, ())
+
     def added(self, step: int, number: int, data: Any) -> list[Action]:
         """Take the sum of the own part."""
         if self._is_over(number):
@@ -251,7 +267,7 @@ class Participant:
                 "at most one step between them"
             )
         made = self._made
-        if version is None or made is None:
+        if version is None or made is None or not made.parts:
             return Snapshot(ahead, self._state())
         return HandOver(made.step, made.plan, made.parts)
 
@@ -309,8 +325,11 @@ class Participant:
         return [self._make(step, header.plan, parts)]
 
     def _make(self, step: int, plan: Any, parts: tuple[Any, ...]) -> Apply:
+        self._note_made(step, plan, parts)
+        return Apply(step, plan, parts)
+
+    def _note_made(self, step: int, plan: Any, parts: tuple[Any, ...]) -> None:
         self._made = _Made(step, plan, parts)
         self._version = step + 1
         for kept in (self._headers, self._pieces, self._reduced):
             kept.pop(step, None)
-        return Apply(step, plan, parts)

@@ -22,7 +22,8 @@ from elasticdl.model.feeding import Batch, Feeder
 from elasticdl.model.state import ModelState
 from elasticdl.worker.group.beside import Handler
 from elasticdl.worker.group.link import GroupLink
-from elasticdl.worker.group.loop import GroupLoop, GroupParts, Position
+from elasticdl.worker.group.loop import GroupLoop
+from elasticdl.worker.group.position import GroupParts, Position
 from elasticdl.worker.group.shares import Shares
 from elasticdl.worker.group.state import MemberState
 from elasticdl.worker.group.step import GroupStep
@@ -88,7 +89,8 @@ class GroupMaker:
         """Return the loop; from now on the master may let this worker in."""
         life, spec, definition = self._life, self._spec, self._definition
         optimizer = definition.optimizer
-        step = GroupStep(definition, optimizer, self._state.shared)
+        skip_nan = spec.training.on_nan_loss is OnNanLoss.SKIP
+        step = GroupStep(definition, optimizer, self._state.shared, skip_nan=skip_nan)
         step.trace(around.batch.features, around.batch.labels)
         whole = LocalState(definition.model, optimizer, definition.optimizer_json())
         state = MemberState(definition.model, optimizer)
@@ -119,7 +121,7 @@ class GroupMaker:
             orders=life.heartbeat,
             leaving=life.leaving,
             shows=around.shows,
-            skip_nan=spec.training.on_nan_loss is OnNanLoss.SKIP,
+            skip_nan=skip_nan,
         )
         position = Position(parts)
         me = life.context.generation

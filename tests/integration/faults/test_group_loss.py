@@ -115,7 +115,8 @@ def test_a_frozen_member_is_left_out_and_one_that_leaves_takes_nothing_along(job
 
 
 def test_a_group_shrinks_to_one_member_grows_back_and_is_scaled(job):
-    one = group(job, "elastic", replicas=4)
+    # One that is alone makes a step of one batch in one go, as strategy local does.
+    one = group(job, "elastic", replicas=4, training={**LONG, "globalBatchSize": 16})
     together(one, 4)
     one.handle.set_capacity(1)
     status = together(one, 1)

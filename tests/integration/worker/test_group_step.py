@@ -15,6 +15,10 @@ from elasticdl.worker.group.plan import StepPlan, Work, share
 from elasticdl.worker.group.state import MemberState
 from elasticdl.worker.group.step import GroupStep, ShareBatches
 
+BATCH_NORMALIZED = (
+    "keras.layers.Dense(",
+    "keras.layers.BatchNormalization(momentum=0.5), keras.layers.Dense(",
+)
 OPTIMIZERS = {
     "momentum": "SGD(0.05, momentum=0.9)",
     "adam": "Adam(0.05)",
@@ -29,11 +33,10 @@ OPTIMIZERS = {
 class Member:
     """A worker's model, step and state."""
 
-    def __init__(self, module):
+    def __init__(self, module, *, skip_nan=False):
         self.module = module
-        self.step = GroupStep(
-            module, module.optimizer, non_trainable(module.model).shared
-        )
+        shared = non_trainable(module.model).shared
+        self.step = GroupStep(module, module.optimizer, shared, skip_nan=skip_nan)
         self.state = MemberState(module.model, module.optimizer)
         self.work = Work()
 
@@ -51,6 +54,10 @@ class Member:
             for a in range(start, end, portion)
         ]
         return self.step.compute(ShareBatches(batches, end - start))
+
+    def alone(self, features, labels):
+        batch = Batch(tf.constant(features), tf.constant(labels), len(labels))
+        return self.step.alone(ShareBatches([batch], len(labels)))
 
 
 def together(members, features, labels, *, portion=1000):
@@ -139,6 +146,44 @@ def test_members_together_are_one_member_and_equal_to_the_last_bit(
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("name", [n for n in OPTIMIZERS if n != "loss scale factor"])
+def test_a_step_in_one_go_is_the_same_as_one_in_two_halves(members, batches_of, name):
+    alone, halves = members(2, optimizer=OPTIMIZERS[name])
+    for number, (features, labels) in enumerate(batches_of(9)):
+        if number % 3 == 2:
+            together([alone], features, labels)
+        else:
+            outcome = alone.alone(features, labels)
+            assert (outcome.records, outcome.rows) == (len(labels), len(labels))
+        together([halves], features, labels)
+        assert_equal(weights(alone.module), weights(halves.module))
+
+
+def test_a_step_in_one_go_moves_the_statistics_as_the_halves_do(
+    members, batches_of, mlp
+):
+    alone, halves = members(2, text=mlp.replace(*BATCH_NORMALIZED, 1))
+    for features, labels in batches_of(6):
+        # An attempt of two that was given up before.
+        alone.part(features, labels, 0, 3, portion=1000)
+        alone.alone(features, labels)
+        together([halves], features, labels)
+    assert_equal(alone.module.model.get_weights(), halves.module.model.get_weights())
+
+
+def test_a_scale_that_rows_of_gradients_cannot_lose_needs_the_halves(
+    members, batches_of
+):
+    (features, labels), *_ = batches_of(1)
+    batch = Batch(tf.constant(features), tf.constant(labels), len(labels))
+    found = [
+        one.step.can_be_alone(ShareBatches([batch], len(labels)))
+        for name in ("loss scale factor", "adam")
+        for one in members(1, optimizer=OPTIMIZERS[name])
+    ]
+    assert found == [False, True]
+
+
 def test_members_that_come_and_go_change_nothing_but_rounding(members, batches_of):
     alone, *several = members(5)
     for step, (features, labels) in enumerate(batches_of(12)):
@@ -150,12 +195,6 @@ def test_members_that_come_and_go_change_nothing_but_rounding(members, batches_o
             newcomer.step.begin()
         together(here, features, labels)
     assert_equal(weights(several[3].module), weights(alone.module), rtol=1e-4)
-
-
-BATCH_NORMALIZED = (
-    "keras.layers.Dense(",
-    "keras.layers.BatchNormalization(momentum=0.5), keras.layers.Dense(",
-)
 
 
 def test_moving_statistics_are_those_of_all_members_and_equal(members, batches_of, mlp):

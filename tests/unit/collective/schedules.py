@@ -106,6 +106,10 @@ class Process:
         match action:
             case Send(to, message):
                 self.world.send(self.index, to, number, message)
+            case Compute(step, plan, number) if self._makes_alone(step, number):
+                self.position_moved(plan)
+                self.participant.made_alone(step, plan)
+                self.do(self.participant.applied())
             case Compute(step, plan, number):
                 self.work.append(lambda: self._compute(number, step, plan))
             case Add(step, _, pieces):
@@ -119,6 +123,16 @@ class Process:
                 self.world.broken.add((self.index, broken))
             case Stateless():
                 self.world.stateless = True
+
+    def _makes_alone(self, step: int, number: int) -> bool:
+        """Make the step in one go, now and then."""
+        return self.participant.alone(step, number) and self.world.rng.random() < 0.7
+
+    def position_moved(self, plan: tuple[int, ...]) -> None:
+        """Apply a step of this member alone."""
+        for part in self.state.parts:
+            part.update(plan)
+        self.state.position += len(plan)
 
     def _compute(self, number: int, step: int, plan: tuple[int, ...]) -> list[Action]:
         entered = self.participant.round

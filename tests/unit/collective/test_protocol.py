@@ -106,6 +106,21 @@ def test_one_member_steps_alone() -> None:
     assert alone.applied() == [Acknowledge(0, "plan 0"), Compute(1, "plan 1", 1)]
 
 
+def test_a_step_in_one_go_is_made_by_one_that_is_alone_and_handed_to_nobody() -> None:
+    one = member(0)
+    one.enter(Round(1, (0,), (1,), begins=True))
+    assert not one.alone(0, 1)  # it has no state yet
+    one.began()
+    assert one.alone(0, 1)
+    assert not one.alone(1, 1)
+    assert not one.alone(0, 2)
+    one.made_alone(0, "plan 0")
+    assert one.applied() == [Acknowledge(0, "plan 0"), Compute(1, "plan 1", 1)]
+    one.enter(Round(2, (0, 3), (1, 2)))
+    assert not one.alone(1, 2)
+    assert Send(3, Snapshot(1, "all")) in one.received(3, 2, Hello(None))
+
+
 def test_a_newcomer_gets_the_state_of_the_oldest() -> None:
     old = member(0)
     old.enter(Round(1, (0,), (1,), begins=True))

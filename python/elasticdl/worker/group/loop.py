@@ -13,10 +13,6 @@ same values then, and wait.
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NoReturn, Protocol
 
 from elasticdl.collective.group import Group
 from elasticdl.collective.messages import (
@@ -28,33 +24,14 @@ from elasticdl.collective.messages import (
     Stateless,
     Take,
 )
-from elasticdl.collective.wire import Buffer
-from elasticdl.errors import (
-    CheckpointError,
-    ElasticDLError,
-    ExitCode,
-    JobError,
-    UserCodeError,
-)
+from elasticdl.errors import CheckpointError, JobError
 from elasticdl.job.tasks import Task, TaskOutcome, TaskReport, TaskType
 from elasticdl.job.words import GoodputCause, WorkerPhase
-from elasticdl.worker.group.beside import Beside, Handler
+from elasticdl.worker.group.beside import Beside
 from elasticdl.worker.group.link import GroupLink
-from elasticdl.worker.group.plan import (
-    GroupTask,
-    Outcome,
-    StepPlan,
-    Totals,
-    Work,
-    share,
-)
-from elasticdl.worker.group.shares import Shares
-from elasticdl.worker.group.state import MemberState
-from elasticdl.worker.group.step import Floats, GroupStep
-from elasticdl.worker.shows import Shows
-from elasticdl.worker.steps.learning_rate import LearningRate
-from elasticdl.worker.tasks.stream import TaskStream, failure, with_trace
-from elasticdl.worker.trainer import BatchDone, NanLossError
+from elasticdl.worker.group.plan import GroupTask, StepPlan, Totals, Work
+from elasticdl.worker.group.position import GroupParts, Position
+from elasticdl.worker.group.stepping import Stepping
 
 log = logging.getLogger(__name__)
 
@@ -67,80 +44,6 @@ _IDLE_SECONDS = 1.0
 _KNOWN_STEPS = 2
 # Tasks beside training that belong together come one after the other: so long apart.
 _BESIDE_SECONDS = 1.0
-
-# A checkpoint, "" for the job's initial values -> its version. Raises CheckpointError
-# once the master knows that it cannot be loaded.
-Restore = Callable[[str], int]
-
-
-class Orders(Protocol):
-    """The master's orders (worker.heartbeat)."""
-
-    def is_lost(self, lease_id: int) -> bool:
-        """Whether a lease was given to another worker."""
-
-    def regain(self, leases: Iterable[int]) -> None:
-        """Forget that these leases were lost."""
-
-
-@dataclass(frozen=True)
-class GroupParts:
-    """The parts of the loop."""
-
-    step: GroupStep
-    state: MemberState
-    rate: LearningRate
-    restore: Restore
-    shares: Shares
-    stream: TaskStream
-    handlers: Mapping[int, Handler]  # of every type but TRAINING
-    between_steps: Callable[[int, dict[int, int]], None]
-    describe: Callable[[str, BaseException], str]
-    orders: Orders
-    leaving: threading.Event
-    shows: Shows
-    skip_nan: bool
-
-
-class Position:
-    """Plans and states for the group, which asks from threads of its own.
-
-    Holds the lock around `Work`; calls nobody who could wait for the group.
-    """
-
-    def __init__(self, parts: GroupParts) -> None:
-        """Begin without tasks."""
-        self._parts = parts
-        self.lock = threading.Lock()
-        self.work = Work()
-        self.link: GroupLink | None = None
-
-    def plan(self, step: int) -> bytes:
-        """Return which records a step has; called while this member leads."""
-        del step
-        parts = self._parts
-        held = set(parts.stream.held)
-        with self.lock:
-            work = self.work
-            work.keep(
-                [
-                    lease_id
-                    for lease_id, totals in work.totals.items()
-                    if not parts.orders.is_lost(lease_id)
-                    and (lease_id in held or not totals.reported)
-                ]
-            )
-            records = self.link.step_records if self.link else 0
-            plan = work.plan(records)
-            if plan.lease_id:
-                epoch = work.tasks[plan.lease_id].epoch
-                plan = replace(plan, rate=parts.rate.at(work.version, epoch))
-        return plan.encoded()
-
-    def state(self) -> Sequence[Buffer]:
-        """Return the whole state."""
-        with self.lock:
-            return self._parts.state.copied(self.work, self._parts.step.state_before)
 
 
 class GroupLoop:
@@ -155,11 +58,10 @@ class GroupLoop:
         self._link = link
         self._position = position
         position.link = link
-        self._began = 0.0  # of the step under way, by the clock of `shows`
+        self._stepping = Stepping(parts, position, link)
         self._led = False
         self._beside = Beside(parts.handlers, parts.stream, parts.describe, parts.shows)
-        self._rows = 0  # of the own share of the step under way
-        self._trained = False  # the model has other values than at the beginning
+        self._given = False  # the model has had another member's values
 
     def run(self) -> None:
         """Run the loop. Raises UserCodeError once the failed task is reported."""
@@ -218,9 +120,9 @@ class GroupLoop:
     def _carry_out(self, order: object) -> None:
         match order:
             case Compute(step, plan, number):
-                self._compute(step, StepPlan.decoded(plan), number)
+                self._compute(step, plan, number)
             case Apply(_, plan, (summed,)):
-                self._apply(StepPlan.decoded(plan), summed)
+                self._stepping.apply(StepPlan.decoded(plan), summed)
                 self._between_steps()
                 self._group.applied()
             case Take(_, raw):
@@ -237,6 +139,27 @@ class GroupLoop:
             case Stateless(number):
                 self._link.stateless(number)
 
+    def _compute(self, step: int, raw: bytes, number: int) -> None:
+        """Compute the own share of a step, or make it in one go where nobody helps."""
+        place = self._link.place(number)
+        if place is None or number != self._group.round:
+            return
+        plan = StepPlan.decoded(raw)
+        with self._position.lock:
+            self._position.work.follow(plan)
+        if not plan.lease_id:
+            if self._link.leads:
+                self._refill(_IDLE_SECONDS)
+            self._group.computed(step, number, self._parts.step.nothing())
+            return
+        share = self._stepping.share(plan, *place)
+        if share.fits_one and self._group.alone(step, number):
+            self._stepping.alone(share)
+            self._between_steps()
+            self._group.made_alone(step, raw)
+        else:
+            self._group.computed(step, number, self._stepping.compute(share))
+
     # -- states -------------------------------------------------------------------
 
     def _begin(self, number: int) -> None:
@@ -247,7 +170,7 @@ class GroupLoop:
         """
         told = self._link.round(number)
         directory = told.restore_dir if told else ""
-        if self._trained and not directory:
+        if (self._given or self._stepping.trained) and not directory:
             raise JobError(
                 "this worker has trained already, and the job begins again with its "
                 "initial values: another process has to take its place"
@@ -270,88 +193,10 @@ class GroupLoop:
         with self._parts.shows.goodput.cause(GoodputCause.RESTORE):
             work = self._parts.state.take(raw)
         self._parts.step.begin()
-        self._trained = True
+        self._given = True
         with self._position.lock:
             self._position.work = work
         log.info("Got version %d from the group", work.version)
-
-    # -- steps --------------------------------------------------------------------
-
-    def _compute(self, step: int, plan: StepPlan, number: int) -> None:
-        place = self._link.place(number)
-        if place is None or number != self._group.round:
-            return
-        with self._position.lock:
-            self._position.work.follow(plan)
-        self._group.computed(step, number, self._share(plan, *place))
-
-    def _share(self, plan: StepPlan, rank: int, members: int) -> Floats:
-        parts = self._parts
-        task = self._position.work.tasks.get(plan.lease_id)
-        if task is None:
-            if rank == 0:
-                self._refill(_IDLE_SECONDS)
-            return parts.step.nothing()
-        shows = parts.shows
-        shows.progress.enter(WorkerPhase.TRAIN)
-        shows.goodput.switch(GoodputCause.REPLAY if task.replay else GoodputCause.TRAIN)
-        self._began = shows.clock()
-        try:
-            made = parts.shares.ask(task, *share(plan, rank, members))
-            with shows.goodput.cause(GoodputCause.WAIT_DATA):
-                batches = made.result()
-            self._ask_ahead(plan, rank, members)
-            self._rows = sum(batch.num_records for batch in batches.batches)
-            for batch in batches.batches[:1]:
-                shows.begins(batch)
-            return parts.step.compute(batches)
-        except Exception as error:  # noqa: BLE001 - border: the user's code
-            self._fail(task, error)
-
-    def _ask_ahead(self, plan: StepPlan, rank: int, members: int) -> None:
-        with self._position.lock:
-            work = self._position.work
-            following = work.after(plan, self._link.step_records)
-            task = work.tasks.get(following.lease_id)
-        if task is not None:
-            self._parts.shares.ask(task, *share(following, rank, members))
-
-    def _apply(self, plan: StepPlan, summed: Floats) -> None:
-        if not plan.lease_id:
-            return
-        parts = self._parts
-        with self._position.lock:
-            self._position.work.follow(plan)
-            task = self._position.work.tasks[plan.lease_id]
-        parts.rate.set(plan.rate)
-        self._trained = True
-        try:
-            outcome = parts.step.apply(summed)
-        except Exception as error:  # noqa: BLE001 - border: the user's optimizer
-            self._fail(task, error)
-        if outcome.skipped and not parts.skip_nan:
-            self._fail(task, NanLossError(_nan_message(outcome, plan, task)))
-        with self._position.lock:
-            self._position.work.made(plan, outcome)
-            version = self._position.work.version
-        if outcome.rows:
-            seconds = parts.shows.clock() - self._began
-            done = BatchDone(outcome.loss, version, outcome.skipped)
-            parts.shows.step(done, self._rows, seconds)
-
-    def _fail(self, task: GroupTask, error: Exception) -> NoReturn:
-        """Report that a task fails in the same way for everybody. Raises."""
-        parts = self._parts
-        if isinstance(error, ElasticDLError):
-            text, code = str(error), error.exit_code
-        else:
-            text = parts.describe("training", error)
-            text, code = with_trace(text, error), ExitCode.USER_CODE
-        log.error("%s", text)
-        loss = float("nan") if isinstance(error, NanLossError) else 0.0
-        report = failure(_task(task), text, fatal=True, exit_code=code)
-        parts.stream.report(replace(report, loss=loss))
-        raise UserCodeError(text) from error
 
     # -- between steps ------------------------------------------------------------
 
@@ -446,18 +291,6 @@ def _group_task(task: Task) -> GroupTask:
     )
 
 
-def _task(task: GroupTask) -> Task:
-    return Task(
-        task_id=task.task_id,
-        lease_id=task.lease_id,
-        type=TaskType.TRAINING,
-        source=task.source,
-        start=task.start,
-        end=task.end,
-        epoch=task.epoch,
-    )
-
-
 def _done(task: GroupTask, totals: Totals, version: int) -> TaskReport:
     return TaskReport(
         task_id=task.task_id,
@@ -470,12 +303,4 @@ def _done(task: GroupTask, totals: Totals, version: int) -> TaskReport:
         loss=totals.loss_sum / max(1, totals.steps),
         model_version=version,
         skipped_batches=totals.skipped_steps,
-    )
-
-
-def _nan_message(outcome: Outcome, plan: StepPlan, task: GroupTask) -> str:
-    return (
-        f"loss is {outcome.loss} in a step of {task.source}: records {plan.start} to "
-        f"{plan.end - 1}; expected a finite number. Lower the learning rate, look at "
-        "these records, or set training.onNanLoss: skip to leave such steps out"
     )

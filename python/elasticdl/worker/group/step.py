@@ -23,6 +23,7 @@ from elasticdl.model.feeding import Batch
 from elasticdl.model.variables import NamedVariable
 from elasticdl.worker.group.plan import Outcome
 from elasticdl.worker.steps.step import StepDefinition, Tensors, Traced
+from elasticdl.worker.steps.variable_step import VariableStep
 
 Floats = NDArray[np.float32]
 _COUNTS = 3  # at the vector's end: sum of losses by rows, rows, records that were read
@@ -44,8 +45,13 @@ class GroupStep:
         definition: StepDefinition,
         optimizer: keras.optimizers.Optimizer,
         shared: Sequence[NamedVariable],
+        *,
+        skip_nan: bool,
     ) -> None:
-        """Take a module with a built model, its optimizer and its float state."""
+        """Take a module with a built model, its optimizer and its float state.
+
+        `skip_nan`: a step whose loss is not a number changes nothing.
+        """
         self._definition = definition
         self._optimizer = optimizer
         self._shared = shared
@@ -58,6 +64,10 @@ class GroupStep:
         self._num_gradients = 0
         self._num_state = sum(_size(item.shape) for item in shared)
         self._before: list[NDArray[Any]] = []
+        # That of strategy local; it cannot take a constant scale off rows of gradients.
+        self._whole = None
+        if not optimizer.loss_scale_factor:
+            self._whole = VariableStep(definition, optimizer=optimizer, guard=skip_nan)
 
     def trace(self, features: Tensors, labels: Tensors) -> None:
         """Trace for batches like this one."""
@@ -80,16 +90,38 @@ class GroupStep:
         gradients = total[: self._num_gradients]
         state = total[self._num_gradients : -_COUNTS]
         self._write_state(self._before)
-        for batch in share.batches:
+        for number, batch in enumerate(share.batches):
             loss, gradient = self._gradient(batch.features, batch.labels)
             rows = np.float32(batch.num_records)
-            gradients += rows * gradient.numpy()
+            if number:
+                gradients += rows * gradient.numpy()
+            else:
+                np.multiply(rows, gradient.numpy(), out=gradients)
             if self._shared:
                 state += rows * self._flat_state()
             total[-3] += float(loss) * rows
             total[-2] += rows
         total[-1] = share.records
         return total
+
+    def can_be_alone(self, share: ShareBatches) -> bool:
+        """Whether `alone` can make a step of these batches."""
+        return self._whole is not None and len(share.batches) == 1
+
+    def alone(self, share: ShareBatches) -> Outcome:
+        """Make a step of one batch in one go, as strategy local does."""
+        if self._whole is None:
+            raise RuntimeError("the optimizer's scale is taken off summed gradients")
+        (batch,) = share.batches
+        self._write_state(self._before)
+        loss = self._whole.apply(batch.features, batch.labels)
+        self.begin()
+        return Outcome(
+            records=share.records,
+            rows=batch.num_records,
+            loss=loss,
+            skipped=not np.isfinite(loss),
+        )
 
     def nothing(self) -> Floats:
         """Return the part of a member without records."""

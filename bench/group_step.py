@@ -1,0 +1,201 @@
+"""Steps of a group with TensorFlow, against those of the other strategies.
+
+Owns the members: each is a process with the model of `step`, and makes steps
+of records that it has. No master, no tasks: only a step and its exchange are measured.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from elasticdl.collective.group import Group
+from elasticdl.collective.messages import Apply, Begin, Compute, Round, Take
+from frame import Benchmark, Row, interleaved, ratios, row
+from roles import TOKEN
+from step import BATCH, definition, example_batch
+
+_STATE_BYTES = 1 << 30
+
+
+class Member:
+    """A member whose share of each step is one batch."""
+
+    def __init__(self, me: int, model: str) -> None:
+        """Build the model and listen."""
+        from elasticdl.model.state import non_trainable
+        from elasticdl.worker.group.plan import Work
+        from elasticdl.worker.group.state import MemberState
+        from elasticdl.worker.group.step import GroupStep, ShareBatches
+
+        made = definition(model, "Adam")
+        shared = non_trainable(made.model).shared
+        self._step = GroupStep(made, made.optimizer, shared, skip_nan=False)
+        batch = example_batch()
+        self._step.trace(batch.features, batch.labels)
+        self._share = ShareBatches([batch], BATCH)
+        self._state = MemberState(made.model, made.optimizer)
+        self._work = Work()
+        self.group = Group(
+            me, self, size=self._step.size, token=TOKEN, most_state_bytes=_STATE_BYTES
+        )
+
+    def plan(self, step: int) -> bytes:
+        """Return no records: each member has its own."""
+        del step
+        return b""
+
+    def state(self) -> list[memoryview]:
+        """Return the whole state."""
+        return self._state.copied(self._work, self._step.state_before)
+
+    def step(self) -> None:
+        """Make one step."""
+        while True:
+            match self.group.next(60):
+                case Compute(step, plan, number):
+                    if self.group.alone(step, number):
+                        self._step.alone(self._share)
+                        self.group.made_alone(step, plan)
+                        return
+                    self.group.computed(step, number, self._step.compute(self._share))
+                case Apply(_, _, (summed,)):
+                    self._step.apply(summed)
+                    self.group.applied()
+                    return
+                case Begin():
+                    self.group.began()
+                case Take(_, raw):
+                    self._state.take(raw)
+                    self._step.begin()
+                    self.group.applied()
+
+
+def one_thread() -> None:
+    """Give TensorFlow one thread, as each worker has on a machine of few cores."""
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
+def _peer(me: int, model: str, ports: Any, orders: Any) -> None:
+    one_thread()
+    member = Member(me, model)
+    ports.put((me, member.group.port))
+    members, addresses = orders.get()
+    if me not in members:
+        return
+    member.group.enter(Round(1, members, (1,) * len(members), begins=True), addresses)
+    while True:
+        member.step()
+
+
+def _alone(model: str, seconds: Any) -> None:
+    """Time one member's steps and strategy local's, in turn."""
+    from elasticdl.worker.steps.variable_step import VariableStep
+
+    one_thread()
+    member = Member(0, model)
+    member.group.enter(Round(1, (0,), (1,), begins=True), {0: ""})
+    made = definition(model, "Adam")
+    local = VariableStep(made, optimizer=made.optimizer)
+    batch = example_batch()
+    local.kinds(batch.features, batch.labels)
+    seconds.put(
+        interleaved(
+            {
+                "ours": timed_steps(member.step),
+                "local": timed_steps(lambda: local.apply(batch.features, batch.labels)),
+            },
+            15,
+        )
+    )
+
+
+def timed_steps(step: Callable[[], object], count: int = 20) -> Callable[[], float]:
+    """Return a variant that makes steps and gives the seconds of one."""
+
+    def run() -> float:
+        began = time.perf_counter()
+        for _ in range(count):
+            step()
+        return (time.perf_counter() - began) / count
+
+    return run
+
+
+def group_1() -> list[Row]:
+    """Compare one member with strategy local's own step."""
+    rows = []
+    for model in ("cnn", "mlp"):
+        context = multiprocessing.get_context("spawn")
+        seconds = context.Queue()
+        process = context.Process(target=_alone, args=(model, seconds), daemon=True)
+        process.start()
+        times = seconds.get(timeout=300)
+        process.join()
+        what = f"{model.upper()}: step of strategy local / of one member"
+        found = ratios(times["local"], times["ours"])
+        rows.append(row(f"group_1_{model}", what, found, 0.97))
+    return rows
+
+
+@contextmanager
+def members(number: int, model: str) -> Iterator[Callable[[], None]]:
+    """Give a step of a group: this process leads, the others are its children."""
+    context = multiprocessing.get_context("spawn")
+    ports, orders = context.Queue(), context.Queue()
+    peers = [
+        context.Process(target=_peer, args=(me, model, ports, orders), daemon=True)
+        for me in range(1, number)
+    ]
+    for peer in peers:
+        peer.start()
+    leader = Member(0, model)
+    try:
+        found = dict(ports.get(timeout=120) for _ in peers)
+        addresses = {me: f"127.0.0.1:{port}" for me, port in found.items()}
+        addresses[0] = f"127.0.0.1:{leader.group.port}"
+        everybody = tuple(range(number))
+        for _ in peers:
+            orders.put((everybody, addresses))
+        entered = Round(1, everybody, (1,) * number, begins=True)
+        leader.group.enter(entered, addresses)
+        yield leader.step
+    finally:
+        for peer in peers:
+            peer.terminate()
+            peer.join()
+        leader.group.close()
+
+
+def _two(model: str, seconds: Any) -> None:
+    one_thread()
+    with members(1, model) as alone, members(2, model) as pair:
+        # The other member waits while this one is alone.
+        seconds.put(
+            interleaved({"one": timed_steps(alone), "two": timed_steps(pair)}, 11)
+        )
+
+
+def group_2() -> list[Row]:
+    """Compare the records a second of two members with those of one."""
+    context = multiprocessing.get_context("spawn")
+    seconds = context.Queue()
+    process = context.Process(target=_two, args=("cnn", seconds))
+    process.start()
+    times = seconds.get(timeout=300)
+    process.join()
+    what = "CNN, a thread each: records a second of 2 members / of 1"
+    found = [2 * one / two for one, two in zip(times["one"], times["two"], strict=True)]
+    return [row("group_2", what, found, 1.6)]
+
+
+BENCHMARKS = {
+    "group_1": Benchmark(group_1, 60, short=False),
+    "group_2": Benchmark(group_2, 40, short=False),
+}

@@ -1,0 +1,98 @@
+"""How far a member is, for the threads in which its group asks.
+
+Owns the parts of a member and the lock around its `Work`: plans while it leads, and
+copies of the state for newcomers. Called by `collective.group` under the group's lock,
+and by `worker.group.loop`; so it calls nobody who could wait for the group.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from elasticdl.collective.wire import Buffer
+from elasticdl.worker.group.beside import Handler
+from elasticdl.worker.group.link import GroupLink
+from elasticdl.worker.group.plan import Work
+from elasticdl.worker.group.shares import Shares
+from elasticdl.worker.group.state import MemberState
+from elasticdl.worker.group.step import GroupStep
+from elasticdl.worker.shows import Shows
+from elasticdl.worker.steps.learning_rate import LearningRate
+from elasticdl.worker.tasks.stream import TaskStream
+
+# A checkpoint, "" for the job's initial values -> its version. Raises CheckpointError
+# once the master knows that it cannot be loaded.
+Restore = Callable[[str], int]
+
+
+class Orders(Protocol):
+    """The master's orders (worker.heartbeat)."""
+
+    def is_lost(self, lease_id: int) -> bool:
+        """Whether a lease was given to another worker."""
+
+    def regain(self, leases: Iterable[int]) -> None:
+        """Forget that these leases were lost."""
+
+
+@dataclass(frozen=True)
+class GroupParts:
+    """The parts of the loop."""
+
+    step: GroupStep
+    state: MemberState
+    rate: LearningRate
+    restore: Restore
+    shares: Shares
+    stream: TaskStream
+    handlers: Mapping[int, Handler]  # of every type but TRAINING
+    between_steps: Callable[[int, dict[int, int]], None]
+    describe: Callable[[str, BaseException], str]
+    orders: Orders
+    leaving: threading.Event
+    shows: Shows
+    skip_nan: bool
+
+
+class Position:
+    """Plans and states for the group, which asks from threads of its own.
+
+    Holds the lock around `Work`; calls nobody who could wait for the group.
+    """
+
+    def __init__(self, parts: GroupParts) -> None:
+        """Begin without tasks."""
+        self._parts = parts
+        self.lock = threading.Lock()
+        self.work = Work()
+        self.link: GroupLink | None = None
+
+    def plan(self, step: int) -> bytes:
+        """Return which records a step has; called while this member leads."""
+        del step
+        parts = self._parts
+        held = set(parts.stream.held)
+        with self.lock:
+            work = self.work
+            work.keep(
+                [
+                    lease_id
+                    for lease_id, totals in work.totals.items()
+                    if not parts.orders.is_lost(lease_id)
+                    and (lease_id in held or not totals.reported)
+                ]
+            )
+            records = self.link.step_records if self.link else 0
+            plan = work.plan(records)
+            if plan.lease_id:
+                epoch = work.tasks[plan.lease_id].epoch
+                plan = replace(plan, rate=parts.rate.at(work.version, epoch))
+        return plan.encoded()
+
+    def state(self) -> Sequence[Buffer]:
+        """Return the whole state."""
+        with self.lock:
+            return self._parts.state.copied(self.work, self._parts.step.state_before)

@@ -1,0 +1,156 @@
+"""A member's part in the steps of its group.
+
+Owns what a step means for the model and for what is shown of it: the own share is
+computed, the sum of all shares applied, a failure told. Called by `worker.group.loop`,
+in the main thread. Must not know rounds or how members reach each other.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from elasticdl.errors import ElasticDLError, ExitCode, UserCodeError
+from elasticdl.job.tasks import Task, TaskType
+from elasticdl.job.words import GoodputCause, WorkerPhase
+from elasticdl.worker.group.link import GroupLink
+from elasticdl.worker.group.plan import GroupTask, Outcome, StepPlan, share
+from elasticdl.worker.group.position import GroupParts, Position
+from elasticdl.worker.group.step import Floats, ShareBatches
+from elasticdl.worker.tasks.stream import failure, with_trace
+from elasticdl.worker.trainer import BatchDone, NanLossError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class OwnShare:
+    """A member's records of a step."""
+
+    plan: StepPlan
+    task: GroupTask
+    batches: ShareBatches
+    fits_one: bool  # all of it can be one step of strategy local
+
+
+class Stepping:
+    """Computes shares and applies steps."""
+
+    def __init__(self, parts: GroupParts, position: Position, link: GroupLink) -> None:
+        """Take the member's parts."""
+        self._parts = parts
+        self._position = position
+        self._link = link
+        self._began = 0.0  # of the step under way, by the clock of `shows`
+        self._rows = 0  # of the own share of the step under way
+        self.trained = False  # the model has other values than at the beginning
+
+    def share(self, plan: StepPlan, rank: int, members: int) -> OwnShare:
+        """Return the own share of a step; what follows is read meanwhile.
+
+        Raises UserCodeError once it is told that the records cannot be used.
+        """
+        parts, shows = self._parts, self._parts.shows
+        with self._position.lock:
+            task = self._position.work.tasks[plan.lease_id]
+        shows.progress.enter(WorkerPhase.TRAIN)
+        shows.goodput.switch(GoodputCause.REPLAY if task.replay else GoodputCause.TRAIN)
+        self._began = shows.clock()
+        made = parts.shares.ask(task, *share(plan, rank, members))
+        try:
+            with shows.goodput.cause(GoodputCause.WAIT_DATA):
+                batches = made.result()
+        except Exception as error:  # noqa: BLE001 - border: the user's feed and reader
+            self._fail(task, error)
+        self._ask_ahead(plan, rank, members)
+        self._rows = sum(batch.num_records for batch in batches.batches)
+        for batch in batches.batches[:1]:
+            shows.begins(batch)
+        fits = members == 1 and parts.step.can_be_alone(batches)
+        return OwnShare(plan, task, batches, fits)
+
+    def _ask_ahead(self, plan: StepPlan, rank: int, members: int) -> None:
+        with self._position.lock:
+            work = self._position.work
+            following = work.after(plan, self._link.step_records)
+            task = work.tasks.get(following.lease_id)
+        if task is not None:
+            self._parts.shares.ask(task, *share(following, rank, members))
+
+    def compute(self, own: OwnShare) -> Floats:
+        """Return the own part of a step. Raises UserCodeError once that is told."""
+        try:
+            return self._parts.step.compute(own.batches)
+        except Exception as error:  # noqa: BLE001 - border: the user's model
+            self._fail(own.task, error)
+
+    def alone(self, own: OwnShare) -> None:
+        """Make a step without others. Raises UserCodeError once that is told."""
+        self._parts.rate.set(own.plan.rate)
+        self.trained = True
+        try:
+            outcome = self._parts.step.alone(own.batches)
+        except Exception as error:  # noqa: BLE001 - border: the user's model
+            self._fail(own.task, error)
+        self._made(own.plan, own.task, outcome)
+
+    def apply(self, plan: StepPlan, summed: Floats) -> None:
+        """Apply the sum of all shares. Raises UserCodeError once that is told."""
+        if not plan.lease_id:
+            return
+        with self._position.lock:
+            self._position.work.follow(plan)
+            task = self._position.work.tasks[plan.lease_id]
+        self._parts.rate.set(plan.rate)
+        self.trained = True
+        try:
+            outcome = self._parts.step.apply(summed)
+        except Exception as error:  # noqa: BLE001 - border: the user's optimizer
+            self._fail(task, error)
+        self._made(plan, task, outcome)
+
+    def _made(self, plan: StepPlan, task: GroupTask, outcome: Outcome) -> None:
+        if outcome.skipped and not self._parts.skip_nan:
+            self._fail(task, NanLossError(_nan_message(outcome, plan, task)))
+        with self._position.lock:
+            self._position.work.made(plan, outcome)
+            version = self._position.work.version
+        if outcome.rows:
+            shows = self._parts.shows
+            done = BatchDone(outcome.loss, version, outcome.skipped)
+            shows.step(done, self._rows, shows.clock() - self._began)
+
+    def _fail(self, task: GroupTask, error: Exception) -> NoReturn:
+        """Report that a task fails in the same way for everybody. Raises."""
+        parts = self._parts
+        if isinstance(error, ElasticDLError):
+            text, code = str(error), error.exit_code
+        else:
+            text = parts.describe("training", error)
+            text, code = with_trace(text, error), ExitCode.USER_CODE
+        log.error("%s", text)
+        loss = float("nan") if isinstance(error, NanLossError) else 0.0
+        report = failure(_task(task), text, fatal=True, exit_code=code)
+        parts.stream.report(replace(report, loss=loss))
+        raise UserCodeError(text) from error
+
+
+def _task(task: GroupTask) -> Task:
+    return Task(
+        task_id=task.task_id,
+        lease_id=task.lease_id,
+        type=TaskType.TRAINING,
+        source=task.source,
+        start=task.start,
+        end=task.end,
+        epoch=task.epoch,
+    )
+
+
+def _nan_message(outcome: Outcome, plan: StepPlan, task: GroupTask) -> str:
+    return (
+        f"loss is {outcome.loss} in a step of {task.source}: records {plan.start} to "
+        f"{plan.end - 1}; expected a finite number. Lower the learning rate, look at "
+        "these records, or set training.onNanLoss: skip to leave such steps out"
+    )
