@@ -59,6 +59,14 @@ _ROUND_SECONDS = 5.0  # until all members of a round have to be connected
 _ALIGNED = 16  # floats: parts begin at cache lines
 
 
+class _NotReachedError(RpcError):
+    """A member of a round was not reached in time."""
+
+    def __init__(self, message: str, member: int) -> None:
+        super().__init__(message)
+        self.member = member
+
+
 class Member(Protocol):
     """What the group asks of its worker. Called under the group's lock."""
 
@@ -222,10 +230,10 @@ class Group:
             self._leave_links()
             try:
                 connections = self._connections(wanted, addresses)
-            except RpcError as error:
+            except _NotReachedError as error:
                 if self._wanted is None:  # else it is over: there is a newer one
                     log.warning("Round %d cannot begin: %s", wanted.number, error)
-                    self._orders.put(Broken(wanted.number, -1))
+                    self._orders.put(Broken(wanted.number, error.member))
                 continue
             self._begin(wanted, connections)
 
@@ -248,6 +256,7 @@ class Group:
         self._listener.drop_before(wanted.number)
         rank = wanted.members.index(self._me)
         found: dict[int, socket.socket] = {}
+        member = -1
         try:
             for member in wanted.members[:rank]:
                 greeting = wire.Greeting(wanted.number, self._me, member)
@@ -259,7 +268,7 @@ class Group:
         except (RpcError, KeyError) as error:
             for connection in found.values():
                 connection.close()
-            raise RpcError(str(error)) from error
+            raise _NotReachedError(str(error), member) from error
         return found
 
     def _begin(self, wanted: Round, connections: dict[int, socket.socket]) -> None:

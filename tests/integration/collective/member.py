@@ -46,9 +46,11 @@ class State:
         self.values[:] = np.frombuffer(raw, np.float32, offset=8)
 
 
-def main(index: int, size: int, pause: float) -> None:
+def main(index: int, size: int, pause: float, host: str) -> None:
     state = State(size)
-    group = Group(index, state, size=size, token="secret", most_state_bytes=1 << 30)
+    group = Group(
+        index, state, size=size, token="secret", host=host, most_state_bytes=1 << 30
+    )
     rounds: dict[int, Round] = {}
 
     def say(**word) -> None:
@@ -106,4 +108,4 @@ def main(index: int, size: int, pause: float) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4])

@@ -18,6 +18,8 @@ from pathlib import Path
 
 from elasticdl.master.model.rendezvous import Formed, Standing, decide
 
+from tests.integration.collective.network import Network
+
 MEMBER = Path(__file__).with_name("member.py")
 
 
@@ -36,6 +38,7 @@ class PlayedMaster:
 
     size: int
     pause: float = 0.0
+    network: Network | None = None  # else all are on loopback
     processes: dict[int, Process] = field(default_factory=dict)
     words: queue.SimpleQueue = field(default_factory=queue.SimpleQueue)
     formed: Formed | None = None
@@ -62,8 +65,12 @@ class PlayedMaster:
 
     def start(self) -> int:
         index, self.next_index = self.next_index, self.next_index + 1
+        host, prefix = "127.0.0.1", []
+        if self.network:
+            host, prefix = self.network.host(index), self.network.command(index)
+        arguments = [str(index), str(self.size), str(self.pause), host]
         child = subprocess.Popen(
-            [sys.executable, str(MEMBER), str(index), str(self.size), str(self.pause)],
+            [*prefix, sys.executable, str(MEMBER), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -147,7 +154,8 @@ class PlayedMaster:
             "since": formed.round.since,
             "begins": formed.round.begins,
             "addresses": {
-                m: f"127.0.0.1:{self.processes[m].port}" for m in formed.round.members
+                m: f"{self._host(m)}:{self.processes[m].port}"
+                for m in formed.round.members
             },
         }
         for member in formed.round.members:
@@ -157,6 +165,9 @@ class PlayedMaster:
                 stdin.flush()
             except (BrokenPipeError, OSError):
                 continue  # it has just ended: its reader says so
+
+    def _host(self, index: int) -> str:
+        return self.network.host(index) if self.network else "127.0.0.1"
 
     def check(self) -> None:
         """Compare what all members have made."""

@@ -264,11 +264,10 @@ class GroupHolder(ModelHolder):
             restore_dir=self.rewind_dir if self.rewind else self.origin.dir,
             time=now,
             why=formed.why,
-            pair=tuple(formed.pair),
         )
         self._ledger.record(fact)
         anew, self._anew = self._anew, ""
-        self._take(fact, names=dict(formed.names))
+        self._take(fact, formed)
         if before != formed.round.leader:
             self._keeper.abort()
         if not anew:
@@ -282,10 +281,8 @@ class GroupHolder(ModelHolder):
         self._signals.bump()
         self._signals.work()
 
-    def _take(
-        self, fact: facts.GroupRoundFact, names: dict[int, str] | None = None
-    ) -> None:
-        self._formed = Formed(
+    def _take(self, fact: facts.GroupRoundFact, formed: Formed | None = None) -> None:
+        self._formed = formed or Formed(
             Round(
                 fact.number,
                 tuple(one.number for one in fact.members),
@@ -294,8 +291,7 @@ class GroupHolder(ModelHolder):
             ),
             at=fact.time,
             why=fact.why,
-            names=names or {m.number: f"worker-{m.index}" for m in fact.members},
-            pair=frozenset(fact.pair),
+            names={m.number: f"worker-{m.index}" for m in fact.members},
         )
         self._order = GroupRound(
             fact.number,

@@ -4,24 +4,28 @@ Owns the rules. Called with what members have said, by whoever plays the master'
 Pure; must not know heartbeats, connections or the model.
 
 - A member that ended, or counts as silent, is out at once.
-- "The round is broken" is collected: the next round begins when every other member has
-  said so or is out, at the latest a second after the first word. A member that said
-  nothing by then is out, and comes back as a newcomer.
-- Where all said so and nobody is out, the same members try again. If the same two lose
-  each other twice in a row, the younger of them is out.
+- "The round is broken" is collected for two seconds at most: a dead connection is not
+  noticed by both ends at once, and a word takes a heartbeat.
+- Two that say that they lost each other do not reach each other, though both reach the
+  master: the one that more members have lost is out, else the younger.
+- Else the same members try again, also those that said nothing: they may have noticed
+  nothing. If that round breaks as well, soon, the member that most have lost is out.
+- Who is out for a lost connection is let in again after a time that doubles.
 - Newcomers are let in together, in one round in two seconds at most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from elasticdl.collective.messages import Round
 
-WORDS_SECONDS = 1.0  # a word on its way takes one heartbeat, which is sent at once
+WORDS_SECONDS = 2.0  # of keepalive packets there is one a second; and a heartbeat
 JOIN_SECONDS = 2.0  # each round costs the members a step
-_TWO = 2  # members lose each other
+_SOON_SECONDS = 30.0  # a lost connection is noticed in 5 s, and again in 5 s
+_FIRST_OUT_SECONDS = 10.0  # for a lost connection; twice as long each further time
+_MOST_OUT_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,9 @@ class Formed:
     at: float  # Unix seconds
     why: str  # a sentence for people
     names: Mapping[int, str] = field(default_factory=dict)  # of the members
-    pair: frozenset[int] = frozenset()  # who lost each other before it, if two did
+    retry: bool = False  # the one before broke, for a reason that is not known
+    # Who is out for a lost connection: how often it was, and until when.
+    kept_out: Mapping[int, tuple[int, float]] = field(default_factory=dict)
 
 
 def decide(
@@ -72,7 +78,8 @@ def decide(
     verdict = _verdict(before, here, names, anew=anew, now=now)
     if verdict is None:
         return None
-    members, why, pair = verdict
+    kept_out = _kept_out(before, here, verdict.dismissed, now=now)
+    members = verdict.members
     since = {}
     if before is not None and not anew:
         since = dict(zip(before.round.members, before.round.since, strict=True))
@@ -84,13 +91,21 @@ def decide(
             begins,
         ),
         at=now,
-        why=why,
+        why=verdict.why,
         names={member: names[member] for member in members},
-        pair=pair,
+        retry=verdict.retry,
+        kept_out=kept_out,
     )
 
 
-_Verdict = tuple[Sequence[int], str, frozenset[int]]
+@dataclass(frozen=True)
+class _Verdict:
+    """Who is in, and why."""
+
+    members: Sequence[int]
+    why: str
+    dismissed: int = -1  # for a lost connection
+    retry: bool = False
 
 
 def _verdict(
@@ -101,31 +116,50 @@ def _verdict(
     anew: str,
     now: float,
 ) -> _Verdict | None:
-    """Return the next members, why, and who lost each other; None: not yet."""
+    """Return who is in next; None: nothing changes yet."""
     live = {one.worker: one for one in here}
     old = before.round.members if before else ()
-    stay: Sequence[int] = [worker for worker in old if worker in live]
-    new = [worker for worker in live if worker not in old]
+    stay = [worker for worker in old if worker in live]
+    new = [w for w in live if w not in old and not _is_kept_out(before, w, now=now)]
     out = [worker for worker in old if worker not in live]
     reasons = [anew] if anew else []
     if out:
         reasons.append(f"{_listed(out, names)} ended")
-    pair: frozenset[int] = frozenset()
+    judged = _Verdict(stay, "")
     if before is not None and not reasons:
-        judged = _after_words(before, [live[w] for w in stay], names, now=now)
-        if judged is not None:
-            stay, why, pair = judged
-            reasons.append(why)
+        after = _after_words(before, [live[w] for w in stay], names, now=now)
+        if after is not None:
+            judged = after
+            reasons.append(after.why)
         elif _spoke(before, live.values()) or not _may_join(before, new, now=now):
             return None
     if new:
         reasons.append(_joined(new, names))
-    members = [*stay, *new]
-    return (members, "; ".join(reasons), pair) if members else None
+    members = [*judged.members, *new]
+    if not members:
+        return None
+    return replace(judged, members=members, why="; ".join(reasons))
 
 
 def _may_join(before: Formed, new: Sequence[int], *, now: float) -> bool:
     return bool(new) and now - before.at >= JOIN_SECONDS
+
+
+def _is_kept_out(before: Formed | None, worker: int, *, now: float) -> bool:
+    return before is not None and before.kept_out.get(worker, (0, 0.0))[1] > now
+
+
+def _kept_out(
+    before: Formed | None, here: Sequence[Standing], dismissed: int, *, now: float
+) -> Mapping[int, tuple[int, float]]:
+    known = before.kept_out if before else {}
+    live = {one.worker for one in here}
+    found = {worker: kept for worker, kept in known.items() if worker in live}
+    if dismissed >= 0:
+        times = known.get(dismissed, (0, 0.0))[0] + 1
+        seconds = min(_FIRST_OUT_SECONDS * 2 ** (times - 1), _MOST_OUT_SECONDS)
+        found[dismissed] = times, now + seconds
+    return found
 
 
 def _spoke(before: Formed, members: Iterable[Standing]) -> list[Standing]:
@@ -140,33 +174,50 @@ def _after_words(
     *,
     now: float,
 ) -> _Verdict | None:
-    """Return who stays after a broken round, why, and who lost each other.
+    """Return who stays after a broken round, and why.
 
     None while nobody said so, or words may still be on their way.
     """
     said = _spoke(before, members)
     if not said:
         return None
-    spoke = {one.worker for one in said}
     stay = [one.worker for one in members]
+    waited = now - min(one.broken_at for one in said) >= WORDS_SECONDS
+    if len(said) < len(stay) and not waited:
+        return None
+    rank = before.round.members.index
+    lost = [one.lost for one in said if one.lost in stay]
+
+    def worst(some: Iterable[int]) -> int:
+        # Of several the youngest: who has been in for long has the most to give.
+        return max(some, key=lambda worker: (lost.count(worker), rank(worker)))
+
+    pair = _pair(said, before.round.members)
+    if pair:
+        out = worst(pair)
+        two = _listed(pair, names)
+        why = f"{two} lost each other: {_listed([out], names)} is out"
+        return _without(stay, out, why)
+    if not before.retry or now - before.at > _SOON_SECONDS:
+        return _Verdict(stay, "a connection broke", retry=True)
+    spoke = {one.worker for one in said}
     quiet = [worker for worker in stay if worker not in spoke]
-    if quiet:
-        if now - min(one.broken_at for one in said) < WORDS_SECONDS:
-            return None
-        why = f"{_listed(quiet, names)} did not answer the others"
-        return [worker for worker in stay if worker in spoke], why, frozenset()
-    pair = _pair(said)
-    if len(pair) == _TWO and pair == before.pair:
-        younger = max(pair, key=before.round.members.index)
-        two = _listed(sorted(pair), names)
-        why = f"{two} lost each other twice: the younger is out"
-        return [worker for worker in stay if worker != younger], why, pair
-    return stay, "a connection broke", pair
+    out = worst(lost or quiet or stay)
+    return _without(stay, out, f"{_listed([out], names)} is not reached by others")
 
 
-def _pair(said: Sequence[Standing]) -> frozenset[int]:
-    pairs = {frozenset((one.worker, one.lost)) for one in said if one.lost >= 0}
-    return pairs.pop() if len(pairs) == 1 else frozenset()
+def _without(stay: Sequence[int], worker: int, why: str) -> _Verdict:
+    rest = [one for one in stay if one != worker]
+    return _Verdict(rest, why, dismissed=worker, retry=True)
+
+
+def _pair(said: Sequence[Standing], members: Sequence[int]) -> list[int]:
+    """Return two members that say that they lost each other, the older one first."""
+    lost = {one.worker: one.lost for one in said}
+    for worker, other in lost.items():
+        if lost.get(other) == worker and worker != other:
+            return sorted((worker, other), key=members.index)
+    return []
 
 
 def _joined(workers: Sequence[int], names: Mapping[int, str]) -> str:

@@ -315,7 +315,6 @@ class GroupRoundFact(_State):
     restore_dir: str
     time: float
     why: str
-    pair: tuple[int, ...] = ()
 
 
 class LostUpdatesFact(Fact):

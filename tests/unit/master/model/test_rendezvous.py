@@ -84,40 +84,83 @@ def test_a_broken_round_waits_for_the_word_of_the_others() -> None:
     assert after(first(), said, seconds=10 + WORDS_SECONDS / 2) is None
 
 
-def test_who_says_nothing_of_a_broken_round_is_out_and_comes_back_as_a_newcomer() -> (
-    None
-):
+def test_who_says_nothing_of_a_broken_round_tries_again_with_the_others() -> None:
     said = [broken(OLD), broken(MIDDLE), YOUNG]
     formed = after(first(), said, seconds=10 + WORDS_SECONDS)
-    assert formed is not None
-    assert formed.round.members == (4, 2)
-    assert formed.why == "worker-7 did not answer the others"
-    back = after(
-        formed, [OLD, MIDDLE, YOUNG], seconds=10 + WORDS_SECONDS + JOIN_SECONDS
-    )
-    assert back is not None
-    assert back.round.members == (4, 2, 7)
-    assert back.round.since == (1, 1, 3)
-
-
-def test_where_all_lost_a_connection_and_nobody_is_out_all_try_again() -> None:
-    said = [broken(OLD, lost=2), broken(MIDDLE, lost=4), broken(YOUNG)]
-    formed = after(first(), said)
     assert formed is not None
     assert formed.round.members == (4, 2, 7)
     assert formed.round.since == (1, 1, 1)
     assert formed.why == "a connection broke"
 
 
-def test_of_two_that_lose_each_other_twice_the_younger_is_out() -> None:
-    said = [broken(OLD, lost=2), broken(MIDDLE, lost=4), broken(YOUNG)]
-    again = after(first(), said)
-    assert again is not None
-    said = [replace(one, broken=2, broken_at=NOW + 11) for one in said]
-    formed = after(again, said, seconds=11)
+def test_of_two_that_lose_each_other_the_younger_is_out() -> None:
+    # The third one has noticed nothing.
+    said = [broken(OLD, lost=2), broken(MIDDLE, lost=4), YOUNG]
+    formed = after(first(), said, seconds=10 + WORDS_SECONDS)
     assert formed is not None
     assert formed.round.members == (4, 7)
-    assert "worker-2, worker-4 lost each other twice" in formed.why
+    assert formed.why == "worker-4, worker-2 lost each other: worker-2 is out"
+
+
+def test_who_is_cut_off_from_all_others_is_out_though_it_is_the_oldest() -> None:
+    said = [broken(OLD, lost=2), broken(MIDDLE, lost=4), broken(YOUNG, lost=4)]
+    formed = after(first(), said)
+    assert formed is not None
+    assert formed.round.members == (2, 7)
+    assert formed.why == "worker-4, worker-2 lost each other: worker-4 is out"
+
+
+def test_who_is_not_reached_comes_back_after_a_time_that_doubles() -> None:
+    formed, now = first([OLD, MIDDLE]), NOW
+    times = []
+    for _ in range(3):
+        number = formed.round.number
+        said = [
+            broken(OLD, lost=2, at=now, number=number),
+            broken(MIDDLE, lost=4, at=now, number=number),
+        ]
+        formed = decide(formed, said, begins=False, now=now)
+        assert formed is not None
+        assert formed.round.members == (4,)
+        out, now = now, now + 1.0
+        while (back := decide(formed, [OLD, MIDDLE], begins=False, now=now)) is None:
+            now += 1.0
+        assert back.round.members == (4, 2)
+        times.append(now - out)
+        formed = back
+    assert times == [10, 20, 40]
+
+
+def test_one_that_most_have_lost_twice_in_a_row_is_out() -> None:
+    said = [broken(OLD, lost=7), broken(MIDDLE, lost=7), YOUNG]
+    again = after(first(), said, seconds=10 + WORDS_SECONDS)
+    assert again is not None
+    assert again.round.members == (4, 2, 7)
+    said = [replace(one, broken=2, broken_at=NOW + 20) for one in said[:2]]
+    formed = after(again, [*said, YOUNG], seconds=20 + WORDS_SECONDS)
+    assert formed is not None
+    assert formed.round.members == (4, 2)
+    assert formed.why == "worker-7 is not reached by others"
+
+
+def test_a_round_that_breaks_long_after_another_one_is_tried_again() -> None:
+    said = [broken(OLD, lost=7), broken(MIDDLE, lost=7), YOUNG]
+    again = after(first(), said, seconds=10 + WORDS_SECONDS)
+    assert again is not None
+    said = [replace(one, broken=2, broken_at=NOW + 600) for one in said[:2]]
+    formed = after(again, [*said, YOUNG], seconds=600 + WORDS_SECONDS)
+    assert formed is not None
+    assert formed.round.members == (4, 2, 7)
+
+
+def test_where_nobody_knows_whom_it_lost_who_says_nothing_twice_is_out() -> None:
+    said = [broken(OLD), MIDDLE, YOUNG]
+    again = after(first(), said, seconds=10 + WORDS_SECONDS)
+    assert again is not None
+    said = [replace(OLD, broken=2, broken_at=NOW + 20), MIDDLE, YOUNG]
+    formed = after(again, said, seconds=20 + WORDS_SECONDS)
+    assert formed is not None
+    assert formed.round.members == (4, 2)
 
 
 def test_words_of_an_older_round_count_for_nothing() -> None:

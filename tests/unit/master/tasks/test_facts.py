@@ -36,7 +36,6 @@ STORED = {
         "restore_dir": "",
         "time": 4.0,
         "why": "worker-1 ended",
-        "pair": [],
     },
     ("toldEnd", ""): {"run": 1},
     ("replica", ""): {
