@@ -8,11 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 
-POSSIBLE = sys.platform.startswith("linux") and os.geteuid() == 0
-REASON = "network namespaces take Linux and root"
+_TOOLS = ("ip", "nft", "tc")
+
+
+def impossible() -> str:
+    """Return why this machine cannot have such a network; "" if it can."""
+    if not sys.platform.startswith("linux") or os.geteuid() != 0:
+        return "network namespaces take Linux and root"
+    if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
+        return f"network namespaces take {', '.join(missing)}"
+    try:
+        with Network() as network:
+            network.host(0)
+            network.slow(0, megabits=100)
+            network.lossy(0, percent=1)
+    except AssertionError as error:
+        return f"network namespaces cannot be made here: {error}"
+    return ""
 
 
 def run(*words: str) -> None:

@@ -10,16 +10,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.collective.network import POSSIBLE, REASON, Network
+from tests.integration.collective.network import Network, impossible
 from tests.integration.collective.playing_master import PlayedMaster, settle
-
-pytestmark = pytest.mark.skipif(not POSSIBLE, reason=REASON)
 
 MEGABYTE = 250_000  # floats
 
 
+@pytest.fixture(scope="module")
+def possible() -> None:
+    """Skip where there can be no namespaces."""
+    if why := impossible():
+        pytest.skip(why)
+
+
 @pytest.fixture
-def network() -> Iterator[Network]:
+def network(possible) -> Iterator[Network]:
     with Network() as made:
         yield made
 
