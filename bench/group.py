@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from elasticdl.collective.group import Group
+from elasticdl.collective.links import Door
 from elasticdl.collective.messages import Apply, Begin, Compute, Round, Take
 from frame import Benchmark, Row, interleaved, ratios, row, timed
 from roles import TOKEN
@@ -38,7 +39,7 @@ class Nothing:
 
 
 def _group(me: int, floats: int) -> Group:
-    return Group(me, Nothing(), size=floats, token=TOKEN, most_state_bytes=1 << 20)
+    return Group(me, Nothing(), size=floats, door=Door(TOKEN), most_state_bytes=1 << 20)
 
 
 def stepper(group: Group, floats: int) -> Callable[[], None]:

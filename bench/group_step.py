@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from elasticdl.collective.group import Group
+from elasticdl.collective.links import Door
 from elasticdl.collective.messages import Apply, Begin, Compute, Round, Take
 from frame import Benchmark, Row, interleaved, ratios, row
 from roles import TOKEN
@@ -40,7 +41,11 @@ class Member:
         self._state = MemberState(made.model, made.optimizer)
         self._work = Work()
         self.group = Group(
-            me, self, size=self._step.size, token=TOKEN, most_state_bytes=_STATE_BYTES
+            me,
+            self,
+            size=self._step.size,
+            door=Door(TOKEN),
+            most_state_bytes=_STATE_BYTES,
         )
 
     def plan(self, step: int) -> bytes:

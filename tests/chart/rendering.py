@@ -9,11 +9,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "elasticdl"
-# What runs on one machine alone is refused by the chart (test_rules_of_jobs).
-ON_ONE_MACHINE = {"digits-allreduce.yaml"}
-JOBS = sorted(
-    file for file in (ROOT / "values").glob("*.yaml") if file.name not in ON_ONE_MACHINE
-)
+JOBS = sorted((ROOT / "values").glob("*.yaml"))
 FURTHER = sorted((ROOT / "tests" / "chart" / "values").glob("*.yaml"))
 IN_CI = sorted((CHART / "ci").glob("*-values.yaml"))
 EXAMPLES = [*JOBS, *FURTHER, *IN_CI]

@@ -31,7 +31,14 @@ REFUSED = {
     "fewer workers than the minimum": JOB + "  worker: {replicas: 2, min: 5}\n",
     "more workers than the maximum": JOB + "  worker: {replicas: 9, max: 5}\n",
     "three local workers": JOB + "  strategy: local\n  worker: {replicas: 3}\n",
-    "a group of workers in a cluster": JOB + "  strategy: allReduce\n  image: i\n",
+    "parameter servers of a group": JOB
+    + "  strategy: allReduce\n  ps: {resources: {cpu: 2}, replicas: 2}\n",
+    "several steps of a group with the same values": JOB
+    + "  strategy: allReduce\n  worker: {pullSteps: 4}\n",
+    "records that a group leaves out": JOB.replace(
+        "training: data", "training: data, onBadRecord: skip"
+    )
+    + "  strategy: allReduce\n",
     "records of a group's step without one": JOB
     + "  training: {globalBatchSize: 64}\n",
     "dead before the next heartbeat": JOB

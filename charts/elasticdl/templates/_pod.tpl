@@ -150,6 +150,8 @@ claims:
   {{- if gt (int .root.Values.run) 1 }}{{ $_ := set $told "ELASTICDL_RUN" (.root.Values.run | int | toString) }}{{ end -}}
 {{- else if eq .role "ps" -}}
   {{- $_ := set $told "ELASTICDL_PORT" "50002" -}}
+{{- else if eq .job.strategy "allReduce" -}}
+  {{- $_ := set $told "ELASTICDL_PORT" "50003" -}}
 {{- end -}}
 {{- range $key, $value := $told -}}
   {{- $all = append $all (dict "name" $key "value" $value) -}}
@@ -349,6 +351,8 @@ containers:
       - {name: tcp-grpc, containerPort: {{ include "elasticdl.masterPort" .job }}}
       {{- else if eq .role "ps" }}
       - {name: tcp-grpc, containerPort: 50002}
+      {{- else if eq .job.strategy "allReduce" }}
+      - {name: tcp-group, containerPort: 50003}
       {{- end }}
       - {name: metrics, containerPort: 8080}
     resources:

@@ -40,6 +40,32 @@
 {{- end -}}
 {{- end -}}
 
+{{/* What a group of workers (strategy allReduce) refuses, one a line, of (list JOB GIVEN):
+     the job with the defaults in it, and as it was given. */}}
+{{- define "elasticdl.groupProblems" -}}
+{{- $job := index . 0 -}}
+{{- $given := index . 1 -}}
+{{- if ne $job.strategy "allReduce" }}
+{{- if $job.training.globalBatchSize }}
+{{ include "elasticdl.problem" (list "job.training.globalBatchSize" (toString $job.training.globalBatchSize) (printf "nothing: with strategy `%s` a step has the `batchSize` records of one worker" $job.strategy) "leave it out, or write strategy: allReduce") }}
+{{- end }}
+{{- else if eq $job.type "train" }}
+{{- $ps := list }}
+{{- range $key, $value := $given.ps }}
+  {{- if not (kindIs "invalid" $value) }}{{ $ps = append $ps $key }}{{ end }}
+{{- end }}
+{{- with $ps }}
+{{ include "elasticdl.problem" (list "job.ps" (join ", " .) "nothing: with strategy `allReduce` there are no parameter servers" "leave `ps` out, or write strategy: parameterServer") }}
+{{- end }}
+{{- if ne (int $job.worker.pullSteps) 1 }}
+{{ include "elasticdl.problem" (list "job.worker.pullSteps" (int $job.worker.pullSteps | toString) "1: with strategy `allReduce` all workers make each step together" "leave it out, or write strategy: parameterServer") }}
+{{- end }}
+{{- if eq $job.data.onBadRecord "skip" }}
+{{ include "elasticdl.problem" (list "job.data.onBadRecord" "skip" "fail: with strategy `allReduce` this version cannot list the records that were left out" "make the files again, or write strategy: parameterServer") }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{/* All problems of a job with the defaults in it, one a line. */}}
 {{- define "elasticdl.jobProblems" -}}
 {{- $job := . -}}
@@ -72,12 +98,6 @@
 {{- $replicas := int $worker.replicas }}
 {{- if and (eq $job.strategy "local") (ne $replicas 1) }}
 {{ include "elasticdl.problem" (list "job.worker.replicas" (toString $replicas) "1, since strategy `local` runs one worker" "write 1, or strategy: parameterServer") }}
-{{- end }}
-{{- if and (eq $job.type "train") (eq $job.strategy "allReduce") }}
-{{ include "elasticdl.problem" (list "job.strategy" "allReduce in a cluster" "parameterServer or local: in this version workers make steps together on one machine alone" "leave `image` out, or write strategy: parameterServer") }}
-{{- end }}
-{{- if and $job.training.globalBatchSize (ne $job.strategy "allReduce") }}
-{{ include "elasticdl.problem" (list "job.training.globalBatchSize" (toString $job.training.globalBatchSize) (printf "nothing: with strategy `%s` a step has the `batchSize` records of one worker" $job.strategy) "leave it out, or write strategy: allReduce") }}
 {{- end }}
 {{- if and $worker.max (gt $replicas (int $worker.max)) }}
 {{ include "elasticdl.problem" (list "job.worker.replicas" (toString $replicas) (printf "at most worker.max, %d" (int $worker.max)) "raise worker.max or lower worker.replicas") }}
@@ -156,6 +176,7 @@
 
 {{/* Ends the rendering with them, if there are any. */}}
 {{- define "elasticdl.checkJob" -}}
-{{- with include "elasticdl.jobProblems" (include "elasticdl.job" . | fromYaml) | trim }}{{ fail . }}{{ end -}}
+{{- $job := include "elasticdl.job" . | fromYaml -}}
+{{- with cat (include "elasticdl.jobProblems" $job) (include "elasticdl.groupProblems" (list $job .Values.job)) | trim }}{{ fail . }}{{ end -}}
 {{- with include "elasticdl.stateProblem" . }}{{ fail . }}{{ end -}}
 {{- end -}}

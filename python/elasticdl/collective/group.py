@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elasticdl.collective import wire
-from elasticdl.collective.links import Links, Listener, connect
+from elasticdl.collective.links import Door, Links, Listener, connect
 from elasticdl.collective.messages import (
     Acknowledge,
     Action,
@@ -54,6 +54,7 @@ from elasticdl.errors import RpcError
 log = logging.getLogger(__name__)
 
 Floats = NDArray[np.float32]
+_Connections = dict[int, socket.socket]
 Order = Compute | Apply | Take | Begin | Acknowledge | Broken | Stateless
 _ROUND_SECONDS = 5.0  # until all members of a round have to be connected
 _ALIGNED = 16  # floats: parts begin at cache lines
@@ -86,8 +87,7 @@ class Group:
         member: Member,
         *,
         size: int,
-        token: str,
-        host: str = "127.0.0.1",
+        door: Door,
         most_state_bytes: int,
     ) -> None:
         """Listen for other members.
@@ -96,17 +96,16 @@ class Group:
             me: Index of this worker.
             member: Makes plans and copies of the state.
             size: Floats of a gradient.
-            token: The job's.
-            host: To listen on.
+            door: Where to listen, and what others have to prove there.
             most_state_bytes: A state that is larger is refused.
         """
         self._me = me
-        self._token = token
+        self._door = door
         self._size = size
         self._most_state_bytes = most_state_bytes
         self._lock = threading.RLock()
         self._participant = Participant(me, make_plan=member.plan, state=member.state)
-        self._listener = Listener(host, token, me)
+        self._listener = Listener(door, me)
         self._links: Links | None = None
         self._next_links: Links | None = None  # of a round that is not entered yet
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
@@ -235,7 +234,7 @@ class Group:
                     log.warning("Round %d cannot begin: %s", wanted.number, error)
                     self._orders.put(Broken(wanted.number, error.member))
                 continue
-            self._begin(wanted, connections)
+            self._begin(wanted, *connections)
 
     def _leave_links(self) -> None:
         with self._lock:
@@ -246,7 +245,12 @@ class Group:
 
     def _connections(
         self, wanted: Round, addresses: Mapping[int, str]
-    ) -> dict[int, socket.socket]:
+    ) -> tuple[_Connections, _Connections]:
+        """Return a connection to each other member, and one from each.
+
+        All members try the others in the same order, so that all of them name the same
+        one that does not answer.
+        """
         until = time.monotonic() + _ROUND_SECONDS
 
         def go_on() -> bool:
@@ -254,27 +258,33 @@ class Group:
             return not late and self._wanted is None and not self._closed
 
         self._listener.drop_before(wanted.number)
-        rank = wanted.members.index(self._me)
-        found: dict[int, socket.socket] = {}
+        others = [member for member in wanted.members if member != self._me]
+        outgoing: _Connections = {}
+        incoming: _Connections = {}
         member = -1
         try:
-            for member in wanted.members[:rank]:
+            for member in others:
                 greeting = wire.Greeting(wanted.number, self._me, member)
-                found[member] = connect(
-                    addresses[member], greeting, self._token, go_on=go_on
+                outgoing[member] = connect(
+                    addresses[member], greeting, self._door, go_on=go_on
                 )
-            for member in wanted.members[rank + 1 :]:
-                found[member] = self._listener.take(wanted.number, member, go_on=go_on)
+            for member in others:
+                incoming[member] = self._listener.take(
+                    wanted.number, member, go_on=go_on
+                )
         except (RpcError, KeyError) as error:
-            for connection in found.values():
+            for connection in (*outgoing.values(), *incoming.values()):
                 connection.close()
             raise _NotReachedError(str(error), member) from error
-        return found
+        return outgoing, incoming
 
-    def _begin(self, wanted: Round, connections: dict[int, socket.socket]) -> None:
+    def _begin(
+        self, wanted: Round, outgoing: _Connections, incoming: _Connections
+    ) -> None:
         number = wanted.number
         links = Links(
-            connections,
+            outgoing,
+            incoming,
             on_frame=lambda *frame: self._on_frame(wanted, *frame),
             on_lost=lambda member, why: self._lost(number, member, why),
         )

@@ -1,23 +1,30 @@
-"""The connections of one member in one round: one to each other member.
+"""The connections of one member in one round: to each other member, and from each.
 
 Owns sockets, the threads that send and receive on them, and the listener that others
 connect to. Called by `collective.group`. Must not know what a frame means: who made
 these connections is told of heads, and says where their data go.
+
+A connection carries frames in one direction: to the member that accepted it. A thread
+that sends and one that receives never work on the same TLS connection, which OpenSSL
+does not allow.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import queue
 import socket
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from elasticdl.collective import wire
 from elasticdl.errors import RpcError
-from elasticdl.job.context import join_address, split_address
+from elasticdl.job.context import split_address
 
 log = logging.getLogger(__name__)
 
@@ -32,16 +39,46 @@ _KEEPALIVE = (
     (socket.TCP_KEEPCNT, 3),
 )
 _USER_TIMEOUT_MS = 5000
+# Errors of a machine without IPv6.
+_NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+
+
+class Encryption(Protocol):
+    """Encrypts connections between members (`rpc.tls.links`)."""
+
+    def encrypted(
+        self, connection: socket.socket, *, accepted: bool
+    ) -> tuple[socket.socket, int]:
+        """Return the connection encrypted, and which member is at the other end.
+
+        Raises RpcError if nobody of the group is. `accepted`: the other end connected.
+        """
+
+
+@dataclass(frozen=True)
+class Door:
+    """Where a member listens, and what others have to prove there.
+
+    Attributes:
+        host: `::` is every address of the machine, whichever family.
+        port: 0 is any free one.
+        token: The job's.
+        encryption: None: connections are in the clear.
+    """
+
+    token: str = field(repr=False)
+    host: str = "127.0.0.1"
+    port: int = 0
+    encryption: Encryption | None = None
 
 
 class Listener:
     """Accepts the connections of members, and keeps them until they are asked for."""
 
-    def __init__(self, host: str, token: str, me: int) -> None:
-        """Listen on a free port of `host`."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, 0), family=family, backlog=128)
-        self._token = token
+    def __init__(self, door: Door, me: int) -> None:
+        """Listen. Raises OSError."""
+        self._socket = _listening(door.host, door.port)
+        self._door = door
         self._me = me
         self._changed = threading.Condition()
         self._waiting: dict[tuple[int, int], socket.socket] = {}
@@ -106,7 +143,10 @@ class Listener:
     def _greeted(self, connection: socket.socket) -> None:
         connection.settimeout(_GREETING_SECONDS)
         try:
-            greeting = wire.greeted(connection, self._token)
+            connection, member = _encrypted(connection, self._door, accepted=True)
+            greeting = wire.greeted(connection, self._door.token)
+            if member not in (None, greeting.sender):
+                raise RpcError(f"worker-{member} says that it is {greeting.sender}")
         except RpcError as error:
             log.warning("A connection to the group was refused: %s", error)
             connection.close()
@@ -122,13 +162,26 @@ class Listener:
             self._changed.notify_all()
 
 
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    both = host == "::" and socket.has_dualstack_ipv6()
+    try:
+        return socket.create_server(
+            (host, port), family=family, backlog=128, dualstack_ipv6=both
+        )
+    except OSError as error:
+        if host != "::" or error.errno not in _NO_IPV6:
+            raise
+    return socket.create_server(("0.0.0.0", port), backlog=128)
+
+
 def connect(
-    address: str, greeting: wire.Greeting, token: str, *, go_on: Callable[[], bool]
+    address: str, greeting: wire.Greeting, door: Door, *, go_on: Callable[[], bool]
 ) -> socket.socket:
     """Return a connection to a member, tried while `go_on` says so. Raises RpcError."""
     while True:
         try:
-            return _connected(address, greeting, token)
+            return _connected(address, greeting, door)
         except (OSError, RpcError) as error:
             if not go_on():
                 raise RpcError(
@@ -137,21 +190,28 @@ def connect(
         time.sleep(_RETRY_SECONDS)
 
 
-def _connected(address: str, greeting: wire.Greeting, token: str) -> socket.socket:
+def _connected(address: str, greeting: wire.Greeting, door: Door) -> socket.socket:
     connection = socket.create_connection(
         split_address(address), timeout=_GREETING_SECONDS
     )
     try:
-        wire.greet(connection, greeting, token)
+        connection, member = _encrypted(connection, door, accepted=False)
+        if member not in (None, greeting.receiver):
+            raise RpcError(f"{address} is the address of worker-{member}")
+        wire.greet(connection, greeting, door.token)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def address_of(host: str, port: int) -> str:
-    """Return the address that other members are told."""
-    return join_address(host, port)
+def _encrypted(
+    connection: socket.socket, door: Door, *, accepted: bool
+) -> tuple[socket.socket, int | None]:
+    """Return the connection to go on with, and who is at its other end, if known."""
+    if door.encryption is None:
+        return connection, None
+    return door.encryption.encrypted(connection, accepted=accepted)
 
 
 OnFrame = Callable[[int, socket.socket, wire.Head, bytes], None]
@@ -162,7 +222,8 @@ class Links:
 
     def __init__(
         self,
-        connections: Mapping[int, socket.socket],
+        outgoing: Mapping[int, socket.socket],
+        incoming: Mapping[int, socket.socket],
         *,
         on_frame: OnFrame,
         on_lost: Callable[[int, str], None],
@@ -170,27 +231,34 @@ class Links:
         """Take connections by member; `start` begins to receive.
 
         Args:
-            connections: By member.
+            outgoing: To each member, which accepted them.
+            incoming: From each member, which made them.
             on_frame: Called with the member, its connection, a head and the meta data;
                 reads the data that follow.
-            on_lost: Called once with a member whose connection broke, and why.
+            on_lost: Called with a member when a connection with it broke, and why.
         """
-        self._connections = dict(connections)
+        self._outgoing = dict(outgoing)
+        self._incoming = dict(incoming)
         self._on_frame = on_frame
         self._on_lost = on_lost
         self._queues: dict[int, queue.SimpleQueue[Sequence[wire.Buffer] | None]] = {
-            member: queue.SimpleQueue() for member in connections
+            member: queue.SimpleQueue() for member in outgoing
         }
         self._threads: list[threading.Thread] = []
         self._closed = False
         self.sent_bytes = 0
-        for member, connection in self._connections.items():
+        for connection in self._all:
             _tune(connection)
+        for member in self._outgoing:
             self._thread(self._send_all, member)
+
+    @property
+    def _all(self) -> list[socket.socket]:
+        return [*self._outgoing.values(), *self._incoming.values()]
 
     def start(self) -> None:
         """Begin to receive."""
-        for member in self._connections:
+        for member in self._incoming:
             self._thread(self._receive_all, member)
 
     def send(self, member: int, buffers: Sequence[wire.Buffer]) -> None:
@@ -200,14 +268,16 @@ class Links:
     def close(self) -> None:
         """Close all connections and wait for the threads, but for the caller's own."""
         self._closed = True
-        for member, connection in self._connections.items():
-            self._queues[member].put(None)
+        for waiting in self._queues.values():
+            waiting.put(None)
+        for connection in self._all:
             with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+                # Not that of `ssl`, after which a thread would send in the clear.
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join()
-        for connection in self._connections.values():
+        for connection in self._all:
             connection.close()
 
     def _thread(self, run: Callable[[int], None], member: int) -> None:
@@ -218,7 +288,7 @@ class Links:
         thread.start()
 
     def _send_all(self, member: int) -> None:
-        connection, waiting = self._connections[member], self._queues[member]
+        connection, waiting = self._outgoing[member], self._queues[member]
         while (buffers := waiting.get()) is not None:
             try:
                 wire.send(connection, buffers)
@@ -228,7 +298,7 @@ class Links:
             self.sent_bytes += sum(memoryview(b).nbytes for b in buffers)
 
     def _receive_all(self, member: int) -> None:
-        connection = self._connections[member]
+        connection = self._incoming[member]
         try:
             while True:
                 head = wire.read_head(connection)

@@ -27,6 +27,7 @@ _MAGIC = b"EDLG"
 _HEAD = struct.Struct("!4sBBQqIIQ")
 _GREETING = struct.Struct("!4sBQII32s")
 _NONCE_BYTES = 32
+_AT_ONCE = 64 << 20  # TLS takes at most 2 GB
 Buffer = bytes | bytearray | memoryview
 
 
@@ -110,7 +111,9 @@ def send(connection: socket.socket, buffers: Sequence[Buffer]) -> None:
     """Send a frame. Raises RpcError when the connection is broken."""
     try:
         for buffer in buffers:
-            connection.sendall(buffer)
+            raw = memoryview(buffer).cast("B")
+            for at in range(0, len(raw), _AT_ONCE):
+                connection.sendall(raw[at : at + _AT_ONCE])
     except OSError as error:
         raise RpcError(f"the connection broke: {error}") from error
 

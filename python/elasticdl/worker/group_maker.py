@@ -13,13 +13,14 @@ from pathlib import Path
 from elasticdl.checkpoint import shelf, store
 from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.collective.group import Group
+from elasticdl.collective.links import Door
 from elasticdl.errors import CheckpointError
-from elasticdl.job.context import join_address
 from elasticdl.job.spec.job import JobSpec, OnNanLoss
 from elasticdl.job.tasks import ModelVersion, Task
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Batch, Feeder
 from elasticdl.model.state import ModelState
+from elasticdl.rpc.tls.links import EncryptedLinks
 from elasticdl.worker.group.beside import Handler
 from elasticdl.worker.group.link import GroupLink
 from elasticdl.worker.group.loop import GroupLoop
@@ -67,6 +68,17 @@ class Surroundings:
     load: Callable[[Task], LoadedTask]
     handlers: Mapping[int, Handler]
     shows: Shows
+
+
+def _door(life: WorkerLife) -> Door:
+    context = life.context
+    identity = life.identity
+    return Door(
+        token=context.token,
+        host=context.host,
+        port=context.port,
+        encryption=None if identity is None else EncryptedLinks(identity),
+    )
 
 
 class GroupMaker:
@@ -129,12 +141,10 @@ class GroupMaker:
             me,
             position,
             size=step.size,
-            token=life.context.token,
-            host=life.context.host,
+            door=_door(life),
             most_state_bytes=state.num_bytes + _MOST_TEXT_BYTES,
         )
-        address = join_address(life.context.host, group.port)
-        link = GroupLink(group, me, address)
+        link = GroupLink(group, me, life.context.announced(group.port))
         loop = GroupLoop(parts, group, link, position)
         life.join_group(link)
         return loop

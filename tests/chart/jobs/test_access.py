@@ -104,6 +104,21 @@ def test_only_the_jobs_own_pods_reach_master_and_ps():
     }
 
 
+def test_only_the_workers_of_a_group_reach_each_other():
+    values = job()
+    values["job"]["strategy"] = "allReduce"
+    found = objects(values)
+    _, between, _ = of_kind(found, "NetworkPolicy")["spec"]["ingress"]
+    workers = {names.LABEL_JOB: "digits", names.LABEL_ROLE: "worker"}
+    assert between["from"] == [{"podSelector": {"matchLabels": workers}}]
+    worker = pods(found)["worker"]
+    assert between["ports"] == [{"protocol": "TCP", "port": 50003}]
+    assert env(worker)[names.ENV_PORT] == "50003"
+    ports = {port["name"]: port["containerPort"] for port in container(worker)["ports"]}
+    assert ports == {"tcp-group": 50003, "metrics": 8080}
+    assert ("Service", "elasticdl-digits-ps") not in found
+
+
 def test_metrics_are_closed_to_other_namespaces_but_those_that_are_labelled():
     monitored = {"monitoring": {"exporter": {"enabled": True}}}
     (of_exporter,) = objects(monitored)["NetworkPolicy", "elasticdl-exporter"]["spec"][

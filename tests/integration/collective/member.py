@@ -13,6 +13,7 @@ import zlib
 
 import numpy as np
 from elasticdl.collective.group import Group
+from elasticdl.collective.links import Door
 from elasticdl.collective.messages import (
     Acknowledge,
     Apply,
@@ -49,7 +50,7 @@ class State:
 def main(index: int, size: int, pause: float, host: str) -> None:
     state = State(size)
     group = Group(
-        index, state, size=size, token="secret", host=host, most_state_bytes=1 << 30
+        index, state, size=size, door=Door("secret", host), most_state_bytes=1 << 30
     )
     rounds: dict[int, Round] = {}
 

@@ -9,6 +9,7 @@ import threading
 import pytest
 from elasticdl.collective import wire
 from elasticdl.collective.group import Group
+from elasticdl.collective.links import Door, Listener
 from elasticdl.collective.messages import Begin, Broken, Compute, Round
 from elasticdl.errors import RpcError
 
@@ -109,15 +110,23 @@ class Nothing:
 
 @pytest.fixture
 def group():
-    made = Group(0, Nothing(), size=64, token="secret", most_state_bytes=100)
+    made = Group(0, Nothing(), size=64, door=Door("secret"), most_state_bytes=100)
     yield made
     made.close()
 
 
-def joined(group: Group) -> socket.socket:
+@pytest.fixture
+def worker_1():
+    """Where worker-1 listens: what it is connected to is kept, and never read."""
+    made = Listener(Door("secret"), 1)
+    yield made
+    made.close()
+
+
+def joined(group: Group, worker_1: Listener) -> socket.socket:
     """Connect as worker-1 of round 5."""
     members = Round(5, (0, 1), (5, 5), begins=True)
-    group.enter(members, {0: "", 1: ""})
+    group.enter(members, {0: "", 1: f"127.0.0.1:{worker_1.port}"})
     connection = socket.create_connection(("127.0.0.1", group.port), timeout=5)
     wire.greet(connection, GREETING, "secret")
     return connection
@@ -138,18 +147,19 @@ def order(group: Group):
     ],
     ids=["of another round", "too short", "too large", "of another's part", "no frame"],
 )
-def test_a_member_that_sends_what_does_not_fit_breaks_the_round(group, sent) -> None:
-    with joined(group) as connection:
+def test_a_member_that_sends_what_does_not_fit_breaks_the_round(
+    group, worker_1, sent
+) -> None:
+    with joined(group, worker_1) as connection:
         wire.send(connection, sent)
         assert order(group) == Broken(5, 1)
 
 
-def test_who_has_no_token_does_not_get_in_and_disturbs_nobody(group) -> None:
-    group.enter(Round(5, (0, 1), (5, 5), begins=True), {0: "", 1: ""})
+def test_who_has_no_token_does_not_get_in_and_disturbs_nobody(group, worker_1) -> None:
     with socket.create_connection(("127.0.0.1", group.port), timeout=5) as stranger:
         stranger.sendall(bytes(53))  # as long as a greeting
         assert stranger.recv(1000) == b""
-    with joined(group) as connection:
+    with joined(group, worker_1) as connection:
         wire.send(connection, wire.frame(wire.Kind.HELLO, 5, step=-1))
         assert order(group) == Begin(5)
         group.began()
@@ -157,9 +167,10 @@ def test_who_has_no_token_does_not_get_in_and_disturbs_nobody(group) -> None:
 
 
 def test_a_round_without_the_others_is_broken_and_a_newer_one_takes_its_place(
-    group,
+    group, worker_1
 ) -> None:
-    group.enter(Round(5, (0, 1), (5, 5), begins=True), {0: "", 1: ""})
+    address = f"127.0.0.1:{worker_1.port}"
+    group.enter(Round(5, (0, 1), (5, 5), begins=True), {0: "", 1: address})
     group.enter(Round(6, (0,), (6,), begins=True), {0: ""})
     assert order(group) == Begin(6)
     group.began()

@@ -27,7 +27,6 @@ REFUSED = [
     ({"ps": {"replicas": 1}}, "ps: got replicas, expected nothing"),
     ({"ps": {"mode": "sync"}}, "ps: got mode, expected nothing"),
     ({"worker": {"pullSteps": 2}}, "worker.pullSteps: got 2, expected 1"),
-    ({"image": "i"}, "workers make steps together on one machine alone"),
     (
         {"data": {"training": "t", "onBadRecord": "skip"}},
         "data.onBadRecord: got skip, expected fail",

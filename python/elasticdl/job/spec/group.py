@@ -14,8 +14,6 @@ from elasticdl.job.spec.problems import Problem
 if TYPE_CHECKING:
     from elasticdl.job.spec.job import JobSpec
 
-_ONLY_PS = ("replicas", "mode", "max_staleness")
-
 
 def needs_of_group(job: JobSpec) -> list[Problem]:
     """Return what is wrong with a job's settings of a group of workers."""
@@ -43,7 +41,8 @@ def _for_a_group_alone(job: JobSpec) -> list[Problem]:
 
 def _of_ps(job: JobSpec) -> list[Problem]:
     problems = []
-    given = [name for name in _ONLY_PS if name in job.ps.model_fields_set]
+    fields = type(job.ps).model_fields
+    given = sorted(fields[name].alias or name for name in job.ps.model_fields_set)
     if given:
         problems.append(
             Problem(
@@ -68,16 +67,6 @@ def _of_ps(job: JobSpec) -> list[Problem]:
 def _not_yet(job: JobSpec) -> list[Problem]:
     """Return what a group does not do in this version."""
     problems = []
-    if job.image:
-        problems.append(
-            Problem(
-                "strategy",
-                "allReduce in a cluster",
-                "parameterServer or local: in this version workers make steps "
-                "together on one machine alone",
-                "leave `image` out, or write strategy: parameterServer",
-            )
-        )
     if job.data.on_bad_record is OnBadRecord.SKIP:
         problems.append(
             Problem(
