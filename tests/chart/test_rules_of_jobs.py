@@ -31,6 +31,7 @@ REFUSED = {
     "fewer workers than the minimum": JOB + "  worker: {replicas: 2, min: 5}\n",
     "more workers than the maximum": JOB + "  worker: {replicas: 9, max: 5}\n",
     "three local workers": JOB + "  strategy: local\n  worker: {replicas: 3}\n",
+    "an exchange without a group": JOB + "  allReduce: {compression: bfloat16}\n",
     "parameter servers of a group": JOB
     + "  strategy: allReduce\n  ps: {resources: {cpu: 2}, replicas: 2}\n",
     "several steps of a group with the same values": JOB

@@ -49,6 +49,13 @@
 {{- if $job.training.globalBatchSize }}
 {{ include "elasticdl.problem" (list "job.training.globalBatchSize" (toString $job.training.globalBatchSize) (printf "nothing: with strategy `%s` a step has the `batchSize` records of one worker" $job.strategy) "leave it out, or write strategy: allReduce") }}
 {{- end }}
+{{- $exchange := list }}
+{{- range $key, $value := $given.allReduce }}
+  {{- if not (kindIs "invalid" $value) }}{{ $exchange = append $exchange $key }}{{ end }}
+{{- end }}
+{{- with $exchange }}
+{{ include "elasticdl.problem" (list "job.allReduce" (join ", " .) (printf "nothing: with strategy `%s` workers exchange nothing" $job.strategy) "leave it out, or write strategy: allReduce") }}
+{{- end }}
 {{- else if eq $job.type "train" }}
 {{- $ps := list }}
 {{- range $key, $value := $given.ps }}

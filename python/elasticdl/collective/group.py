@@ -1,15 +1,13 @@
 """One member of a group: the protocol, its connections and the buffers between them.
 
-Owns the lock around the protocol, the memory that gradients are received into, and the
+Owns the lock around the protocol, the connections, and the
 thread that enters rounds. Called by a worker's main thread, which computes, applies and
 is told by `next` what to do. Must not import TensorFlow: a gradient is one float32
 array, a plan and a state are bytes.
 
 A gradient is cut into one part for each member. A member sends each other one that
 member's part of its gradient, adds up its own part of all gradients in the members'
-order, and sends the sum to all: each value travels twice in a group of any size. The
-reduced gradient of the last step is kept, in one of two buffers that take turns, for
-a member that may have to be handed it.
+order, and sends the sum to all: each value travels twice in a group of any size.
 """
 
 from __future__ import annotations
@@ -21,12 +19,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Protocol
 
 from elasticdl.collective import wire
+from elasticdl.collective.buffers import Buffers, Floats
+from elasticdl.collective.encoding import Encoding
 from elasticdl.collective.links import Door, Links, Listener, connect
 from elasticdl.collective.messages import (
     Acknowledge,
@@ -36,15 +33,9 @@ from elasticdl.collective.messages import (
     Begin,
     Broken,
     Compute,
-    HandOver,
-    Header,
-    Hello,
     Message,
-    Piece,
-    Reduced,
     Round,
     Send,
-    Snapshot,
     Stateless,
     Take,
 )
@@ -53,11 +44,9 @@ from elasticdl.errors import RpcError
 
 log = logging.getLogger(__name__)
 
-Floats = NDArray[np.float32]
 _Connections = dict[int, socket.socket]
 Order = Compute | Apply | Take | Begin | Acknowledge | Broken | Stateless
 _ROUND_SECONDS = 5.0  # until all members of a round have to be connected
-_ALIGNED = 16  # floats: parts begin at cache lines
 
 
 class _NotReachedError(RpcError):
@@ -89,6 +78,7 @@ class Group:
         size: int,
         door: Door,
         most_state_bytes: int,
+        encoding: Encoding | None = None,
     ) -> None:
         """Listen for other members.
 
@@ -98,11 +88,10 @@ class Group:
             size: Floats of a gradient.
             door: Where to listen, and what others have to prove there.
             most_state_bytes: A state that is larger is refused.
+            encoding: How gradients travel; None: as they are.
         """
         self._me = me
         self._door = door
-        self._size = size
-        self._most_state_bytes = most_state_bytes
         self._lock = threading.RLock()
         self._participant = Participant(me, make_plan=member.plan, state=member.state)
         self._listener = Listener(door, me)
@@ -112,8 +101,7 @@ class Group:
         # Between an Apply or Take and `applied` the protocol hears nothing else.
         self._waits: deque[Callable[[], list[Action]]] = deque()
         self._applying = False
-        self._results = [np.zeros(size, np.float32) for _ in range(2)]
-        self._pieces: dict[int, Floats] = {}
+        self._buffers = Buffers(me, size, encoding or Encoding(), most_state_bytes)
         self._wanted: tuple[Round, Mapping[int, str]] | None = None
         self._wake = threading.Condition(self._lock)
         self._closed = False
@@ -172,7 +160,7 @@ class Group:
             entered = self._participant.round
             if entered is None or entered.number != number:
                 return
-            parts = tuple(gradient[a:b] for a, b in self._bounds(len(entered.members)))
+            parts = self._buffers.parts(gradient, len(entered.members))
         self._tell(lambda: self._participant.computed(step, number, parts))
 
     def alone(self, step: int, number: int) -> bool:
@@ -297,12 +285,7 @@ class Group:
         if self._next_links is not links:
             return []  # a newer round is on its way
         self._links, self._next_links = links, None
-        begin, end = self._bounds(len(wanted.members))[wanted.members.index(self._me)]
-        self._pieces = {
-            member: np.empty(end - begin, np.float32)
-            for member in wanted.members
-            if member != self._me
-        }
+        self._buffers.enter(wanted)
         links.start()
         return self._participant.enter(wanted)
 
@@ -328,80 +311,28 @@ class Group:
                     self._add(step, part, pieces)
                 case Apply(step, plan, parts):
                     self._applying = True
-                    self._orders.put(Apply(step, plan, (self._whole(step, parts),)))
+                    self._orders.put(
+                        Apply(step, plan, (self._buffers.whole(step, parts),))
+                    )
                 case Take() | Begin():
                     self._applying = True
                     self._orders.put(action)
                 case Compute() | Acknowledge() | Broken() | Stateless():
                     self._orders.put(action)
 
-    def _whole(self, step: int, parts: tuple[Any, ...]) -> Floats:
-        whole = self._results[step % 2]
-        if len(parts) == 1 and parts[0] is not whole:
-            np.copyto(whole, parts[0])
-        return whole
-
     def _add(self, step: int, part: int, pieces: tuple[Floats, ...]) -> None:
         entered = self._participant.round
         if entered is None:
             return
-        number = entered.number
-        begin, end = self._bounds(len(entered.members))[part]
-        total = self._results[step % 2][begin:end]
-        if len(pieces) == 1:
-            np.copyto(total, pieces[0])
-        else:
-            np.add(pieces[0], pieces[1], out=total)
-        for piece in pieces[2:]:
-            np.add(total, piece, out=total)
-        self._carry_out(self._participant.added(step, number, total))
-
-    def _bounds(self, parts: int) -> list[tuple[int, int]]:
-        step = -(-self._size // parts)
-        step = -(-step // _ALIGNED) * _ALIGNED
-        return [
-            (min(i * step, self._size), min((i + 1) * step, self._size))
-            for i in range(parts)
-        ]
+        total = self._buffers.add(step, part, pieces, len(entered.members))
+        self._carry_out(self._participant.added(step, entered.number, total))
 
     # -- frames ------------------------------------------------------------------------
 
     def _send(self, to: int, message: Message) -> None:
-        if self._links is None:
-            return
-        self._links.send(to, self._frame(message))
-
-    def _frame(self, message: Message) -> list[wire.Buffer]:
-        number = self.round
-        match message:
-            case Hello(version):
-                said = -1 if version is None else version
-                return wire.frame(wire.Kind.HELLO, number, step=said)
-            case Header(step, plan):
-                return wire.frame(
-                    wire.Kind.HEADER,
-                    number,
-                    step=step,
-                    part=0 if plan is None else 1,
-                    meta=plan or b"",
-                )
-            case HandOver(step, plan, _):
-                whole = _bytes(self._results[step % 2])
-                return wire.frame(
-                    wire.Kind.HAND_OVER, number, step=step, meta=plan, data=[whole]
-                )
-            case Snapshot(version, state):
-                return wire.frame(
-                    wire.Kind.SNAPSHOT, number, step=version, data=list(state)
-                )
-            case Piece(step, part, data):
-                return wire.frame(
-                    wire.Kind.PIECE, number, step=step, part=part, data=[_bytes(data)]
-                )
-            case Reduced(step, part, data):
-                return wire.frame(
-                    wire.Kind.REDUCED, number, step=step, part=part, data=[_bytes(data)]
-                )
+        entered = self._participant.round
+        if self._links is not None and entered is not None:
+            self._links.send(to, self._buffers.frame(message, entered))
 
     def _on_frame(
         self,
@@ -411,63 +342,6 @@ class Group:
         head: wire.Head,
         meta: bytes,
     ) -> None:
-        """Read what follows a head. Raises RpcError for a frame that does not fit."""
-        if head.round != wanted.number:
-            raise RpcError(f"got a frame of round {head.round} in {wanted.number}")
-        message = self._read(wanted, member, connection, head, meta)
+        """Take what follows a head. Raises RpcError for a frame that does not fit."""
+        message = self._buffers.read(wanted, member, connection, head, meta)
         self._tell(lambda: self._participant.received(member, head.round, message))
-
-    def _read(
-        self,
-        wanted: Round,
-        member: int,
-        connection: socket.socket,
-        head: wire.Head,
-        meta: bytes,
-    ) -> Message:
-        step = head.step
-        match head.kind:
-            case wire.Kind.HELLO:
-                return Hello(None if step < 0 else step)
-            case wire.Kind.HEADER:
-                return Header(step, meta if head.part else None)
-            case wire.Kind.HAND_OVER:
-                whole = self._results[step % 2]
-                self._fill(connection, head, whole)
-                return HandOver(step, meta, (whole,))
-            case wire.Kind.SNAPSHOT:
-                return Snapshot(step, self._read_state(connection, head))
-            case wire.Kind.PIECE:
-                self._fill(connection, head, self._pieces[member])
-                return Piece(step, head.part, self._pieces[member])
-            case wire.Kind.REDUCED:
-                part = self._part_of(wanted, member, head)
-                self._fill(connection, head, part)
-                return Reduced(step, head.part, part)
-
-    def _read_state(self, connection: socket.socket, head: wire.Head) -> bytearray:
-        if head.data_bytes > self._most_state_bytes:
-            raise RpcError(
-                f"got a state of {head.data_bytes} bytes; expected at most "
-                f"{self._most_state_bytes}"
-            )
-        return wire.read_bytes(connection, head.data_bytes)
-
-    def _part_of(self, wanted: Round, member: int, head: wire.Head) -> Floats:
-        bounds = self._bounds(len(wanted.members))
-        if head.part >= len(bounds) or wanted.members[head.part] != member:
-            raise RpcError(f"worker-{member} sent part {head.part}, not its own")
-        begin, end = bounds[head.part]
-        return self._results[head.step % 2][begin:end]
-
-    def _fill(self, connection: socket.socket, head: wire.Head, target: Floats) -> None:
-        if head.data_bytes != target.nbytes:
-            raise RpcError(
-                f"got {head.data_bytes} bytes of {head.kind.name.lower()}; expected "
-                f"{target.nbytes}: do all workers have the same model?"
-            )
-        wire.read_into(connection, _bytes(target))
-
-
-def _bytes(array: Floats) -> memoryview:
-    return array.data.cast("B") if array.size else memoryview(b"")

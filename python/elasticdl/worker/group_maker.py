@@ -12,6 +12,7 @@ from pathlib import Path
 
 from elasticdl.checkpoint import shelf, store
 from elasticdl.checkpoint.layout import AVERAGE
+from elasticdl.collective.encoding import Encoding
 from elasticdl.collective.group import Group
 from elasticdl.collective.links import Door
 from elasticdl.errors import CheckpointError
@@ -143,6 +144,7 @@ class GroupMaker:
             size=step.size,
             door=_door(life),
             most_state_bytes=state.num_bytes + _MOST_TEXT_BYTES,
+            encoding=Encoding(spec.all_reduce.compression, step.num_gradients),
         )
         link = GroupLink(group, me, life.context.announced(group.port))
         loop = GroupLoop(parts, group, link, position)

@@ -25,6 +25,12 @@ def spec(**changes: Any) -> JobSpec:
 REFUSED = [
     ({"ps": {"replicas": 2}}, "ps: got replicas, expected nothing"),
     ({"ps": {"replicas": 1}}, "ps: got replicas, expected nothing"),
+    ({"ps": {"env": {"A": "b"}, "mode": "sync"}}, "ps: got env, mode, expected"),
+    (
+        {"strategy": "parameterServer", "allReduce": {"compression": "float16"}},
+        "allReduce: got compression, expected nothing: with strategy `parameterServer`",
+    ),
+    ({"allReduce": {"compression": "int8"}}, "'none', 'bfloat16' or 'float16'"),
     ({"ps": {"mode": "sync"}}, "ps: got mode, expected nothing"),
     ({"worker": {"pullSteps": 2}}, "worker.pullSteps: got 2, expected 1"),
     (

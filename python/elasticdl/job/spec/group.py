@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from elasticdl.job.spec.base import SpecModel
 from elasticdl.job.spec.kinds import JobType, OnBadRecord, Strategy
 from elasticdl.job.spec.problems import Problem
 
@@ -25,29 +26,47 @@ def needs_of_group(job: JobSpec) -> list[Problem]:
 
 
 def _for_a_group_alone(job: JobSpec) -> list[Problem]:
+    problems = []
     size = job.training.global_batch_size
-    if not size:
-        return []
-    return [
-        Problem(
-            "training.globalBatchSize",
-            str(size),
-            f"nothing: with strategy `{job.strategy}` a step has the `batchSize` "
-            "records of one worker",
-            "leave it out, or write strategy: allReduce",
+    if size:
+        problems.append(
+            Problem(
+                "training.globalBatchSize",
+                str(size),
+                f"nothing: with strategy `{job.strategy}` a step has the `batchSize` "
+                "records of one worker",
+                "leave it out, or write strategy: allReduce",
+            )
         )
-    ]
+    given = _given(job.all_reduce)
+    if given:
+        problems.append(
+            Problem(
+                "allReduce",
+                given,
+                f"nothing: with strategy `{job.strategy}` workers exchange nothing",
+                "leave it out, or write strategy: allReduce",
+            )
+        )
+    return problems
+
+
+def _given(section: SpecModel) -> str:
+    """Return the names of the fields that were given, as a values file has them."""
+    fields = type(section).model_fields
+    return ", ".join(
+        sorted(fields[name].alias or name for name in section.model_fields_set)
+    )
 
 
 def _of_ps(job: JobSpec) -> list[Problem]:
     problems = []
-    fields = type(job.ps).model_fields
-    given = sorted(fields[name].alias or name for name in job.ps.model_fields_set)
+    given = _given(job.ps)
     if given:
         problems.append(
             Problem(
                 "ps",
-                ", ".join(given),
+                given,
                 "nothing: with strategy `allReduce` there are no parameter servers",
                 "leave `ps` out, or write strategy: parameterServer",
             )

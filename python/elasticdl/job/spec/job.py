@@ -45,7 +45,7 @@ from elasticdl.job.spec.replicas import (
     WorkerSpec,
     names_of_variables,
 )
-from elasticdl.job.spec.training import TrainingSpec
+from elasticdl.job.spec.training import AllReduceSpec, TrainingSpec
 from elasticdl.job.words import DataKind
 
 __all__ = [
@@ -307,6 +307,10 @@ class JobSpec(SpecModel):
     data: DataSpec = Field(default_factory=DataSpec, description="The records.")
     training: TrainingSpec = Field(
         default_factory=TrainingSpec, description="How long, in which portions."
+    )
+    all_reduce: AllReduceSpec = Field(
+        default_factory=AllReduceSpec,
+        description="With `strategy: allReduce`: what is between the workers.",
     )
     tasks: TasksSpec = Field(
         default_factory=TasksSpec, description="Leases, and how often a task may fail."

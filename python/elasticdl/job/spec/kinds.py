@@ -25,6 +25,14 @@ class Strategy(enum.StrEnum):
     ALL_REDUCE = "allReduce"
 
 
+class Compression(enum.StrEnum):
+    """How gradients travel between the workers of a group."""
+
+    NONE = "none"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+
+
 class UpdateMode(enum.StrEnum):
     """How the PS applies gradients."""
 

@@ -1,7 +1,7 @@
 """The part of the specification that says how a model is trained.
 
-Owns length, portions and weights of training. Imported through `job.spec.job`. Must not
-know where a job runs.
+Owns length, portions and weights of training, and how workers share steps. Imported
+through `job.spec.job`. Must not know where a job runs.
 """
 
 from __future__ import annotations
@@ -9,6 +9,18 @@ from __future__ import annotations
 from pydantic import Field
 
 from elasticdl.job.spec.base import CountOrZero, OnNanLoss, PositiveInt, SpecModel
+from elasticdl.job.spec.kinds import Compression
+
+
+class AllReduceSpec(SpecModel):
+    """How workers exchange gradients with strategy allReduce."""
+
+    compression: Compression = Field(
+        Compression.NONE,
+        description="How gradients travel between workers: as they are, or in 16 bits "
+        "(`bfloat16`: the range of float32, 8 bits of precision; `float16`: 11 bits). "
+        "Sums are float32, and all workers apply the same ones.",
+    )
 
 
 class TrainingSpec(SpecModel):

@@ -61,7 +61,7 @@ class GroupStep:
         self._with_gradient: list[Any] = []
         self._gradient = Traced(self._compute, jit=definition.jit_compile)
         self._apply = tf.function(self._apply_mean)
-        self._num_gradients = 0
+        self.num_gradients = 0  # floats at the vector's beginning
         self._num_state = sum(_size(item.shape) for item in shared)
         self._before: list[NDArray[Any]] = []
         # That of strategy local; it cannot take a constant scale off rows of gradients.
@@ -72,13 +72,13 @@ class GroupStep:
     def trace(self, features: Tensors, labels: Tensors) -> None:
         """Trace for batches like this one."""
         self._gradient.trace([], [features, labels])
-        self._num_gradients = sum(_size(v.shape) for v in self._with_gradient)
+        self.num_gradients = sum(_size(v.shape) for v in self._with_gradient)
         self.begin()
 
     @property
     def size(self) -> int:
         """Floats of the vector that members exchange."""
-        return self._num_gradients + self._num_state + _COUNTS
+        return self.num_gradients + self._num_state + _COUNTS
 
     def begin(self) -> None:
         """Note the float state: each attempt at the next step begins with it."""
@@ -87,8 +87,8 @@ class GroupStep:
     def compute(self, share: ShareBatches) -> Floats:
         """Return this member's part of a step: sums over its rows."""
         total = np.zeros(self.size, np.float32)
-        gradients = total[: self._num_gradients]
-        state = total[self._num_gradients : -_COUNTS]
+        gradients = total[: self.num_gradients]
+        state = total[self.num_gradients : -_COUNTS]
         self._write_state(self._before)
         for number, batch in enumerate(share.batches):
             loss, gradient = self._gradient(batch.features, batch.labels)
@@ -143,11 +143,11 @@ class GroupStep:
             self._write_state(self._before)
             return outcome
         self._apply(
-            tf.convert_to_tensor(summed[: self._num_gradients]),
+            tf.convert_to_tensor(summed[: self.num_gradients]),
             tf.constant(1.0 / rows, tf.float32),
         )
         if self._shared:
-            mean = summed[self._num_gradients : -_COUNTS] / np.float32(rows)
+            mean = summed[self.num_gradients : -_COUNTS] / np.float32(rows)
             self._write_state(_cut(mean, [item.shape for item in self._shared]))
         self.begin()
         return outcome

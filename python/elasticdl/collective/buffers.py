@@ -1,0 +1,208 @@
+"""The memory of a member's exchange, and its messages as frames.
+
+Owns the vectors that gradients are received into and summed in, how they are cut into a
+part for each member, and the bytes of each message. Called by `collective.group`, under
+its lock but for `read`, which the threads that receive call. Must not know why a
+message is sent.
+
+The reduced gradient of the last step is kept, in one of two vectors that take turns,
+for a member that may have to be handed it.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elasticdl.collective import wire
+from elasticdl.collective.encoding import Encoding
+from elasticdl.collective.messages import (
+    HandOver,
+    Header,
+    Hello,
+    Message,
+    Piece,
+    Reduced,
+    Round,
+    Snapshot,
+)
+from elasticdl.errors import RpcError
+
+Floats = NDArray[np.float32]
+_ALIGNED = 16  # floats: parts begin at cache lines
+
+
+class Buffers:
+    """Vectors of one size; those of a round are made by `enter`."""
+
+    def __init__(
+        self, me: int, size: int, encoding: Encoding, most_state_bytes: int
+    ) -> None:
+        """Take the own number, the vector's floats, their form, and a state's limit."""
+        self._me = me
+        self._size = size
+        self._encoding = encoding
+        self._most_state_bytes = most_state_bytes
+        self._results = [np.zeros(size, np.float32) for _ in range(2)]
+        self._pieces: dict[int, Floats] = {}
+        self._raw: dict[int, bytearray] = {}
+
+    def enter(self, entered: Round) -> None:
+        """Make the memory that a round needs."""
+        others = [member for member in entered.members if member != self._me]
+        begin, end = self._bounds(len(entered.members))[entered.members.index(self._me)]
+        most = max(
+            self._encoding.num_bytes(a, b - a)
+            for a, b in self._bounds(len(entered.members))
+        )
+        self._pieces = {member: np.empty(end - begin, np.float32) for member in others}
+        self._raw = {member: bytearray(most) for member in others}
+
+    def parts(self, gradient: Floats, members: int) -> tuple[Floats, ...]:
+        """Return a gradient cut into a part for each member."""
+        return tuple(gradient[a:b] for a, b in self._bounds(members))
+
+    def whole(self, step: int, parts: tuple[Any, ...]) -> Floats:
+        """Return the reduced gradient of a step."""
+        whole = self._results[step % 2]
+        if len(parts) == 1 and parts[0] is not whole:
+            np.copyto(whole, parts[0])
+        return whole
+
+    def add(
+        self, step: int, part: int, pieces: tuple[Floats, ...], members: int
+    ) -> Floats:
+        """Return the sum of all members' pieces of a part, as all will have it."""
+        begin, end = self._bounds(members)[part]
+        total = self._results[step % 2][begin:end]
+        if len(pieces) == 1:
+            np.copyto(total, pieces[0])
+            return total
+        np.add(pieces[0], pieces[1], out=total)
+        for piece in pieces[2:]:
+            np.add(total, piece, out=total)
+        self._encoding.round(total, begin)
+        return total
+
+    def _bounds(self, parts: int) -> list[tuple[int, int]]:
+        step = -(-self._size // parts)
+        step = -(-step // _ALIGNED) * _ALIGNED
+        return [
+            (min(i * step, self._size), min((i + 1) * step, self._size))
+            for i in range(parts)
+        ]
+
+    # -- frames ------------------------------------------------------------------------
+
+    def frame(self, message: Message, entered: Round) -> list[wire.Buffer]:
+        """Return a message as a frame of a round."""
+        number = entered.number
+        match message:
+            case Hello(version):
+                said = -1 if version is None else version
+                return wire.frame(wire.Kind.HELLO, number, step=said)
+            case Header(step, plan):
+                return wire.frame(
+                    wire.Kind.HEADER,
+                    number,
+                    step=step,
+                    part=0 if plan is None else 1,
+                    meta=plan or b"",
+                )
+            case HandOver(step, plan, _):
+                whole = self._results[step % 2].data.cast("B")
+                return wire.frame(
+                    wire.Kind.HAND_OVER, number, step=step, meta=plan, data=[whole]
+                )
+            case Snapshot(version, state):
+                return wire.frame(
+                    wire.Kind.SNAPSHOT, number, step=version, data=list(state)
+                )
+            case Piece(step, part, data) | Reduced(step, part, data):
+                begin, _ = self._bounds(len(entered.members))[part]
+                kind = wire.Kind.PIECE
+                if isinstance(message, Reduced):
+                    kind = wire.Kind.REDUCED
+                values = list(self._encoding.encoded(data, begin))
+                return wire.frame(kind, number, step=step, part=part, data=values)
+
+    def read(
+        self,
+        entered: Round,
+        member: int,
+        connection: socket.socket,
+        head: wire.Head,
+        meta: bytes,
+    ) -> Message:
+        """Read what follows a head. Raises RpcError for a frame that does not fit."""
+        if head.round != entered.number:
+            raise RpcError(f"got a frame of round {head.round} in {entered.number}")
+        step = head.step
+        match head.kind:
+            case wire.Kind.HELLO:
+                return Hello(None if step < 0 else step)
+            case wire.Kind.HEADER:
+                return Header(step, meta if head.part else None)
+            case wire.Kind.HAND_OVER:
+                whole = self._results[step % 2]
+                _expect(head, whole.nbytes)
+                wire.read_into(connection, whole.data.cast("B"))
+                return HandOver(step, meta, (whole,))
+            case wire.Kind.SNAPSHOT:
+                return Snapshot(step, self._read_state(connection, head))
+            case wire.Kind.PIECE:
+                rank = entered.members.index(self._me)
+                begin, _ = self._bounds(len(entered.members))[rank]
+                piece = self._pieces[member]
+                self._read_values(member, connection, head, begin, piece)
+                return Piece(step, head.part, piece)
+            case wire.Kind.REDUCED:
+                begin, end = self._part_of(entered, member, head)
+                part = self._results[step % 2][begin:end]
+                self._read_values(member, connection, head, begin, part)
+                return Reduced(step, head.part, part)
+
+    def _read_state(self, connection: socket.socket, head: wire.Head) -> bytearray:
+        if head.data_bytes > self._most_state_bytes:
+            raise RpcError(
+                f"got a state of {head.data_bytes} bytes; expected at most "
+                f"{self._most_state_bytes}"
+            )
+        return wire.read_bytes(connection, head.data_bytes)
+
+    def _part_of(self, entered: Round, member: int, head: wire.Head) -> tuple[int, int]:
+        bounds = self._bounds(len(entered.members))
+        if head.part >= len(bounds) or entered.members[head.part] != member:
+            raise RpcError(f"worker-{member} sent part {head.part}, not its own")
+        return bounds[head.part]
+
+    def _read_values(
+        self,
+        member: int,
+        connection: socket.socket,
+        head: wire.Head,
+        begin: int,
+        out: Floats,
+    ) -> None:
+        _expect(head, self._encoding.num_bytes(begin, len(out)))
+        if head.data_bytes == out.nbytes:
+            wire.read_into(connection, _bytes(out))
+            return
+        raw = memoryview(self._raw[member])[: head.data_bytes]
+        wire.read_into(connection, raw)
+        self._encoding.decode(raw, begin, out)
+
+
+def _expect(head: wire.Head, size: int) -> None:
+    if head.data_bytes != size:
+        raise RpcError(
+            f"got {head.data_bytes} bytes of {head.kind.name.lower()}; expected "
+            f"{size}: do all workers have the same model?"
+        )
+
+
+def _bytes(array: Floats) -> memoryview:
+    return array.data.cast("B") if array.size else memoryview(b"")

@@ -1,0 +1,90 @@
+"""Members on real sockets: all of them have the same sums, to the last bit."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from elasticdl.collective.encoding import Encoding
+from elasticdl.collective.group import Group
+from elasticdl.collective.links import Door
+from elasticdl.collective.messages import Apply, Begin, Compute, Round, Take
+from elasticdl.job.spec.kinds import Compression
+
+SIZE = 100_003
+ROUNDED = 100_000  # gradients; the rest are counts
+STEPS = 4
+
+
+class Nothing:
+    """The state is empty: all begin with zeros."""
+
+    def plan(self, step: int) -> bytes:
+        del step
+        return b"plan"
+
+    def state(self):
+        return [b""]
+
+
+def gradient(member: int, step: int):
+    drawn = np.random.default_rng([member, step]).standard_normal(SIZE)
+    made = drawn.astype(np.float32)
+    made[ROUNDED:] = [257 + member, 4097, 65537]  # more than 16 bits hold
+    return made
+
+
+def run(group: Group, member: int, sums: list) -> None:
+    while len(sums) < STEPS:
+        match group.next(20):
+            case Compute(step, _, number):
+                group.computed(step, number, gradient(member, step))
+            case Apply(_, _, (whole,)):
+                sums.append(whole.copy())
+                group.applied()
+            case Begin():
+                group.began()
+            case Take():
+                group.applied()
+            case None:
+                raise AssertionError("nothing to do for 20 s")
+
+
+@pytest.mark.parametrize("members", [2, 3, 5])
+@pytest.mark.parametrize("form", list(Compression))
+def test_all_members_have_the_same_sums(form: Compression, members: int) -> None:
+    numbers = tuple(range(10, 10 + members))
+    groups = {
+        number: Group(
+            number,
+            Nothing(),
+            size=SIZE,
+            door=Door("secret"),
+            most_state_bytes=100,
+            encoding=Encoding(form, ROUNDED),
+        )
+        for number in numbers
+    }
+    addresses = {n: f"127.0.0.1:{group.port}" for n, group in groups.items()}
+    sums: dict[int, list] = {number: [] for number in numbers}
+    threads = [
+        threading.Thread(target=run, args=(groups[n], n, sums[n])) for n in numbers
+    ]
+    for group in groups.values():
+        group.enter(Round(1, numbers, (1,) * members, begins=True), addresses)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for group in groups.values():
+        group.close()
+    first = sums[numbers[0]]
+    for others in sums.values():
+        assert [s.tobytes() for s in others] == [s.tobytes() for s in first]
+    for step, summed in enumerate(first):
+        exact = sum(gradient(n, step).astype(np.float64) for n in numbers)
+        rounding = {"none": 1e-6, "bfloat16": 2.0**-7, "float16": 2.0**-10}[form]
+        size = sum(np.abs(gradient(n, step)) for n in numbers)
+        assert (np.abs(summed - exact) <= rounding * size).all()
+        assert (summed[ROUNDED:] == exact[ROUNDED:].astype(np.float32)).all()
