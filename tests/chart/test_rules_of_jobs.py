@@ -32,6 +32,9 @@ REFUSED = {
     "more workers than the maximum": JOB + "  worker: {replicas: 9, max: 5}\n",
     "three local workers": JOB + "  strategy: local\n  worker: {replicas: 3}\n",
     "an exchange without a group": JOB + "  allReduce: {compression: bfloat16}\n",
+    "a rate that follows nothing": JOB
+    + "  strategy: allReduce\n  allReduce: {learningRate: sqrt}\n",
+    "an elastic step of one worker": JOB + "  training: {globalBatchSize: elastic}\n",
     "parameter servers of a group": JOB
     + "  strategy: allReduce\n  ps: {resources: {cpu: 2}, replicas: 2}\n",
     "several steps of a group with the same values": JOB

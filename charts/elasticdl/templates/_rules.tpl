@@ -67,6 +67,9 @@
 {{- if ne (int $job.worker.pullSteps) 1 }}
 {{ include "elasticdl.problem" (list "job.worker.pullSteps" (int $job.worker.pullSteps | toString) "1: with strategy `allReduce` all workers make each step together" "leave it out, or write strategy: parameterServer") }}
 {{- end }}
+{{- if and (ne $job.allReduce.learningRate "none") (ne (toString $job.training.globalBatchSize) "elastic") }}
+{{ include "elasticdl.problem" (list "job.allReduce.learningRate" $job.allReduce.learningRate "none: a step has as many records whatever the number of workers is" "leave it out, or write training.globalBatchSize: elastic") }}
+{{- end }}
 {{- if eq $job.data.onBadRecord "skip" }}
 {{ include "elasticdl.problem" (list "job.data.onBadRecord" "skip" "fail: with strategy `allReduce` this version cannot list the records that were left out" "make the files again, or write strategy: parameterServer") }}
 {{- end }}

@@ -124,7 +124,6 @@ class Assembly:
             return LoadedTask(task, []) if trains else loader.load(task)
 
         stream = self._stream(load, far_ahead=False)
-        stream.take_over()
         source = ValuesInModel(self._definition)
         handlers, _ = self._handlers(source, errands, sample)
         maker = GroupMaker(life, spec, self._definition, self._state)

@@ -15,8 +15,10 @@ from elasticdl.checkpoint.layout import AVERAGE
 from elasticdl.collective.encoding import Encoding
 from elasticdl.collective.group import Group
 from elasticdl.collective.links import Door
-from elasticdl.errors import CheckpointError
+from elasticdl.errors import CheckpointError, UserCodeError
+from elasticdl.job.spec.group import ELASTIC
 from elasticdl.job.spec.job import JobSpec, OnNanLoss
+from elasticdl.job.spec.kinds import RateRule
 from elasticdl.job.tasks import ModelVersion, Task
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Batch, Feeder
@@ -25,6 +27,7 @@ from elasticdl.rpc.tls.links import EncryptedLinks
 from elasticdl.worker.group.beside import Handler
 from elasticdl.worker.group.link import GroupLink
 from elasticdl.worker.group.loop import GroupLoop
+from elasticdl.worker.group.plan import StepSize
 from elasticdl.worker.group.position import GroupParts, Position
 from elasticdl.worker.group.shares import Shares
 from elasticdl.worker.group.state import MemberState
@@ -82,6 +85,25 @@ def _door(life: WorkerLife) -> Door:
     )
 
 
+def _check_rate(rate: LearningRate, rule: RateRule) -> None:
+    """Raise UserCodeError if the rate cannot follow the number of workers."""
+    if rule is not RateRule.NONE and rate.at(0, 0) is None:
+        raise UserCodeError(
+            f"allReduce.learningRate: got {rule}, expected none: the optimizer's rate "
+            "is a schedule inside of it, which nobody can multiply; give the optimizer "
+            "a number, and write the schedule as a LearningRateScheduler in the "
+            "module's `callbacks`"
+        )
+
+
+def _step_size(spec: JobSpec) -> StepSize:
+    training = spec.training
+    elastic = training.global_batch_size == ELASTIC
+    return StepSize(
+        each=training.batch_size if elastic else 0, rule=spec.all_reduce.learning_rate
+    )
+
+
 class GroupMaker:
     """Creates the loop of a member."""
 
@@ -112,14 +134,16 @@ class GroupMaker:
             wanted=lambda: life.heartbeat.latest.local_snapshot,
             tell=life.heartbeat.tell_snapshot,
         )
+        rate = LearningRate(
+            optimizer,
+            definition.learning_rate_of,
+            lambda: life.heartbeat.latest.learning_rate_scale,
+        )
+        _check_rate(rate, spec.all_reduce.learning_rate)
         parts = GroupParts(
             step=step,
             state=state,
-            rate=LearningRate(
-                optimizer,
-                definition.learning_rate_of,
-                lambda: life.heartbeat.latest.learning_rate_scale,
-            ),
+            rate=rate,
             restore=lambda directory: self._restore(whole, directory),
             shares=Shares(
                 around.load,
@@ -146,7 +170,8 @@ class GroupMaker:
             most_state_bytes=state.num_bytes + _MOST_TEXT_BYTES,
             encoding=Encoding(spec.all_reduce.compression, step.num_gradients),
         )
-        link = GroupLink(group, me, life.context.announced(group.port))
+        address = life.context.announced(group.port)
+        link = GroupLink(group, me, address, _step_size(spec))
         loop = GroupLoop(parts, group, link, position)
         life.join_group(link)
         return loop

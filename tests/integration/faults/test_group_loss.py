@@ -133,6 +133,32 @@ def test_a_group_shrinks_to_one_member_grows_back_and_is_scaled(job):
     assert [int(number) for number, _ in steps] == list(range(1, len(steps) + 1))
 
 
+def test_an_elastic_step_has_a_batch_of_each_member_that_makes_it(job):
+    one = group(
+        job,
+        "elastic-step",
+        training={**LONG, "globalBatchSize": "elastic"},
+        allReduce={"learningRate": "linear", "compression": "bfloat16"},
+    )
+    together(one, 3)
+    for members in (3, 1):
+        one.handle.set_capacity(members)
+        first = together(one, members).progress
+        one.wait_for_step(first.version + 100)
+        before = one.status().progress
+        after = one.wait_until(
+            lambda s, before=before: s.progress.version > before.version + 200,
+            "200 steps more",
+        ).progress
+        each = (after.records_done - before.records_done) / (
+            after.version - before.version
+        )
+        # Whole tasks are counted, and the last step of a file is smaller.
+        assert 0.7 < each / (16 * members) < 1.3, (members, each)
+    one.end_after_this_epoch()
+    assert_once(one, one.finish())
+
+
 def test_a_group_begins_with_a_checkpoint_of_parameter_servers_and_they_with_its(
     job, tmp_path
 ):

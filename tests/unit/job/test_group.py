@@ -30,6 +30,11 @@ REFUSED = [
         {"strategy": "parameterServer", "allReduce": {"compression": "float16"}},
         "allReduce: got compression, expected nothing: with strategy `parameterServer`",
     ),
+    (
+        {"allReduce": {"learningRate": "linear"}},
+        "allReduce.learningRate: got linear, expected none",
+    ),
+    ({"training": {"globalBatchSize": "more"}}, "'elastic'"),
     ({"allReduce": {"compression": "int8"}}, "'none', 'bfloat16' or 'float16'"),
     ({"ps": {"mode": "sync"}}, "ps: got mode, expected nothing"),
     ({"worker": {"pullSteps": 2}}, "worker.pullSteps: got 2, expected 1"),
@@ -62,6 +67,13 @@ def test_a_step_has_a_batch_of_each_worker_with_which_the_job_begins() -> None:
 def test_what_is_set_counts_also_for_a_job_that_goes_on() -> None:
     set_to = spec(worker={"replicas": 3}, training={"globalBatchSize": 100})
     assert step_records(set_to, 0) == step_records(set_to, 48) == 100
+
+
+def test_an_elastic_step_begins_as_a_batch_of_each_worker() -> None:
+    elastic = {"batchSize": 16, "globalBatchSize": "elastic"}
+    grown = spec(worker={"replicas": 4}, training=elastic)
+    assert step_records(grown, 0) == 64
+    assert step_records(grown, 32) == 32
 
 
 def test_other_strategies_have_a_batch_in_a_step() -> None:

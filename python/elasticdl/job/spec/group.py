@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from elasticdl.job.spec.base import SpecModel
-from elasticdl.job.spec.kinds import JobType, OnBadRecord, Strategy
+from elasticdl.job.spec.kinds import JobType, OnBadRecord, RateRule, Strategy
 from elasticdl.job.spec.problems import Problem
 
 if TYPE_CHECKING:
     from elasticdl.job.spec.job import JobSpec
+
+ELASTIC = "elastic"  # of training.globalBatchSize
 
 
 def needs_of_group(job: JobSpec) -> list[Problem]:
@@ -22,7 +24,7 @@ def needs_of_group(job: JobSpec) -> list[Problem]:
         return _for_a_group_alone(job)
     if job.type is not JobType.TRAIN:
         return []
-    return [*_of_ps(job), *_not_yet(job)]
+    return [*_of_ps(job), *_of_rate(job), *_not_yet(job)]
 
 
 def _for_a_group_alone(job: JobSpec) -> list[Problem]:
@@ -83,6 +85,20 @@ def _of_ps(job: JobSpec) -> list[Problem]:
     return problems
 
 
+def _of_rate(job: JobSpec) -> list[Problem]:
+    rule = job.all_reduce.learning_rate
+    if rule is RateRule.NONE or job.training.global_batch_size == ELASTIC:
+        return []
+    return [
+        Problem(
+            "allReduce.learningRate",
+            rule,
+            "none: a step has as many records whatever the number of workers is",
+            "leave it out, or write training.globalBatchSize: elastic",
+        )
+    ]
+
+
 def _not_yet(job: JobSpec) -> list[Problem]:
     """Return what a group does not do in this version."""
     problems = []
@@ -103,11 +119,12 @@ def step_records(job: JobSpec, began_with: int) -> int:
     """Return the records of a step of all workers that make it together.
 
     `began_with`: what an earlier run of the job had, 0 without one. What nobody has set
-    stays as it was when the job began, whatever the number of workers is now.
+    stays as it was when the job began, whatever the number of workers is now. Where it
+    is elastic this is a step of the workers with which the job began.
     """
     training = job.training
     if job.type is not JobType.TRAIN or job.strategy is not Strategy.ALL_REDUCE:
         return training.batch_size
-    if training.global_batch_size:
+    if training.global_batch_size and training.global_batch_size != ELASTIC:
         return training.global_batch_size
     return began_with or training.batch_size * job.worker.replicas

@@ -33,6 +33,14 @@ class Compression(enum.StrEnum):
     FLOAT16 = "float16"
 
 
+class RateRule(enum.StrEnum):
+    """How the learning rate follows the number of workers of a group."""
+
+    NONE = "none"
+    LINEAR = "linear"
+    SQRT = "sqrt"
+
+
 class UpdateMode(enum.StrEnum):
     """How the PS applies gradients."""
 

@@ -6,10 +6,12 @@ through `job.spec.job`. Must not know where a job runs.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from elasticdl.job.spec.base import CountOrZero, OnNanLoss, PositiveInt, SpecModel
-from elasticdl.job.spec.kinds import Compression
+from elasticdl.job.spec.kinds import Compression, RateRule
 
 
 class AllReduceSpec(SpecModel):
@@ -20,6 +22,12 @@ class AllReduceSpec(SpecModel):
         description="How gradients travel between workers: as they are, or in 16 bits "
         "(`bfloat16`: the range of float32, 8 bits of precision; `float16`: 11 bits). "
         "Sums are float32, and all workers apply the same ones.",
+    )
+    learning_rate: RateRule = Field(
+        RateRule.NONE,
+        description="With `training.globalBatchSize: elastic`: what the learning rate "
+        "is multiplied by. `linear` is the number of workers of a step over "
+        "`worker.replicas` as the job began, `sqrt` its square root.",
     )
 
 
@@ -35,11 +43,12 @@ class TrainingSpec(SpecModel):
         0, description="Stop after this many batches of all workers; 0 is never."
     )
     batch_size: PositiveInt = Field(64, description="Records a worker takes per step.")
-    global_batch_size: CountOrZero = Field(
+    global_batch_size: CountOrZero | Literal["elastic"] = Field(
         0,
         description="With `strategy: allReduce`: records of a step of all workers "
         "together, whatever their number. 0 is `batchSize` times `worker.replicas` as "
-        "the job begins.",
+        "the job begins; `elastic` is `batchSize` times the workers that make the "
+        "step, so that it grows and shrinks with them.",
     )
     batches_per_task: PositiveInt = Field(
         8,

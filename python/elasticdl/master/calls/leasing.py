@@ -155,7 +155,9 @@ class Leasing:
         accepted = self._answered.get(report.lease_id)
         if accepted is None:
             accepted = self._take(member, report, now=now)
-            _remember(self._answered, report.lease_id, accepted)
+            # Of a lease that another one has now, that one's report is still to come.
+            if accepted or not self._is_leased(report.lease_id):
+                _remember(self._answered, report.lease_id, accepted)
             self._count(report, accepted, now=now)
             self._parts.holder.admission.count([member.key.index])
             self._parts.signals.wake()
@@ -222,6 +224,10 @@ class Leasing:
             self._failed(member, report, task.failures, what)
         self._parts.signals.work()
         return True
+
+    def _is_leased(self, lease_id: int) -> bool:
+        queue = self._parts.ledger.queue
+        return queue is not None and lease_id in queue.leased
 
     def _holds(self, member: Member, lease_id: int) -> bool:
         queue = self._parts.ledger.queue
@@ -341,7 +347,9 @@ class Leasing:
         held = self._leases_of(member)
         member.know_leases(held, named, now=now)
         for lease_id, since in list(member.unnamed.items()):
-            if now - since >= UNNAMED_SECONDS:
+            # Where tasks are handed over the next lease call brings it.
+            again = parts.holder.hands_over and not is_side(lease_id)
+            if now - since >= UNNAMED_SECONDS and not again:
                 log.info("%s does not know of lease %d: back", member.name, lease_id)
                 del member.unnamed[lease_id]
                 self._back(lease_id, now=now)

@@ -74,6 +74,7 @@ class GroupHolder(ModelHolder):
     waits_for_minimum = True
     # A round that is told has to be in the journal.
     answers_are_durable = True
+    hands_over = True
 
     def __init__(self, around: Around) -> None:
         """Continue at the state in the journal."""

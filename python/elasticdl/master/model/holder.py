@@ -109,6 +109,8 @@ class ModelHolder(abc.ABC):
     waits_for_minimum = False
     # Whether a heartbeat is answered only when the journal has what led to the answer.
     answers_are_durable = False
+    # Whether a worker goes on with another one's tasks where they stand.
+    hands_over = False
 
     def __init__(self, around: Around, admission: Admission) -> None:
         """Continue at the state in the journal."""

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from elasticdl.collective.group import Group
 from elasticdl.collective.messages import Round
 from elasticdl.job.heartbeats import GroupReport, GroupRound
+from elasticdl.worker.group.plan import StepSize
 
 # Rounds of which an order may still be on its way to the main thread.
 _MOST_ROUNDS = 16
@@ -21,21 +22,24 @@ _MOST_ROUNDS = 16
 class GroupLink:
     """Rounds in, words out. Thread-safe."""
 
-    def __init__(self, group: Group, me: int, address: str) -> None:
-        """Take the group, the own number and where others reach it."""
+    def __init__(
+        self, group: Group, me: int, address: str, size: StepSize | None = None
+    ) -> None:
+        """Take the group, the own number, where others reach it, and a step's size."""
         self._group = group
         self._me = me
         self._address = address
+        self._size = size or StepSize()
         self._lock = threading.Lock()
         self._rounds: OrderedDict[int, GroupRound] = OrderedDict()
         self._broken = 0
         self._lost = 0
         self._stateless = False
-        self.step_records = 0  # of all members together; 0: not known yet
+        self._step_records = 0  # as the job began; 0: not known yet
 
     def told(self, order: GroupRound) -> None:
         """Take what the master says; a round that is not newer changes nothing."""
-        self.step_records = order.step_records or self.step_records
+        self._step_records = order.step_records or self._step_records
         with self._lock:
             if order.number <= max(self._rounds, default=0):
                 return
@@ -68,6 +72,21 @@ class GroupLink:
             return None
         numbers = [member.number for member in told.members]
         return (numbers.index(self._me), len(numbers)) if self._me in numbers else None
+
+    @property
+    def step_records(self) -> int:
+        """Records of a step of all members together; 0: not known yet."""
+        return self._size.records(self._step_records, self._num_members)
+
+    @property
+    def rate_scale(self) -> float:
+        """What the learning rate is multiplied by for this number of members."""
+        return self._size.scale(self._step_records, self._num_members)
+
+    @property
+    def _num_members(self) -> int:
+        place = self.place(self._group.round)
+        return place[1] if place is not None else 0
 
     @property
     def leads(self) -> bool:

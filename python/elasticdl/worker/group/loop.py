@@ -13,6 +13,7 @@ same values then, and wait.
 from __future__ import annotations
 
 import logging
+from collections import deque
 
 from elasticdl.collective.group import Group
 from elasticdl.collective.messages import (
@@ -44,6 +45,7 @@ _IDLE_SECONDS = 1.0
 _KNOWN_STEPS = 2
 # Tasks beside training that belong together come one after the other: so long apart.
 _BESIDE_SECONDS = 1.0
+_MOST_REPORTED = 256  # more than are reported while a lease call is under way
 
 
 class GroupLoop:
@@ -58,10 +60,14 @@ class GroupLoop:
         self._link = link
         self._position = position
         position.link = link
+        parts.stream.take_over(position.goes_on)
         self._stepping = Stepping(parts, position, link)
         self._led = False
         self._beside = Beside(parts.handlers, parts.stream, parts.describe, parts.shows)
         self._given = False  # the model has had another member's values
+        # The newest leases that were reported. A lease call that was under way brings
+        # them once more.
+        self._reported: deque[int] = deque(maxlen=_MOST_REPORTED)
 
     def run(self) -> None:
         """Run the loop. Raises UserCodeError once the failed task is reported."""
@@ -241,12 +247,18 @@ class GroupLoop:
                 if not (beside and parts.stream.reading):
                     return
             elif loaded.task.type == TaskType.TRAINING:
-                with self._position.lock:
-                    self._position.work.add([_group_task(loaded.task)])
+                self._admit(loaded.task)
                 seconds, beside = 0.0, False
             else:
                 self._beside.do(loaded, self._position.work.version)
                 seconds, beside = _BESIDE_SECONDS, True
+
+    def _admit(self, task: Task) -> None:
+        if task.lease_id in self._reported:
+            self._parts.stream.forget(task.lease_id)
+            return
+        with self._position.lock:
+            self._position.work.add([_group_task(task)])
 
     def _needs_tasks(self) -> bool:
         with self._position.lock:
@@ -275,6 +287,7 @@ class GroupLoop:
             for task in safe:
                 work.totals[task.lease_id].reported = True
         for report in reports:
+            self._reported.append(report.lease_id)
             self._parts.stream.report(report, can_wait=True)
 
 

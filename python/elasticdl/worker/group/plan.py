@@ -12,9 +12,12 @@ rounding. No step has records of two tasks, as no batch has with the other strat
 from __future__ import annotations
 
 import json
+import math
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass, field
+
+from elasticdl.job.spec.kinds import RateRule
 
 # Tasks whose trained records a checkpoint names; the master knows of older ones.
 _REMEMBERED_TASKS = 64
@@ -201,18 +204,49 @@ class Work:
 
     @staticmethod
     def decoded(raw: bytes) -> Work:
-        """Return what `encoded` wrote. Raises ValueError for other bytes."""
+        """Return what `encoded` wrote, nothing of it reported.
+
+        Its sender may be lost before its reports arrive. Raises ValueError for other
+        bytes.
+        """
         try:
             tree = json.loads(raw)
             tasks = [GroupTask(*task) for task in tree["tasks"]]
             return Work(
                 tree["version"],
                 {task.lease_id: task for task in tasks},
-                {int(k): Totals(**v) for k, v in tree["totals"].items()},
+                {
+                    int(k): Totals(**{**v, "reported": False})
+                    for k, v in tree["totals"].items()
+                },
                 OrderedDict((k, v) for k, v in tree["applied"]),
             )
         except (TypeError, KeyError, ValueError) as error:
             raise ValueError(f"got no state of a group's work: {error}") from error
+
+
+@dataclass(frozen=True)
+class StepSize:
+    """How many records a step has, and what the rate is multiplied by.
+
+    Attributes:
+        each: Records of each member; 0: a step's records do not depend on them.
+        rule: How the learning rate follows the number of members.
+    """
+
+    each: int = 0
+    rule: RateRule = RateRule.NONE
+
+    def records(self, told: int, members: int) -> int:
+        """Return a step's records; `told`: those that it had as the job began."""
+        return self.each * members if self.each and told else told
+
+    def scale(self, told: int, members: int) -> float:
+        """Return by what the rate is multiplied for this number of members."""
+        if self.rule is RateRule.NONE or not told or not members:
+            return 1.0
+        times = self.records(told, members) / told
+        return times if self.rule is RateRule.LINEAR else math.sqrt(times)
 
 
 def divide(records: int, weights: Sequence[float]) -> list[int]:

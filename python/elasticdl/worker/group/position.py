@@ -89,8 +89,16 @@ class Position:
             plan = work.plan(records)
             if plan.lease_id:
                 epoch = work.tasks[plan.lease_id].epoch
-                plan = replace(plan, rate=parts.rate.at(work.version, epoch))
+                rate = parts.rate.at(work.version, epoch)
+                if rate is not None and self.link is not None:
+                    rate *= self.link.rate_scale
+                plan = replace(plan, rate=rate)
         return plan.encoded()
+
+    def goes_on(self, lease_id: int) -> bool:
+        """Whether the group has begun the task of a lease, and knows how far it is."""
+        with self.lock:
+            return lease_id in self.work.tasks
 
     def state(self) -> Sequence[Buffer]:
         """Return the whole state."""

@@ -99,7 +99,7 @@ class TaskStream:
         self._ready: deque[LoadedTask] = deque()
         self._outbox = Outbox()
         self._far_ahead = far_ahead
-        self._resumes = False
+        self._goes_on: Callable[[int], bool] | None = None
         self._ahead = Ahead(far=far_ahead)
         self._beside = 0  # lease of the task beside training that was taken last
         self._clock = clock
@@ -119,9 +119,13 @@ class TaskStream:
             threading.Thread(target=self._run_reports, name="report", daemon=True),
         ]
 
-    def take_over(self) -> None:
-        """Ask for the tasks that were another worker's and are this one's now."""
-        self._resumes = True
+    def take_over(self, goes_on: Callable[[int], bool]) -> None:
+        """Ask for the tasks that were another worker's and are this one's now.
+
+        `goes_on`: whether somebody goes on with the task of a lease, who knows where it
+        stands. Such a task is never handed back: others would begin it anew.
+        """
+        self._goes_on = goes_on
 
     def start(self) -> None:
         """Begin to lease."""
@@ -338,7 +342,8 @@ class TaskStream:
 
     def _return(self, task: Task) -> None:
         self._held.discard(task.lease_id)
-        self._post(returned(task), urgent=True)
+        if self._goes_on is None or not self._goes_on(task.lease_id):
+            self._post(returned(task), urgent=True)
 
     # -- report thread: carries reports while the lease thread waits for work --------
 
@@ -368,8 +373,8 @@ class TaskStream:
             reports=tuple(reports),
             want=want,
             wait_seconds=POLL_SECONDS if want else 0.0,
-            resumes=self._resumes,
-            held=tuple(self.held) if self._resumes else (),
+            resumes=self._goes_on is not None,
+            held=tuple(self.held) if self._goes_on is not None else (),
         )
         try:
             reply = self._lease(request)

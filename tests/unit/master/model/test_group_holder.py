@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from elasticdl.data.reader import Shard
 from elasticdl.job.heartbeats import GroupReport, GroupRound, WorkerReport
-from elasticdl.job.names import JobDir
+from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.tasks import LeaseRequest, ReplicaId, TaskOutcome, TaskReport
 from elasticdl.job.words import ReplicaState
 from elasticdl.master.assembly import assemble
+from elasticdl.master.calls.leasing import UNNAMED_SECONDS, Leasing
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.model.group_holder import GroupHolder
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.queue import QueuePlan
+from elasticdl.metrics.master import MasterMetrics
 from elasticdl.runner.publisher import Platform
 from elasticdl.testing.fakes import InMemoryPublisher, InMemoryRunner
 
@@ -306,3 +310,45 @@ def test_the_next_master_goes_on_with_the_round_and_its_number(
     assert not told.begins
     assert told.members[0].address == f"127.0.0.1:{other.generation}"
     following.ledger.close()
+
+
+def done(lease_id: int) -> TaskReport:
+    return TaskReport(task_id=0, lease_id=lease_id, outcome=TaskOutcome.DONE)
+
+
+def test_a_hand_back_of_one_that_led_is_no_answer_to_the_report_of_who_leads(
+    master: Master,
+) -> None:
+    """A worker that is told to leave hands back what the next leader goes on with."""
+    leader, second = group_of(master, 2)
+    leasing = Leasing(master.job, MasterMetrics())
+    lease = master.lease(leader)
+    leader.take_away()
+    master.turn()
+    back = replace(done(lease), outcome=TaskOutcome.RETURNED)
+    now = master.clock()
+    assert not leasing.report(leader, back, now=now).accepted
+    assert leasing.report(second, done(lease), now=now).accepted
+    assert leasing.report(second, done(lease), now=now).accepted  # sent once more
+    assert not master.ledger.queue.leased
+
+
+def test_a_task_that_was_handed_over_never_goes_back_to_be_begun_anew(
+    master: Master,
+) -> None:
+    """Who leads next may be late to name it: the next lease call brings it."""
+    leader, second = group_of(master, 2)
+    leasing = Leasing(master.job, MasterMetrics())
+    lease = master.lease(leader)
+    master.ends(leader)
+    for _ in range(4):
+        master.clock.now += UNNAMED_SECONDS
+        leasing.renew(second, [], now=master.clock())
+    asks = LeaseRequest(
+        replica=ReplicaId(Role.WORKER, second.key.index, second.generation),
+        want=1,
+        resumes=True,
+    )
+    (task,) = leasing.held_by(second, asks, now=master.clock())
+    assert task.lease_id == lease
+    assert not leasing.held_by(second, replace(asks, held=(lease,)), now=1e9)

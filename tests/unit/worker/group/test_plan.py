@@ -6,10 +6,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from elasticdl.job.spec.kinds import RateRule
 from elasticdl.worker.group.plan import (
     GroupTask,
     Outcome,
     StepPlan,
+    StepSize,
     Work,
     divide,
     share,
@@ -24,6 +26,25 @@ def tasks(sizes: list[int]) -> list[GroupTask]:
         GroupTask(100 + i, i, 0, "train.csv", start, start + size, seed=i)
         for i, (start, size) in enumerate(zip(starts, sizes, strict=True))
     ]
+
+
+def test_a_step_has_the_records_that_were_told_whoever_makes_it() -> None:
+    assert [StepSize().records(96, members) for members in (1, 2, 5)] == [96] * 3
+    assert [StepSize().scale(96, members) for members in (1, 2, 5)] == [1.0] * 3
+
+
+def test_an_elastic_step_and_its_rate_follow_the_members() -> None:
+    """The job began with three workers."""
+    of = {rule: StepSize(each=32, rule=rule) for rule in RateRule}
+    assert [of["none"].records(96, members) for members in (1, 3, 6)] == [32, 96, 192]
+    assert [of["none"].scale(96, members) for members in (1, 3, 6)] == [1.0] * 3
+    assert [of["linear"].scale(96, members) for members in (1, 3, 6)] == [1 / 3, 1, 2]
+    assert of["sqrt"].scale(96, 12) == 2.0
+
+
+def test_nothing_is_planned_before_the_master_says_how_much() -> None:
+    assert StepSize(each=32, rule=RateRule.LINEAR).records(0, 4) == 0
+    assert StepSize(each=32, rule=RateRule.LINEAR).scale(0, 4) == 1.0
 
 
 def made(work: Work, plan: StepPlan, *, skipped: bool = False) -> None:
@@ -71,6 +92,15 @@ def test_a_new_leader_goes_on_where_the_steps_are(sizes, batch, before, joins) -
         following = Work.decoded(led.encoded())
     assert following == led
     assert following.plan(batch) == led.plan(batch)
+
+
+def test_what_one_member_has_reported_another_one_reports_again() -> None:
+    """The first may be lost before its report arrives."""
+    led = Work()
+    led.add(tasks([4]))
+    made(led, led.plan(4))
+    led.totals[100].reported = True
+    assert not Work.decoded(led.encoded()).totals[100].reported
 
 
 @given(SIZES, st.integers(1, 50))

@@ -105,6 +105,7 @@ def stream():
         master,
         load=lambda t: LoadedTask(t, [b"x"]),
         on_fenced=lambda _: None,
+        goes_on=None,
         **settings,
     ):
         made.append(
@@ -117,6 +118,8 @@ def stream():
                 on_fenced=on_fenced,
             )
         )
+        if goes_on is not None:
+            made[-1].take_over(goes_on)
         made[-1].start()
         return made[-1]
 
@@ -276,6 +279,22 @@ def test_draining_hands_back_what_was_not_begun(stream):
     assert one.close(SECONDS)
     outcomes = {r.task_id: r.outcome for r in master.reports}
     assert outcomes == {0: TaskOutcome.FAILED, 1: TaskOutcome.RETURNED}
+
+
+def test_a_task_that_others_go_on_with_is_not_handed_back(stream):
+    """They know how far it is: handed back, it would be begun anew."""
+    ready = threading.Semaphore(0)
+    master = Master([task(0), task(1)])
+    begun = {101}
+    one = stream(master, load=_telling(ready), goes_on=lambda lease: lease in begun)
+    running = take(one)
+    assert ready.acquire(timeout=SECONDS)
+    assert ready.acquire(timeout=SECONDS)
+    one.drain()
+    one.report(failure(running.task, "broken"))
+    assert one.close(SECONDS)
+    assert {r.task_id: r.outcome for r in master.reports} == {0: TaskOutcome.FAILED}
+    assert one.held == []
 
 
 def test_a_lost_lease_is_dropped_without_a_report(stream):
