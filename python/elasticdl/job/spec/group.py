@@ -125,6 +125,7 @@ def step_records(job: JobSpec, began_with: int) -> int:
     training = job.training
     if job.type is not JobType.TRAIN or job.strategy is not Strategy.ALL_REDUCE:
         return training.batch_size
-    if training.global_batch_size and training.global_batch_size != ELASTIC:
-        return training.global_batch_size
+    size = training.global_batch_size
+    if size and size != ELASTIC:
+        return size
     return began_with or training.batch_size * job.worker.replicas
