@@ -126,6 +126,6 @@ def step_records(job: JobSpec, began_with: int) -> int:
     if job.type is not JobType.TRAIN or job.strategy is not Strategy.ALL_REDUCE:
         return training.batch_size
     size = training.global_batch_size
-    if size and size != ELASTIC:
+    if isinstance(size, int) and size:
         return size
     return began_with or training.batch_size * job.worker.replicas
