@@ -33,8 +33,8 @@ class Member:
         from elasticdl.worker.group.step import GroupStep, ShareBatches
 
         made = definition(model, "Adam")
-        shared = non_trainable(made.model).shared
-        self._step = GroupStep(made, made.optimizer, shared, skip_nan=False)
+        moved = non_trainable(made.model).moved_together
+        self._step = GroupStep(made, made.optimizer, moved, skip_nan=False)
         batch = example_batch()
         self._step.trace(batch.features, batch.labels)
         self._share = ShareBatches([batch], BATCH)

@@ -299,6 +299,14 @@ class ModelDefinition:
         weighted = class_weighted(targets, self._spec.training.class_weight)
         return self._loss.whole(features, weighted, predictions, training=True)
 
+    def loss_divisor(self, targets: Any, predictions: Any) -> tf.Tensor | None:
+        """Return by what `training_loss` divides; None: by the number of records.
+
+        Call it right after `training_loss`, in the same tf.function.
+        """
+        weighted = class_weighted(targets, self._spec.training.class_weight)
+        return self._loss.divisor(weighted, predictions)
+
     # What the model's class brings of its own.
 
     @property

@@ -41,6 +41,12 @@ class ModelState:
         """All of them, for a checkpoint of strategy local."""
         return [*self.shared, *self.own, *self.frozen]
 
+    @property
+    def moved_together(self) -> list[NamedVariable]:
+        """What the steps of a group move alike: float state, and integer counters."""
+        counters = [v for v in self.own if _is_integer(v.variable) and not is_seed(v)]
+        return [*self.shared, *counters]
+
 
 def non_trainable(model: keras.Model) -> ModelState:
     """Return the model's non-trainable variables, by how they are shared."""
@@ -67,6 +73,11 @@ def non_trainable(model: keras.Model) -> ModelState:
 def _is_float(variable: Any) -> bool:
     dtype: str = keras.backend.standardize_dtype(variable.dtype)
     return dtype.startswith(("float", "bfloat"))
+
+
+def _is_integer(variable: Any) -> bool:
+    dtype: str = keras.backend.standardize_dtype(variable.dtype)
+    return dtype.startswith(("int", "uint"))
 
 
 def layers_of(model: keras.Model) -> list[Any]:

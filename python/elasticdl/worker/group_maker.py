@@ -125,7 +125,8 @@ class GroupMaker:
         life, spec, definition = self._life, self._spec, self._definition
         optimizer = definition.optimizer
         skip_nan = spec.training.on_nan_loss is OnNanLoss.SKIP
-        step = GroupStep(definition, optimizer, self._state.shared, skip_nan=skip_nan)
+        moved = self._state.moved_together
+        step = GroupStep(definition, optimizer, moved, skip_nan=skip_nan)
         step.trace(around.batch.features, around.batch.labels)
         whole = LocalState(definition.model, optimizer, definition.optimizer_json())
         state = MemberState(definition.model, optimizer)

@@ -35,8 +35,8 @@ class Member:
 
     def __init__(self, module, *, skip_nan=False):
         self.module = module
-        shared = non_trainable(module.model).shared
-        self.step = GroupStep(module, module.optimizer, shared, skip_nan=skip_nan)
+        moved = non_trainable(module.model).moved_together
+        self.step = GroupStep(module, module.optimizer, moved, skip_nan=skip_nan)
         self.state = MemberState(module.model, module.optimizer)
         self.work = Work()
 

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from elasticdl.errors import UserCodeError
 from elasticdl.model.measures.metric_parts import full_precision
+from elasticdl.model.measures.portions import divisor
 from elasticdl.model.measures.targets import parted
 from elasticdl.model.overrides import overrides
 from elasticdl.model.specs import relaxed
@@ -68,6 +69,18 @@ class Loss:
         for extra in self.model.losses:
             total += tf.cast(tf.reduce_sum(extra), tf.float32)
         return total
+
+    def divisor(self, targets: Any, predictions: Any) -> tf.Tensor | None:
+        """Return by what the loss divides its sum; None: by the number of records.
+
+        Of a loss that is the user's own it is not known. Call it after `whole`, in the
+        same tf.function.
+        """
+        compiled = getattr(self.model, "_compile_loss", None)
+        own = self.function is not None or overrides(self.model, "compute_loss")
+        if own or compiled is None:
+            return None
+        return divisor(compiled, parted(targets)[1], predictions)
 
     def _of_model(
         self, features: Any, targets: Any, predictions: Any, *, training: bool

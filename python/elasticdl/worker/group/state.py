@@ -34,7 +34,7 @@ class MemberState:
     ) -> None:
         """Take a built model and its built optimizer."""
         state = non_trainable(model)
-        self._shared = {id(item.variable) for item in state.shared}
+        self._moved = {id(item.variable) for item in state.moved_together}
         self._variables: list[tuple[str, Any]] = [
             *((v.name, v.variable) for v in trainable_variables(model)),
             *((v.name, v.variable) for v in state.everything if not is_seed(v)),
@@ -53,15 +53,16 @@ class MemberState:
         """Bytes of all variables."""
         return sum(_plain(variable).nbytes for _, variable in self._variables)
 
-    def copied(self, work: Work, shared: Sequence[NDArray[Any]]) -> list[memoryview]:
+    def copied(self, work: Work, moved: Sequence[NDArray[Any]]) -> list[memoryview]:
         """Return buffers of the state.
 
-        `shared`: the model's float state, which a step under way has changed already.
+        `moved`: the model's float state and counters, in the order of `moved_together`,
+        which a step under way has changed already.
         """
-        before = iter(shared)
+        before = iter(moved)
         arrays = [
             np.array(
-                next(before) if id(variable) in self._shared else _plain(variable),
+                next(before) if id(variable) in self._moved else _plain(variable),
                 order="C",
             )
             for _, variable in self._variables

@@ -1,8 +1,9 @@
 """A step of a group in two halves: a share's gradient, and applying the mean of all.
 
 Owns the two traced functions and the layout of the vector that members exchange: the
-gradients of all variables, the model's float state, then what is counted. Made by
-`worker.trainer_maker`, called by `worker.group.loop`. Must not know other members.
+gradients of all variables, the model's float state and counters, then what is counted.
+Made by `worker.group_maker`, called by `worker.group.loop`. Must not know other
+members.
 
 The gradient that is exchanged is of the loss as the optimizer scales it: an overflow in
 one member is one in the sum, so that all of them leave the step out alike.
@@ -10,23 +11,44 @@ one member is one in the sum, so that all of them leave the step out alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from elasticdl.errors import UserCodeError
 from elasticdl.model.feeding import Batch
+from elasticdl.model.measures.portions import LEAST_WEIGHT, counts_up, refuse_uneven
 from elasticdl.model.variables import NamedVariable
+from elasticdl.tensor.placement import GradientKind
+from elasticdl.worker.group.moved import MovedState
 from elasticdl.worker.group.plan import Outcome
-from elasticdl.worker.steps.step import StepDefinition, Tensors, Traced
+from elasticdl.worker.steps.step import (
+    StepDefinition,
+    Tensors,
+    Traced,
+    agreed,
+    assigned_in_graph,
+    kind_of,
+    refuse_assigned,
+)
 from elasticdl.worker.steps.variable_step import VariableStep
 
 Floats = NDArray[np.float32]
-_COUNTS = 3  # at the vector's end: sum of losses by rows, rows, records that were read
+# At the vector's end: the sum of losses by their weights, weights, rows, records that
+# were read.
+_COUNTS = 4
+
+
+class GroupDefinition(StepDefinition, Protocol):
+    """The parts of the user's module that a group's step needs (model.definition)."""
+
+    def loss_divisor(self, labels: Tensors, predictions: Tensors) -> tf.Tensor | None:
+        """Return by what the loss divides its sum; None: by the number of records."""
 
 
 @dataclass(frozen=True)
@@ -42,78 +64,90 @@ class GroupStep:
 
     def __init__(
         self,
-        definition: StepDefinition,
+        definition: GroupDefinition,
         optimizer: keras.optimizers.Optimizer,
-        shared: Sequence[NamedVariable],
+        moved: Sequence[NamedVariable],
         *,
         skip_nan: bool,
     ) -> None:
-        """Take a module with a built model, its optimizer and its float state.
+        """Take a module with a built model, its optimizer, float state and counters.
 
         `skip_nan`: a step whose loss is not a number changes nothing.
         """
         self._definition = definition
         self._optimizer = optimizer
-        self._shared = shared
+        self._moved = MovedState(moved)
         self.variables = list(definition.model.trainable_variables)
         if not optimizer.built:
             optimizer.build(self.variables)
-        self._with_gradient: list[Any] = []
+        self._kinds: list[GradientKind] = []
+        self._rows_of_gradients = False
         self._gradient = Traced(self._compute, jit=definition.jit_compile)
         self._apply = tf.function(self._apply_mean)
         self.num_gradients = 0  # floats at the vector's beginning
-        self._num_state = sum(_size(item.shape) for item in shared)
-        self._before: list[NDArray[Any]] = []
         # That of strategy local; it cannot take a constant scale off rows of gradients.
         self._whole = None
         if not optimizer.loss_scale_factor:
             self._whole = VariableStep(definition, optimizer=optimizer, guard=skip_nan)
 
     def trace(self, features: Tensors, labels: Tensors) -> None:
-        """Trace for batches like this one."""
+        """Trace for batches like this one.
+
+        Raises UserCodeError for a model that portions of a step would train otherwise
+        than all of its records at once.
+        """
         self._gradient.trace([], [features, labels])
+        refuse_uneven(self._definition, features, labels)
+        self._moved.adds(
+            counts_up(self._definition, self._moved.variables, features, labels)
+        )
         self.num_gradients = sum(_size(v.shape) for v in self._with_gradient)
         self.begin()
 
     @property
     def size(self) -> int:
         """Floats of the vector that members exchange."""
-        return self.num_gradients + self._num_state + _COUNTS
+        return self.num_gradients + self._moved.size + _COUNTS
 
     def begin(self) -> None:
-        """Note the float state: each attempt at the next step begins with it."""
-        self._before = [item.numpy() for item in self._shared]
+        """Note the moved state: each attempt at the next step begins with it."""
+        self._moved.begin()
 
     def compute(self, share: ShareBatches) -> Floats:
         """Return this member's part of a step: sums over its rows."""
         total = np.zeros(self.size, np.float32)
         gradients = total[: self.num_gradients]
         state = total[self.num_gradients : -_COUNTS]
-        self._write_state(self._before)
         for number, batch in enumerate(share.batches):
-            loss, gradient = self._gradient(batch.features, batch.labels)
-            rows = np.float32(batch.num_records)
+            # Each portion begins alike, so that it does not matter whose it is.
+            self._moved.rewind()
+            rows = batch.num_records
+            loss, gradient, *divisor = self._gradient(batch.features, batch.labels)
+            weight = float(rows)
+            if divisor:
+                weight = float(divisor[0]) + LEAST_WEIGHT * rows
             if number:
-                gradients += rows * gradient.numpy()
+                gradients += np.float32(weight) * gradient.numpy()
             else:
-                np.multiply(rows, gradient.numpy(), out=gradients)
-            if self._shared:
-                state += rows * self._flat_state()
-            total[-3] += float(loss) * rows
+                np.multiply(np.float32(weight), gradient.numpy(), out=gradients)
+            self._moved.add(state, rows)
+            total[-4] += float(loss) * weight
+            total[-3] += weight
             total[-2] += rows
         total[-1] = share.records
         return total
 
     def can_be_alone(self, share: ShareBatches) -> bool:
         """Whether `alone` can make a step of these batches."""
-        return self._whole is not None and len(share.batches) == 1
+        whole = self._whole is not None and not self._rows_of_gradients
+        return whole and len(share.batches) == 1
 
     def alone(self, share: ShareBatches) -> Outcome:
         """Make a step of one batch in one go, as strategy local does."""
         if self._whole is None:
             raise RuntimeError("the optimizer's scale is taken off summed gradients")
         (batch,) = share.batches
-        self._write_state(self._before)
+        self._moved.rewind()
         loss = self._whole.apply(batch.features, batch.labels)
         self.begin()
         return Outcome(
@@ -129,10 +163,10 @@ class GroupStep:
 
     def apply(self, summed: Floats) -> Outcome:
         """Apply the sum of all members' parts; return what they made together."""
-        loss_sum, rows, records = (float(x) for x in summed[-_COUNTS:])
+        loss_sum, weights, rows, records = (float(x) for x in summed[-_COUNTS:])
         if not rows:
             return Outcome(records=round(records), rows=0, loss=0.0)
-        loss = loss_sum / rows
+        loss = loss_sum / weights
         outcome = Outcome(
             records=round(records),
             rows=round(rows),
@@ -140,69 +174,77 @@ class GroupStep:
             skipped=not np.isfinite(loss),
         )
         if outcome.skipped:
-            self._write_state(self._before)
+            self._moved.rewind()
             return outcome
         self._apply(
             tf.convert_to_tensor(summed[: self.num_gradients]),
-            tf.constant(1.0 / rows, tf.float32),
+            tf.constant(1.0 / weights, tf.float32),
         )
-        if self._shared:
-            mean = summed[self.num_gradients : -_COUNTS] / np.float32(rows)
-            self._write_state(_cut(mean, [item.shape for item in self._shared]))
+        self._moved.apply(summed[self.num_gradients : -_COUNTS], rows)
         self.begin()
         return outcome
 
     @property
     def state_before(self) -> list[NDArray[Any]]:
-        """The float state before the step under way."""
-        return self._before
+        """The float state and the counters before the step under way."""
+        return self._moved.before
+
+    @property
+    def _with_gradient(self) -> list[Any]:
+        return [
+            variable
+            for variable, kind in zip(self.variables, self._kinds, strict=True)
+            if kind is not GradientKind.FROZEN
+        ]
 
     def _compute(self, features: Tensors, labels: Tensors) -> Any:
         with tf.GradientTape() as tape:
             out = self._definition.call(features, training=True)
             loss = self._definition.training_loss(features, labels, out)
             scaled = self._optimizer.scale_loss(loss)
+        refuse_assigned(
+            assigned_in_graph(self.variables),
+            why="each worker of strategy allReduce would do to another portion",
+        )
+        divisor = self._definition.loss_divisor(labels, out)
         found = tape.gradient(scaled, [v.value for v in self.variables])
-        self._with_gradient = [
-            variable
-            for variable, gradient in zip(self.variables, found, strict=True)
-            if gradient is not None
-        ]
+        self._note(found)
         flat = [
             tf.reshape(tf.cast(tf.convert_to_tensor(gradient), tf.float32), [-1])
             for gradient in found
             if gradient is not None
         ]
-        return tf.cast(loss, tf.float32), tf.concat(flat, 0)
+        said = [] if divisor is None else [divisor]
+        return tf.cast(loss, tf.float32), tf.concat(flat, 0), *said
+
+    def _note(self, found: Sequence[Any]) -> None:
+        """Keep which variables have gradients. Raises UserCodeError if that changes."""
+        kinds = [kind_of(gradient) for gradient in found]
+        self._rows_of_gradients |= GradientKind.ROWWISE in kinds
+        # Rows are exchanged as dense tensors.
+        dense: list[GradientKind] = [
+            GradientKind.DENSE if kind is GradientKind.ROWWISE else kind
+            for kind in kinds
+        ]
+        self._kinds = agreed(self._kinds, dense, self.variables)
+        if GradientKind.DENSE not in dense:
+            raise UserCodeError(
+                f"the loss has a gradient for none of the model's {len(dense)} "
+                "trainable variables, so that there is nothing to train; expected at "
+                "least one: set trainable=True on a layer, or let the loss depend on it"
+            )
 
     def _apply_mean(self, summed: tf.Tensor, scale: tf.Tensor) -> None:
-        sizes = [_size(v.shape) for v in self._with_gradient]
+        with_gradient = self._with_gradient
+        sizes = [_size(v.shape) for v in with_gradient]
         parts = tf.split(summed * scale, sizes)
         self._optimizer.apply_gradients(
             [
                 (tf.reshape(part, variable.shape), variable)
-                for part, variable in zip(parts, self._with_gradient, strict=True)
+                for part, variable in zip(parts, with_gradient, strict=True)
             ]
         )
-
-    def _flat_state(self) -> Floats:
-        return np.concatenate(
-            [np.ravel(item.numpy()).astype(np.float32) for item in self._shared]
-        )
-
-    def _write_state(self, values: Iterable[NDArray[Any]]) -> None:
-        for item, value in zip(self._shared, values, strict=True):
-            item.variable.assign(value)
 
 
 def _size(shape: Sequence[int]) -> int:
     return int(np.prod(tuple(shape), dtype=np.int64))
-
-
-def _cut(flat: Floats, shapes: Sequence[Sequence[int]]) -> list[Floats]:
-    found, at = [], 0
-    for shape in shapes:
-        size = _size(shape)
-        found.append(flat[at : at + size].reshape(tuple(shape)))
-        at += size
-    return found

@@ -150,13 +150,15 @@ class RecordingScope(keras.StatelessScope):
         super().add_update(update)
 
 
-def refuse_assigned(variables: Sequence[Any]) -> None:
+def refuse_assigned(
+    variables: Sequence[Any], *, why: str = "would not reach the parameter servers"
+) -> None:
     """Raise UserCodeError: the model's call assigns trainable variables."""
     if variables:
         raise UserCodeError(
             f"a layer assigns its trainable variable `{variables[0].path}` while it is "
-            "called (as SpectralNormalization does), which would not reach the "
-            "parameter servers; set strategy: local, or leave the layer out"
+            f"called (as SpectralNormalization does), which {why}; set strategy: "
+            "local, or leave the layer out"
         )
 
 

@@ -1,0 +1,241 @@
+"""What of a step adds up over portions of its records, and how.
+
+Owns the rules by which portions that are computed apart make the step of all records:
+what each portion's loss weighs, and which state is a count. Called by the workers of
+strategy allReduce, before they train and in their step. Changes no variable.
+
+What Keras divides a loss by is known for its own losses. Of anything else a batch is
+tried, whole and in two portions: what is no mean over records is refused, since it
+would train another model on two workers than on one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras.src.losses.loss import apply_mask
+
+from elasticdl.errors import UserCodeError
+from elasticdl.model.measures.masks import masks_of
+from elasticdl.model.state import is_seed, non_trainable
+
+log = logging.getLogger(__name__)
+
+# A step in which the loss divides by nothing, as of masked records alone, is weighed by
+# its records: they always count so much beside what the loss divides by.
+LEAST_WEIGHT = 1e-6
+# What sums in another order, and 16 bits, leave of an equal loss.
+_ROUNDING = 1e-3
+_ROUNDING_16 = 3e-2
+# A loss with random numbers is drawn so often again, and may differ by so many times
+# what these draws do.
+_DRAWS = 4
+_DRAWN = 10.0
+
+
+class PortionDefinition(Protocol):
+    """The parts of the user's module that are needed here (model.definition)."""
+
+    @property
+    def model(self) -> keras.Model:
+        """The built model."""
+
+    def call(self, features: Any, *, training: bool) -> Any:
+        """Return the model's outputs."""
+
+    def training_loss(self, features: Any, labels: Any, predictions: Any) -> tf.Tensor:
+        """Return the scalar to minimise, including the model's own losses."""
+
+    def loss_divisor(self, labels: Any, predictions: Any) -> tf.Tensor | None:
+        """Return by what the loss divides its sum; None: by the number of records."""
+
+
+def divisor(compiled: Any, weights: Any, predictions: Any) -> tf.Tensor | None:
+    """Return by what the loss of `compile` divides; None: by the number of records.
+
+    Raises UserCodeError for a sum, and for several losses with different divisors.
+    """
+    losses = [item.loss for item in compiled._flat_losses or ()]  # noqa: SLF001
+    masks = masks_of(predictions)
+    reductions = [getattr(loss, "reduction", None) for loss in losses]
+    if "sum" in reductions:
+        raise UserCodeError(
+            'the loss has reduction="sum", expected a mean over records: workers of '
+            "strategy allReduce compute portions of a step and average them by their "
+            'records; set reduction="sum_over_batch_size" and a learning rate for it, '
+            "or set strategy: local"
+        )
+    by_weight = "mean_with_sample_weight" in reductions and weights is not None
+    if not by_weight and all(mask is None for mask in masks):
+        return None
+    if len(losses) != 1 or len(masks) != 1:
+        raise UserCodeError(
+            "several outputs have losses, and one divides by the records that a mask "
+            "leaves or by the sum of sample weights, expected that all divide by the "
+            "number of records: workers of strategy allReduce add up portions of a "
+            'step; leave mask_zero or reduction="mean_with_sample_weight" out, or '
+            "set strategy: local"
+        )
+    if reductions[0] not in {"sum_over_batch_size", "mean", "mean_with_sample_weight"}:
+        return None
+    if not by_weight:
+        return tf.reduce_sum(tf.cast(masks[0], tf.float32))
+    weights = tf.cast(tf.nest.flatten(weights)[0], tf.float32)
+    counted = apply_mask(weights, masks[0], "float32", reductions[0])
+    return tf.reduce_sum(counted)
+
+
+def refuse_uneven(definition: PortionDefinition, features: Any, labels: Any) -> None:
+    """Raise UserCodeError if the loss of a batch is not that of its portions, weighed.
+
+    Tried on one batch in inference mode: without dropout, and with the moving
+    statistics of BatchNormalization.
+    """
+    seeds = [v.variable for v in non_trainable(definition.model).own if is_seed(v)]
+
+    def one(features: Any, labels: Any, draw: Any = 0) -> Any:
+        # Regularisers ask the scope for the values.
+        values = [(v, v.value) for v in definition.model.trainable_variables]
+        values += [(v, v.value + tf.cast(draw, v.value.dtype)) for v in seeds]
+        with keras.StatelessScope(values, collect_losses=True):
+            out = definition.call(features, training=False)
+            loss = definition.training_loss(features, labels, out)
+            weight = definition.loss_divisor(labels, out)
+            return loss, tf.constant(-1.0) if weight is None else weight
+
+    traced = tf.function(one, reduce_retracing=True)
+    tried = _tried(traced, features, labels)
+    if tried is None:
+        return
+    (whole, *parts), (rows, *counts) = tried
+    found = [float(loss) for loss, _ in parts]
+    weights = [
+        float(weight) + LEAST_WEIGHT * count if weight >= 0 else float(count)
+        for (_, weight), count in zip(parts, counts, strict=True)
+    ]
+    expected = float(np.average(found, weights=weights))
+    bound = _ROUNDING_16 if _is_16_bits(definition.model) else _ROUNDING
+    loss = float(whole[0])
+    draws = [float(traced(features, labels, tf.constant(n))[0]) for n in range(_DRAWS)]
+    drawn = _DRAWN * (max(draws) - min(draws))
+    if not np.isfinite([loss, expected, drawn]).all() or np.isclose(
+        loss, expected, rtol=bound, atol=1e-6 + drawn
+    ):
+        return
+    raise UserCodeError(
+        f"the loss of a batch of {rows} records is {loss:.6g}, and that of its first "
+        f"{counts[0]} and last {counts[1]} is {found[0]:.6g} and {found[1]:.6g}, "
+        f"expected their mean, {expected:.6g}: workers of strategy allReduce compute "
+        "portions of a step and average them by their records; let the loss and "
+        'add_loss be a mean over records (reduction="sum_over_batch_size", '
+        "tf.reduce_mean), or set strategy: local"
+    )
+
+
+def counts_up(
+    definition: PortionDefinition,
+    variables: Sequence[Any],
+    features: Any,
+    labels: Any,
+) -> list[bool]:
+    """Return by variable whether it moves by the sum of what portions move it.
+
+    Such is a count of records. A moving average, and a count of steps, moves by the
+    mean.
+    """
+    if not variables:
+        return []
+
+    def one(features: Any, labels: Any) -> Any:
+        del labels
+        with keras.StatelessScope([]) as scope:
+            definition.call(features, training=True)
+        return [
+            tf.cast(_current(scope, v), tf.float64) - tf.cast(v.value, tf.float64)
+            for v in variables
+        ]
+
+    tried = _tried(tf.function(one, reduce_retracing=True), features, labels)
+    if tried is None:
+        return [False] * len(variables)
+    moved, (rows, *counts) = tried
+    return [_is_sum(*each, first=counts[0] / rows) for each in zip(*moved, strict=True)]
+
+
+def _current(scope: Any, variable: Any) -> Any:
+    value = scope.get_current_value(variable)
+    return variable.value if value is None else value
+
+
+def _is_sum(whole: Any, first_part: Any, rest: Any, *, first: float) -> bool:
+    # What begins with infinity has moved by no number, and is no sum.
+    with np.errstate(invalid="ignore"):
+        mean = first * first_part + (1 - first) * rest
+        far_from_sum = np.abs(whole - (first_part + rest)).sum()
+        return bool(far_from_sum < np.abs(whole - mean).sum())
+
+
+def _tried(
+    function: Callable[..., Any], features: Any, labels: Any
+) -> tuple[list[Any], tuple[int, int, int]] | None:
+    """Return what a function gives for a batch and two portions, and their records.
+
+    None where the batch cannot be cut, or the model takes batches of one size alone.
+    """
+    try:
+        batch = (features, labels)
+        rows = int(tf.nest.flatten(features)[0].shape[0])
+        if rows == 1:
+            batch = tf.nest.map_structure(_twice, batch)
+            rows = 2
+        first = max(1, rows // 3)
+        given = [batch, *_cut(batch, first, rows)]
+        found = [function(*each) for each in given]
+    except (ValueError, TypeError, tf.errors.OpError) as error:
+        log.debug("portions of a batch were not tried: %s", error)
+        return None
+    return [tf.nest.map_structure(_numpy, each) for each in found], (
+        rows,
+        first,
+        rows - first,
+    )
+
+
+def _numpy(tensor: Any) -> Any:
+    return tensor.numpy()
+
+
+def _cut(batch: Any, first: int, rows: int) -> Iterator[Any]:
+    for start, end in ((0, first), (first, rows)):
+        yield tf.nest.map_structure(lambda t: _rows(t, start, end), batch)  # noqa: B023
+
+
+def _rows(tensor: Any, start: int, end: int) -> Any:
+    if tensor is None:
+        return None
+    if isinstance(tensor, tf.SparseTensor):
+        shape = tensor.dense_shape
+        begin = tf.concat([[start], tf.zeros_like(shape[1:])], 0)
+        size = tf.concat([[end - start], shape[1:]], 0)
+        return tf.sparse.slice(tensor, begin, size)
+    return tensor[start:end]
+
+
+def _twice(tensor: Any) -> Any:
+    if tensor is None:
+        return None
+    if isinstance(tensor, tf.SparseTensor):
+        return tf.sparse.concat(0, [tensor, tensor])
+    return tf.concat([tensor, tensor], 0)
+
+
+def _is_16_bits(model: keras.Model) -> bool:
+    return any("16" in v.dtype for v in model.variables) or any(
+        "16" in str(getattr(layer, "compute_dtype", ""))
+        for layer in model._flatten_layers()  # noqa: SLF001
+    )

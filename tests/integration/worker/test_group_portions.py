@@ -1,0 +1,263 @@
+"""Portions of a step, computed apart, make the step of all its records.
+
+Compared with strategy local's step over the same records at once, which test_matrix.py
+compares with `fit`: what cannot be equal is refused before the first step.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from elasticdl.data.reader import Metadata
+from elasticdl.errors import UserCodeError
+from elasticdl.job.names import JobDir
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.model.definition import load_definition
+from elasticdl.model.feeding import Feeder
+from elasticdl.model.state import non_trainable
+from elasticdl.worker.group.plan import StepPlan, share
+from elasticdl.worker.group.step import GroupStep, ShareBatches
+from elasticdl.worker.steps.variable_step import VariableStep
+
+from tests.integration.worker.matrix import (
+    AS_KERAS,
+    BATCH,
+    LAYERS,
+    MASKED,
+    RECORDS,
+    SGD,
+    Case,
+    middle,
+    records,
+)
+from tests.integration.worker.matrix_optimizers import USUAL
+from tests.integration.worker.matrix_product import cross
+from tests.integration.worker.matrix_texts import FEEDS, PER_WORD, SPARSE_LOSS
+
+BY_NAME = {case.name: case for case in AS_KERAS}
+LOSS = "keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction='{}')"
+WORDS = {"layers": MASKED, "shape": "(5,)", "dtype": "int32", "optimizer": SGD}
+FEEDS["one word masked"] = PER_WORD + ', tf.one_hot(0, 5) * f["w"]'
+FEEDS["nothing but gaps"] = 'return f["words"] * 0, f["words"] % 3'
+FEEDS["two kinds of words"] = 'return f["words"], (f["words"] % 3, f["words"] % 3)'
+COUNTS = """
+class Counts(keras.layers.Layer):
+    def build(self, shape):
+        make = lambda name, kind, value: self.add_weight(
+            name=name, shape=(), dtype=kind, initializer=value, trainable=False)
+        self.steps = make("steps", "int64", "zeros")
+        self.seen = make("seen", "float32", "zeros")
+        self.rows = make("rows", "int32", "zeros")
+        self.mean = make("mean", "float32", "zeros")
+        self.least = make("least", "float32", keras.initializers.Constant(np.inf))
+
+    def call(self, inputs, training=False):
+        if training:
+            rows = keras.ops.shape(inputs)[0]
+            self.steps.assign_add(1)
+            self.rows.assign_add(rows)
+            self.seen.assign_add(keras.ops.cast(rows, "float32"))
+            self.mean.assign(0.9 * self.mean + 0.1 * keras.ops.mean(inputs))
+            self.least.assign(keras.ops.minimum(self.least, 7.0))
+            return inputs / keras.ops.sqrt(keras.ops.cast(self.steps, "float32"))
+        return inputs
+
+"""
+COUNTING = Case("counters", before=COUNTS, layers=middle("Counts()"))
+WEIGHTED_FUNCTION = """
+def loss(labels, predictions, weights):
+    each = keras.losses.sparse_categorical_crossentropy(
+        labels, predictions, from_logits=True)
+    return tf.reduce_sum(each * weights) / tf.reduce_sum(weights)
+
+"""
+TWO_MASKED = {
+    "functional": """
+def model():
+    inputs = keras.Input((5,), dtype="int32")
+    hidden = keras.layers.Embedding(9, 4, mask_zero=True)(inputs)
+    network = keras.Model(inputs, [
+        keras.layers.Dense(3)(hidden), keras.layers.Dense(3)(hidden)])
+    {compile}
+    return network
+"""
+}
+
+EQUAL = [
+    *(
+        BY_NAME[name]
+        for name in (
+            "mask",
+            "mask and sample weights",
+            "weight regulariser",
+            "activity regulariser",
+            "add_loss",
+            "sample weights",
+            "class weights",
+            "two outputs with sample weights",
+            "sparse ids, a batch without any",
+            "ragged ids, mean",
+            "constraint MaxNorm",
+            "own compute_loss",
+        )
+    ),
+    Case("mean by sample weights", feed="weighted",
+         loss=LOSS.format("mean_with_sample_weight")),
+    Case("mean by class weights", loss=LOSS.format("mean_with_sample_weight"),
+         job={"training": {"classWeight": {0: 1.0, 2: 4.0}}}),
+    Case("mask, mean by sample weights", **WORDS, feed="per word weighted",
+         loss=LOSS.format("mean_with_sample_weight")),
+    Case("mask, regulariser", **{**WORDS, "layers": MASKED.replace(
+         "Dense(3", 'Dense(3, kernel_regularizer="l2"')}, feed="per word"),
+    Case("records that are masked altogether", **{**WORDS, "layers": MASKED.replace(
+         "Dense(3", 'Dense(3, kernel_regularizer="l2"')}, feed="nothing but gaps"),
+    COUNTING,
+    *(cross(BY_NAME["mask"], optimizer) for optimizer in USUAL
+      if optimizer.name in {"Adam(0.05)", "SGD(0.1, global_clipnorm=0.1)"}),
+]  # fmt: skip
+RANDOM = """
+class Sampled(keras.layers.Layer):
+    def call(self, inputs):  # in each mode, as autoencoders do
+        drawn = inputs + 0.3 * keras.random.normal(keras.ops.shape(inputs))
+        self.add_loss(0.1 * keras.ops.mean(drawn ** 2))
+        return drawn
+
+"""
+REFUSED = [
+    (BY_NAME["loss of sums"], 'reduction="sum", expected a mean over records'),
+    (BY_NAME["SpectralNormalization"], "would do to another portion"),
+    (Case("sum of the user's own", loss="lambda y, p: keras.ops.sum((p[:, 0] - "
+          "keras.ops.cast(y, 'float32')) ** 2)"), "the loss of a batch of .* expected "
+     "their mean"),
+    (Case("root of a mean", loss="lambda y, p: keras.ops.sqrt(keras.ops.mean((p[:, 0] "
+          "- keras.ops.cast(y, 'float32')) ** 2))"), "set strategy: local"),
+    (Case("weighted function", before=WEIGHTED_FUNCTION, feed="weighted"),
+     "set strategy: local"),
+    (Case("two masked outputs", models=TWO_MASKED, forms=("functional",),
+          shape="(5,)", dtype="int32", feed="two kinds of words",
+          loss=f"[{SPARSE_LOSS}, {SPARSE_LOSS}]"), "several outputs have losses"),
+    (Case("nothing trained", layers=LAYERS.format(options=", trainable=False",
+          middle="").replace("Dense(3", "Dense(3, trainable=False")),
+     "nothing to train"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data():
+    return records()
+
+
+@pytest.fixture
+def module(tmp_path):
+    """Makes a built definition and its feeder."""
+
+    def make(case, strategy, portion, data):
+        spec = JobSpec.model_validate({
+            "name": "portions", "data": {"training": "none"}, "strategy": strategy,
+            "training": {"batchSize": portion, **case.job.get("training", {})},
+            "model": {"definition": "net.model",
+                      "files": {"net.py": case.text(case.forms[0])}},
+        })  # fmt: skip
+        made = load_definition(spec, JobDir(tmp_path / "job"))
+        made.build_model(Metadata(), data[:BATCH])
+        feeder = Feeder(made, mode="training", batch_size=portion, metadata=Metadata())
+        return made, feeder
+
+    return make
+
+
+class Member:
+    def __init__(self, made, data, initial):
+        self.module, self.feeder = made
+        batch = next(self.feeder.batches(data[:BATCH]))
+        model = self.module.model
+        moved = non_trainable(model).moved_together
+        self.step = GroupStep(self.module, self.module.optimizer, moved, skip_nan=False)
+        self.step.trace(batch.features, batch.labels)
+        if initial is not None:
+            model.set_weights(initial)
+        self.step.begin()
+
+    def part(self, records):
+        batches = tuple(self.feeder.batches(records))
+        return self.step.compute(ShareBatches(batches, len(records)))
+
+
+def together(members, records):
+    plan = StepPlan(1, 0, len(records))
+    bounds = [share(plan, rank, len(members)) for rank in range(len(members))]
+    parts = [
+        member.part(records[start:end])
+        for member, (start, end) in zip(members, bounds, strict=True)
+    ]
+    return [member.step.apply(sum(parts[1:], parts[0])) for member in members]
+
+
+def assert_equal(mine, theirs, case):
+    for a, b in zip(mine.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=case.rtol, atol=case.atol)
+
+
+@pytest.mark.parametrize("case", EQUAL, ids=lambda case: case.name)
+def test_portions_train_what_all_records_at_once_train(module, data, case):
+    local, feeder = module(case, "local", BATCH, data)
+    initial = local.model.get_weights()
+    members = [
+        Member(module(case, "allReduce", portion, data), data, initial)
+        for portion in (2, 2, 3)
+    ]
+    if case.summed:  # a member adds the rows of an id up (docs/allreduce.md)
+        apply = local.optimizer.apply
+        local.optimizer.apply = lambda gradients, variables=None: apply(
+            [tf.convert_to_tensor(g) for g in gradients], variables
+        )
+    whole = VariableStep(local, optimizer=local.optimizer)
+    for start in range(0, RECORDS, BATCH):
+        (batch,) = feeder.batches(data[start : start + BATCH])
+        loss = whole.apply(batch.features, batch.labels)
+        outcomes = together(members, data[start : start + BATCH])
+        assert outcomes[0].loss == pytest.approx(loss, rel=case.rtol, abs=case.atol)
+    for member in members:
+        assert_equal(member.module.model, local.model, case)
+
+
+@pytest.mark.parametrize(
+    ("case", "said"), REFUSED, ids=[case.name for case, _ in REFUSED]
+)
+def test_what_portions_train_otherwise_is_refused_before_the_first_step(
+    module, data, case, said
+):
+    with pytest.raises(UserCodeError, match=said):
+        Member(module(case, "allReduce", 3, data), data, None)
+
+
+def test_a_loss_with_random_numbers_is_not_held_to_its_digits(module, data):
+    case = Case("random", before=RANDOM, layers=middle("Sampled()"))
+    Member(module(case, "allReduce", BATCH, data), data, None)
+    case = dataclasses.replace(case, loss=LOSS.format("sum"))
+    with pytest.raises(UserCodeError, match='reduction="sum"'):
+        Member(module(case, "allReduce", BATCH, data), data, None)
+
+
+def test_it_does_not_matter_whose_portion_it_is(module, data):
+    case = BY_NAME["BatchNormalization"]
+    three = [Member(module(case, "allReduce", 2, data), data, None) for _ in range(3)]
+    initial = three[0].module.model.get_weights()
+    one = Member(module(case, "allReduce", 2, data), data, initial)
+    for start in range(0, 24, 6):  # three portions of two
+        together(three, data[start : start + 6])
+        together([one], data[start : start + 6])
+    assert_equal(one.module.model, three[0].module.model, case)
+
+
+def test_alone_rows_of_gradients_are_added_up_as_in_a_group(module, data):
+    case = dataclasses.replace(
+        BY_NAME["ragged ids, sum"], optimizer="keras.optimizers.Adam(0.05)"
+    )
+    member = Member(module(case, "allReduce", BATCH, data), data, None)
+    batches = tuple(member.feeder.batches(data[:BATCH]))
+    assert not member.step.can_be_alone(ShareBatches(batches, BATCH))
+    plain = Member(module(AS_KERAS[0], "allReduce", BATCH, data), data, None)
+    batches = tuple(plain.feeder.batches(data[:BATCH]))
+    assert plain.step.can_be_alone(ShareBatches(batches, BATCH))
