@@ -200,7 +200,55 @@ def group_2() -> list[Row]:
     return [row("group_2", what, found, 1.6)]
 
 
+def _memory(grouped: bool, found: Any) -> None:
+    """Tell the most memory that a process had while it made steps, and the model's."""
+    import psutil
+    from elasticdl.worker.steps.variable_step import VariableStep
+
+    one_thread()
+    made = definition("mlp", "Adam")
+    size = sum(int(np.prod(v.shape)) * 4 for v in made.model.trainable_variables)
+    most = 0
+
+    def look() -> None:
+        nonlocal most
+        most = max(most, psutil.Process().memory_info().rss)
+
+    if grouped:
+        del made
+        with members(2, "mlp") as step:
+            for _ in range(_MEMORY_STEPS):
+                step()
+                look()
+    else:
+        local = VariableStep(made, optimizer=made.optimizer)
+        batch = example_batch()
+        local.kinds(batch.features, batch.labels)
+        for _ in range(_MEMORY_STEPS):
+            local.apply(batch.features, batch.labels)
+            look()
+    found.put((most, size))
+
+
+def group_memory() -> list[Row]:
+    """Compare the memory of a member with that of strategy local's worker."""
+    context = multiprocessing.get_context("spawn")
+    more = []
+    for _ in range(3):
+        had = {}
+        for grouped in (False, True):
+            found = context.Queue()
+            process = context.Process(target=_memory, args=(grouped, found))
+            process.start()
+            had[grouped], size = found.get(timeout=300)
+            process.join()
+        more.append((had[True] - had[False]) / size)
+    what = "MLP of 23 MB: memory of one of 2 members over strategy local's / parameters"
+    return [row("group_memory", what, more, 3.5, better="lower")]
+
+
 BENCHMARKS = {
     "group_1": Benchmark(group_1, 60, short=False),
     "group_2": Benchmark(group_2, 40, short=False),
+    "group_memory": Benchmark(group_memory, 60, short=False),
 }

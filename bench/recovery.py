@@ -32,9 +32,19 @@ _LOSS_LINE = re.compile(r"^(\S+ \S+) \w+ worker-\d+ \w+: Loss ")
 
 @contextmanager
 def training(
-    workers: int = 3, *, batch_size: int = 16, batches_per_task: int = 8
+    workers: int = 3,
+    *,
+    batch_size: int = 16,
+    batches_per_task: int = 8,
+    group: bool = False,
 ) -> Iterator[JobUnderTest]:
-    """Give an endless job on digits that trains, logging every step."""
+    """Give an endless job on digits that trains, logging every step.
+
+    `group`: of workers that make steps together, without PS.
+    """
+    strategy: dict[str, object] = {"ps": {"replicas": 2}}
+    if group:
+        strategy = {"strategy": "allReduce"}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         work = Path(folder)
         make_dataset("digits", work / "data")
@@ -55,7 +65,7 @@ def training(
                         "logLossSteps": 1,
                     },
                     "checkpoint": {"everySeconds": 2.0},
-                    "ps": {"replicas": 2},
+                    **strategy,
                     "worker": {"replicas": workers, "threads": 1},
                 },
             }

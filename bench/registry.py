@@ -13,6 +13,7 @@ def benchmarks() -> dict[str, Benchmark]:
     import cluster
     import data_path
     import group
+    import group_jobs
     import group_step
     import jobs
     import master
@@ -33,6 +34,7 @@ def benchmarks() -> dict[str, Benchmark]:
         jobs,
         master,
         recovery,
+        group_jobs,
         scraping,
         cluster,
     ):

@@ -98,8 +98,12 @@ def main() -> None:
         f"{report.replayed_records} records repeated, accuracy "
         f"{report.metrics['accuracy']:.4f}, {report.version} steps"
     )
-    if report.rewinds == 0 and not found.once:
-        raise SystemExit(f"records were not trained once: {found}")
+    once = found.once and report.version == report.steps
+    if report.rewinds == 0 and not once:
+        raise SystemExit(
+            f"records were not trained once: {found}; {report.version} steps in the "
+            f"model, {report.steps} reported"
+        )
 
 
 if __name__ == "__main__":

@@ -141,6 +141,7 @@ def test_a_group_of_workers_shrinks_to_one_and_grows_back(job, kube, elasticdl, 
     assert report.metrics["accuracy"] > 0.95
     assert report.master_restarts == 1
     assert (report.rewinds, report.replayed_records) == (0, 0)
+    assert report.version == report.steps
     assert "was trained exactly once" in elasticdl("audit", group.name)
 
 

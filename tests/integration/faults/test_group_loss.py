@@ -46,6 +46,8 @@ def assert_once(one, report):
     assert found.once, found
     assert report.rewinds == 0
     assert report.replayed_records == 0
+    # The journal believes what is reported; the model counts what it was trained with.
+    assert report.version == report.steps
 
 
 def test_no_record_is_repeated_when_the_leader_another_one_and_two_are_lost(job):

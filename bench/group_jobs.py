@@ -1,0 +1,111 @@
+"""Jobs of a group whose members are killed, stopped and told to leave while they train.
+
+Owns how long the others make no step. The job and the faults are the product's own.
+"""
+
+from __future__ import annotations
+
+import signal
+import statistics
+import time
+from collections.abc import Callable
+
+from elasticdl.client import Scaling
+from elasticdl.job.status import JobStatus
+from elasticdl.testing.job import JobUnderTest
+from frame import Benchmark, Row, progress, seconds_row
+from recovery import job_has_log, longest_pause, step_times, training
+
+MEMBERS = 3
+RUNS = 6
+CALM_SECONDS = 3.0
+
+
+def together(job: JobUnderTest, number: int = MEMBERS) -> list[str]:
+    """Wait until so many members have made steps for a while; the oldest first."""
+
+    def all_in(status: JobStatus) -> bool:
+        group = status.group
+        return bool(group and group.level and len(group.members) == number)
+
+    job.wait_until(all_in, f"{number} members")
+    time.sleep(CALM_SECONDS)
+    group = job.wait_until(all_in, f"{number} members").group
+    return group.members if group else []
+
+
+def pauses(
+    job: JobUnderTest, others: list[str], began: float, seconds: float
+) -> list[float]:
+    """Return the longest time between two steps of each of these since then."""
+    time.sleep(max(0.0, began + seconds - time.time()))
+    indexes = [int(name.rpartition("-")[2]) for name in others]
+    times = [step_times(job, i) for i in indexes if job_has_log(job, i)]
+    return [longest_pause(t, began, began + seconds) for t in times if t]
+
+
+def _lost(
+    name: str, what: str, fault: Callable[[JobUnderTest, str], None], *, bar: float
+) -> list[Row]:
+    """Do this to the leader and to another member, in turn."""
+    window = max(3.0, 1.5 * bar)
+    before, after = [], []
+    with training(group=True) as job:
+        for run in range(RUNS):
+            progress(f"{run + 1} of {RUNS}")
+            members = together(job)
+            lost = members[0] if run % 2 == 0 else members[-1]
+            others = [member for member in members if member != lost]
+            before += pauses(job, others, time.time() - CALM_SECONDS, CALM_SECONDS)
+            began = time.time()
+            fault(job, lost)
+            after += pauses(job, others, began, window)
+    said = f"{what} (before: median {statistics.median(before):.2f} s)"
+    return [seconds_row(name, said, after, bar)]
+
+
+def group_lost() -> list[Row]:
+    """SIGKILL a member: how long do the others make no step?"""
+    return _lost(
+        "group_lost",
+        "any member killed: longest time between two steps of the others",
+        lambda job, name: job.handle.kill(name, signal.SIGKILL),
+        bar=1.0,
+    )
+
+
+def group_frozen() -> list[Row]:
+    """SIGSTOP a member: how long do the others make no step?"""
+    return _lost(
+        "group_frozen",
+        "any member stopped: longest time between two steps of the others",
+        lambda job, name: job.handle.kill(name, signal.SIGSTOP),
+        bar=10.0,
+    )
+
+
+def group_leave() -> list[Row]:
+    """Scale 3 -> 2: how long do the others make no step?"""
+    after = []
+    with training(group=True) as job:
+        for run in range(RUNS):
+            progress(f"{run + 1} of {RUNS}")
+            members = together(job)
+            began = time.time()
+            job.handle.scale(Scaling(workers=MEMBERS - 1))
+            status = job.wait_until(
+                lambda s: bool(s.group and len(s.group.members) == MEMBERS - 1),
+                "two members",
+            )
+            stayed = status.group.members if status.group else members
+            after += pauses(job, stayed, began, 3.0)
+            job.handle.scale(Scaling(workers=MEMBERS))
+    what = "scale 3 -> 2: longest time between two steps of those who stay"
+    return [seconds_row("group_leave", what, after, 0.5)]
+
+
+BENCHMARKS = {
+    "group_lost": Benchmark(group_lost, 120, short=False),
+    "group_frozen": Benchmark(group_frozen, 220, short=False),
+    "group_leave": Benchmark(group_leave, 120, short=False),
+}
