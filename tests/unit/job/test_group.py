@@ -26,6 +26,11 @@ REFUSED = [
     ({"ps": {"replicas": 2}}, "ps: got replicas, expected nothing"),
     ({"ps": {"replicas": 1}}, "ps: got replicas, expected nothing"),
     ({"ps": {"mode": "sync"}}, "ps: got mode, expected nothing"),
+    ({"ps": {"threads": 2}}, "ps: got threads, expected nothing"),
+    (
+        {"ps": {"maxStaleness": 2, "stalenessModulation": True}},
+        "ps: got stalenessModulation, maxStaleness, expected nothing",
+    ),
     ({"worker": {"pullSteps": 2}}, "worker.pullSteps: got 2, expected 1"),
     ({"image": "i"}, "workers make steps together on one machine alone"),
     (
@@ -35,6 +40,14 @@ REFUSED = [
     (
         {"strategy": "local", "training": {"globalBatchSize": 64}},
         "training.globalBatchSize: got 64, expected nothing: with strategy `local`",
+    ),
+    (
+        {"training": {"globalBatchSize": 2**63}},
+        "training.globalBatchSize: got 9223372036854775808, expected at most 16777216",
+    ),
+    (
+        {"training": {"batchSize": 2**23}, "worker": {"replicas": 3}},
+        "training.batchSize: got 25165824 records of all workers in a step, expected",
     ),
     ({"training": {"globalBatchSize": -1}}, "greater than or equal to 0"),
 ]

@@ -14,7 +14,8 @@ from elasticdl.job.spec.problems import Problem
 if TYPE_CHECKING:
     from elasticdl.job.spec.job import JobSpec
 
-_ONLY_PS = ("replicas", "mode", "max_staleness")
+# Members add up the records of a step in single precision, which counts up to here.
+MOST_STEP_RECORDS = 1 << 24
 
 
 def needs_of_group(job: JobSpec) -> list[Problem]:
@@ -23,7 +24,7 @@ def needs_of_group(job: JobSpec) -> list[Problem]:
         return _for_a_group_alone(job)
     if job.type is not JobType.TRAIN:
         return []
-    return [*_of_ps(job), *_not_yet(job)]
+    return [*_of_ps(job), *_of_size(job), *_not_yet(job)]
 
 
 def _for_a_group_alone(job: JobSpec) -> list[Problem]:
@@ -43,7 +44,12 @@ def _for_a_group_alone(job: JobSpec) -> list[Problem]:
 
 def _of_ps(job: JobSpec) -> list[Problem]:
     problems = []
-    given = [name for name in _ONLY_PS if name in job.ps.model_fields_set]
+    fields = type(job.ps).model_fields
+    given = [
+        field.alias or name
+        for name, field in fields.items()
+        if name in job.ps.model_fields_set
+    ]
     if given:
         problems.append(
             Problem(
@@ -63,6 +69,22 @@ def _of_ps(job: JobSpec) -> list[Problem]:
             )
         )
     return problems
+
+
+def _of_size(job: JobSpec) -> list[Problem]:
+    records = step_records(job, 0)
+    if records <= MOST_STEP_RECORDS:
+        return []
+    is_set = job.training.global_batch_size > 0
+    return [
+        Problem(
+            "training.globalBatchSize" if is_set else "training.batchSize",
+            str(records) if is_set else f"{records} records of all workers in a step",
+            f"at most {MOST_STEP_RECORDS}: workers that make a step together count no "
+            "further exactly",
+            "lower it",
+        )
+    ]
 
 
 def _not_yet(job: JobSpec) -> list[Problem]:
