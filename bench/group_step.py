@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from elasticdl.collective.group import Group
 from elasticdl.collective.links import Door
 from elasticdl.collective.messages import Apply, Begin, Compute, Round, Take
@@ -20,6 +21,7 @@ from roles import TOKEN
 from step import BATCH, definition, example_batch
 
 _STATE_BYTES = 1 << 30
+_MEMORY_STEPS = 20
 
 
 class Member:

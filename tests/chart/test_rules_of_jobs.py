@@ -32,6 +32,11 @@ REFUSED = {
     "more workers than the maximum": JOB + "  worker: {replicas: 9, max: 5}\n",
     "three local workers": JOB + "  strategy: local\n  worker: {replicas: 3}\n",
     "an exchange without a group": JOB + "  allReduce: {compression: bfloat16}\n",
+    "more records than a group counts": JOB
+    + "  strategy: allReduce\n  training: {globalBatchSize: 20000000}\n",
+    "more records of all than a group counts": JOB
+    + "  strategy: allReduce\n  worker: {replicas: 2}\n"
+    + "  training: {batchSize: 10000000}\n",
     "a rate that follows nothing": JOB
     + "  strategy: allReduce\n  allReduce: {learningRate: sqrt}\n",
     "an elastic step of one worker": JOB + "  training: {globalBatchSize: elastic}\n",

@@ -44,6 +44,7 @@
      the job with the defaults in it, and as it was given. */}}
 {{- define "elasticdl.groupProblems" -}}
 {{- $job := index . 0 -}}
+{{- $replicas := int $job.worker.replicas -}}
 {{- $given := index . 1 -}}
 {{- if ne $job.strategy "allReduce" }}
 {{- if $job.training.globalBatchSize }}
@@ -66,6 +67,11 @@
 {{- end }}
 {{- if ne (int $job.worker.pullSteps) 1 }}
 {{ include "elasticdl.problem" (list "job.worker.pullSteps" (int $job.worker.pullSteps | toString) "1: with strategy `allReduce` all workers make each step together" "leave it out, or write strategy: parameterServer") }}
+{{- end }}
+{{- $set := and (toString $job.training.globalBatchSize | ne "elastic") $job.training.globalBatchSize }}
+{{- $records := $set | ternary $job.training.globalBatchSize (mul $job.training.batchSize $replicas) | int64 }}
+{{- if gt $records 16777216 }}
+{{ include "elasticdl.problem" (list (empty $job.training.globalBatchSize | ternary "job.training.batchSize" "job.training.globalBatchSize") (empty $job.training.globalBatchSize | ternary (printf "%d records of all workers in a step" $records) (toString $records)) "at most 16777216: workers that make a step together count no further exactly" "lower it") }}
 {{- end }}
 {{- if and (ne $job.allReduce.learningRate "none") (ne (toString $job.training.globalBatchSize) "elastic") }}
 {{ include "elasticdl.problem" (list "job.allReduce.learningRate" $job.allReduce.learningRate "none: a step has as many records whatever the number of workers is" "leave it out, or write training.globalBatchSize: elastic") }}

@@ -125,6 +125,14 @@ def _in_group(model: keras.Model) -> Iterator[str]:
                 f"variable `{variable.path}` is overwritten with its gradient "
                 "(float8), which cannot be averaged over workers; set strategy: local"
             )
+    for layer in _layers(model):
+        # Keras looks for a tf.distribute strategy, finds none, and leaves it at that.
+        if getattr(layer, "synchronized", False):
+            yield (
+                f"layer `{layer.path}` has synchronized=True, and workers of strategy "
+                "allReduce normalise each portion of a step by itself; leave it out, "
+                "or use GroupNormalization or LayerNormalization"
+            )
 
 
 def _on_ps(model: keras.Model) -> Iterator[str]:

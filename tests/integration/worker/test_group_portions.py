@@ -126,6 +126,9 @@ class Sampled(keras.layers.Layer):
 """
 REFUSED = [
     (BY_NAME["loss of sums"], 'reduction="sum", expected a mean over records'),
+    (Case("synchronized", layers=middle(
+          "keras.layers.BatchNormalization(synchronized=True)")),
+     "has synchronized=True"),
     (BY_NAME["SpectralNormalization"], "would do to another portion"),
     (Case("sum of the user's own", loss="lambda y, p: keras.ops.sum((p[:, 0] - "
           "keras.ops.cast(y, 'float32')) ** 2)"), "the loss of a batch of .* expected "

@@ -37,6 +37,11 @@ REFUSED = [
     ({"training": {"globalBatchSize": "more"}}, "'elastic'"),
     ({"allReduce": {"compression": "int8"}}, "'none', 'bfloat16' or 'float16'"),
     ({"ps": {"mode": "sync"}}, "ps: got mode, expected nothing"),
+    ({"ps": {"threads": 2}}, "ps: got threads, expected nothing"),
+    (
+        {"ps": {"maxStaleness": 2, "stalenessModulation": True}},
+        "ps: got maxStaleness, stalenessModulation, expected nothing",
+    ),
     ({"worker": {"pullSteps": 2}}, "worker.pullSteps: got 2, expected 1"),
     (
         {"data": {"training": "t", "onBadRecord": "skip"}},
@@ -45,6 +50,14 @@ REFUSED = [
     (
         {"strategy": "local", "training": {"globalBatchSize": 64}},
         "training.globalBatchSize: got 64, expected nothing: with strategy `local`",
+    ),
+    (
+        {"training": {"globalBatchSize": 2**63}},
+        "training.globalBatchSize: got 9223372036854775808, expected at most 16777216",
+    ),
+    (
+        {"training": {"batchSize": 2**23}, "worker": {"replicas": 3}},
+        "training.batchSize: got 25165824 records of all workers in a step, expected",
     ),
     ({"training": {"globalBatchSize": -1}}, "greater than or equal to 0"),
 ]

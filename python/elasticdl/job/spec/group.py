@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from elasticdl.job.spec.job import JobSpec
 
 ELASTIC = "elastic"  # of training.globalBatchSize
+# Members add up the records of a step in single precision, which counts up to here.
+MOST_STEP_RECORDS = 1 << 24
 
 
 def needs_of_group(job: JobSpec) -> list[Problem]:
@@ -24,7 +26,7 @@ def needs_of_group(job: JobSpec) -> list[Problem]:
         return _for_a_group_alone(job)
     if job.type is not JobType.TRAIN:
         return []
-    return [*_of_ps(job), *_of_rate(job), *_not_yet(job)]
+    return [*_of_ps(job), *_of_size(job), *_of_rate(job), *_not_yet(job)]
 
 
 def _for_a_group_alone(job: JobSpec) -> list[Problem]:
@@ -95,6 +97,22 @@ def _of_rate(job: JobSpec) -> list[Problem]:
             rule,
             "none: a step has as many records whatever the number of workers is",
             "leave it out, or write training.globalBatchSize: elastic",
+        )
+    ]
+
+
+def _of_size(job: JobSpec) -> list[Problem]:
+    records = step_records(job, 0)
+    if records <= MOST_STEP_RECORDS:
+        return []
+    is_set = bool(job.training.global_batch_size)
+    return [
+        Problem(
+            "training.globalBatchSize" if is_set else "training.batchSize",
+            str(records) if is_set else f"{records} records of all workers in a step",
+            f"at most {MOST_STEP_RECORDS}: workers that make a step together count no "
+            "further exactly",
+            "lower it",
         )
     ]
 

@@ -172,7 +172,11 @@ class Work:
         self.keep([task.lease_id for task in plan.held])
 
     def made(self, plan: StepPlan, outcome: Outcome) -> None:
-        """Note that a step was made."""
+        """Note that a step was made.
+
+        Of records that the feed leaves out altogether nothing is trained: that is no
+        step, as it is none in Keras.
+        """
         task, totals = self.tasks.get(plan.lease_id), self.totals.get(plan.lease_id)
         if task is None or totals is None:
             return
@@ -181,7 +185,7 @@ class Work:
         if outcome.skipped:
             totals.skipped_steps += 1
             totals.skipped_rows += outcome.rows
-        else:
+        elif outcome.rows:
             totals.steps += 1
             totals.rows += outcome.rows
             totals.loss_sum += outcome.loss

@@ -119,6 +119,20 @@ def test_a_plan_that_no_step_was_made_of_is_made_again() -> None:
     assert work.plan(7) == work.plan(7)
 
 
+def test_records_that_the_feed_leaves_out_altogether_are_no_step() -> None:
+    work = Work()
+    (task,) = tasks([10])
+    work.add([task])
+    made(work, work.plan(4))
+    work.made(work.plan(4), Outcome(records=4, rows=0, loss=0.0))
+    made(work, work.plan(4))
+    totals = work.totals[task.lease_id]
+    assert (totals.records, totals.rows, totals.steps) == (10, 6, 2)
+    assert totals.loss_sum / totals.steps == 0.5
+    assert work.version == 2
+    assert work.finished() == [task]
+
+
 def test_a_lease_that_is_added_again_keeps_what_is_made_of_it() -> None:
     work = Work()
     work.add(tasks([10]))
