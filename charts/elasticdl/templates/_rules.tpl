@@ -68,7 +68,7 @@
 {{- if ne (int $job.worker.pullSteps) 1 }}
 {{ include "elasticdl.problem" (list "job.worker.pullSteps" (int $job.worker.pullSteps | toString) "1: with strategy `allReduce` all workers make each step together" "leave it out, or write strategy: parameterServer") }}
 {{- end }}
-{{- $set := and (toString $job.training.globalBatchSize | ne "elastic") $job.training.globalBatchSize }}
+{{- $set := and (ne (toString $job.training.globalBatchSize) "elastic") (not (empty $job.training.globalBatchSize)) }}
 {{- $records := $set | ternary $job.training.globalBatchSize (mul $job.training.batchSize $replicas) | int64 }}
 {{- if gt $records 16777216 }}
 {{ include "elasticdl.problem" (list (empty $job.training.globalBatchSize | ternary "job.training.batchSize" "job.training.globalBatchSize") (empty $job.training.globalBatchSize | ternary (printf "%d records of all workers in a step" $records) (toString $records)) "at most 16777216: workers that make a step together count no further exactly" "lower it") }}
