@@ -54,12 +54,8 @@ class Buffers:
         """Make the memory that a round needs."""
         others = [member for member in entered.members if member != self._me]
         begin, end = self._bounds(len(entered.members))[entered.members.index(self._me)]
-        most = max(
-            self._encoding.num_bytes(a, b - a)
-            for a, b in self._bounds(len(entered.members))
-        )
         self._pieces = {member: np.empty(end - begin, np.float32) for member in others}
-        self._raw = {member: bytearray(most) for member in others}
+        self._raw = {}
 
     def parts(self, gradient: Floats, members: int) -> tuple[Floats, ...]:
         """Return a gradient cut into a part for each member."""
@@ -191,7 +187,11 @@ class Buffers:
         if head.data_bytes == out.nbytes:
             wire.read_into(connection, _bytes(out))
             return
-        raw = memoryview(self._raw[member])[: head.data_bytes]
+        # From each member on a thread of its own.
+        kept = self._raw.setdefault(member, bytearray())
+        if len(kept) < head.data_bytes:
+            kept = self._raw[member] = bytearray(head.data_bytes)
+        raw = memoryview(kept)[: head.data_bytes]
         wire.read_into(connection, raw)
         self._encoding.decode(raw, begin, out)
 

@@ -122,20 +122,32 @@ class GroupStep:
             # Each portion begins alike, so that it does not matter whose it is.
             self._moved.rewind()
             rows = batch.num_records
-            loss, gradient, *divisor = self._gradient(batch.features, batch.labels)
+            loss, parts, *divisor = self._gradient(batch.features, batch.labels)
             weight = float(rows)
             if divisor:
                 weight = float(divisor[0]) + LEAST_WEIGHT * rows
-            if number:
-                gradients += np.float32(weight) * gradient.numpy()
-            else:
-                np.multiply(np.float32(weight), gradient.numpy(), out=gradients)
+            self._add(gradients, parts, np.float32(weight), first=number == 0)
+            del parts
             self._moved.add(state, rows)
             total[-4] += float(loss) * weight
             total[-3] += weight
             total[-2] += rows
         total[-1] = share.records
         return total
+
+    def _add(
+        self, total: Floats, parts: Iterable[Any], weight: np.float32, *, first: bool
+    ) -> None:
+        """Add a portion's gradients, by variable: one vector of all is enough."""
+        at = 0
+        for part in parts:
+            found = part.numpy().reshape(-1)
+            out = total[at : at + found.size]
+            if first:
+                np.multiply(weight, found, out=out)
+            else:
+                out += weight * found
+            at += found.size
 
     def can_be_alone(self, share: ShareBatches) -> bool:
         """Whether `alone` can make a step of these batches."""
@@ -176,10 +188,7 @@ class GroupStep:
         if outcome.skipped:
             self._moved.rewind()
             return outcome
-        self._apply(
-            tf.convert_to_tensor(summed[: self.num_gradients]),
-            tf.constant(1.0 / weights, tf.float32),
-        )
+        self._apply(self._means(summed, np.float32(1.0 / weights)))
         self._moved.apply(summed[self.num_gradients : -_COUNTS], rows)
         self.begin()
         return outcome
@@ -209,13 +218,13 @@ class GroupStep:
         divisor = self._definition.loss_divisor(labels, out)
         found = tape.gradient(scaled, [v.value for v in self.variables])
         self._note(found)
-        flat = [
-            tf.reshape(tf.cast(tf.convert_to_tensor(gradient), tf.float32), [-1])
+        parts = [
+            tf.cast(tf.convert_to_tensor(gradient), tf.float32)
             for gradient in found
             if gradient is not None
         ]
         said = [] if divisor is None else [divisor]
-        return tf.cast(loss, tf.float32), tf.concat(flat, 0), *said
+        return tf.cast(loss, tf.float32), parts, *said
 
     def _note(self, found: Sequence[Any]) -> None:
         """Keep which variables have gradients. Raises UserCodeError if that changes."""
@@ -234,15 +243,19 @@ class GroupStep:
                 "least one: set trainable=True on a layer, or let the loss depend on it"
             )
 
-    def _apply_mean(self, summed: tf.Tensor, scale: tf.Tensor) -> None:
-        with_gradient = self._with_gradient
-        sizes = [_size(v.shape) for v in with_gradient]
-        parts = tf.split(summed * scale, sizes)
+    def _means(self, summed: Floats, scale: np.float32) -> list[tf.Tensor]:
+        """Return the mean gradients; the sums stay, for a member that lacks them."""
+        means, at = [], 0
+        for variable in self._with_gradient:
+            size = _size(variable.shape)
+            mean = summed[at : at + size] * scale
+            means.append(tf.convert_to_tensor(mean.reshape(tuple(variable.shape))))
+            at += size
+        return means
+
+    def _apply_mean(self, means: list[tf.Tensor]) -> None:
         self._optimizer.apply_gradients(
-            [
-                (tf.reshape(part, variable.shape), variable)
-                for part, variable in zip(parts, with_gradient, strict=True)
-            ]
+            list(zip(means, self._with_gradient, strict=True))
         )
 
 
