@@ -61,7 +61,7 @@ class MemberState:
         """
         before = iter(moved)
         arrays = [
-            np.array(
+            np.asarray(
                 next(before) if id(variable) in self._moved else _plain(variable),
                 order="C",
             )
@@ -125,7 +125,8 @@ def _compare(mine: Sequence[_Named], theirs: Sequence[_Named]) -> None:
 
 
 def _plain(variable: Any) -> NDArray[Any]:
-    array = np.asarray(keras.ops.convert_to_numpy(variable.value))
+    # A view: while somebody has it, TensorFlow does not assign in its place.
+    array = np.asarray(variable.value)
     # What NumPy has no type of its own for, such as bfloat16.
     return array if array.dtype.kind in "fiub" else array.astype(np.float32)
 

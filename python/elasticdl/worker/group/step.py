@@ -85,6 +85,7 @@ class GroupStep:
         self._gradient = Traced(self._compute, jit=definition.jit_compile)
         self._apply = tf.function(self._apply_mean)
         self.num_gradients = 0  # floats at the vector's beginning
+        self._total = np.empty(0, np.float32)
         # That of strategy local; it cannot take a constant scale off rows of gradients.
         self._whole = None
         if not optimizer.loss_scale_factor:
@@ -114,8 +115,14 @@ class GroupStep:
         self._moved.begin()
 
     def compute(self, share: ShareBatches) -> Floats:
-        """Return this member's part of a step: sums over its rows."""
-        total = np.zeros(self.size, np.float32)
+        """Return this member's part of a step: sums over its rows.
+
+        It stays as it is until the next call.
+        """
+        if len(self._total) != self.size:
+            self._total = np.empty(self.size, np.float32)
+        total = self._total
+        total.fill(0.0)
         gradients = total[: self.num_gradients]
         state = total[self.num_gradients : -_COUNTS]
         for number, batch in enumerate(share.batches):
