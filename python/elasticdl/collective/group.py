@@ -115,6 +115,7 @@ class Group:
         self._applying = False
         self._results = [np.zeros(size, np.float32) for _ in range(2)]
         self._pieces: dict[int, Floats] = {}
+        self.sent_bytes = 0  # of gradients, to all members of all rounds
         self._wanted: tuple[Round, Mapping[int, str]] | None = None
         self._wake = threading.Condition(self._lock)
         self._closed = False
@@ -359,6 +360,8 @@ class Group:
     def _send(self, to: int, message: Message) -> None:
         if self._links is None:
             return
+        if isinstance(message, Piece | Reduced):
+            self.sent_bytes += message.data.nbytes
         self._links.send(to, self._frame(message))
 
     def _frame(self, message: Message) -> list[wire.Buffer]:

@@ -715,6 +715,7 @@ class Worker(_message.Message):
     PS_REWIND_FIELD_NUMBER: _builtins.int
     USUAL_SECONDS_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
+    GROUP_FIGURES_FIELD_NUMBER: _builtins.int
     phase: _builtins.str
     """worker/progress.py: Phase"""
     step: _builtins.int
@@ -754,6 +755,10 @@ class Worker(_message.Message):
     def group(self) -> Global___GroupStatus:
         """strategy allReduce"""
 
+    @_builtins.property
+    def group_figures(self) -> Global___GroupFigures:
+        """strategy allReduce"""
+
     def __init__(
         self,
         *,
@@ -772,14 +777,53 @@ class Worker(_message.Message):
         ps_rewind: _builtins.int = ...,
         usual_seconds: _builtins.float = ...,
         group: Global___GroupStatus | None = ...,
+        group_figures: Global___GroupFigures | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "group_figures", b"group_figures"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "group", b"group", "lease_ids", b"lease_ids", "loss", b"loss", "memory_bytes", b"memory_bytes", "model_version", b"model_version", "phase", b"phase", "phase_seconds", b"phase_seconds", "ps_rewind", b"ps_rewind", "ps_versions", b"ps_versions", "seconds", b"seconds", "snapshots", b"snapshots", "step", b"step", "step_seconds", b"step_seconds", "usual_seconds", b"usual_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "group", b"group", "group_figures", b"group_figures", "lease_ids", b"lease_ids", "loss", b"loss", "memory_bytes", b"memory_bytes", "model_version", b"model_version", "phase", b"phase", "phase_seconds", b"phase_seconds", "ps_rewind", b"ps_rewind", "ps_versions", b"ps_versions", "seconds", b"seconds", "snapshots", b"snapshots", "step", b"step", "step_seconds", b"step_seconds", "usual_seconds", b"usual_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Worker: _TypeAlias = Worker  # noqa: Y015
+
+@_typing.final
+class GroupFigures(_message.Message):
+    """What steps with others cost a worker."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROUND_FIELD_NUMBER: _builtins.int
+    CHANGE_SECONDS_FIELD_NUMBER: _builtins.int
+    WAIT_SECONDS_FIELD_NUMBER: _builtins.int
+    STEP_BYTES_FIELD_NUMBER: _builtins.int
+    SENT_BYTES_FIELD_NUMBER: _builtins.int
+    round: _builtins.int
+    """in which it made its last step"""
+    change_seconds: _builtins.float
+    """from its last step in a round before to the first here"""
+    wait_seconds: _builtins.float
+    """for others, of a step: mean of the last ones"""
+    step_bytes: _builtins.int
+    """sent for the gradients of the last step"""
+    sent_bytes: _builtins.int
+    """sent for gradients, since process start"""
+    def __init__(
+        self,
+        *,
+        round: _builtins.int = ...,
+        change_seconds: _builtins.float = ...,
+        wait_seconds: _builtins.float = ...,
+        step_bytes: _builtins.int = ...,
+        sent_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_seconds", b"change_seconds", "round", b"round", "sent_bytes", b"sent_bytes", "step_bytes", b"step_bytes", "wait_seconds", b"wait_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupFigures: _TypeAlias = GroupFigures  # noqa: Y015
 
 @_typing.final
 class GroupStatus(_message.Message):

@@ -23,6 +23,7 @@ from elasticdl.model.state import ModelState
 from elasticdl.worker.group.beside import Handler
 from elasticdl.worker.group.link import GroupLink
 from elasticdl.worker.group.loop import GroupLoop
+from elasticdl.worker.group.measures import Measures
 from elasticdl.worker.group.position import GroupParts, Position
 from elasticdl.worker.group.shares import Shares
 from elasticdl.worker.group.state import MemberState
@@ -134,7 +135,8 @@ class GroupMaker:
             most_state_bytes=state.num_bytes + _MOST_TEXT_BYTES,
         )
         address = join_address(life.context.host, group.port)
-        link = GroupLink(group, me, address)
+        measures = Measures(around.shows.clock, lambda: group.sent_bytes)
+        link = GroupLink(group, me, address, measures)
         loop = GroupLoop(parts, group, link, position)
         life.join_group(link)
         return loop
