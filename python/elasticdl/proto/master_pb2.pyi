@@ -504,6 +504,7 @@ class TaskReport(_message.Message):
     EXIT_CODE_FIELD_NUMBER: _builtins.int
     ROWS_FIELD_NUMBER: _builtins.int
     SKIPPED_ROWS_FIELD_NUMBER: _builtins.int
+    SHARES_FIELD_NUMBER: _builtins.int
     task_id: _builtins.int
     lease_id: _builtins.int
     outcome: Global___Outcome.ValueType
@@ -535,6 +536,10 @@ class TaskReport(_message.Message):
     def shards(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShardInfo]:
         """SHARDS"""
 
+    @_builtins.property
+    def shares(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordShare]:
+        """strategy allReduce: who took how many records"""
+
     def __init__(
         self,
         *,
@@ -555,16 +560,42 @@ class TaskReport(_message.Message):
         exit_code: _builtins.int = ...,
         rows: _builtins.int | None = ...,
         skipped_rows: _builtins.int = ...,
+        shares: _abc.Iterable[Global___RecordShare] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_rows", b"_rows", "rows", b"rows"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rows", b"_rows", "bad_records", b"bad_records", "error", b"error", "exit_code", b"exit_code", "fatal", b"fatal", "lease_id", b"lease_id", "loss", b"loss", "model_version", b"model_version", "outcome", b"outcome", "records", b"records", "results_json", b"results_json", "rows", b"rows", "shards", b"shards", "skipped_batches", b"skipped_batches", "skipped_rows", b"skipped_rows", "state", b"state", "steps", b"steps", "task_id", b"task_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rows", b"_rows", "bad_records", b"bad_records", "error", b"error", "exit_code", b"exit_code", "fatal", b"fatal", "lease_id", b"lease_id", "loss", b"loss", "model_version", b"model_version", "outcome", b"outcome", "records", b"records", "results_json", b"results_json", "rows", b"rows", "shards", b"shards", "shares", b"shares", "skipped_batches", b"skipped_batches", "skipped_rows", b"skipped_rows", "state", b"state", "steps", b"steps", "task_id", b"task_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__rows: _TypeAlias = _typing.Literal["rows"]  # noqa: Y015
     _WhichOneofArgType__rows: _TypeAlias = _typing.Literal["_rows", b"_rows"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__rows) -> _WhichOneofReturnType__rows | None: ...
 
 Global___TaskReport: _TypeAlias = TaskReport  # noqa: Y015
+
+@_typing.final
+class RecordShare(_message.Message):
+    """Records of a task that one member of a group took."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    worker: _builtins.int
+    """its generation"""
+    records: _builtins.int
+    def __init__(
+        self,
+        *,
+        worker: _builtins.int = ...,
+        records: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["records", b"records", "worker", b"worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordShare: _TypeAlias = RecordShare  # noqa: Y015
 
 @_typing.final
 class LeaseRequest(_message.Message):

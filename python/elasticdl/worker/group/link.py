@@ -71,6 +71,11 @@ class GroupLink:
         numbers = [member.number for member in told.members]
         return (numbers.index(self._me), len(numbers)) if self._me in numbers else None
 
+    def numbers(self, number: int) -> tuple[int, ...]:
+        """Return the members of a round; none if it was not told."""
+        told = self.round(number)
+        return tuple(member.number for member in told.members) if told else ()
+
     @property
     def leads(self) -> bool:
         """Whether this worker leads the round that it is in."""

@@ -25,7 +25,7 @@ from elasticdl.collective.messages import (
     Take,
 )
 from elasticdl.errors import CheckpointError, JobError
-from elasticdl.job.tasks import Task, TaskOutcome, TaskReport, TaskType
+from elasticdl.job.tasks import RecordShare, Task, TaskOutcome, TaskReport, TaskType
 from elasticdl.job.words import GoodputCause, WorkerPhase
 from elasticdl.worker.group.beside import Beside
 from elasticdl.worker.group.link import GroupLink
@@ -161,6 +161,7 @@ class GroupLoop:
                 self._refill(_IDLE_SECONDS)
             self._group.computed(step, number, self._parts.step.nothing())
             return
+        self._stepping.divides(plan, self._link.numbers(number))
         share = self._stepping.share(plan, *place)
         if share.fits_one and self._group.alone(step, number):
             self._stepping.alone(share)
@@ -320,4 +321,5 @@ def _done(task: GroupTask, totals: Totals, version: int) -> TaskReport:
         loss=totals.loss_sum / max(1, totals.steps),
         model_version=version,
         skipped_batches=totals.skipped_steps,
+        shares=tuple(RecordShare(*one) for one in sorted(totals.shares.items())),
     )
