@@ -16,15 +16,29 @@ from tests.prometheus.server import RULES, Prometheus
 
 ROOT = Path(__file__).parents[2]
 BOARDS = [json.loads(f.read_text()) for f in sorted((ROOT / "dashboards").glob("*"))]
-PANELS = [
+EVERY_PANEL = [
     (board["uid"], panel)
     for board in BOARDS
     for panel in board["panels"]
     if panel["type"] != "row"
 ]
-# Rows of a table are told apart by their labels.
-DRAWN = [(uid, panel) for uid, panel in PANELS if panel["type"] != "table"]
-QUERIES = [(uid, panel, one) for uid, panel in PANELS for one in panel["targets"]]
+# No job has both parameter servers and a group.
+GROUP = "elasticdl-group"
+PANELS = [(uid, panel) for uid, panel in EVERY_PANEL if uid != GROUP]
+GROUP_PANELS = [(uid, panel) for uid, panel in EVERY_PANEL if uid == GROUP]
+
+
+def drawn(panels):
+    """Return those that are no tables, whose rows are told apart by their labels."""
+    return [(uid, panel) for uid, panel in panels if panel["type"] != "table"]
+
+
+def queries(panels):
+    """Return each query of each panel."""
+    return [(uid, panel, one) for uid, panel in panels for one in panel["targets"]]
+
+
+DRAWN, QUERIES = drawn(PANELS), queries(PANELS)
 RULE_GROUPS = yaml.safe_load(RULES.read_text())["groups"]
 EACH_RULE = [rule for group in RULE_GROUPS for rule in group["rules"]]
 

@@ -34,6 +34,8 @@ from elasticdl.collective.messages import (
     Broken,
     Compute,
     Message,
+    Piece,
+    Reduced,
     Round,
     Send,
     Stateless,
@@ -102,6 +104,7 @@ class Group:
         self._waits: deque[Callable[[], list[Action]]] = deque()
         self._applying = False
         self._buffers = Buffers(me, size, encoding or Encoding(), most_state_bytes)
+        self.sent_bytes = 0  # of gradients, to all members of all rounds
         self._wanted: tuple[Round, Mapping[int, str]] | None = None
         self._wake = threading.Condition(self._lock)
         self._closed = False
@@ -331,8 +334,12 @@ class Group:
 
     def _send(self, to: int, message: Message) -> None:
         entered = self._participant.round
-        if self._links is not None and entered is not None:
-            self._links.send(to, self._buffers.frame(message, entered))
+        if self._links is None or entered is None:
+            return
+        frame = self._buffers.frame(message, entered)
+        if isinstance(message, Piece | Reduced):
+            self.sent_bytes += sum(memoryview(part).nbytes for part in frame[1:])
+        self._links.send(to, frame)
 
     def _on_frame(
         self,

@@ -6,11 +6,12 @@ for Grafana.
 
 from __future__ import annotations
 
-from elasticdl.dashboards import cluster, job, ps
+from elasticdl.dashboards import cluster, group, job, ps
 from elasticdl.dashboards.board import Board
 
 BOARDS: dict[str, Board] = {
     "cluster": cluster.BOARD,
     "job": job.BOARD,
     "ps": ps.BOARD,
+    "group": group.BOARD,
 }

@@ -115,6 +115,19 @@ class GroupReport:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupFigures:
+    """What steps with others cost a worker; for people to look at."""
+
+    round: int = 0  # in which it made its last step
+    # From its last step in a round before until the first one here was made; 0: this
+    # is its first round.
+    change_seconds: float = 0.0
+    wait_seconds: float = 0.0  # for others, of a step: mean of the last ones
+    step_bytes: int = 0  # sent for the gradients of the last step
+    sent_bytes: int = 0  # sent for gradients, since process start
+
+
+@dataclass(frozen=True, slots=True)
 class GroupMember:
     """A worker that makes steps with others."""
 
@@ -156,6 +169,7 @@ class WorkerReport:
     # kind, which may be traced or compiled: then nobody can say how long it takes.
     usual_seconds: float = 0.0
     group: GroupReport = GroupReport()  # strategy allReduce
+    group_figures: GroupFigures = GroupFigures()  # strategy allReduce
 
 
 @dataclass(frozen=True, slots=True)

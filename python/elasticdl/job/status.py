@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from elasticdl.job.decision import Decision
-from elasticdl.job.words import EndCause, JobState, end_cause_of
+from elasticdl.job.words import EndCause, JobState, OutCause, end_cause_of
 
 
 def _nan_of_null(value: Any) -> Any:
@@ -42,6 +42,8 @@ class ReplicaStatus(_Document):
     step: int = 0
     steps_per_second: float = 0.0
     step_seconds: float = 0.0  # of a worker: mean of the last steps; 0: not known
+    wait_seconds: float = 0.0  # strategy allReduce: for others, of such a step
+    step_bytes: int = 0  # strategy allReduce: sent for the gradients of the last step
     loss: float | None = None
     version: int = 0  # of a PS
     memory_bytes: int = 0
@@ -109,14 +111,29 @@ class Progress(_Document):
     epoch_eta_seconds: float | None = None  # of `epoch`
 
 
+class GroupOut(_Document):
+    """A worker that runs and is in no round."""
+
+    name: str
+    cause: OutCause
+    seconds: float | None = None  # until it may be in again; None: not known
+
+
 class GroupStatus(_Document):
     """Who makes steps together (strategy allReduce)."""
 
-    round: int
+    round: int  # 0: none yet
     members: list[str]  # the oldest first; the first one leads
     level: bool  # the leader has the group's state
     why: str
+    cause: str = ""  # a `RoundCause`
     since: float  # Unix seconds
+    # From the last step of the round before until the first one of this was made; None:
+    # no such steps, or not yet.
+    change_seconds: float | None = None
+    changes_seconds: float = 0.0  # of all changes of rounds
+    last: str = ""  # the member that the others wait for, if they do
+    out: list[GroupOut] = Field(default_factory=list)
 
 
 class JobStatus(_Document):
@@ -182,6 +199,8 @@ class JobReport(_Document):
     skipped_batches: int
     lost_updates: int
     rewinds: int
+    rounds: int = 0  # strategy allReduce: of workers that made steps together
+    changes_seconds: float = 0.0  # that changes of these rounds cost
     master_restarts: int
     goodput_seconds: dict[str, float]
     goodput: float  # share of worker seconds that trained

@@ -106,6 +106,14 @@ class ShardInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordShare:
+    """Records of a task that one member of a group took."""
+
+    worker: int = 0  # its generation
+    records: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class TaskReport:
     """A worker's report on a leased task."""
 
@@ -126,6 +134,7 @@ class TaskReport:
     exit_code: int = 0  # FAILED: kind of error, errors.ExitCode; 0: not known
     rows: int | None = None  # DONE, training: that `feed` made and were trained
     skipped_rows: int = 0  # onNanLoss: skip: rows of the batches left out
+    shares: tuple[RecordShare, ...] = ()  # DONE, strategy allReduce
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,7 @@ class GoodputCause(enum.StrEnum):
     WAIT_DATA = "waitData"
     WAIT_PS = "waitPs"
     WAIT_PEERS = "waitPeers"  # for other workers' parts of a step
+    REGROUP = "regroup"  # between two rounds of workers that make steps together
     EVALUATE = "evaluate"
     RESTORE = "restore"
     REPLAY = "replay"
@@ -150,6 +151,26 @@ class GoodputCause(enum.StrEnum):
 
 MASTER_CAUSES = (GoodputCause.PENDING, GoodputCause.PREEMPTED)
 WORKER_CAUSES = tuple(cause for cause in GoodputCause if cause not in MASTER_CAUSES)
+
+
+class RoundCause(enum.StrEnum):
+    """Why a group's round began; of several causes the one named first here."""
+
+    WENT_BACK = "wentBack"  # to a checkpoint, or to the job's beginning
+    ENDED = "ended"  # a member did
+    LEFT_OUT = "leftOut"  # a member that others do not reach
+    BROKEN = "broken"  # a connection broke: the same members try again
+    JOINED = "joined"
+
+
+class OutCause(enum.StrEnum):
+    """Why a worker that runs is in no round."""
+
+    LEFT_OUT = "leftOut"  # others did not reach it; it comes back later
+    LEAVING = "leaving"
+    PREPARING = "preparing"  # builds and traces its model
+    MINIMUM = "minimum"  # fewer workers are ready than `worker.min`
+    JOINING = "joining"  # in the next round
 
 
 class HappeningKind(enum.StrEnum):

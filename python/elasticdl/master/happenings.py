@@ -185,6 +185,14 @@ class RoundBegan(Happening):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RoundWorks(Happening):
+    """The workers of a round made their first step, and others one before it."""
+
+    number: int
+    seconds: float  # since the last step of a round before
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evaluated(Happening):
     """A round of evaluation is complete."""
 

@@ -6,7 +6,14 @@ of the master that observe durations. Knows nothing of where figures come from.
 
 from __future__ import annotations
 
-from elasticdl.job.words import MASTER_CAUSES, WORKER_CAUSES, ChangeCause, EndCause
+from elasticdl.job.words import (
+    MASTER_CAUSES,
+    WORKER_CAUSES,
+    ChangeCause,
+    EndCause,
+    OutCause,
+    RoundCause,
+)
 from elasticdl.metrics.catalogue import ONE_OR_ZERO, Catalogue
 
 JOURNAL_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -29,6 +36,7 @@ class MasterMetrics(Catalogue):
         self._tasks()
         self._replicas()
         self._membership()
+        self._group()
         self._checkpoints()
         self._alerts()
         for outcome in OUTCOMES:
@@ -248,6 +256,51 @@ class MasterMetrics(Catalogue):
             "Updates lost with a PS that went on from an older checkpoint.",
             unit="updates",
             optional=False,
+        )
+
+    def _group(self) -> None:
+        worker = {"worker": "index of a worker"}
+        self.group_round = self.series(
+            "elasticdl_group_round",
+            "Number of the round in which workers make steps together (strategy "
+            "allReduce).",
+            unit="rounds",
+            labels={"cause": "why it began: " + ", ".join(RoundCause)},
+        )
+        self.group_time = self.series(
+            "elasticdl_group_round_timestamp_seconds", "When this round was formed."
+        )
+        self.group_rank = self.series(
+            "elasticdl_group_member_rank",
+            "Place by age of each member of the round; 0 leads.",
+            unit="places",
+            labels=worker,
+        )
+        self.group_out = self.series(
+            "elasticdl_group_out",
+            "Workers that run and are in no round, and why.",
+            unit="workers",
+            labels={"cause": ", ".join(OutCause)},
+        )
+        self.group_change = self.series(
+            "elasticdl_group_change_seconds",
+            "From the last step of the round before until the first one of this was "
+            "made, as its leader saw it.",
+        )
+        self.group_changes = self.series(
+            "elasticdl_group_changes_seconds_total",
+            "The same of all rounds so far.",
+        )
+        self.group_wait = self.series(
+            "elasticdl_group_wait_seconds",
+            "Mean time of a step in which a member waits for others: whoever waits "
+            "least is waited for.",
+            labels=worker,
+        )
+        self.group_step_bytes = self.series(
+            "elasticdl_group_step_bytes",
+            "Sent by a member for the gradients of its last step.",
+            labels=worker,
         )
 
     def _checkpoints(self) -> None:

@@ -45,6 +45,10 @@ class WorkerMetrics(Catalogue):
             "Model version of its values.",
             unit="versions",
         )
+        self.gradient_bytes = self.series(
+            "elasticdl_worker_gradient_sent_bytes_total",
+            "Bytes of gradients sent to other workers (strategy allReduce).",
+        )
         self.refused = self.counter(
             "elasticdl_worker_refused_gradients_total",
             "Gradients that a PS refused; their batches were computed again.",

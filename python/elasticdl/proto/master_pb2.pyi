@@ -504,6 +504,7 @@ class TaskReport(_message.Message):
     EXIT_CODE_FIELD_NUMBER: _builtins.int
     ROWS_FIELD_NUMBER: _builtins.int
     SKIPPED_ROWS_FIELD_NUMBER: _builtins.int
+    SHARES_FIELD_NUMBER: _builtins.int
     task_id: _builtins.int
     lease_id: _builtins.int
     outcome: Global___Outcome.ValueType
@@ -535,6 +536,10 @@ class TaskReport(_message.Message):
     def shards(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShardInfo]:
         """SHARDS"""
 
+    @_builtins.property
+    def shares(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordShare]:
+        """strategy allReduce: who took how many records"""
+
     def __init__(
         self,
         *,
@@ -555,16 +560,42 @@ class TaskReport(_message.Message):
         exit_code: _builtins.int = ...,
         rows: _builtins.int | None = ...,
         skipped_rows: _builtins.int = ...,
+        shares: _abc.Iterable[Global___RecordShare] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_rows", b"_rows", "rows", b"rows"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rows", b"_rows", "bad_records", b"bad_records", "error", b"error", "exit_code", b"exit_code", "fatal", b"fatal", "lease_id", b"lease_id", "loss", b"loss", "model_version", b"model_version", "outcome", b"outcome", "records", b"records", "results_json", b"results_json", "rows", b"rows", "shards", b"shards", "skipped_batches", b"skipped_batches", "skipped_rows", b"skipped_rows", "state", b"state", "steps", b"steps", "task_id", b"task_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rows", b"_rows", "bad_records", b"bad_records", "error", b"error", "exit_code", b"exit_code", "fatal", b"fatal", "lease_id", b"lease_id", "loss", b"loss", "model_version", b"model_version", "outcome", b"outcome", "records", b"records", "results_json", b"results_json", "rows", b"rows", "shards", b"shards", "shares", b"shares", "skipped_batches", b"skipped_batches", "skipped_rows", b"skipped_rows", "state", b"state", "steps", b"steps", "task_id", b"task_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__rows: _TypeAlias = _typing.Literal["rows"]  # noqa: Y015
     _WhichOneofArgType__rows: _TypeAlias = _typing.Literal["_rows", b"_rows"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__rows) -> _WhichOneofReturnType__rows | None: ...
 
 Global___TaskReport: _TypeAlias = TaskReport  # noqa: Y015
+
+@_typing.final
+class RecordShare(_message.Message):
+    """Records of a task that one member of a group took."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    worker: _builtins.int
+    """its generation"""
+    records: _builtins.int
+    def __init__(
+        self,
+        *,
+        worker: _builtins.int = ...,
+        records: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["records", b"records", "worker", b"worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordShare: _TypeAlias = RecordShare  # noqa: Y015
 
 @_typing.final
 class LeaseRequest(_message.Message):
@@ -715,6 +746,7 @@ class Worker(_message.Message):
     PS_REWIND_FIELD_NUMBER: _builtins.int
     USUAL_SECONDS_FIELD_NUMBER: _builtins.int
     GROUP_FIELD_NUMBER: _builtins.int
+    GROUP_FIGURES_FIELD_NUMBER: _builtins.int
     phase: _builtins.str
     """worker/progress.py: Phase"""
     step: _builtins.int
@@ -754,6 +786,10 @@ class Worker(_message.Message):
     def group(self) -> Global___GroupStatus:
         """strategy allReduce"""
 
+    @_builtins.property
+    def group_figures(self) -> Global___GroupFigures:
+        """strategy allReduce"""
+
     def __init__(
         self,
         *,
@@ -772,14 +808,53 @@ class Worker(_message.Message):
         ps_rewind: _builtins.int = ...,
         usual_seconds: _builtins.float = ...,
         group: Global___GroupStatus | None = ...,
+        group_figures: Global___GroupFigures | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "group_figures", b"group_figures"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "group", b"group", "lease_ids", b"lease_ids", "loss", b"loss", "memory_bytes", b"memory_bytes", "model_version", b"model_version", "phase", b"phase", "phase_seconds", b"phase_seconds", "ps_rewind", b"ps_rewind", "ps_versions", b"ps_versions", "seconds", b"seconds", "snapshots", b"snapshots", "step", b"step", "step_seconds", b"step_seconds", "usual_seconds", b"usual_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "group", b"group", "group_figures", b"group_figures", "lease_ids", b"lease_ids", "loss", b"loss", "memory_bytes", b"memory_bytes", "model_version", b"model_version", "phase", b"phase", "phase_seconds", b"phase_seconds", "ps_rewind", b"ps_rewind", "ps_versions", b"ps_versions", "seconds", b"seconds", "snapshots", b"snapshots", "step", b"step", "step_seconds", b"step_seconds", "usual_seconds", b"usual_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Worker: _TypeAlias = Worker  # noqa: Y015
+
+@_typing.final
+class GroupFigures(_message.Message):
+    """What steps with others cost a worker."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROUND_FIELD_NUMBER: _builtins.int
+    CHANGE_SECONDS_FIELD_NUMBER: _builtins.int
+    WAIT_SECONDS_FIELD_NUMBER: _builtins.int
+    STEP_BYTES_FIELD_NUMBER: _builtins.int
+    SENT_BYTES_FIELD_NUMBER: _builtins.int
+    round: _builtins.int
+    """in which it made its last step"""
+    change_seconds: _builtins.float
+    """from its last step in a round before to the first here"""
+    wait_seconds: _builtins.float
+    """for others, of a step: mean of the last ones"""
+    step_bytes: _builtins.int
+    """sent for the gradients of the last step"""
+    sent_bytes: _builtins.int
+    """sent for gradients, since process start"""
+    def __init__(
+        self,
+        *,
+        round: _builtins.int = ...,
+        change_seconds: _builtins.float = ...,
+        wait_seconds: _builtins.float = ...,
+        step_bytes: _builtins.int = ...,
+        sent_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_seconds", b"change_seconds", "round", b"round", "sent_bytes", b"sent_bytes", "step_bytes", b"step_bytes", "wait_seconds", b"wait_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupFigures: _TypeAlias = GroupFigures  # noqa: Y015
 
 @_typing.final
 class GroupStatus(_message.Message):

@@ -7,6 +7,7 @@ Owns which field of a message is which of `job.heartbeats`. Called by
 from __future__ import annotations
 
 from elasticdl.job.heartbeats import (
+    GroupFigures,
     GroupMember,
     GroupReport,
     GroupRound,
@@ -203,6 +204,7 @@ def worker_beat_to_wire(beat: WorkerHeartbeat) -> master_pb2.WorkerSyncRequest:
             ps_rewind=worker.ps_rewind,
             usual_seconds=worker.usual_seconds,
             group=_group_to_wire(worker.group),
+            group_figures=_figures_to_wire(worker.group_figures),
         ),
         seen_revision=beat.seen_revision,
         hold_seconds=beat.hold_seconds,
@@ -230,6 +232,7 @@ def worker_beat_from_wire(message: master_pb2.WorkerSyncRequest) -> WorkerHeartb
             ps_rewind=worker.ps_rewind,
             usual_seconds=worker.usual_seconds,
             group=_group_from_wire(worker.group),
+            group_figures=_figures_from_wire(worker.group_figures),
         ),
         message.seen_revision,
         message.hold_seconds,
@@ -297,6 +300,28 @@ def _group_from_wire(message: master_pb2.GroupStatus) -> GroupReport:
         broken=message.broken,
         lost=message.lost,
         stateless=message.stateless,
+    )
+
+
+def _figures_to_wire(said: GroupFigures) -> master_pb2.GroupFigures | None:
+    if not said.round:
+        return None
+    return master_pb2.GroupFigures(
+        round=said.round,
+        change_seconds=said.change_seconds,
+        wait_seconds=said.wait_seconds,
+        step_bytes=said.step_bytes,
+        sent_bytes=said.sent_bytes,
+    )
+
+
+def _figures_from_wire(message: master_pb2.GroupFigures) -> GroupFigures:
+    return GroupFigures(
+        round=message.round,
+        change_seconds=message.change_seconds,
+        wait_seconds=message.wait_seconds,
+        step_bytes=message.step_bytes,
+        sent_bytes=message.sent_bytes,
     )
 
 

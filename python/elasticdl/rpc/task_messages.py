@@ -12,6 +12,7 @@ from elasticdl.job.tasks import (
     LeaseReply,
     LeaseRequest,
     ModelVersion,
+    RecordShare,
     ReplicaId,
     ReportResult,
     ShardInfo,
@@ -154,6 +155,10 @@ def report_to_wire(report: TaskReport) -> master_pb2.TaskReport:
         exit_code=report.exit_code,
         rows=report.rows,
         skipped_rows=report.skipped_rows,
+        shares=[
+            master_pb2.RecordShare(worker=s.worker, records=s.records)
+            for s in report.shares
+        ],
     )
 
 
@@ -179,6 +184,7 @@ def report_from_wire(message: master_pb2.TaskReport) -> TaskReport:
         exit_code=message.exit_code,
         rows=message.rows if message.HasField("rows") else None,
         skipped_rows=message.skipped_rows,
+        shares=tuple(RecordShare(s.worker, s.records) for s in message.shares),
     )
 
 

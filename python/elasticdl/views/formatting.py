@@ -20,6 +20,7 @@ _DOING = {
     "wait": "waiting",
     "waitPs": "waiting for PS",
     "waitPeers": "waiting for other workers",
+    "regroup": "changing rounds",
     "waitData": "waiting for data",
     "restore": "loading a checkpoint",
     "replay": "training again",

@@ -27,6 +27,7 @@ from elasticdl.rpc.tls.links import EncryptedLinks
 from elasticdl.worker.group.beside import Handler
 from elasticdl.worker.group.link import GroupLink
 from elasticdl.worker.group.loop import GroupLoop
+from elasticdl.worker.group.measures import Measures
 from elasticdl.worker.group.plan import StepSize
 from elasticdl.worker.group.position import GroupParts, Position
 from elasticdl.worker.group.shares import Shares
@@ -172,7 +173,8 @@ class GroupMaker:
             encoding=Encoding(spec.all_reduce.compression, step.num_gradients),
         )
         address = life.context.announced(group.port)
-        link = GroupLink(group, me, address, _step_size(spec))
+        measures = Measures(around.shows.clock, lambda: group.sent_bytes)
+        link = GroupLink(group, me, address, measures, _step_size(spec))
         loop = GroupLoop(parts, group, link, position)
         life.join_group(link)
         return loop

@@ -19,6 +19,7 @@ import psutil
 from elasticdl.errors import ExitCode
 from elasticdl.job.context import RoleContext, set_log_level
 from elasticdl.job.heartbeats import (
+    GroupFigures,
     GroupReport,
     GroupRound,
     ModelInfo,
@@ -60,6 +61,9 @@ class SaysOfGroup(Protocol):
 
     def report(self) -> GroupReport:
         """Return what the next heartbeat says of it."""
+
+    def figures(self) -> GroupFigures:
+        """Return what steps with others cost."""
 
     def told(self, order: GroupRound) -> None:
         """Take the round that the master says."""
@@ -186,15 +190,18 @@ class WorkerLife:
             moved = self._process.io_counters()
             self.progress.moved(moved.read_chars + moved.write_chars)
         rewind, versions = self._values.answered() if self._values else (0, [])
-        return self.progress.report(
+        report = self.progress.report(
             seconds=self.goodput.seconds(),
             memory_bytes=self._process.memory_info().rss,
             lease_ids=self._held(),
             snapshots=snapshots,
             ps_rewind=rewind,
             ps_versions=versions,
-            group=self._group.report() if self._group else None,
         )
+        if self._group is None:
+            return report
+        said, figures = self._group.report(), self._group.figures()
+        return replace(report, group=said, group_figures=figures)
 
     def _on_reply(self, reply: WorkerOrders) -> None:
         if reply.drain and not self.leaving.is_set():
@@ -211,6 +218,9 @@ class WorkerLife:
     def _refresh(self) -> None:
         self.metrics.memory.set(self._process.memory_info().rss)
         self.metrics.goodput.set_by(self.goodput.seconds())
+        if self._group is not None:
+            sent = self._group.figures().sent_bytes
+            self.metrics.gradient_bytes.set_one(sent)
 
 
 def leave_fenced(reason: str) -> None:

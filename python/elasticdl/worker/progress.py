@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
-from elasticdl.job.heartbeats import GroupReport, SnapshotDone, WorkerReport
+from elasticdl.job.heartbeats import SnapshotDone, WorkerReport
 from elasticdl.job.words import WorkerPhase
 
 # Weight of the newest step in the mean step time that heartbeats carry.
@@ -141,7 +141,6 @@ class WorkerProgress:
         snapshots: Sequence[SnapshotDone],
         ps_rewind: int = 0,
         ps_versions: Sequence[int] = (),
-        group: GroupReport | None = None,
     ) -> WorkerReport:
         """Return the worker's part of a heartbeat."""
         with self._lock:
@@ -160,5 +159,4 @@ class WorkerProgress:
                 snapshots=tuple(snapshots),
                 ps_rewind=ps_rewind,
                 ps_versions=tuple(ps_versions),
-                group=group or GroupReport(),
             )

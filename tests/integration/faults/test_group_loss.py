@@ -50,6 +50,19 @@ def assert_once(one, report):
     assert report.version == report.steps
 
 
+def assert_shared(one):
+    """The audit names all who took records, each of which counts once."""
+    epochs = [epoch for epoch in one.audit().epochs if epoch.finished]
+    for epoch in epochs:
+        assert sum(epoch.by_worker.values()) == epoch.records
+    took = {name for epoch in epochs for name in epoch.by_worker}
+    assert len(took) > 3
+    # Three take a third each, whoever reports; a loss in between shifts it.
+    last = epochs[-1].by_worker
+    assert len(last) >= 3
+    assert max(last.values()) < 0.7 * epochs[-1].records
+
+
 def test_no_record_is_repeated_when_the_leader_another_one_and_two_are_lost(job):
     one = group(job, "losses")
     leader, other, _ = together(one, 3).group.members
@@ -64,6 +77,11 @@ def test_no_record_is_repeated_when_the_leader_another_one_and_two_are_lost(job)
     report = one.finish()
     assert_once(one, report)
     assert {r.reason for r in report.relaunches} == {"killed"}
+    assert report.rounds > 8
+    assert report.changes_seconds > 0
+    # The replacements worked, though they lead only if all older ones are lost.
+    assert all(one.seconds for one in report.relaunches[:-2])
+    assert_shared(one)
 
 
 def test_when_all_are_lost_the_group_goes_back_to_its_checkpoint(job):

@@ -47,6 +47,16 @@ def test_strategy_local_computes_and_waits_for_nobody():
     assert line == pytest.approx({"input": 0, "compute": 15.0, "wait": 0, "other": 0})
 
 
+def test_a_member_of_a_group_waits_for_other_workers_within_its_step():
+    after = worker(100, compute=0, ledger={"waitData": 0.2, "waitPeers": 0.6})
+    times = step_times([(worker(0, compute=0), after)], [])
+    line = {part.name: part.milliseconds for part in times.line}
+    assert line == pytest.approx(
+        {"input": 2.0, "compute": 7.0, "wait": 6.0, "other": 0}
+    )
+    assert times.milliseconds == pytest.approx(15.0)
+
+
 def test_no_step_no_picture():
     assert step_times([], []) is None
     assert step_times([(worker(3), worker(3))], []) is None

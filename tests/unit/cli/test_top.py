@@ -12,12 +12,14 @@ from elasticdl.job.decision import Decision
 from elasticdl.job.history import History, HistorySample, PsSample
 from elasticdl.job.status import (
     EvaluationResult,
+    GroupOut,
+    GroupStatus,
     JobStatus,
     Progress,
     Relaunch,
     ReplicaStatus,
 )
-from elasticdl.job.words import JobState
+from elasticdl.job.words import JobState, OutCause
 from elasticdl.kube.amounts import Amounts
 from elasticdl.views.top import model as top_model
 from elasticdl.views.top import ps as top_ps
@@ -395,6 +397,38 @@ def test_rows_that_do_not_fit_are_those_that_need_no_look() -> None:
     assert len(shown) == 23
     assert any("worker-33 " in line and "straggler" in line for line in shown)
     assert shown[-1].startswith("... 31 more")
+
+
+def test_a_group_has_its_round_its_cost_and_who_is_waited_for() -> None:
+    group = GroupStatus(
+        round=4,
+        members=["worker-2", "worker-0"],
+        level=True,
+        why="worker-1 ended",
+        since=NOW - 9.0,
+        change_seconds=2.5,
+        changes_seconds=4.0,
+        last="worker-0",
+        out=[GroupOut(name="worker-3", cause=OutCause.JOINING)],
+    )
+    members = [
+        worker(n, 0.03, wait_seconds=wait, step_bytes=2048)
+        for n, wait in ((0, 0.001), (2, 0.02))
+    ]
+    told = drawn(100, 40, group=group, replicas=members)
+    for line in (
+        "round      4 of worker-2 (leads), worker-0: worker-1 ended",
+        "           the change to it cost 2.5 s, all changes 4.0 s; the others wait "
+        "for worker-0",
+        "out        worker-3: joining with the next round",
+    ):
+        assert line in told, told
+    rows = [" ".join(line.split()) for line in told if line.startswith("worker-")]
+    assert [row.split(" ")[:2] for row in rows] == [
+        ["worker-0", "straggler"],
+        ["worker-2", "running"],
+    ]
+    assert "1.0 ms 2 KiB training" in rows[0]
 
 
 def test_what_is_wrong_stands_below_the_head() -> None:

@@ -1,6 +1,7 @@
 """Old folders of ended jobs go; nothing else does."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_ended_jobs_that_are_old_go_and_all_others_stay(jobs, capsys) -> None:
     assert jobs.clean("--older-than", "30d") == ExitCode.OK
     assert jobs.there() == {"young", "interrupted", "notes"}
     said = capsys.readouterr().out
-    assert "young: succeeded, 5 KiB" in said
+    assert re.search(r"young: succeeded, \d KiB", said)
     assert "kept, it is younger" in said
     assert said.splitlines()[-1].startswith("3 folders removed (")
     assert said.splitlines()[-1].endswith("), 2 kept")

@@ -34,7 +34,7 @@ def expressions(board):
 
 
 def test_these_dashboards_are_there():
-    assert list(FILES) == ["cluster", "job", "ps"]
+    assert list(FILES) == ["cluster", "group", "job", "ps"]
 
 
 @each

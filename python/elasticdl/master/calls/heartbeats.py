@@ -136,6 +136,9 @@ class Heartbeats:
         self._parts.table.heard(member)
         self._parts.holder.heard_worker(member, now=now)
         self._parts.membership.heard(member, worker.seconds, now=now)
+        if worker.group_figures.round:
+            # It made a step; a member that does not lead leases nothing.
+            self._parts.membership.works(member, now=now)
         for done in worker.snapshots:
             self._parts.checkpoints.take(0, done, now=now)
         patience = 2.0 ** min(self._parts.membership.hangs, 30)

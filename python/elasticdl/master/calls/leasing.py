@@ -446,7 +446,8 @@ def _made(report: TaskReport) -> Made | None:
     """Return what was made of a task's records; None from an older worker."""
     if report.rows is None:
         return None
-    return Made(report.rows, len(report.bad_records), report.skipped_rows)
+    shares = tuple((one.worker, one.records) for one in report.shares)
+    return Made(report.rows, len(report.bad_records), report.skipped_rows, shares)
 
 
 def _code(report: TaskReport) -> ExitCode:

@@ -14,6 +14,7 @@ before anybody hears of it: its number is never used for another one.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from elasticdl.collective.messages import Round
@@ -24,9 +25,11 @@ from elasticdl.job.heartbeats import (
     LocalSnapshot,
 )
 from elasticdl.job.names import Role
-from elasticdl.job.status import GroupStatus
-from elasticdl.master.happenings import RoundBegan
+from elasticdl.job.status import GroupOut, GroupStatus
+from elasticdl.job.words import RoundCause
+from elasticdl.master.happenings import RoundBegan, RoundWorks
 from elasticdl.master.members.member import Member
+from elasticdl.master.model.group_status import Changes, Outside, last_of, out_of
 from elasticdl.master.model.holder import Around, Everybody, ModelHolder
 from elasticdl.master.model.rendezvous import Formed, Standing, decide
 from elasticdl.master.tasks import facts
@@ -86,9 +89,13 @@ class GroupHolder(ModelHolder):
         self._index: dict[int, int] = {}  # of each member of the round
         self._acknowledged = self.begun  # something, since the model was taken back
         self._anew = ""
+        self._changes = Changes()
+        self._looked_at = 0.0
+        self._formed_here = False
         noted = self._ledger.newest_of(facts.GroupRoundFact)
         if noted is not None:
             self._take(noted)
+            self._changes = Changes(noted.number, noted.changes_seconds)
 
     # -- what replicas begin with, and are told ------------------------------------
 
@@ -118,16 +125,40 @@ class GroupHolder(ModelHolder):
     @property
     def group(self) -> GroupStatus | None:
         """Who makes steps together now, and why."""
-        formed = self._formed
+        formed, out = self._formed, self._out()
         if formed is None:
-            return None
+            return GroupStatus(
+                round=0, members=[], level=False, why="", since=0.0, out=out
+            )
         return GroupStatus(
             round=formed.round.number,
             members=[formed.names[number] for number in formed.round.members],
             level=self.known,
             why=formed.why,
+            cause=formed.cause or "",
             since=formed.at,
+            change_seconds=self._changes.seconds,
+            changes_seconds=self._changes.all_seconds,
+            last=last_of(one for one in self._running() if self._is_in(one)),
+            out=out,
         )
+
+    def _out(self) -> list[GroupOut]:
+        """Return who runs and is in no round."""
+        kept_out = self._formed.kept_out if self._formed else {}
+        ready = {
+            one.worker: kept_out.get(one.worker, (0, 0.0))[1]
+            for one in self._standings()
+        }
+        short = len(ready) < self._table.spec.worker.min
+        around = Outside(ready, short, self._looked_at)
+        return out_of((m for m in self._running() if not self._is_in(m)), around)
+
+    def _running(self) -> Iterator[Member]:
+        return (one for one in self._table.workers() if one.alive)
+
+    def _is_in(self, member: Member) -> bool:
+        return member.generation in self._index
 
     # -- what replicas say ---------------------------------------------------------
 
@@ -146,10 +177,22 @@ class GroupHolder(ModelHolder):
             said.report = report
             self._signals.wake()
             self._signals.work()  # the leader may be level by now
-        version = member.worker.model_version if member.worker else 0
-        if version and member is self._leader():
+        if member is not self._leader() or member.worker is None:
+            return
+        formed = self._formed
+        if self._changes.heard(member.worker.group_figures) and formed is not None:
+            self._tell_works(formed, now=now)
+        version = member.worker.model_version
+        if version:
             self.version = max(self.version, version)
             self.begins(now=now)
+
+    def _tell_works(self, formed: Formed, *, now: float) -> None:
+        seconds = self._changes.seconds
+        if seconds is not None and self._formed_here:
+            self._signals.diary.say(
+                RoundWorks(time=now, number=formed.round.number, seconds=seconds)
+            )
 
     def begins(self, *, now: float) -> None:
         """Note that training has begun, or goes on after it went back."""
@@ -187,6 +230,7 @@ class GroupHolder(ModelHolder):
 
     def tick(self, *, now: float) -> None:
         """Form the next round if it is time for one."""
+        self._looked_at = now
         if self._table.settling:
             return  # who was not heard of yet may be there
         standings = self._standings()
@@ -265,8 +309,12 @@ class GroupHolder(ModelHolder):
             restore_dir=self.rewind_dir if self.rewind else self.origin.dir,
             time=now,
             why=formed.why,
+            cause=formed.cause or "",
+            changes_seconds=self._changes.all_seconds,
         )
         self._ledger.record(fact)
+        self._changes.began(fact.number)
+        self._formed_here = True  # by this master: nobody has told of it
         anew, self._anew = self._anew, ""
         self._take(fact, formed)
         if before != formed.round.leader:
@@ -292,6 +340,7 @@ class GroupHolder(ModelHolder):
             ),
             at=fact.time,
             why=fact.why,
+            cause=RoundCause(fact.cause) if fact.cause else None,
             names={m.number: f"worker-{m.index}" for m in fact.members},
         )
         self._order = GroupRound(

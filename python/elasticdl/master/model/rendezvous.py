@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from elasticdl.collective.messages import Round
+from elasticdl.job.words import RoundCause
 
 WORDS_SECONDS = 2.0  # of keepalive packets there is one a second; and a heartbeat
 JOIN_SECONDS = 2.0  # each round costs the members a step
@@ -47,6 +48,7 @@ class Formed:
     round: Round
     at: float  # Unix seconds
     why: str  # a sentence for people
+    cause: RoundCause | None = None  # None: an earlier version noted none
     names: Mapping[int, str] = field(default_factory=dict)  # of the members
     retry: bool = False  # the one before broke, for a reason that is not known
     # Who is out for a lost connection: how often it was, and until when.
@@ -92,6 +94,7 @@ def decide(
         ),
         at=now,
         why=verdict.why,
+        cause=verdict.cause,
         names={member: names[member] for member in members},
         retry=verdict.retry,
         kept_out=kept_out,
@@ -104,6 +107,7 @@ class _Verdict:
 
     members: Sequence[int]
     why: str
+    cause: RoundCause = RoundCause.JOINED
     dismissed: int = -1  # for a lost connection
     retry: bool = False
 
@@ -125,7 +129,8 @@ def _verdict(
     reasons = [anew] if anew else []
     if out:
         reasons.append(f"{_listed(out, names)} ended")
-    judged = _Verdict(stay, "")
+    cause = RoundCause.WENT_BACK if anew else RoundCause.ENDED
+    judged = _Verdict(stay, "", cause if reasons else RoundCause.JOINED)
     if before is not None and not reasons:
         after = _after_words(before, [live[w] for w in stay], names, now=now)
         if after is not None:
@@ -199,7 +204,7 @@ def _after_words(
         why = f"{two} lost each other: {_listed([out], names)} is out"
         return _without(stay, out, why)
     if not before.retry or now - before.at > _SOON_SECONDS:
-        return _Verdict(stay, "a connection broke", retry=True)
+        return _Verdict(stay, "a connection broke", RoundCause.BROKEN, retry=True)
     spoke = {one.worker for one in said}
     quiet = [worker for worker in stay if worker not in spoke]
     out = worst(lost or quiet or stay)
@@ -208,7 +213,7 @@ def _after_words(
 
 def _without(stay: Sequence[int], worker: int, why: str) -> _Verdict:
     rest = [one for one in stay if one != worker]
-    return _Verdict(rest, why, dismissed=worker, retry=True)
+    return _Verdict(rest, why, RoundCause.LEFT_OUT, worker, retry=True)
 
 
 def _pair(said: Sequence[Standing], members: Sequence[int]) -> list[int]:

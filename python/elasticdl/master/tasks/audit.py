@@ -119,6 +119,7 @@ class _Count:
     plan: QueuePlan | None = None
     tasks: Tasks | None = None
     holders: dict[int, str] = field(default_factory=dict)
+    members: dict[int, int] = field(default_factory=dict)  # generation -> index
     causes: Counter[str] = field(default_factory=Counter)
     cause_records: Counter[str] = field(default_factory=Counter)
     opened: int = 0
@@ -152,7 +153,7 @@ def _on_open(count: _Count, event: Event) -> None:
 
 def _on_plan(count: _Count, event: Event) -> None:
     count.plan = QueuePlan.from_json(event["plan"])
-    count.tasks = Tasks(count.plan)
+    count.tasks = Tasks(count.plan, count.members)
 
 
 def _on_epochs(count: _Count, event: Event) -> None:
@@ -232,6 +233,8 @@ def _on_note(count: _Count, event: Event) -> None:
         count.succeeded = fact.state is JobState.SUCCEEDED
     elif isinstance(fact, facts.LostUpdatesFact):
         count.lost_updates += fact.count
+    elif isinstance(fact, facts.GroupRoundFact):
+        count.members.update({one.number: one.index for one in fact.members})
 
 
 def _tasks(count: _Count) -> Tasks:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -88,9 +88,14 @@ class Left:
 class Tasks:
     """The tasks of one job."""
 
-    def __init__(self, plan: QueuePlan) -> None:
-        """Begin before the first lease."""
+    def __init__(self, plan: QueuePlan, members: Mapping[int, int]) -> None:
+        """Begin before the first lease.
+
+        `members`: index of each worker that was in a round of its group so far, by
+        generation.
+        """
         self.grid = Grid(plan)
+        self._members = members
         self._batch = plan.batch_size
         self._cuts = bool(plan.max_steps)
         self.state = bytearray()
@@ -221,7 +226,7 @@ class Tasks:
         del self._leases[event["l"]], self._lease_of[task_id]
         self.state[task_id] = DONE
         start, end = self.range_of(task_id)
-        self._count_worker(task_id, end - start)
+        self._count_shares(task_id, end - start, event.get("sh", ()))
         self._take_figures(task_id, end - start, event)
         return task_id
 
@@ -241,6 +246,28 @@ class Tasks:
             self.left[task_id] = Left(bad, skipped)
         else:
             self.left.pop(task_id, None)
+
+    def _count_shares(
+        self, task_id: int, records: int, shares: Sequence[Sequence[int]]
+    ) -> None:
+        """Count a task for those who took its records, the rest for its holder.
+
+        Only the division is believed, and only among workers that the journal has in a
+        round; how many records there are is known without it.
+        """
+        told = sum(count for _, count in shares)
+        strange = [member for member, _ in shares if member not in self._members]
+        if strange or told > records or any(count <= 0 for _, count in shares):
+            self._fault(
+                f"{self.name(task_id)} was reported done as {list(shares)} (worker's "
+                f"number, records), expected members and {records} records"
+            )
+            shares, told = (), 0
+        of_epoch = self.by_worker.setdefault(self.epoch_of(task_id), Counter())
+        for member, count in shares:
+            of_epoch[self._members[member]] += count
+        if told < records:
+            self._count_worker(task_id, records - told)
 
     def _count_worker(self, task_id: int, records: int) -> None:
         of_epoch = self.by_worker.setdefault(self.epoch_of(task_id), Counter())

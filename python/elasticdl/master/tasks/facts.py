@@ -315,6 +315,8 @@ class GroupRoundFact(_State):
     restore_dir: str
     time: float
     why: str
+    cause: str = ""  # a `RoundCause`; "": noted before this was
+    changes_seconds: float = 0.0  # what the changes of rounds before cost
 
 
 class LostUpdatesFact(Fact):

@@ -40,6 +40,7 @@ class Made:
     rows: int  # that `feed` made of them, and that were trained
     bad: int = 0  # records that could not be read or parsed
     skipped_rows: int = 0  # of batches whose loss was not finite
+    shares: tuple[tuple[int, int], ...] = ()  # of a group: generation, records
 
 
 class Ledger:
@@ -160,6 +161,7 @@ class Ledger:
             event["r"] = made.rows
             event.update({"b": made.bad} if made.bad else {})
             event.update({"sk": made.skipped_rows} if made.skipped_rows else {})
+            event.update({"sh": made.shares} if made.shares else {})
         event["t"] = round(now, 3)
         done: LeasedTask | None = self._do(event)
         return done

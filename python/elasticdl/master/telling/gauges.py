@@ -37,6 +37,7 @@ class Gauges:
         self._progress(built)
         self._replicas(built)
         self._membership(built)
+        self._group(built)
         self._checkpoints(built)
         self._alerts(now=now)
 
@@ -111,6 +112,30 @@ class Gauges:
                 self._recovered.add(number)
                 role = role_of(record.replica)
                 metrics.recovery_seconds.labels(role).observe(record.seconds)
+
+    def _group(self, built: JobStatus) -> None:
+        group, metrics = built.group, self.metrics
+        if group is None:
+            return
+        index = {one.name: str(one.index) for one in built.replicas}
+        metrics.group_out.set_by(Counter(str(one.cause) for one in group.out))
+        if not group.round:
+            return
+        metrics.group_round.set_by({group.cause or "": group.round})
+        metrics.group_time.set_one(group.since)
+        metrics.group_change.set_one(group.change_seconds)
+        metrics.group_changes.set_one(group.changes_seconds)
+        metrics.group_rank.set_by(
+            {
+                index[name]: place
+                for place, name in enumerate(group.members)
+                if name in index
+            }
+        )
+        members = [one for one in built.replicas if one.name in group.members]
+        at_it = [one for one in members if one.state != ReplicaState.ENDED]
+        metrics.group_wait.set_by({str(r.index): r.wait_seconds for r in at_it})
+        metrics.group_step_bytes.set_by({str(r.index): r.step_bytes for r in at_it})
 
     def _checkpoints(self, built: JobStatus) -> None:
         metrics, checkpoints = self.metrics, self._job.parts.checkpoints

@@ -198,6 +198,9 @@ def _of_model(happening: Happening) -> list[Decision]:
         case happenings.RoundBegan(number=number, members=members, why=why):
             kind, cause = words.HappeningKind.ROUND, why
             text = f"round {number} of {', '.join(members)}: {members[0]} leads; {why}"
+        case happenings.RoundWorks(number=number, seconds=took):
+            kind, cost = words.HappeningKind.ROUND, round(took, 3)
+            text = f"round {number} made its first step {took:.1f} s after the last one"
         case happenings.CheckpointWritten(version=written, seconds=seconds):
             kind, cost = words.HappeningKind.CHECKPOINT, seconds
             text = f"checkpoint of version {written} is complete"

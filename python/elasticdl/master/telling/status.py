@@ -180,6 +180,8 @@ def _replica(member: Member) -> ReplicaStatus:
             round(1 / worker.step_seconds, 2) if worker and worker.step_seconds else 0.0
         ),
         step_seconds=round(worker.step_seconds, 6) if worker else 0.0,
+        wait_seconds=round(worker.group_figures.wait_seconds, 6) if worker else 0.0,
+        step_bytes=worker.group_figures.step_bytes if worker else 0,
         loss=worker.loss if worker and worker.step else None,
         version=member.version(),
         memory_bytes=member.used_bytes,
@@ -199,6 +201,7 @@ def report(job: Job, *, now: float) -> JobReport:
     run = parts.ledger.all_of(facts.RunFact)[-1]
     spent = run.before + now - run.time
     ending = job.ending
+    group = parts.holder.group
     return JobReport(
         name=job.spec.name,
         type=str(job.spec.type),
@@ -220,6 +223,8 @@ def report(job: Job, *, now: float) -> JobReport:
         ),
         lost_updates=parts.holder.lost_updates,
         rewinds=parts.ledger.rewinds,
+        rounds=group.round if group else 0,
+        changes_seconds=group.changes_seconds if group else 0.0,
         master_restarts=master_restarts(job),
         goodput_seconds=seconds,
         goodput=round(goodput.share(seconds), 4),

@@ -38,6 +38,7 @@ CAUSE_COLOURS = {
     "export": BROWN,
     "waitPs": ORANGE,
     "waitPeers": ORANGE,
+    "regroup": "#c9a86a",
     "waitData": YELLOW,
     "start": "#5a87c0",
     "restore": PURPLE,

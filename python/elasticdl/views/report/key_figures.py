@@ -73,6 +73,8 @@ def _of_report(report: JobReport) -> Iterator[KeyFigure]:
         yield KeyFigure("master restarts", text.count(report.master_restarts))
     if report.rewinds:
         yield KeyFigure("rewinds", text.count(report.rewinds))
+    if report.rounds:
+        yield _rounds(report.rounds, report.changes_seconds)
 
 
 def _of_status(status: JobStatus, *, now: float) -> Iterator[KeyFigure]:
@@ -106,6 +108,13 @@ def _of_status(status: JobStatus, *, now: float) -> Iterator[KeyFigure]:
     number = status.relaunches_before + len(lost)
     yield KeyFigure("relaunches", text.count(number))
     yield KeyFigure("replayed records", text.count(progress.replayed_records))
+    if status.group and status.group.round:
+        yield _rounds(status.group.round, status.group.changes_seconds)
+
+
+def _rounds(number: int, changes_seconds: float) -> KeyFigure:
+    cost = text.duration(changes_seconds)
+    return KeyFigure("rounds", text.count(number), f"their changes cost {cost}")
 
 
 def _steps(steps: int, version: int) -> KeyFigure:

@@ -20,6 +20,7 @@ from elasticdl.views import formatting as text
 from elasticdl.views import pages
 from elasticdl.views.figures import job as charts
 from elasticdl.views.figures.look import Chart
+from elasticdl.views.group import group_lines
 from elasticdl.views.report.changes import changes, changes_table
 from elasticdl.views.report.key_figures import KeyFigure, key_figures
 
@@ -117,6 +118,9 @@ def _messages(subject: Subject) -> Iterator[str]:
         tone = " bad" if _state(view) == JobState.FAILED else ""
         message = pages.escaped(text.without_trace(document.message))
         yield f'<p class="card notice{tone}">{message}</p>'
+    if view.status is not None and view.status.group is not None:
+        for line in group_lines(view.status.group, view.status.replicas):
+            yield f'<p class="card notice">{pages.escaped(line)}</p>'
     if view.note:
         yield f'<p class="card notice">{pages.escaped(view.note)}</p>'
     if not subject.history.samples:

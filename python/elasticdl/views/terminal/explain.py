@@ -15,6 +15,7 @@ from elasticdl.client import JobView
 from elasticdl.job.decision import Decision
 from elasticdl.job.words import NOT_YET_RUNNING, HappeningKind
 from elasticdl.views import formatting as text
+from elasticdl.views.group import group_lines
 from elasticdl.views.terminal.tables import make_table
 
 # What a kind is called, and its colour.
@@ -118,6 +119,8 @@ def _present(view: JobView, replica: str) -> Iterator[str]:
     yield f"{head}: {text.first_line(message)}" if message else head
     if status is None:
         return
+    if status.group and not replica:
+        yield from group_lines(status.group, status.replicas)
     for one in status.replicas:
         waits = one.state in NOT_YET_RUNNING
         if one.name == replica or (waits and not replica):

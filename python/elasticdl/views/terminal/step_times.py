@@ -21,6 +21,7 @@ _PUSH = "elasticdl_worker_push_seconds_sum"
 _PULL = "elasticdl_worker_pull_seconds_sum"
 _INPUT = "elasticdl_worker_goodput_seconds_total:waitData"
 _WAIT = "elasticdl_worker_goodput_seconds_total:waitPs"
+_PEERS = "elasticdl_worker_goodput_seconds_total:waitPeers"
 _APPLY = "elasticdl_ps_apply_seconds_sum"
 _APPLIED = "elasticdl_ps_apply_seconds_count"
 
@@ -74,16 +75,21 @@ def step_times(
         return 1000 * worker.get(name, 0.0) / steps
 
     step, wait = each(_STEP), each(_WAIT)
-    compute = each(_COMPUTE)
-    if not compute:
+    compute, peers = each(_COMPUTE), each(_PEERS)
+    feed = each(_INPUT)
+    if peers:
+        # Strategy allReduce: a member's step begins with its input, which `line` has.
+        step = max(0.0, step - feed)
+        compute, wait = max(0.0, step - peers), peers
+    elif not compute:
         # Strategy local applies in the same call and waits for nobody.
         compute, wait = step, 0.0
-    feed = each(_INPUT)
+    whom = "for other workers" if peers else "for the last exchange"
     other = max(0.0, step - compute - wait)
     line = [
         StepPart("input", feed, "read, parse, shuffle"),
         StepPart("compute", compute, "forward and backward"),
-        StepPart("wait", wait, "for the last exchange"),
+        StepPart("wait", wait, whom),
         StepPart("other", other, "leases, log, metrics"),
     ]
     beside = [

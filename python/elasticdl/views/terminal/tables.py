@@ -19,6 +19,7 @@ from elasticdl.job.spec.kinds import JobType
 from elasticdl.job.status import JobReport, JobStatus, Relaunch, ReplicaStatus
 from elasticdl.job.words import JobState, ReplicaState
 from elasticdl.views import formatting as text
+from elasticdl.views.group import group_lines
 from elasticdl.views.terminal.events import evaluation_line
 from elasticdl.views.terminal.live import (
     brief_line,
@@ -116,9 +117,7 @@ def _known(status: JobStatus) -> Iterator[str]:
     yield ", ".join(figures(status))
     yield ", ".join(roles(status))
     if status.group:
-        leader, *others = status.group.members
-        members = ", ".join([f"{leader} (leads)", *others])
-        yield f"round {status.group.round} of {members}: {status.group.why}"
+        yield from group_lines(status.group, status.replicas)
     if status.last_evaluation:
         yield evaluation_line(status.last_evaluation)
     if status.checkpoint_version is not None:
@@ -255,6 +254,9 @@ def _report_rows(report: JobReport) -> list[tuple[str, str]]:
         )
         if number
     ]
+    if report.rounds > 1:
+        spent = text.duration(report.changes_seconds)
+        lost.append(f"{report.rounds} rounds of workers, whose changes cost {spent}")
     return [
         ("job", f"{report.name} ({report.type}, {report.strategy})"),
         ("status", report.status),

@@ -18,6 +18,7 @@ from elasticdl.job.history import History, HistorySample
 from elasticdl.job.names import Role
 from elasticdl.job.status import (
     EvaluationResult,
+    GroupStatus,
     JobStatus,
     Progress,
     ReplicaStatus,
@@ -51,6 +52,8 @@ class Worker:
     state: str
     doing: str  # or why it waits
     step_seconds: float  # 0: not known
+    wait_seconds: float  # of a member of a group, for others in a step
+    step_bytes: int  # sent by a member of a group for a step
     straggler: bool
     loss: float | None
     memory_bytes: int
@@ -123,13 +126,14 @@ class Top:
     events: Sequence[Decision]  # the newest first
     worker_rows: Sequence[Worker] = field(default_factory=tuple)
     ps_rows: Sequence[Ps] = field(default_factory=tuple)
+    group: GroupStatus | None = None
 
 
 def top(status: JobStatus, history: History, *, now: float, place: str = "") -> Top:
     """Return the view's model; the history may be empty or older than status."""
     live = [r for r in status.replicas if r.state != ReplicaState.ENDED]
     workers = [r for r in live if r.role == Role.WORKER]
-    slow = stragglers(workers)
+    slow = _slow(status, workers)
     newest = history.samples[-1] if history.samples else None
     decisions = history.with_newest(status)
     return Top(
@@ -157,7 +161,15 @@ def top(status: JobStatus, history: History, *, now: float, place: str = "") -> 
         ps_rows=ps_rows(
             _in_order([r for r in live if r.role == Role.PS]), history.samples
         ),
+        group=status.group,
     )
+
+
+def _slow(status: JobStatus, workers: Sequence[ReplicaStatus]) -> frozenset[str]:
+    """Return the names of slow workers; of a group all steps take equally long."""
+    if status.group is None:
+        return stragglers(workers)
+    return frozenset([status.group.last] if status.group.last else [])
 
 
 def stragglers(workers: Sequence[ReplicaStatus]) -> frozenset[str]:
@@ -278,6 +290,8 @@ def _worker(replica: ReplicaStatus, slow: frozenset[str], *, now: float) -> Work
         state=replica.state,
         doing=doing,
         step_seconds=replica.step_seconds,
+        wait_seconds=replica.wait_seconds,
+        step_bytes=replica.step_bytes,
         straggler=replica.name in slow,
         loss=replica.loss,
         memory_bytes=replica.memory_bytes,

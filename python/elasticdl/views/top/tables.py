@@ -33,6 +33,7 @@ _WORKERS = (
     Column("MEMORY", 4),
     Column("DOING", 3),
 )
+_MEMBERS = (*_WORKERS[:-1], Column("WAIT", 6), Column("SENT", 7), _WORKERS[-1])
 _PS = (
     Column("PS", 0),
     Column("STATE", 1),
@@ -52,6 +53,8 @@ def workers_table(workers: Sequence[Worker], rows: int, width: int) -> Renderabl
     shown = _shown(
         workers, rows, lambda one: one.straggler or one.state != ReplicaState.RUNNING
     )
+    # What others cost a step is known of a group's members alone.
+    shared = any(one.step_bytes for one in workers)
     lines = [
         (
             one.name,
@@ -59,11 +62,17 @@ def workers_table(workers: Sequence[Worker], rows: int, width: int) -> Renderabl
             _step(one, slowest),
             text.metric(one.loss) if one.loss is not None else "",
             text.size(one.memory_bytes) if one.memory_bytes else "",
+            *((_wait(one), text.size(one.step_bytes)) if shared else ()),
             one.doing or f"for {text.duration(one.seconds)}",
         )
         for one in shown
     ]
-    return columns_table(_WORKERS, lines, width, left_out=len(workers) - len(shown))
+    columns = _MEMBERS if shared else _WORKERS
+    return columns_table(columns, lines, width, left_out=len(workers) - len(shown))
+
+
+def _wait(worker: Worker) -> str:
+    return text.short_duration(worker.wait_seconds) if worker.step_seconds else ""
 
 
 def _step(worker: Worker, slowest: float) -> Text:

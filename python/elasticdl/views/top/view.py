@@ -7,7 +7,7 @@ Owns their look and which of them go first when the screen is small. Called by
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import RenderableType
@@ -18,6 +18,7 @@ from elasticdl.job.decision import Decision
 from elasticdl.job.spec.kinds import JobType
 from elasticdl.job.words import JobState
 from elasticdl.views import formatting as text
+from elasticdl.views.group import cost_words, out_words, round_words
 from elasticdl.views.terminal.bars import bar, spark
 from elasticdl.views.terminal.fitting import FittingSection, fit, line
 from elasticdl.views.terminal.live import eta_words, where_words
@@ -57,6 +58,7 @@ def top_view(
         _row(7, "tasks", _tasks(shown)),
         _row(3, "workers", _workers(shown)),
         _row(3, "pending", _pending(shown)),
+        *_group(shown),
         _row(4, "goodput", _goodput(shown.goodput, screen)),
         _row(5, "change", _change(shown)),
         _row(12, "preempted", _preemptions(shown)),
@@ -226,6 +228,14 @@ def _workers(shown: Top) -> Text:
 def _pending(shown: Top) -> Text:
     workers = shown.workers
     return Text(workers.why_pending, "yellow") if workers.pending else Text()
+
+
+def _group(shown: Top) -> Iterator[FittingSection | None]:
+    if shown.group is None:
+        return
+    yield _row(4, "round", Text(round_words(shown.group)))
+    yield _row(5, "", Text(cost_words(shown.group)))
+    yield _row(4, "out", Text(out_words(shown.group), "yellow"))
 
 
 def _goodput(causes: Sequence[Cause], screen: Screen) -> Text:

@@ -12,7 +12,8 @@ from collections import OrderedDict
 
 from elasticdl.collective.group import Group
 from elasticdl.collective.messages import Round
-from elasticdl.job.heartbeats import GroupReport, GroupRound
+from elasticdl.job.heartbeats import GroupFigures, GroupReport, GroupRound
+from elasticdl.worker.group.measures import Measures
 from elasticdl.worker.group.plan import StepSize
 
 # Rounds of which an order may still be on its way to the main thread.
@@ -23,10 +24,16 @@ class GroupLink:
     """Rounds in, words out. Thread-safe."""
 
     def __init__(
-        self, group: Group, me: int, address: str, size: StepSize | None = None
+        self,
+        group: Group,
+        me: int,
+        address: str,
+        measures: Measures,
+        size: StepSize | None = None,
     ) -> None:
         """Take the group, the own number, where others reach it, and a step's size."""
         self._group = group
+        self.measures = measures
         self._me = me
         self._address = address
         self._size = size or StepSize()
@@ -73,6 +80,11 @@ class GroupLink:
         numbers = [member.number for member in told.members]
         return (numbers.index(self._me), len(numbers)) if self._me in numbers else None
 
+    def numbers(self, number: int) -> tuple[int, ...]:
+        """Return the members of a round; none if it was not told."""
+        told = self.round(number)
+        return tuple(member.number for member in told.members) if told else ()
+
     @property
     def step_records(self) -> int:
         """Records of a step of all members together; 0: not known yet."""
@@ -101,6 +113,15 @@ class GroupLink:
             newest = next(reversed(self._rounds.values()), None)
         return newest is not None and newest.members[0].number == self._me
 
+    def changes(self, made_in: int) -> bool:
+        """Whether a round is over or has not begun; `made_in`: that of the last step.
+
+        A newcomer changes rounds from the first one on that it is told.
+        """
+        with self._lock:
+            newest = max(self._rounds, default=0)
+            return newest > made_in or (0 < made_in == self._broken)
+
     def broke(self, number: int, lost: int) -> None:
         """Note that a round cannot go on; `lost`: without whom, -1 if not known."""
         with self._lock:
@@ -110,6 +131,10 @@ class GroupLink:
         """Note that nobody in a round has a state."""
         with self._lock:
             self._broken, self._lost, self._stateless = number, 0, True
+
+    def figures(self) -> GroupFigures:
+        """Return what steps with others cost, for the next heartbeat."""
+        return self.measures.figures()
 
     def report(self) -> GroupReport:
         """Return what the next heartbeat says."""

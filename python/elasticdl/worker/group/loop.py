@@ -26,7 +26,7 @@ from elasticdl.collective.messages import (
     Take,
 )
 from elasticdl.errors import CheckpointError, JobError
-from elasticdl.job.tasks import Task, TaskOutcome, TaskReport, TaskType
+from elasticdl.job.tasks import RecordShare, Task, TaskOutcome, TaskReport, TaskType
 from elasticdl.job.words import GoodputCause, WorkerPhase
 from elasticdl.worker.group.beside import Beside
 from elasticdl.worker.group.link import GroupLink
@@ -63,6 +63,7 @@ class GroupLoop:
         parts.stream.take_over(position.goes_on)
         self._stepping = Stepping(parts, position, link)
         self._led = False
+        self._made_in = 0  # the round of the last step, also of one without records
         self._beside = Beside(parts.handlers, parts.stream, parts.describe, parts.shows)
         self._given = False  # the model has had another member's values
         # The newest leases that were reported. A lease call that was under way brings
@@ -111,12 +112,18 @@ class GroupLoop:
         order = self._group.next(0.0)
         if order is None:
             self._wait_for_others()
+            clock = self._parts.shows.clock
+            began = clock()
             order = self._group.next(LOOK_SECONDS)
+            self._link.measures.waited(clock() - began)
         return order
 
     def _wait_for_others(self) -> None:
         shows = self._parts.shows
-        if self._position.work.tasks:
+        if self._link.changes(self._made_in):
+            shows.progress.enter(WorkerPhase.WAIT)
+            shows.goodput.switch(GoodputCause.REGROUP)
+        elif self._position.work.tasks:
             shows.progress.enter(WorkerPhase.WAIT)
             shows.goodput.switch(GoodputCause.WAIT_PEERS)
         else:
@@ -127,8 +134,10 @@ class GroupLoop:
         match order:
             case Compute(step, plan, number):
                 self._compute(step, plan, number)
-            case Apply(_, plan, (summed,)):
-                self._stepping.apply(StepPlan.decoded(plan), summed)
+            case Apply(_, raw, (summed,)):
+                plan = StepPlan.decoded(raw)
+                self._stepping.apply(plan, summed)
+                self._made(plan)
                 self._between_steps()
                 self._group.applied()
             case Take(_, raw):
@@ -158,13 +167,22 @@ class GroupLoop:
                 self._refill(_IDLE_SECONDS)
             self._group.computed(step, number, self._parts.step.nothing())
             return
+        self._stepping.divides(plan, self._link.numbers(number))
         share = self._stepping.share(plan, *place)
         if share.fits_one and self._group.alone(step, number):
             self._stepping.alone(share)
+            self._made(plan)
             self._between_steps()
             self._group.made_alone(step, raw)
         else:
             self._group.computed(step, number, self._stepping.compute(share))
+
+    def _made(self, plan: StepPlan) -> None:
+        self._made_in = self._group.round
+        if plan.lease_id:
+            self._link.measures.made(self._group.round)
+        else:
+            self._link.measures.idled()
 
     # -- states -------------------------------------------------------------------
 
@@ -316,4 +334,5 @@ def _done(task: GroupTask, totals: Totals, version: int) -> TaskReport:
         loss=totals.loss_sum / max(1, totals.steps),
         model_version=version,
         skipped_batches=totals.skipped_steps,
+        shares=tuple(RecordShare(*one) for one in sorted(totals.shares.items())),
     )

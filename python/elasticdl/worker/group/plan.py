@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import math
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field
+from typing import Any
 
 from elasticdl.job.spec.kinds import RateRule
 
@@ -90,6 +91,18 @@ class Totals:
     skipped_steps: int = 0
     loss_sum: float = 0.0  # of the steps
     reported: bool = False
+    shares: dict[int, int] = field(default_factory=dict)  # member -> records it took
+
+    def took(self, shares: Iterable[tuple[int, int]]) -> None:
+        """Add who took how many records of a step."""
+        for member, records in shares:
+            self.shares[member] = self.shares.get(member, 0) + records
+
+    @staticmethod
+    def of(tree: Mapping[str, Any]) -> Totals:
+        """Return what `asdict` made; JSON has no numbers as keys."""
+        shares = {int(member): count for member, count in tree["shares"].items()}
+        return Totals(**{**tree, "shares": shares})
 
 
 @dataclass(frozen=True)
@@ -100,6 +113,7 @@ class Outcome:
     rows: int
     loss: float
     skipped: bool = False
+    shares: tuple[tuple[int, int], ...] = ()  # member, records of the plan it took
 
 
 @dataclass
@@ -182,6 +196,7 @@ class Work:
             return
         totals.reached = plan.end
         totals.records += outcome.records
+        totals.took(outcome.shares)
         if outcome.skipped:
             totals.skipped_steps += 1
             totals.skipped_rows += outcome.rows
@@ -220,7 +235,7 @@ class Work:
                 tree["version"],
                 {task.lease_id: task for task in tasks},
                 {
-                    int(k): Totals(**{**v, "reported": False})
+                    int(k): Totals.of({**v, "reported": False})
                     for k, v in tree["totals"].items()
                 },
                 OrderedDict((k, v) for k, v in tree["applied"]),
@@ -268,6 +283,12 @@ def divide(records: int, weights: Sequence[float]) -> list[int]:
     for i in by_rest[: records - sum(counts)]:
         counts[i] += 1
     return counts
+
+
+def shares(plan: StepPlan, members: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Return how many records of a step each of these members takes."""
+    counts = divide(plan.records, [1.0] * len(members))
+    return tuple((m, n) for m, n in zip(members, counts, strict=True) if n)
 
 
 def share(plan: StepPlan, rank: int, members: int) -> tuple[int, int]:

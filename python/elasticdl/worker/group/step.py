@@ -11,7 +11,7 @@ one member is one in the sum, so that all of them leave the step out alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 

@@ -15,7 +15,7 @@ from elasticdl.errors import ElasticDLError, ExitCode, UserCodeError
 from elasticdl.job.tasks import Task, TaskType
 from elasticdl.job.words import GoodputCause, WorkerPhase
 from elasticdl.worker.group.link import GroupLink
-from elasticdl.worker.group.plan import GroupTask, Outcome, StepPlan, share
+from elasticdl.worker.group.plan import GroupTask, Outcome, StepPlan, share, shares
 from elasticdl.worker.group.position import GroupParts, Position
 from elasticdl.worker.group.step import Floats, ShareBatches
 from elasticdl.worker.tasks.stream import failure, with_trace
@@ -44,7 +44,26 @@ class Stepping:
         self._link = link
         self._began = 0.0  # of the step under way, by the clock of `shows`
         self._rows = 0  # of the own share of the step under way
+        self._divided: tuple[StepPlan, tuple[int, ...]] | None = None
         self.trained = False  # the model has other values than at the beginning
+
+    def divides(self, plan: StepPlan, members: tuple[int, ...]) -> None:
+        """Note who takes the records of the step that is computed now."""
+        self._divided = plan, members
+
+    def _shares_of(self, plan: StepPlan) -> tuple[tuple[int, int], ...]:
+        """Return who took the records of a step; nobody if that is not known.
+
+        A step that another member hands over was computed here too, in the round in
+        which it was made.
+        """
+        if self._divided is None:
+            return ()
+        computed, members = self._divided
+        same = (computed.lease_id, computed.start, computed.end)
+        if same != (plan.lease_id, plan.start, plan.end) or not members:
+            return ()
+        return shares(plan, members)
 
     def share(self, plan: StepPlan, rank: int, members: int) -> OwnShare:
         """Return the own share of a step; what follows is read meanwhile.
@@ -113,6 +132,7 @@ class Stepping:
     def _made(self, plan: StepPlan, task: GroupTask, outcome: Outcome) -> None:
         if outcome.skipped and not self._parts.skip_nan:
             self._fail(task, NanLossError(_nan_message(outcome, plan, task)))
+        outcome = replace(outcome, shares=self._shares_of(plan))
         with self._position.lock:
             self._position.work.made(plan, outcome)
             version = self._position.work.version

@@ -64,6 +64,48 @@ def test_a_right_journal_is_right(tmp_path):
     assert [epoch.times for epoch in report.epochs] == [{1: 24}]
 
 
+def group_round(*members):
+    """Note a round of workers, by (generation, index)."""
+    data = facts.GroupRoundFact(
+        number=1,
+        members=tuple(
+            facts.GroupMemberFact(number=number, index=index, address="", since=1)
+            for number, index in members
+        ),
+        begins=True,
+        restore_dir="",
+        time=1.0,
+        why="",
+    )
+    return {"k": "note", "kind": data.KIND, "data": data.tree()}
+
+
+def test_records_of_a_groups_task_are_those_of_who_took_them(tmp_path):
+    events = [group_round((11, 0), (12, 1)), lease(1, 0), done(1, 8)]
+    events[-1]["sh"] = [[11, 3], [12, 5]]
+    # A worker that came later, under an index that is used again; and a rest that
+    # nobody named, which is the holder's.
+    events += [group_round((11, 0), (15, 2)), lease(2, 1), done(2, 8)]
+    events[-1]["sh"] = [[12, 1], [15, 4]]
+    report = written(tmp_path, events, succeeded=False)
+    assert report.faults == []
+    assert report.epochs[0].by_worker == {"worker-0": 6, "worker-1": 6, "worker-2": 4}
+
+
+@pytest.mark.parametrize(
+    "shares", [[[11, 9]], [[99, 8]], [[11, 9], [12, -1]], [[11, 8], [12, 0]]]
+)
+def test_a_division_that_cannot_be_is_a_fault_and_counts_for_the_holder(
+    tmp_path, shares
+):
+    events = [group_round((11, 0), (12, 1)), lease(1, 0, worker=1), done(1, 8)]
+    events[-1]["sh"] = shares
+    report = written(tmp_path, events, succeeded=False)
+    (fault,) = report.faults
+    assert fault.startswith("task 0 (epoch 1, a records 0 to 7) was reported done as")
+    assert report.epochs[0].by_worker == {"worker-1": 8}
+
+
 def test_a_task_trained_twice_that_never_came_back_is_a_fault(tmp_path):
     report = written(tmp_path, [*RIGHT, lease(9, 1, worker=1), done(9, 8)])
     assert not report.ok

@@ -36,6 +36,8 @@ STORED = {
         "restore_dir": "",
         "time": 4.0,
         "why": "worker-1 ended",
+        "cause": "ended",
+        "changes_seconds": 2.5,
     },
     ("toldEnd", ""): {"run": 1},
     ("replica", ""): {

@@ -112,6 +112,10 @@ TOLD: list[tuple[Happening, list[tuple[str, str, str]]]] = [
         ],
     ),
     (
+        happenings.RoundWorks(time=5.0, number=4, seconds=2.53),
+        [("round", "", "round 4 made its first step 2.5 s after the last one")],
+    ),
+    (
         happenings.RoundBegan(
             time=5.0, number=4, members=("worker-1", "worker-2"), why="worker-0 ended"
         ),

@@ -11,13 +11,15 @@ from elasticdl.job.names import JobDir
 from elasticdl.job.spec.job import JobSpec, JobType
 from elasticdl.job.status import (
     EvaluationResult,
+    GroupOut,
+    GroupStatus,
     JobReport,
     JobStatus,
     Progress,
     Relaunch,
     ReplicaStatus,
 )
-from elasticdl.job.words import JobState
+from elasticdl.job.words import JobState, OutCause
 from elasticdl.master.tasks.audit import AuditReport, EpochAudit, Gap, ReplayCause
 from elasticdl.testing.scripted_master import ScriptedMaster
 from elasticdl.views.terminal.audit import audit_view
@@ -165,6 +167,44 @@ def test_the_status_shows_roles_and_relaunches_with_their_reasons() -> None:
         "worker-1  killed  worker-3",
     ):
         assert part in text, text
+
+
+def test_the_status_of_a_group_says_who_is_in_who_is_out_and_what_it_costs() -> None:
+    group = GroupStatus(
+        round=3,
+        members=["worker-2", "worker-0"],
+        level=True,
+        why="worker-1 ended",
+        since=1050.0,
+        change_seconds=2.5,
+        changes_seconds=4.0,
+        last="worker-0",
+        out=[
+            GroupOut(name="worker-3", cause=OutCause.PREPARING),
+            GroupOut(name="worker-4", cause=OutCause.LEFT_OUT, seconds=8.0),
+        ],
+    )
+    made = status(
+        group=group,
+        replicas=[
+            replica("worker-0", step=9, wait_seconds=0.001, step_bytes=2048),
+            replica("worker-2", step=9, wait_seconds=0.020, step_bytes=2048),
+            replica("worker-3"),
+        ],
+    )
+    view = JobView("digits", Condition.RUNNING, status=made)
+    told = shown(status_view(view, now=1060.0))
+    for line in (
+        "round 3 of worker-2 (leads), worker-0: worker-1 ended",
+        "the change to it cost 2.5 s, all changes 4.0 s; the others wait for worker-0",
+        "worker-0 waits 1.0 ms and sends 2 KiB, worker-2 waits 20 ms and sends",
+        "worker-3: preparing its model; worker-4: left out",
+        "may come back in 8.0 s",
+    ):
+        assert line in " ".join(told.split()), line
+    before = status(group=group.model_copy(update={"round": 0, "members": []}))
+    view = JobView("digits", Condition.RUNNING, status=before)
+    assert "round 0" not in shown(status_view(view, now=1060.0))
 
 
 def test_a_job_without_a_status_says_why() -> None:

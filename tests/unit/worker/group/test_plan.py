@@ -15,6 +15,7 @@ from elasticdl.worker.group.plan import (
     Work,
     divide,
     share,
+    shares,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -211,3 +212,26 @@ def test_bytes_that_are_no_plan_are_refused(raw) -> None:
         StepPlan.decoded(raw)
     with pytest.raises(ValueError, match="no state of a group's work"):
         Work.decoded(raw)
+
+
+@given(SIZES, st.integers(1, 50), st.integers(1, 5))
+def test_who_took_which_number_of_records_goes_along_with_the_state(
+    sizes, batch, members
+) -> None:
+    work, numbers = Work(), [70 + i for i in range(members)]
+    work.add(tasks(sizes))
+    while (plan := work.plan(batch)).records:
+        took = shares(plan, numbers)
+        assert dict(took) == {
+            number: end - start
+            for rank, number in enumerate(numbers)
+            for start, end in [share(plan, rank, members)]
+            if end > start
+        }
+        rows = plan.records
+        work.made(plan, Outcome(records=rows, rows=rows, loss=0.5, shares=took))
+        work = Work.decoded(work.encoded())
+    for task in tasks(sizes):
+        taken = work.totals[task.lease_id].shares
+        assert sum(taken.values()) == task.end - task.start
+        assert set(taken) <= set(numbers)
