@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 
@@ -47,3 +48,9 @@ def shapes_of(*nests: Any) -> tuple[Shape, ...]:
 def forms_of(*nests: Any) -> tuple[Shape, ...]:
     """Return the shapes without the number of records: the key of a relaxed trace."""
     return tuple(shape[1:] for shape in shapes_of(*nests))
+
+
+def takes_one_size(model: keras.Model) -> bool:
+    """Return whether an input of a built model has a fixed number of records."""
+    inputs = getattr(model, "inputs", None) or []  # a subclassed model may have none
+    return any(leaf.shape[0] is not None for leaf in tf.nest.flatten(inputs))

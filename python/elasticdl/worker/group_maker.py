@@ -22,6 +22,7 @@ from elasticdl.job.spec.kinds import RateRule
 from elasticdl.job.tasks import ModelVersion, Task
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Batch, Feeder
+from elasticdl.model.specs import takes_one_size
 from elasticdl.model.state import ModelState
 from elasticdl.rpc.tls.links import EncryptedLinks
 from elasticdl.worker.group.beside import Handler
@@ -97,6 +98,28 @@ def _check_rate(rate: LearningRate, rule: RateRule) -> None:
         )
 
 
+def _unit(definition: ModelDefinition, spec: JobSpec) -> int:
+    """Return what members' shares are multiples of.
+
+    Raises UserCodeError if a step is not.
+    """
+    batch, size = spec.training.batch_size, spec.training.global_batch_size
+    why = ""
+    if definition.jit_compile:
+        why = "XLA compiles the step for one size (jitCompile)"
+    elif takes_one_size(definition.model):
+        why = "the model's input has a fixed batch"
+    if not why:
+        return 1
+    if isinstance(size, int) and size % batch:
+        raise UserCodeError(
+            f"training.globalBatchSize: got {size}, expected a multiple of "
+            f"training.batchSize, {batch}: {why}, so that workers take whole batches; "
+            f"write {max(1, size // batch) * batch}"
+        )
+    return batch
+
+
 def _step_size(spec: JobSpec) -> StepSize:
     training = spec.training
     elastic = training.global_batch_size == ELASTIC
@@ -142,6 +165,7 @@ class GroupMaker:
             lambda: life.heartbeat.latest.learning_rate_scale,
         )
         _check_rate(rate, spec.all_reduce.learning_rate)
+        unit = _unit(definition, spec)
         parts = GroupParts(
             step=step,
             state=state,
@@ -161,6 +185,7 @@ class GroupMaker:
             leaving=life.leaving,
             shows=around.shows,
             skip_nan=skip_nan,
+            unit=unit,
         )
         position = Position(parts)
         me = life.context.generation

@@ -48,6 +48,7 @@ class StepPlan:
         end: After the last record.
         rate: Learning rate; None leaves it to the optimizer's own schedule.
         held: All tasks of the group, for whoever leads next.
+        unit: Members take multiples of so many records, but for the last ones.
     """
 
     lease_id: int = 0
@@ -55,6 +56,7 @@ class StepPlan:
     end: int = 0
     rate: float | None = None
     held: tuple[GroupTask, ...] = ()
+    unit: int = 1
 
     @property
     def records(self) -> int:
@@ -65,18 +67,18 @@ class StepPlan:
         """Return the plan as bytes; `decoded` reads them."""
         held = [astuple(task) for task in self.held]
         return json.dumps(
-            [self.lease_id, self.start, self.end, self.rate, held]
+            [self.lease_id, self.start, self.end, self.rate, held, self.unit]
         ).encode()
 
     @staticmethod
     def decoded(raw: bytes) -> StepPlan:
         """Return the plan that `encoded` wrote. Raises ValueError for other bytes."""
         try:
-            lease_id, start, end, rate, held = json.loads(raw)
+            lease_id, start, end, rate, held, unit = json.loads(raw)
             tasks = tuple(GroupTask(*task) for task in held)
         except (TypeError, ValueError) as error:
             raise ValueError(f"got no plan of a step: {error}") from error
-        return StepPlan(lease_id, start, end, rate, tasks)
+        return StepPlan(lease_id, start, end, rate, tasks, unit)
 
 
 @dataclass
@@ -171,14 +173,15 @@ class Work:
         """Return the plan that will follow, as far as is known."""
         task = self.tasks.get(plan.lease_id)
         if task is not None and plan.end < task.end:
-            return StepPlan(task.lease_id, plan.end, min(plan.end + records, task.end))
+            end = min(plan.end + records, task.end)
+            return StepPlan(task.lease_id, plan.end, end, unit=plan.unit)
         rest = (t for t in self.unfinished() if t.lease_id != plan.lease_id)
         following = next(rest, None)
         if following is None:
             return StepPlan()
         start = self.totals[following.lease_id].reached
         end = min(start + records, following.end)
-        return StepPlan(following.lease_id, start, end)
+        return StepPlan(following.lease_id, start, end, unit=plan.unit)
 
     def follow(self, plan: StepPlan) -> None:
         """Take over which tasks the group has, from the member that leads."""
@@ -287,12 +290,24 @@ def divide(records: int, weights: Sequence[float]) -> list[int]:
 
 def shares(plan: StepPlan, members: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """Return how many records of a step each of these members takes."""
-    counts = divide(plan.records, [1.0] * len(members))
+    counts = _counts(plan, len(members))
     return tuple((m, n) for m, n in zip(members, counts, strict=True) if n)
 
 
 def share(plan: StepPlan, rank: int, members: int) -> tuple[int, int]:
     """Return the records [start, end) of a step that the member of a rank takes."""
-    counts = divide(plan.records, [1.0] * members)
+    counts = _counts(plan, members)
     start = plan.start + sum(counts[:rank])
     return start, start + counts[rank]
+
+
+def _counts(plan: StepPlan, members: int) -> list[int]:
+    """Return by rank how many records of a step a member takes."""
+    whole, rest = divmod(plan.records, plan.unit)
+    counts = [
+        units * plan.unit for units in divide(whole + bool(rest), [1.0] * members)
+    ]
+    if rest:  # what is no whole unit is the last records
+        last = max(rank for rank, count in enumerate(counts) if count)
+        counts[last] -= plan.unit - rest
+    return counts

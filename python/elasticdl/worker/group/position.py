@@ -55,6 +55,7 @@ class GroupParts:
     leaving: threading.Event
     shows: Shows
     skip_nan: bool
+    unit: int = 1  # records: of a share that are computed together, or none of them
 
 
 class Position:
@@ -92,7 +93,7 @@ class Position:
                 rate = parts.rate.at(work.version, epoch)
                 if rate is not None and self.link is not None:
                     rate *= self.link.rate_scale
-                plan = replace(plan, rate=rate)
+                plan = replace(plan, rate=rate, unit=parts.unit)
         return plan.encoded()
 
     def goes_on(self, lease_id: int) -> bool:

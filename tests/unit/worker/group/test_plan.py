@@ -200,9 +200,24 @@ def test_what_is_no_share_is_refused(weights) -> None:
         divide(10, weights)
 
 
+@given(st.integers(1, 500), st.integers(1, 64), st.integers(1, 9))
+def test_shares_are_whole_batches_where_a_model_takes_one_size(
+    records: int, unit: int, members: int
+) -> None:
+    """But for the last records of a task, which fill no batch."""
+    plan = StepPlan(7, 100, 100 + records, unit=unit)
+    found = [share(plan, rank, members) for rank in range(members)]
+    assert [r for start, end in found for r in range(start, end)] == listed(plan)
+    uneven = [end - start for start, end in found if (end - start) % unit]
+    assert uneven in ([], [uneven[0] if uneven else 0])
+    assert sum(uneven) % unit == records % unit
+    batches = [-(-(end - start) // unit) for start, end in found]
+    assert max(batches) - min(batches) <= 1
+
+
 @given(SIZES)
 def test_a_plan_is_read_as_it_was_written(sizes) -> None:
-    plan = StepPlan(1, 2, 3, 0.5, tuple(tasks(sizes)))
+    plan = StepPlan(1, 2, 3, 0.5, tuple(tasks(sizes)), unit=8)
     assert StepPlan.decoded(plan.encoded()) == plan
 
 
