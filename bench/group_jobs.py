@@ -1,24 +1,32 @@
 """Jobs of a group whose members are killed, stopped and told to leave while they train.
 
-Owns how long the others make no step. The job and the faults are the product's own.
+Owns how long the others make no step, and what a slow member costs. The job and the
+faults are the product's own.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+import psutil
 from elasticdl.client import Scaling
 from elasticdl.job.status import JobStatus
 from elasticdl.testing.job import JobUnderTest
-from frame import Benchmark, Row, progress, seconds_row
+from frame import Benchmark, Row, progress, ratios, row, seconds_row
 from recovery import job_has_log, longest_pause, step_times, training
 
 MEMBERS = 3
 RUNS = 6
 CALM_SECONDS = 3.0
+_SETTLE_SECONDS = 5.0
+_MEASURED_SECONDS = 8.0
 
 
 def together(job: JobUnderTest, number: int = MEMBERS) -> list[str]:
@@ -50,7 +58,7 @@ def _lost(
     """Do this to the leader and to another member, in turn."""
     window = max(3.0, 1.5 * bar)
     before, after = [], []
-    with training(group=True) as job:
+    with training(group={}) as job:
         for run in range(RUNS):
             progress(f"{run + 1} of {RUNS}")
             members = together(job)
@@ -87,7 +95,7 @@ def group_frozen() -> list[Row]:
 def group_leave() -> list[Row]:
     """Scale 3 -> 2: how long do the others make no step?"""
     after = []
-    with training(group=True) as job:
+    with training(group={}) as job:
         for run in range(RUNS):
             progress(f"{run + 1} of {RUNS}")
             members = together(job)
@@ -104,7 +112,46 @@ def group_leave() -> list[Row]:
     return [seconds_row("group_leave", what, after, 0.5)]
 
 
+@contextmanager
+def half_a_cpu(pid: int) -> Iterator[None]:
+    """Let a process share one CPU with a process that computes all the time."""
+    cpu = max(os.sched_getaffinity(0))
+    for thread in psutil.Process(pid).threads():
+        os.sched_setaffinity(thread.id, {cpu})
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    os.sched_setaffinity(busy.pid, {cpu})
+    try:
+        yield
+    finally:
+        busy.kill()
+        busy.wait()
+
+
+def _records_a_second(shares: str) -> float:
+    with training(2, batch_size=128, group={"shares": shares}) as job:
+        members = together(job, 2)
+        pids = {r.name: r.pid for r in job.status_now().replicas}
+        with half_a_cpu(pids[members[1]]):
+            time.sleep(_SETTLE_SECONDS)
+            first, began = job.status_now().progress, time.monotonic()
+            time.sleep(_MEASURED_SECONDS)
+            last = job.status_now().progress
+        steps = last.version - first.version
+        return steps * 2 * 128 / (time.monotonic() - began)
+
+
+def group_balance() -> list[Row]:
+    """Give one of two members half a CPU, with even shares and with those by speed."""
+    speeds: dict[str, list[float]] = {"even": [], "speed": []}
+    for _ in range(3):
+        for shares, found in speeds.items():
+            found.append(_records_a_second(shares))
+    what = "2 members, one with half a CPU: records a second by speed / even shares"
+    return [row("group_balance", what, ratios(speeds["speed"], speeds["even"]), 1.25)]
+
+
 BENCHMARKS = {
+    "group_balance": Benchmark(group_balance, 200, short=False),
     "group_lost": Benchmark(group_lost, 120, short=False),
     "group_frozen": Benchmark(group_frozen, 220, short=False),
     "group_leave": Benchmark(group_leave, 120, short=False),

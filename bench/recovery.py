@@ -11,7 +11,7 @@ import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -36,15 +36,15 @@ def training(
     *,
     batch_size: int = 16,
     batches_per_task: int = 8,
-    group: bool = False,
+    group: Mapping[str, object] | None = None,
 ) -> Iterator[JobUnderTest]:
     """Give an endless job on digits that trains, logging every step.
 
-    `group`: of workers that make steps together, without PS.
+    `group`: `job.allReduce` of workers that make steps together, without PS.
     """
     strategy: dict[str, object] = {"ps": {"replicas": 2}}
-    if group:
-        strategy = {"strategy": "allReduce"}
+    if group is not None:
+        strategy = {"strategy": "allReduce", "allReduce": dict(group)}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         work = Path(folder)
         make_dataset("digits", work / "data")

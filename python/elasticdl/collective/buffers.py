@@ -100,13 +100,13 @@ class Buffers:
             case Hello(version):
                 said = -1 if version is None else version
                 return wire.frame(wire.Kind.HELLO, number, step=said)
-            case Header(step, plan):
+            case Header(step, plan, word):
                 return wire.frame(
                     wire.Kind.HEADER,
                     number,
                     step=step,
                     part=0 if plan is None else 1,
-                    meta=plan or b"",
+                    meta=word if plan is None else plan,
                 )
             case HandOver(step, plan, _):
                 whole = self._results[step % 2].data.cast("B")
@@ -141,7 +141,7 @@ class Buffers:
             case wire.Kind.HELLO:
                 return Hello(None if step < 0 else step)
             case wire.Kind.HEADER:
-                return Header(step, meta if head.part else None)
+                return Header(step, meta) if head.part else Header(step, word=meta)
             case wire.Kind.HAND_OVER:
                 whole = self._results[step % 2]
                 _expect(head, whole.nbytes)

@@ -19,6 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from elasticdl.collective import wire
@@ -33,6 +34,7 @@ from elasticdl.collective.messages import (
     Begin,
     Broken,
     Compute,
+    Header,
     Message,
     Piece,
     Reduced,
@@ -81,6 +83,7 @@ class Group:
         door: Door,
         most_state_bytes: int,
         encoding: Encoding | None = None,
+        word: Callable[[], bytes] = bytes,
     ) -> None:
         """Listen for other members.
 
@@ -91,6 +94,7 @@ class Group:
             door: Where to listen, and what others have to prove there.
             most_state_bytes: A state that is larger is refused.
             encoding: How gradients travel; None: as they are.
+            word: Returns what this member says to the leader with each step.
         """
         self._me = me
         self._door = door
@@ -104,6 +108,8 @@ class Group:
         self._waits: deque[Callable[[], list[Action]]] = deque()
         self._applying = False
         self._buffers = Buffers(me, size, encoding or Encoding(), most_state_bytes)
+        self._word = word
+        self._words: dict[int, bytes] = {}  # of the others in this round, the newest
         self.sent_bytes = 0  # of gradients, to all members of all rounds
         self._wanted: tuple[Round, Mapping[int, str]] | None = None
         self._wake = threading.Condition(self._lock)
@@ -127,6 +133,11 @@ class Group:
     def level(self) -> bool:
         """Whether this member has the group's state in the present round."""
         return self._participant.level
+
+    @property
+    def words(self) -> Mapping[int, bytes]:
+        """What each other member of the round has said last. Asked by `plan`."""
+        return self._words
 
     @property
     def round(self) -> int:
@@ -289,6 +300,7 @@ class Group:
             return []  # a newer round is on its way
         self._links, self._next_links = links, None
         self._buffers.enter(wanted)
+        self._words = {}
         links.start()
         return self._participant.enter(wanted)
 
@@ -336,6 +348,8 @@ class Group:
         entered = self._participant.round
         if self._links is None or entered is None:
             return
+        if isinstance(message, Header) and message.plan is None:
+            message = replace(message, word=self._word())
         frame = self._buffers.frame(message, entered)
         if isinstance(message, Piece | Reduced):
             self.sent_bytes += sum(memoryview(part).nbytes for part in frame[1:])
@@ -351,4 +365,7 @@ class Group:
     ) -> None:
         """Take what follows a head. Raises RpcError for a frame that does not fit."""
         message = self._buffers.read(wanted, member, connection, head, meta)
+        if isinstance(message, Header):
+            with self._lock:
+                self._words[member] = message.word
         self._tell(lambda: self._participant.received(member, head.round, message))

@@ -71,10 +71,12 @@ class Header:
     """The sender has made all steps before this one and begins it.
 
     `plan`: of the leader alone; which records are in the step, and who takes which.
+    `word`: of the others; what their worker says to the leader's.
     """
 
     step: int
     plan: Any = None
+    word: bytes = b""
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ class Participant:
                 return self._agree()
             case HandOver() | Snapshot():
                 return self._caught_up(message)
-            case Header(step, _):
+            case Header(step):
                 self._headers[step][sender] = message
                 return [*self._acknowledged(step), *self._compute()]
             case Piece() | Reduced():

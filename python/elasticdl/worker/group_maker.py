@@ -18,7 +18,7 @@ from elasticdl.collective.links import Door
 from elasticdl.errors import CheckpointError, UserCodeError
 from elasticdl.job.spec.group import ELASTIC
 from elasticdl.job.spec.job import JobSpec, OnNanLoss
-from elasticdl.job.spec.kinds import RateRule
+from elasticdl.job.spec.kinds import RateRule, ShareRule
 from elasticdl.job.tasks import ModelVersion, Task
 from elasticdl.model.definition import ModelDefinition
 from elasticdl.model.feeding import Batch, Feeder
@@ -32,6 +32,7 @@ from elasticdl.worker.group.measures import Measures
 from elasticdl.worker.group.plan import StepSize
 from elasticdl.worker.group.position import GroupParts, Position
 from elasticdl.worker.group.shares import Shares
+from elasticdl.worker.group.speeds import Speeds
 from elasticdl.worker.group.state import MemberState
 from elasticdl.worker.group.step import GroupStep
 from elasticdl.worker.life import WorkerLife
@@ -166,6 +167,7 @@ class GroupMaker:
         )
         _check_rate(rate, spec.all_reduce.learning_rate)
         unit = _unit(definition, spec)
+        speeds = Speeds(follow=spec.all_reduce.shares is ShareRule.SPEED)
         parts = GroupParts(
             step=step,
             state=state,
@@ -184,6 +186,7 @@ class GroupMaker:
             orders=life.heartbeat,
             leaving=life.leaving,
             shows=around.shows,
+            speeds=speeds,
             skip_nan=skip_nan,
             unit=unit,
         )
@@ -196,6 +199,7 @@ class GroupMaker:
             door=_door(life),
             most_state_bytes=state.num_bytes + _MOST_TEXT_BYTES,
             encoding=Encoding(spec.all_reduce.compression, step.num_gradients),
+            word=speeds.word,
         )
         address = life.context.announced(group.port)
         measures = Measures(around.shows.clock, lambda: group.sent_bytes)

@@ -35,6 +35,34 @@ def gradient(member: int, step: int):
     return made
 
 
+def test_the_leader_hears_the_words_of_the_others() -> None:
+    numbers = (1, 5, 6)
+    said = {number: f"of {number}".encode() for number in numbers}
+    groups = {
+        number: Group(
+            number,
+            Nothing(),
+            size=SIZE,
+            door=Door("secret"),
+            most_state_bytes=100,
+            word=lambda number=number: said[number],
+        )
+        for number in numbers
+    }
+    addresses = {n: f"127.0.0.1:{group.port}" for n, group in groups.items()}
+    for group in groups.values():
+        group.enter(Round(1, numbers, (1, 1, 1), begins=True), addresses)
+    threads = [threading.Thread(target=run, args=(groups[n], n, [])) for n in numbers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    heard = dict(groups[1].words)
+    for group in groups.values():
+        group.close()
+    assert heard == {5: b"of 5", 6: b"of 6"}
+
+
 def run(group: Group, member: int, sums: list) -> None:
     while len(sums) < STEPS:
         match group.next(20):

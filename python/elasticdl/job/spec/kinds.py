@@ -33,6 +33,13 @@ class Compression(enum.StrEnum):
     FLOAT16 = "float16"
 
 
+class ShareRule(enum.StrEnum):
+    """How the records of a step are divided over the workers of a group."""
+
+    EVEN = "even"
+    SPEED = "speed"
+
+
 class RateRule(enum.StrEnum):
     """How the learning rate follows the number of workers of a group."""
 

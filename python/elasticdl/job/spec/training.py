@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from elasticdl.job.spec.base import CountOrZero, OnNanLoss, PositiveInt, SpecModel
-from elasticdl.job.spec.kinds import Compression, RateRule
+from elasticdl.job.spec.kinds import Compression, RateRule, ShareRule
 
 
 class AllReduceSpec(SpecModel):
@@ -22,6 +22,11 @@ class AllReduceSpec(SpecModel):
         description="How gradients travel between workers: as they are, or in 16 bits "
         "(`bfloat16`: the range of float32, 8 bits of precision; `float16`: 11 bits). "
         "Sums are float32, and all workers apply the same ones.",
+    )
+    shares: ShareRule = Field(
+        ShareRule.EVEN,
+        description="Who takes which part of a step's records: all the same, or, with "
+        "`speed`, a slower worker fewer, so that nobody waits for it.",
     )
     learning_rate: RateRule = Field(
         RateRule.NONE,

@@ -15,6 +15,7 @@ from elasticdl.collective.messages import Round
 from elasticdl.job.heartbeats import GroupFigures, GroupReport, GroupRound
 from elasticdl.worker.group.measures import Measures
 from elasticdl.worker.group.plan import StepSize
+from elasticdl.worker.group.speeds import Speeds
 
 # Rounds of which an order may still be on its way to the main thread.
 _MOST_ROUNDS = 16
@@ -99,6 +100,11 @@ class GroupLink:
     def _num_members(self) -> int:
         place = self.place(self._group.round)
         return place[1] if place is not None else 0
+
+    def weights(self, speeds: Speeds) -> tuple[float, ...]:
+        """Return what each member takes of a step, by what they have said."""
+        members = self.numbers(self._group.round)
+        return speeds.weights(self._me, members, self._group.words)
 
     @property
     def leads(self) -> bool:

@@ -49,6 +49,7 @@ class StepPlan:
         rate: Learning rate; None leaves it to the optimizer's own schedule.
         held: All tasks of the group, for whoever leads next.
         unit: Members take multiples of so many records, but for the last ones.
+        weights: By rank, what each takes of the records; () is the same for all.
     """
 
     lease_id: int = 0
@@ -57,6 +58,7 @@ class StepPlan:
     rate: float | None = None
     held: tuple[GroupTask, ...] = ()
     unit: int = 1
+    weights: tuple[float, ...] = ()
 
     @property
     def records(self) -> int:
@@ -67,18 +69,26 @@ class StepPlan:
         """Return the plan as bytes; `decoded` reads them."""
         held = [astuple(task) for task in self.held]
         return json.dumps(
-            [self.lease_id, self.start, self.end, self.rate, held, self.unit]
+            [
+                self.lease_id,
+                self.start,
+                self.end,
+                self.rate,
+                held,
+                self.unit,
+                self.weights,
+            ]
         ).encode()
 
     @staticmethod
     def decoded(raw: bytes) -> StepPlan:
         """Return the plan that `encoded` wrote. Raises ValueError for other bytes."""
         try:
-            lease_id, start, end, rate, held, unit = json.loads(raw)
+            lease_id, start, end, rate, held, unit, weights = json.loads(raw)
             tasks = tuple(GroupTask(*task) for task in held)
         except (TypeError, ValueError) as error:
             raise ValueError(f"got no plan of a step: {error}") from error
-        return StepPlan(lease_id, start, end, rate, tasks, unit)
+        return StepPlan(lease_id, start, end, rate, tasks, unit, tuple(weights))
 
 
 @dataclass
@@ -174,14 +184,18 @@ class Work:
         task = self.tasks.get(plan.lease_id)
         if task is not None and plan.end < task.end:
             end = min(plan.end + records, task.end)
-            return StepPlan(task.lease_id, plan.end, end, unit=plan.unit)
+            return StepPlan(
+                task.lease_id, plan.end, end, unit=plan.unit, weights=plan.weights
+            )
         rest = (t for t in self.unfinished() if t.lease_id != plan.lease_id)
         following = next(rest, None)
         if following is None:
             return StepPlan()
         start = self.totals[following.lease_id].reached
         end = min(start + records, following.end)
-        return StepPlan(following.lease_id, start, end, unit=plan.unit)
+        return StepPlan(
+            following.lease_id, start, end, unit=plan.unit, weights=plan.weights
+        )
 
     def follow(self, plan: StepPlan) -> None:
         """Take over which tasks the group has, from the member that leads."""
@@ -304,9 +318,8 @@ def share(plan: StepPlan, rank: int, members: int) -> tuple[int, int]:
 def _counts(plan: StepPlan, members: int) -> list[int]:
     """Return by rank how many records of a step a member takes."""
     whole, rest = divmod(plan.records, plan.unit)
-    counts = [
-        units * plan.unit for units in divide(whole + bool(rest), [1.0] * members)
-    ]
+    weights = plan.weights if len(plan.weights) == members else [1.0] * members
+    counts = [units * plan.unit for units in divide(whole + bool(rest), weights)]
     if rest:  # what is no whole unit is the last records
         last = max(rank for rank, count in enumerate(counts) if count)
         counts[last] -= plan.unit - rest

@@ -17,6 +17,7 @@ from elasticdl.worker.group.beside import Handler
 from elasticdl.worker.group.link import GroupLink
 from elasticdl.worker.group.plan import Work
 from elasticdl.worker.group.shares import Shares
+from elasticdl.worker.group.speeds import Speeds
 from elasticdl.worker.group.state import MemberState
 from elasticdl.worker.group.step import GroupStep
 from elasticdl.worker.shows import Shows
@@ -54,6 +55,7 @@ class GroupParts:
     orders: Orders
     leaving: threading.Event
     shows: Shows
+    speeds: Speeds
     skip_nan: bool
     unit: int = 1  # records: of a share that are computed together, or none of them
 
@@ -93,7 +95,8 @@ class Position:
                 rate = parts.rate.at(work.version, epoch)
                 if rate is not None and self.link is not None:
                     rate *= self.link.rate_scale
-                plan = replace(plan, rate=rate, unit=parts.unit)
+                weights = self.link.weights(parts.speeds) if self.link else ()
+                plan = replace(plan, rate=rate, unit=parts.unit, weights=weights)
         return plan.encoded()
 
     def goes_on(self, lease_id: int) -> bool:

@@ -99,10 +99,14 @@ class Stepping:
 
     def compute(self, own: OwnShare) -> Floats:
         """Return the own part of a step. Raises UserCodeError once that is told."""
+        clock = self._parts.shows.clock
+        began = clock()
         try:
-            return self._parts.step.compute(own.batches)
+            computed = self._parts.step.compute(own.batches)
         except Exception as error:  # noqa: BLE001 - border: the user's model
             self._fail(own.task, error)
+        self._parts.speeds.computed(own.batches.records, clock() - began)
+        return computed
 
     def alone(self, own: OwnShare) -> None:
         """Make a step without others. Raises UserCodeError once that is told."""

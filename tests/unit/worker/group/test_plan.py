@@ -215,9 +215,18 @@ def test_shares_are_whole_batches_where_a_model_takes_one_size(
     assert max(batches) - min(batches) <= 1
 
 
+def test_a_slower_member_takes_fewer_records_and_no_record_is_left() -> None:
+    plan = StepPlan(7, 100, 196, weights=(1.0, 0.5, 0.5))
+    found = [share(plan, rank, 3) for rank in range(3)]
+    assert found == [(100, 148), (148, 172), (172, 196)]
+    assert shares(plan, (4, 7, 9)) == ((4, 48), (7, 24), (9, 24))
+    # Of another round: nobody knows yet how fast who is.
+    assert [share(plan, rank, 2) for rank in range(2)] == [(100, 148), (148, 196)]
+
+
 @given(SIZES)
 def test_a_plan_is_read_as_it_was_written(sizes) -> None:
-    plan = StepPlan(1, 2, 3, 0.5, tuple(tasks(sizes)), unit=8)
+    plan = StepPlan(1, 2, 3, 0.5, tuple(tasks(sizes)), unit=8, weights=(1.0, 0.25))
     assert StepPlan.decoded(plan.encoded()) == plan
 
 

@@ -1,0 +1,75 @@
+"""How fast members compute, and what each one takes of a step for it.
+
+Owns the own speed, its few bytes in a header, and the weights that the leader divides a
+step by. Written by `worker.group.stepping` in the main thread; `word` and `weights` are
+asked for by the group. Must not know what is computed.
+
+Each takes records in proportion to the records a second of its last shares: whoever was
+late takes fewer, until all need the same time; also where a share costs something of
+its own.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+
+_WORD = struct.Struct("!d")
+_NEWEST = 0.2  # weight of the newest share in the mean speed
+# Weights stay until one is so far off: records that were read ahead are of the share
+# that was expected.
+_CHANGE = 0.1
+_LEAST = 0.05  # of the fastest one's; a member without records would have no speed
+
+
+class Speeds:
+    """The own speed, and weights by rank. One thread writes, any may read."""
+
+    def __init__(self, *, follow: bool) -> None:
+        """Begin without a speed. `follow`: else all members take the same."""
+        self._follow = follow
+        self._own = 0.0
+        self._last: tuple[tuple[int, ...], tuple[float, ...]] = (), ()
+
+    def computed(self, records: int, seconds: float) -> None:
+        """Note that a share of so many records took so long."""
+        if records <= 0 or seconds <= 0:
+            return
+        newest = records / seconds
+        self._own += (newest - self._own) * (_NEWEST if self._own else 1.0)
+
+    def word(self) -> bytes:
+        """Return what the header says of this member; nothing if nobody asks."""
+        return _WORD.pack(self._own) if self._follow else b""
+
+    def weights(
+        self, me: int, members: Sequence[int], words: Mapping[int, bytes]
+    ) -> tuple[float, ...]:
+        """Return by rank what members take; () is the same for all.
+
+        So it is until the speed of all of them is known.
+        """
+        if not self._follow or len(members) < 2:
+            return ()
+        said = {member: _speed(word) for member, word in words.items()} | {
+            me: self._own
+        }
+        speeds = [said.get(member, 0.0) for member in members]
+        if min(speeds) <= 0:
+            return ()
+        fresh = tuple(max(_LEAST, round(s / max(speeds), 2)) for s in speeds)
+        before, last = self._last
+        near = before == tuple(members) and all(
+            abs(new - old) <= _CHANGE * old
+            for new, old in zip(fresh, last, strict=True)
+        )
+        if not near:
+            self._last = tuple(members), fresh
+        return self._last[1]
+
+
+def _speed(word: bytes) -> float:
+    if len(word) != _WORD.size:
+        return 0.0
+    (speed,) = _WORD.unpack(word)
+    return speed if 0 < speed < float("inf") else 0.0

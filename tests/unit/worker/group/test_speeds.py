@@ -1,0 +1,79 @@
+"""Members take of a step what they are fast enough for, and that changes little."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from elasticdl.worker.group.plan import StepPlan, shares
+from elasticdl.worker.group.speeds import Speeds
+
+MEMBERS = (3, 5, 8)
+
+
+def member(records_a_second: float) -> Speeds:
+    made = Speeds(follow=True)
+    made.computed(100, 100 / records_a_second)
+    return made
+
+
+def weights(*speeds: float) -> tuple[float, ...]:
+    """Of members 3, 5, 8; the first one leads."""
+    leader, *others = (member(speed) for speed in speeds)
+    words = {n: one.word() for n, one in zip(MEMBERS[1:], others, strict=True)}
+    return leader.weights(3, MEMBERS, words)
+
+
+def test_all_take_the_same_unless_it_is_asked_for() -> None:
+    even = Speeds(follow=False)
+    even.computed(100, 1.0)
+    assert even.word() == b""
+    assert even.weights(3, MEMBERS, {5: member(1).word(), 8: member(9).word()}) == ()
+
+
+def test_a_slower_one_takes_fewer() -> None:
+    assert weights(200, 100, 50) == (1.0, 0.5, 0.25)
+    assert weights(50, 100, 200) == (0.25, 0.5, 1.0)
+
+
+def test_a_very_slow_one_takes_some_so_that_it_is_seen_when_it_is_fast_again() -> None:
+    assert weights(1000, 1000, 1) == (1.0, 1.0, 0.05)
+
+
+def test_all_take_the_same_until_every_speed_is_known() -> None:
+    one = member(100)
+    assert one.weights(3, MEMBERS, {5: member(50).word()}) == ()
+    fresh = Speeds(follow=True)  # it has made no step yet
+    assert one.weights(3, MEMBERS, {5: fresh.word(), 8: member(50).word()}) == ()
+    assert one.weights(3, (3,), {}) == ()
+
+
+@pytest.mark.parametrize("word", [b"", b"1234567", b"\xff" * 8, b"\x7f\xf0" + bytes(6)])
+def test_a_word_that_is_no_speed_is_none(word: bytes) -> None:
+    assert member(100).weights(3, (3, 5), {5: word}) == ()
+
+
+def test_weights_stay_while_speeds_change_a_little() -> None:
+    """What was read ahead is of the share that was expected."""
+    leader = member(100)
+    first = leader.weights(3, (3, 5), {5: member(50).word()})
+    assert leader.weights(3, (3, 5), {5: member(53).word()}) == first
+    assert leader.weights(3, (3, 5), {5: member(80).word()}) == (1.0, 0.8)
+    # Another round has other members.
+    assert leader.weights(3, (3, 8), {8: member(81).word()}) == (1.0, 0.81)
+
+
+@pytest.mark.parametrize("cost", [0.0, 0.01])
+def test_members_come_to_need_the_same_time(cost: float) -> None:
+    """Also where each share costs `cost` seconds, and times are noisy."""
+    rng = random.Random(5)
+    per_record = {3: 0.0005, 5: 0.001, 8: 0.002}
+    speeds = {n: Speeds(follow=True) for n in MEMBERS}
+    seconds: dict[int, float] = {}
+    for _ in range(200):
+        words = {n: speeds[n].word() for n in MEMBERS[1:]}
+        plan = StepPlan(1, 0, 400, weights=speeds[3].weights(3, MEMBERS, words))
+        for n, records in shares(plan, MEMBERS):
+            seconds[n] = cost + records * per_record[n]
+            speeds[n].computed(records, seconds[n] * rng.uniform(0.97, 1.03))
+    assert max(seconds.values()) <= 1.25 * min(seconds.values())
