@@ -46,6 +46,7 @@ def _figures(history: History, sample: HistorySample, shift: float) -> Iterator[
         *_of_master(history, sample, shift),
         *_of_workers(sample),
         *_of_ps(sample),
+        *_of_group(history, sample, shift),
     ):
         yield f"elasticdl_{name}", {**JOB, **labels}, value
     for name, labels, value in _of_cluster(sample):
@@ -181,6 +182,38 @@ def _of_ps(sample: HistorySample) -> Iterator[Figure]:
             yield "ps_pushes_total", {**labels, "answer": answer}, ps.calls * share
         yield "ps_checkpoint_write_seconds_count", labels, sample.steps // 500
         yield "ps_checkpoint_write_seconds_sum", labels, sample.steps // 500 * 0.4
+
+
+def _of_group(
+    history: History, sample: HistorySample, shift: float
+) -> Iterator[Figure]:
+    """Yield what a group of the same workers would show; no job has that and PS."""
+    master = {"role": "master", "index": "0"}
+    began = [
+        one.time
+        for one in history.decisions
+        if one.kind == "relaunched" and one.time <= sample.time
+    ]
+    number = 1 + len(began)
+    since = began[-1] if began else history.samples[0].time
+    yield "group_round", {**master, "cause": "joined"}, number
+    yield "group_round_timestamp_seconds", master, since + shift
+    yield "group_change_seconds", master, 0.4
+    yield "group_changes_seconds_total", master, 0.4 * number
+    yield "group_out", {**master, "cause": "preparing"}, sample.workers_pending or 0
+    for cause in ("waitPeers", "regroup"):
+        seconds = 0.1 * (sample.time - history.samples[0].time)
+        yield "goodput_seconds_total", {**master, "cause": cause}, seconds
+    second = sample.time % 10_000
+    for rank, (index, worker) in enumerate(sample.workers.items()):
+        if not worker.step_seconds:
+            continue
+        of_worker = {**master, "worker": index}
+        yield "group_member_rank", of_worker, rank
+        yield "group_wait_seconds", of_worker, 0.01 * (1 + rank)
+        yield "group_step_bytes", of_worker, 400_000
+        own = {"role": "worker", "index": index}
+        yield "worker_gradient_sent_bytes_total", own, round(5_600_000 * second)
 
 
 def _histogram(

@@ -19,6 +19,7 @@ from pathlib import Path
 from elasticdl.master.model.rendezvous import Formed, Standing, decide
 
 from tests.integration.collective.network import Network
+from tests.integration.collective.relay import Relay
 
 MEMBER = Path(__file__).with_name("member.py")
 
@@ -39,6 +40,8 @@ class PlayedMaster:
     size: int
     pause: float = 0.0
     network: Network | None = None  # else all are on loopback
+    delay: float | None = None  # seconds; others reach each member through a relay
+    relays: dict[int, Relay] = field(default_factory=dict)
     processes: dict[int, Process] = field(default_factory=dict)
     words: queue.SimpleQueue = field(default_factory=queue.SimpleQueue)
     formed: Formed | None = None
@@ -55,6 +58,8 @@ class PlayedMaster:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        for relay in self.relays.values():
+            relay.close()
         for process in self.processes.values():
             process.child.kill()
             process.child.wait()
@@ -117,6 +122,9 @@ class PlayedMaster:
         match word:
             case {"port": port}:
                 process.port = port
+                if self.delay is not None:
+                    relay = self.relays[index] = Relay(port, delay=self.delay)
+                    process.port = relay.port
                 process.standing = Standing(index, ready_at=time.time())
             case {"made": step, "first": first, "digest": digest}:
                 self.digests[step].add(digest)

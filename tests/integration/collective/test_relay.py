@@ -1,0 +1,58 @@
+"""Connections that are late, or end within a greeting, a head or a gradient."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.collective.playing_master import PlayedMaster, settle
+
+MEGABYTE = 250_000  # floats
+GREETING = 53 + 32  # bytes, from the one that connects
+HEAD = 34
+
+
+def full(master: PlayedMaster, members: int) -> None:
+    master.run_until(
+        lambda: master.formed and len(master.formed.round.members) == members
+    )
+    settle(master)
+
+
+def test_twenty_milliseconds_make_a_group_slower_and_never_wrong() -> None:
+    with PlayedMaster(MEGABYTE, delay=0.02) as master:
+        for _ in range(3):
+            master.start()
+        full(master, 3)
+        members = master.formed.round.members
+        settle(master, more=20)
+        master.check()
+        assert master.formed.round.members == members
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        GREETING - 1,
+        GREETING + 1,  # in the head of the first frame
+        GREETING + HEAD + 5,
+        GREETING + 2000,  # in a gradient, or a state
+        GREETING + 3_000_000,
+    ],
+)
+def test_a_connection_that_is_cut_at_any_byte_leaves_all_members_equal(
+    after: int,
+) -> None:
+    """The next round has the same members, unless one of them was cut off twice."""
+    with PlayedMaster(MEGABYTE, delay=0.0) as master:
+        members = [master.start() for _ in range(2)]
+        full(master, 2)
+        for victim in members:
+            relay = master.relays[victim]
+            relay.cut_next(after)
+            before = relay.cuts
+            master.start()  # a round in which all connect anew
+            master.run_until(lambda r=relay, n=before: r.cuts > n)
+            settle(master)
+        full(master, 4)
+        master.check()
+        assert not master.stateless
