@@ -18,7 +18,8 @@ from elasticdl.errors import ElasticDLError, ExitCode
 from elasticdl.job import folder
 from elasticdl.master.tasks.audit import audit
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.master.tasks.queue import QueuePlan, TaskQueue
+from elasticdl.master.tasks.queue import TaskQueue
+from elasticdl.master.tasks.queue_plan import QueuePlan
 
 from tests.simulation import disk
 from tests.simulation.scenario import Scenario

@@ -24,7 +24,7 @@ from elasticdl.job.words import JobState
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit_tasks import DONE, NEW, Range, Tasks
 from elasticdl.master.tasks.journal_files import Event, read_events
-from elasticdl.master.tasks.queue import QueuePlan
+from elasticdl.master.tasks.queue_plan import QueuePlan
 
 
 @dataclass(frozen=True)

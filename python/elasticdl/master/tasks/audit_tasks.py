@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elasticdl.master.tasks.journal_files import Event
-from elasticdl.master.tasks.queue import QueuePlan
+from elasticdl.master.tasks.queue_plan import QueuePlan
 
 Range = tuple[int, int]
 
@@ -373,9 +373,7 @@ class Tasks:
         if task_id >= len(self.state) or self.state[task_id] != WAITING:
             return []
         start, end = self.range_of(task_id)
-        records = min(applied, end - start)
-        if records < end - start:
-            records -= records % self._batch
+        records = self.grid.plan.credit(applied, end - start)
         if not records:
             return []
         self._count_worker(task_id, records)

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from elasticdl.data.reader import Shard, open_reader
 from elasticdl.errors import DataError
-from elasticdl.job.spec.group import step_records
+from elasticdl.job.spec.group import ELASTIC, step_records
 from elasticdl.job.spec.job import DATA_OF_JOB, JobSpec, JobType
 from elasticdl.job.words import DataKind
-from elasticdl.master.tasks.queue import QueuePlan
+from elasticdl.master.tasks.queue_plan import QueuePlan
 
 Shards = Mapping[str, tuple[Shard, ...]]
 
@@ -171,4 +171,5 @@ def plan_of(
         max_steps=min(bounds, default=0) if train else 0,
         shuffle=spec.data.shuffle and train,
         seed=spec.training.seed,
+        elastic=train and spec.training.global_batch_size == ELASTIC,
     )

@@ -25,7 +25,8 @@ from elasticdl.master.tasks.facts import Fact
 from elasticdl.master.tasks.journal import Journal
 from elasticdl.master.tasks.journal_files import Event
 from elasticdl.master.tasks.notes import Notes
-from elasticdl.master.tasks.queue import LeasedTask, QueuedTask, QueuePlan, TaskQueue
+from elasticdl.master.tasks.queue import LeasedTask, QueuedTask, TaskQueue
+from elasticdl.master.tasks.queue_plan import QueuePlan
 
 F = TypeVar("F", bound=Fact)
 
@@ -133,14 +134,9 @@ class Ledger:
         """Lease the next task to a worker; None if there is none now."""
         if not self.can_lease:
             return None
-        leased: LeasedTask | None = self._do(
-            {
-                "k": "lease",
-                "w": worker,
-                "l": self._lease_id + 1,
-                "d": now + lease_seconds,
-            }
-        )
+        until = now + lease_seconds
+        event = {"k": "lease", "w": worker, "l": self._lease_id + 1, "d": until}
+        leased: LeasedTask | None = self._do(event)
         return leased
 
     def finish(
@@ -397,7 +393,7 @@ class Ledger:
         return leased
 
     def _on_done(self, event: Event) -> LeasedTask | None:
-        done = self._tasks.finish(event["l"])
+        done = self._tasks.finish(event["l"], event["st"])
         if done is None:
             event["late"] = 1
         return done

@@ -16,43 +16,14 @@ import math
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
-from elasticdl.data.reader import Shard
 from elasticdl.errors import JournalError
 from elasticdl.master.tasks.leases import Leases, Outstanding
 from elasticdl.master.tasks.permutation import Permutation
-
-
-@dataclass(frozen=True)
-class QueuePlan:
-    """The records of a job, how they are divided, how often and in what order."""
-
-    shards: tuple[Shard, ...]
-    batch_size: int
-    batches_per_task: int
-    epochs: int = 1  # 0 is endless
-    max_steps: int = 0  # 0 is no limit
-    shuffle: bool = False
-    seed: int = 0
-
-    @property
-    def records_per_epoch(self) -> int:
-        """Records in one pass."""
-        return sum(shard.num_records for shard in self.shards)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the plan as plain data; `from_json` reads it."""
-        tree = asdict(self)
-        tree["shards"] = [[s.source, s.start, s.end] for s in self.shards]
-        return tree
-
-    @staticmethod
-    def from_json(tree: Mapping[str, Any]) -> QueuePlan:
-        """Return the plan that `to_json` wrote."""
-        return QueuePlan(**{**tree, "shards": tuple(Shard(*s) for s in tree["shards"])})
+from elasticdl.master.tasks.queue_plan import QueuePlan
 
 
 @dataclass(frozen=True)
@@ -129,7 +100,13 @@ class TaskQueue:
         self._stopped = False
         self.done_tasks = 0
         self.done_records = 0
-        self.done_steps = 0
+        self.done_steps = 0  # of `batch_size` records
+        self.told_steps = 0  # as workers said
+
+    @property
+    def steps(self) -> int:
+        """Return the steps made; of records that a rewind credits, those planned."""
+        return self.told_steps if self.plan.elastic else self.done_steps
 
     def set_epochs(self, epochs: int) -> None:
         """Set the number of epochs, at least those that have begun; 0 is endless."""
@@ -215,8 +192,8 @@ class TaskQueue:
 
     # -- coming back --------------------------------------------------------------
 
-    def finish(self, lease_id: int) -> LeasedTask | None:
-        """Remove a finished task; None if the lease has moved on.
+    def finish(self, lease_id: int, steps: int = 0) -> LeasedTask | None:
+        """Remove a finished task of so many steps; None if the lease has moved on.
 
         A task whose lease was lost but that nobody else has been given yet is taken
         as finished too: its records have been applied, and not twice.
@@ -229,6 +206,7 @@ class TaskQueue:
             task = self._take_waiting(number)
             leased = LeasedTask(task, lease_id, task.workers[-1])
         self._count(leased.task)
+        self.told_steps += steps + self._steps(leased.task.credit)
         return leased
 
     def _count(self, task: QueuedTask) -> None:
@@ -390,6 +368,7 @@ class TaskQueue:
             "done_tasks": self.done_tasks,
             "done_records": self.done_records,
             "done_steps": self.done_steps,
+            "told_steps": self.told_steps,
             "stopped": self._stopped,
         }
 
@@ -410,6 +389,7 @@ class TaskQueue:
         self.done_tasks = position["done_tasks"]
         self.done_records = position["done_records"]
         self.done_steps = position["done_steps"]
+        self.told_steps = position.get("told_steps", 0)
         self._stopped = position["stopped"]
         self._leases.clear()
         self._waiting.clear()
@@ -425,10 +405,7 @@ class TaskQueue:
             tasks.append(task)
         credited = []
         for task in tasks:
-            records = min(applied.get(task.task_id, 0), task.records)
-            # Whole batches only: a step takes a batch or nothing.
-            if records < task.records:
-                records -= records % self.plan.batch_size
+            records = self.plan.credit(applied.get(task.task_id, 0), task.records)
             if records:
                 credited.append(replace(task, end=task.start + records))
             rest = replace(
@@ -441,6 +418,7 @@ class TaskQueue:
                 self._let_wait(rest)
             else:
                 self._count(rest)
+                self.told_steps += self._steps(rest.credit)
         return credited
 
     def state(self) -> dict[str, Any]:

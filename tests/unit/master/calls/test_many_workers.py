@@ -26,7 +26,7 @@ from elasticdl.master.calls.heartbeats import Heartbeats
 from elasticdl.master.calls.leasing import Leasing
 from elasticdl.master.course.watchdog import Watchdog
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.master.tasks.queue import QueuePlan
+from elasticdl.master.tasks.queue_plan import QueuePlan
 from elasticdl.metrics.registry import MasterMetrics
 from elasticdl.runner.publisher import Platform
 from elasticdl.testing.fakes import InMemoryPublisher, InMemoryRunner

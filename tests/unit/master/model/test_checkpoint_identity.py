@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from elasticdl.checkpoint import store
 from elasticdl.checkpoint.layout import Manifest
+from elasticdl.data.reader import Shard
 from elasticdl.errors import CheckpointError
 from elasticdl.master.model.checkpoint_identity import (
     Course,
@@ -15,7 +16,7 @@ from elasticdl.master.model.checkpoint_identity import (
 )
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.master.tasks.queue import QueuePlan, Shard
+from elasticdl.master.tasks.queue_plan import QueuePlan
 
 MINE = Course("mine", "job")
 

@@ -16,7 +16,7 @@ from elasticdl.master.model.evaluation_rounds import BEST, Rounds
 from elasticdl.master.signals import Signals
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.master.tasks.queue import QueuePlan
+from elasticdl.master.tasks.queue_plan import QueuePlan
 from elasticdl.master.tasks.side_tasks import SideTasks
 
 EXPORT = TaskType.EXPORT

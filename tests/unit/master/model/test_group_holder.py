@@ -24,7 +24,7 @@ from elasticdl.master.members.member import Member
 from elasticdl.master.model.group_holder import GroupHolder
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.master.tasks.queue import QueuePlan
+from elasticdl.master.tasks.queue_plan import QueuePlan
 from elasticdl.metrics.master import MasterMetrics
 from elasticdl.runner.publisher import Platform
 from elasticdl.testing.fakes import InMemoryPublisher, InMemoryRunner

@@ -11,7 +11,7 @@ from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit import audit, to_json
 from elasticdl.master.tasks.journal import Journal
 from elasticdl.master.tasks.ledger import Ledger, Made
-from elasticdl.master.tasks.queue import QueuePlan
+from elasticdl.master.tasks.queue_plan import QueuePlan
 from elasticdl.views.terminal.audit import audit_view
 from rich.console import Console
 

@@ -7,7 +7,8 @@ import random
 import pytest
 from elasticdl.data.reader import Shard
 from elasticdl.master.tasks.eta import Pace
-from elasticdl.master.tasks.queue import QueuePlan, TaskQueue
+from elasticdl.master.tasks.queue import TaskQueue
+from elasticdl.master.tasks.queue_plan import QueuePlan
 from elasticdl.master.telling import status
 
 PER_WORKER = 64.0  # records a second

@@ -18,7 +18,7 @@ from elasticdl.master.tasks.journal import Journal
 from elasticdl.master.tasks.journal_files import read_events
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.master.tasks.permutation import Permutation
-from elasticdl.master.tasks.queue import QueuePlan
+from elasticdl.master.tasks.queue_plan import QueuePlan
 
 PLAN = QueuePlan((Shard("a", 0, 400),), batch_size=4, batches_per_task=2, shuffle=True)
 # Written by the code of the release before batches, snapshot and packed parts too.

@@ -10,7 +10,7 @@ from elasticdl.job.words import JobState
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.audit import audit, to_json
 from elasticdl.master.tasks.ledger import Ledger
-from elasticdl.master.tasks.queue import QueuePlan
+from elasticdl.master.tasks.queue_plan import QueuePlan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -6,7 +6,8 @@ import pytest
 from elasticdl.data.reader import Shard
 from elasticdl.errors import JournalError
 from elasticdl.master.tasks.permutation import Permutation
-from elasticdl.master.tasks.queue import QueuePlan, TaskQueue
+from elasticdl.master.tasks.queue import TaskQueue
+from elasticdl.master.tasks.queue_plan import QueuePlan
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -295,3 +296,23 @@ def test_what_is_left_counts_down_to_nothing_with_each_lease(limits):
             assert queue.left == seen[0] + 1
     assert seen == sorted(seen, reverse=True)
     assert seen[-1] == queue.left == 0
+
+
+def test_a_rewind_gives_no_record_of_an_elastic_step_again_wherever_the_step_ended():
+    queue = TaskQueue(plan(shards=(Shard("a", 0, 25),), batch_size=4, elastic=True))
+    queue.lease(worker=0, lease_id=1, deadline=9.0)
+    position = queue.position()
+    credited = queue.restore(position, {0: 3})
+    assert [(task.start, task.end) for task in credited] == [(0, 3)]
+    assert queue.lease(worker=0, lease_id=2, deadline=9.0).task.start == 3
+
+
+def test_the_steps_of_an_elastic_plan_are_those_that_were_made():
+    queue = TaskQueue(plan(shards=(Shard("a", 0, 12),), batch_size=6, elastic=True))
+    queue.lease(worker=0, lease_id=1, deadline=9.0)
+    queue.finish(1, steps=5)
+    assert queue.steps == 5
+    position = queue.position()
+    again = TaskQueue(queue.plan)
+    again.restore(position)
+    assert again.steps == 5
