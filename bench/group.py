@@ -39,7 +39,9 @@ class Nothing:
 
 
 def _group(me: int, floats: int) -> Group:
-    return Group(me, Nothing(), size=floats, door=Door(TOKEN), most_state_bytes=1 << 20)
+    return Group(
+        me, Nothing(), ends=(floats,), door=Door(TOKEN), most_state_bytes=1 << 20
+    )
 
 
 def stepper(group: Group, floats: int) -> Callable[[], None]:

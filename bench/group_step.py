@@ -10,6 +10,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class Member:
         self.group = Group(
             me,
             self,
-            size=self._step.size,
+            ends=self._step.ends,
             door=Door(TOKEN),
             most_state_bytes=_STATE_BYTES,
         )
@@ -68,7 +69,8 @@ class Member:
                         self._step.alone(self._share)
                         self.group.made_alone(step, plan)
                         return
-                    self.group.computed(step, number, self._step.compute(self._share))
+                    ready = partial(self.group.has_bucket, step, number)
+                    self._step.compute(self._share, ready)
                 case Apply(_, _, (summed,)):
                     self._step.apply(summed)
                     self.group.applied()

@@ -1,9 +1,9 @@
 """The memory of a member's exchange, and its messages as frames.
 
-Owns the vectors that gradients are received into and summed in, how they are cut into a
-part for each member, and the bytes of each message. Called by `collective.group`, under
-its lock but for `read`, which the threads that receive call. Must not know why a
-message is sent.
+Owns the vectors that gradients are received into and summed in, how they are cut into
+buckets and these into a part for each member, and the bytes of each message. Called by
+`collective.group`, under its lock but for `read`, which the threads that receive call.
+Must not know why a message is sent.
 
 The reduced gradient of the last step is kept, in one of two vectors that take turns,
 for a member that may have to be handed it.
@@ -12,6 +12,8 @@ for a member that may have to be handed it.
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -39,27 +41,37 @@ class Buffers:
     """Vectors of one size; those of a round are made by `enter`."""
 
     def __init__(
-        self, me: int, size: int, encoding: Encoding, most_state_bytes: int
+        self, me: int, ends: Sequence[int], encoding: Encoding, most_state_bytes: int
     ) -> None:
-        """Take the own number, the vector's floats, their form, and a state's limit."""
+        """Take the own number, where the vector's buckets end, and a state's limit."""
         self._me = me
-        self._size = size
+        self._ends = tuple(ends)
+        self.num_buckets = len(self._ends)
+        size = self._ends[-1]
         self._encoding = encoding
         self._most_state_bytes = most_state_bytes
         self._results = [np.zeros(size, np.float32) for _ in range(2)]
-        self._pieces: dict[int, Floats] = {}
+        self._bounds: list[tuple[int, int]] = []  # of each part, in this round
+        self._pieces: dict[tuple[int, int], Floats] = {}  # by member and own part
         self._raw: dict[int, bytearray] = {}
 
     def enter(self, entered: Round) -> None:
         """Make the memory that a round needs."""
-        others = [member for member in entered.members if member != self._me]
-        begin, end = self._bounds(len(entered.members))[entered.members.index(self._me)]
-        self._pieces = {member: np.empty(end - begin, np.float32) for member in others}
+        members = entered.members
+        self._bounds = part_bounds(self._ends, len(members))
+        self._pieces = {
+            (member, part): np.empty(end - begin, np.float32)
+            for part, (begin, end) in enumerate(self._bounds)
+            if part % len(members) == members.index(self._me)
+            for member in members
+            if member != self._me
+        }
         self._raw = {}
 
-    def parts(self, gradient: Floats, members: int) -> tuple[Floats, ...]:
-        """Return a gradient cut into a part for each member."""
-        return tuple(gradient[a:b] for a, b in self._bounds(members))
+    def parts(self, gradient: Floats, bucket: int, members: int) -> tuple[Floats, ...]:
+        """Return a bucket of a gradient, cut into a part for each member."""
+        of_bucket = self._bounds[bucket * members : (bucket + 1) * members]
+        return tuple(gradient[begin:end] for begin, end in of_bucket)
 
     def whole(self, step: int, parts: tuple[Any, ...]) -> Floats:
         """Return the reduced gradient of a step."""
@@ -68,11 +80,9 @@ class Buffers:
             np.copyto(whole, parts[0])
         return whole
 
-    def add(
-        self, step: int, part: int, pieces: tuple[Floats, ...], members: int
-    ) -> Floats:
+    def add(self, step: int, part: int, pieces: tuple[Floats, ...]) -> Floats:
         """Return the sum of all members' pieces of a part, as all will have it."""
-        begin, end = self._bounds(members)[part]
+        begin, end = self._bounds[part]
         total = self._results[step % 2][begin:end]
         if len(pieces) == 1:
             np.copyto(total, pieces[0])
@@ -82,14 +92,6 @@ class Buffers:
             np.add(total, piece, out=total)
         self._encoding.round(total, begin)
         return total
-
-    def _bounds(self, parts: int) -> list[tuple[int, int]]:
-        step = -(-self._size // parts)
-        step = -(-step // _ALIGNED) * _ALIGNED
-        return [
-            (min(i * step, self._size), min((i + 1) * step, self._size))
-            for i in range(parts)
-        ]
 
     # -- frames ------------------------------------------------------------------------
 
@@ -118,7 +120,7 @@ class Buffers:
                     wire.Kind.SNAPSHOT, number, step=version, data=list(state)
                 )
             case Piece(step, part, data) | Reduced(step, part, data):
-                begin, _ = self._bounds(len(entered.members))[part]
+                begin, _ = self._bounds[part]
                 kind = wire.Kind.PIECE
                 if isinstance(message, Reduced):
                     kind = wire.Kind.REDUCED
@@ -150,9 +152,7 @@ class Buffers:
             case wire.Kind.SNAPSHOT:
                 return Snapshot(step, self._read_state(connection, head))
             case wire.Kind.PIECE:
-                rank = entered.members.index(self._me)
-                begin, _ = self._bounds(len(entered.members))[rank]
-                piece = self._pieces[member]
+                begin, piece = self._piece_of(member, head)
                 self._read_values(member, connection, head, begin, piece)
                 return Piece(step, head.part, piece)
             case wire.Kind.REDUCED:
@@ -169,11 +169,19 @@ class Buffers:
             )
         return wire.read_bytes(connection, head.data_bytes)
 
+    def _piece_of(self, member: int, head: wire.Head) -> tuple[int, Floats]:
+        piece = self._pieces.get((member, head.part))
+        if piece is None:
+            raise RpcError(
+                f"worker-{member} sent a piece of part {head.part}, not mine"
+            )
+        return self._bounds[head.part][0], piece
+
     def _part_of(self, entered: Round, member: int, head: wire.Head) -> tuple[int, int]:
-        bounds = self._bounds(len(entered.members))
-        if head.part >= len(bounds) or entered.members[head.part] != member:
+        owner = entered.members[head.part % len(entered.members)]
+        if head.part >= len(self._bounds) or owner != member:
             raise RpcError(f"worker-{member} sent part {head.part}, not its own")
-        return bounds[head.part]
+        return self._bounds[head.part]
 
     def _read_values(
         self,
@@ -194,6 +202,20 @@ class Buffers:
         raw = memoryview(kept)[: head.data_bytes]
         wire.read_into(connection, raw)
         self._encoding.decode(raw, begin, out)
+
+
+def part_bounds(ends: Sequence[int], members: int) -> list[tuple[int, int]]:
+    """Return where each part of a vector begins and ends, bucket by bucket.
+
+    `ends`: of the buckets; each is cut into as many parts as there are members.
+    """
+    bounds = []
+    for first, last in zip((0, *ends), ends, strict=False):
+        size = -(-(last - first) // members)
+        size = -(-size // _ALIGNED) * _ALIGNED
+        cuts = [min(first + i * size, last) for i in range(members + 1)]
+        bounds += list(pairwise(cuts))
+    return bounds
 
 
 def _expect(head: wire.Head, size: int) -> None:

@@ -5,9 +5,10 @@ thread that enters rounds. Called by a worker's main thread, which computes, app
 is told by `next` what to do. Must not import TensorFlow: a gradient is one float32
 array, a plan and a state are bytes.
 
-A gradient is cut into one part for each member. A member sends each other one that
-member's part of its gradient, adds up its own part of all gradients in the members'
-order, and sends the sum to all: each value travels twice in a group of any size.
+A gradient is cut into buckets, and each of these into one part for each member. A
+member sends each other one that member's part of its gradient, adds up its own part of
+all gradients in the members' order, and sends the sum to all: each value travels twice
+in a group of any size. A bucket travels while the next one is computed.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Group:
         me: int,
         member: Member,
         *,
-        size: int,
+        ends: Sequence[int],
         door: Door,
         most_state_bytes: int,
         encoding: Encoding | None = None,
@@ -90,7 +91,7 @@ class Group:
         Args:
             me: Index of this worker.
             member: Makes plans and copies of the state.
-            size: Floats of a gradient.
+            ends: Where the buckets of a gradient end, in floats; the last is its size.
             door: Where to listen, and what others have to prove there.
             most_state_bytes: A state that is larger is refused.
             encoding: How gradients travel; None: as they are.
@@ -99,7 +100,13 @@ class Group:
         self._me = me
         self._door = door
         self._lock = threading.RLock()
-        self._participant = Participant(me, make_plan=member.plan, state=member.state)
+        self._buffers = Buffers(me, ends, encoding or Encoding(), most_state_bytes)
+        self._participant = Participant(
+            me,
+            make_plan=member.plan,
+            state=member.state,
+            buckets=self._buffers.num_buckets,
+        )
         self._listener = Listener(door, me)
         self._links: Links | None = None
         self._next_links: Links | None = None  # of a round that is not entered yet
@@ -107,7 +114,6 @@ class Group:
         # Between an Apply or Take and `applied` the protocol hears nothing else.
         self._waits: deque[Callable[[], list[Action]]] = deque()
         self._applying = False
-        self._buffers = Buffers(me, size, encoding or Encoding(), most_state_bytes)
         self._word = word
         self._words: dict[int, bytes] = {}  # of the others in this round, the newest
         self.sent_bytes = 0  # of gradients, to all members of all rounds
@@ -170,12 +176,22 @@ class Group:
 
     def computed(self, step: int, number: int, gradient: Floats) -> None:
         """Hand the own gradient in; it must not change until `Apply`."""
+        for bucket in range(self._buffers.num_buckets):
+            self.has_bucket(step, number, bucket, gradient)
+
+    def has_bucket(self, step: int, number: int, bucket: int, gradient: Floats) -> None:
+        """Hand a bucket of the own gradient in; called from any thread.
+
+        It must not change until `Apply`; each comes once.
+        """
         with self._lock:
             entered = self._participant.round
             if entered is None or entered.number != number:
                 return
-            parts = self._buffers.parts(gradient, len(entered.members))
-        self._tell(lambda: self._participant.computed(step, number, parts))
+            parts = self._buffers.parts(gradient, bucket, len(entered.members))
+        self._tell(
+            lambda: self._participant.computed(step, number, parts, bucket=bucket)
+        )
 
     def alone(self, step: int, number: int) -> bool:
         """Begin a step in one go, if nobody else is in round `number`.
@@ -339,8 +355,8 @@ class Group:
         entered = self._participant.round
         if entered is None:
             return
-        total = self._buffers.add(step, part, pieces, len(entered.members))
-        self._carry_out(self._participant.added(step, entered.number, total))
+        total = self._buffers.add(step, part, pieces)
+        self._carry_out(self._participant.added(step, entered.number, part, total))
 
     # -- frames ------------------------------------------------------------------------
 

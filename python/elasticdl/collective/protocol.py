@@ -66,6 +66,7 @@ class Participant:
         *,
         make_plan: Callable[[int], Any],
         state: Callable[[], Any],
+        buckets: int = 1,
     ) -> None:
         """Take the own number and what a leader needs.
 
@@ -73,12 +74,14 @@ class Participant:
             me: Number of this worker.
             make_plan: step -> which records it has; called while this member leads.
             state: Returns the whole own state, for newcomers.
+            buckets: Into how many a gradient is cut; each has a part for each member.
         """
         self._me = me
         self._version: int | None = None  # until it is the group's own
         self._level_in = 0  # the last round in which it was
         self._make_plan = make_plan
         self._state = state
+        self._buckets = buckets
         self._round: Round | None = None
         self._made: _Made | None = None
         self._reset()
@@ -89,9 +92,9 @@ class Participant:
         self._begun = -1  # the step that is being computed
         self._hellos: dict[int, int | None] = {}
         self._headers: dict[int, dict[int, Header]] = defaultdict(dict)
-        self._pieces: dict[int, dict[int, Any]] = defaultdict(dict)
+        # By step and part, then by sender.
+        self._pieces: dict[tuple[int, int], dict[int, Any]] = defaultdict(dict)
         self._reduced: dict[int, dict[int, Any]] = defaultdict(dict)
-        self._adding = -1
 
     @property
     def version(self) -> int | None:
@@ -155,10 +158,10 @@ class Participant:
         if isinstance(message, Reduced):
             self._reduced[step][message.part] = message.data
             return self._finish(step)
-        if message.part != self._rank:
+        if message.part % len(self._members) != self._rank:
             return []
-        self._pieces[step][sender] = message.data
-        return self._add(step)
+        self._pieces[step, message.part][sender] = message.data
+        return self._add(step, message.part)
 
     def lost(self, member: int, number: int) -> list[Action]:
         """Give round `number` up: a member's connection has ended."""
@@ -167,17 +170,24 @@ class Participant:
         self._broken = True
         return [Broken(number, member)]
 
-    def computed(self, step: int, number: int, parts: tuple[Any, ...]) -> list[Action]:
-        """Take the own gradient of a step, cut into a part for each member."""
+    def computed(
+        self, step: int, number: int, parts: tuple[Any, ...], *, bucket: int = 0
+    ) -> list[Action]:
+        """Take a bucket of the own gradient, cut into a part for each member.
+
+        Each bucket of a step comes once, in any order.
+        """
         if self._is_over(number) or step != self._version:
             return []
+        first = bucket * len(self._members)
         pieces = [
-            Send(member, Piece(step, rank, parts[rank]))
+            Send(member, Piece(step, first + rank, parts[rank]))
             for rank, member in enumerate(self._members)
             if member != self._me
         ]
-        self._pieces[step][self._me] = parts[self._rank]
-        return [*pieces, *self._add(step)]
+        mine = first + self._rank
+        self._pieces[step, mine][self._me] = parts[self._rank]
+        return [*pieces, *self._add(step, mine)]
 
     def alone(self, step: int, number: int) -> bool:
         """Whether this member is the only one in round `number` and is at this step."""
@@ -195,12 +205,12 @@ class Participant:
         """
         self._note_made(step, plan, ())
 
-    def added(self, step: int, number: int, data: Any) -> list[Action]:
-        """Take the sum of the own part."""
+    def added(self, step: int, number: int, part: int, data: Any) -> list[Action]:
+        """Take the sum of one of the own parts."""
         if self._is_over(number):
             return []
-        self._reduced[step][self._rank] = data
-        reduced = Reduced(step, self._rank, data)
+        self._reduced[step][part] = data
+        reduced = Reduced(step, part, data)
         return [*self._to_others(reduced), *self._finish(step)]
 
     def began(self) -> list[Action]:
@@ -223,6 +233,10 @@ class Participant:
     @property
     def _members(self) -> tuple[int, ...]:
         return self._round.members if self._round is not None else ()
+
+    @property
+    def _num_parts(self) -> int:
+        return self._buckets * len(self._members)
 
     @property
     def _rank(self) -> int:
@@ -307,21 +321,20 @@ class Participant:
         self._begun = step
         return [Compute(step, header.plan, self._round.number)]
 
-    def _add(self, step: int) -> list[Action]:
-        pieces = self._pieces[step]
-        if self._adding == step or len(pieces) < len(self._members):
+    def _add(self, step: int, part: int) -> list[Action]:
+        if len(self._pieces[step, part]) < len(self._members):
             return []
-        self._adding = step
+        pieces = self._pieces.pop((step, part))
         # In the members' order, not as they came: a sum of floats depends on it.
         in_order = tuple(pieces[member] for member in self._members)
-        return [Add(step, self._rank, in_order)]
+        return [Add(step, part, in_order)]
 
     def _finish(self, step: int) -> list[Action]:
         reduced = self._reduced[step]
-        if step != self._version or len(reduced) < len(self._members):
+        if step != self._version or len(reduced) < self._num_parts:
             return []
         header = self._headers[step][self._members[0]]
-        parts = tuple(reduced[part] for part in range(len(self._members)))
+        parts = tuple(reduced[part] for part in range(self._num_parts))
         return [self._make(step, header.plan, parts)]
 
     def _make(self, step: int, plan: Any, parts: tuple[Any, ...]) -> Apply:
@@ -331,5 +344,5 @@ class Participant:
     def _note_made(self, step: int, plan: Any, parts: tuple[Any, ...]) -> None:
         self._made = _Made(step, plan, parts)
         self._version = step + 1
-        for kept in (self._headers, self._pieces, self._reduced):
-            kept.pop(step, None)
+        self._headers.pop(step, None)
+        self._reduced.pop(step, None)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,12 @@ def bound_threads(wanted: int, environ: MutableMapping[str, str]) -> None:
     for name in _THREADS:
         environ.setdefault(name, str(limit))
     log.info("The container is limited to %d CPUs: so many threads compute", limit)
+
+
+def inter_op_threads(environ: Mapping[str, str]) -> int:
+    """Return in how many threads TensorFlow runs operations side by side."""
+    told = environ.get(_THREADS[1], "")
+    return (int(told) if told.isdigit() else 0) or len(os.sched_getaffinity(0))
 
 
 def cpu_limit(cgroup: Path = _CGROUP) -> int | None:

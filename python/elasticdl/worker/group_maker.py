@@ -151,7 +151,13 @@ class GroupMaker:
         optimizer = definition.optimizer
         skip_nan = spec.training.on_nan_loss is OnNanLoss.SKIP
         moved = self._state.moved_together
-        step = GroupStep(definition, optimizer, moved, skip_nan=skip_nan)
+        step = GroupStep(
+            definition,
+            optimizer,
+            moved,
+            skip_nan=skip_nan,
+            taps=life.inter_op_threads > 1,
+        )
         step.trace(around.batch.features, around.batch.labels)
         whole = LocalState(definition.model, optimizer, definition.optimizer_json())
         state = MemberState(definition.model, optimizer)
@@ -195,10 +201,10 @@ class GroupMaker:
         group = Group(
             me,
             position,
-            size=step.size,
             door=_door(life),
             most_state_bytes=state.num_bytes + _MOST_TEXT_BYTES,
             encoding=Encoding(spec.all_reduce.compression, step.num_gradients),
+            ends=step.ends,
             word=speeds.word,
         )
         address = life.context.announced(group.port)

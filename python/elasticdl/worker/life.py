@@ -78,9 +78,15 @@ class WorkerLife:
         spec: JobSpec,
         leaving: threading.Event,
         identity: Identity | None = None,
+        *,
+        inter_op_threads: int = 1,
     ) -> None:
-        """Start heartbeats at once; calls are encrypted if there is an identity."""
+        """Start heartbeats at once; calls are encrypted if there is an identity.
+
+        `inter_op_threads`: in how many TensorFlow runs operations side by side.
+        """
         self.context = context
+        self.inter_op_threads = inter_op_threads
         self.identity = identity
         self.leaving = leaving
         self._process = psutil.Process()

@@ -33,7 +33,7 @@ from elasticdl.job.folder import in_force
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import DATA_OF_JOB, JobSpec, JobType, Strategy
 from elasticdl.rpc.tls.identity import identity_of
-from elasticdl.worker.cpus import bound_threads
+from elasticdl.worker.cpus import bound_threads, inter_op_threads
 from elasticdl.worker.life import WorkerLife
 from elasticdl.worker.quiet import quiet_import
 from elasticdl.worker.tasks.early import EarlyTasks
@@ -84,7 +84,13 @@ def run() -> int:
 
 
 def _live(context: RoleContext, spec: JobSpec, leaving: threading.Event) -> None:
-    life = WorkerLife(context, spec, leaving, identity_of(context, leaving))
+    life = WorkerLife(
+        context,
+        spec,
+        leaving,
+        identity_of(context, leaving),
+        inter_op_threads=inter_op_threads(os.environ),
+    )
     try:
         work(life, spec)
     finally:

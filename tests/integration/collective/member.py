@@ -50,7 +50,11 @@ class State:
 def main(index: int, size: int, pause: float, host: str) -> None:
     state = State(size)
     group = Group(
-        index, state, size=size, door=Door("secret", host), most_state_bytes=1 << 30
+        index,
+        state,
+        door=Door("secret", host),
+        most_state_bytes=1 << 30,
+        ends=(size // 2, size),
     )
     rounds: dict[int, Round] = {}
 
@@ -87,7 +91,10 @@ def main(index: int, size: int, pause: float, host: str) -> None:
                     rank :: len(entered.members)
                 ]:
                     gradient[record % size :: 1000] += np.float32(1 / (record + 1))
-                group.computed(step, entered.number, gradient)
+                group.has_bucket(step, number, 0, gradient)
+                if pause:
+                    wait.wait(pause)
+                group.has_bucket(step, number, 1, gradient)
             case Apply(step, plan, (reduced,)):
                 state.values += reduced
                 state.position += RECORDS

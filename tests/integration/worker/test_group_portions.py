@@ -176,7 +176,14 @@ class Member:
         batch = next(self.feeder.batches(data[:BATCH]))
         model = self.module.model
         moved = non_trainable(model).moved_together
-        self.step = GroupStep(self.module, self.module.optimizer, moved, skip_nan=False)
+        self.step = GroupStep(
+            self.module,
+            self.module.optimizer,
+            moved,
+            skip_nan=False,
+            taps=True,
+            least_floats=1,
+        )
         self.step.trace(batch.features, batch.labels)
         if initial is not None:
             model.set_weights(initial)
@@ -184,7 +191,8 @@ class Member:
 
     def part(self, records):
         batches = tuple(self.feeder.batches(records))
-        return self.step.compute(ShareBatches(batches, len(records)))
+        share = ShareBatches(batches, len(records))
+        return self.step.compute(share, lambda bucket, vector: None)
 
 
 def together(members, records):

@@ -33,10 +33,18 @@ OPTIMIZERS = {
 class Member:
     """A worker's model, step and state."""
 
-    def __init__(self, module, *, skip_nan=False):
+    def __init__(self, module, *, skip_nan=False, taps=True):
         self.module = module
         moved = non_trainable(module.model).moved_together
-        self.step = GroupStep(module, module.optimizer, moved, skip_nan=skip_nan)
+        self.step = GroupStep(
+            module,
+            module.optimizer,
+            moved,
+            skip_nan=skip_nan,
+            taps=taps,
+            least_floats=1,
+        )
+        self.handed = []  # buckets of the last share, and what each one had
         self.state = MemberState(module.model, module.optimizer)
         self.work = Work()
 
@@ -53,7 +61,12 @@ class Member:
             )
             for a in range(start, end, portion)
         ]
-        return self.step.compute(ShareBatches(batches, end - start))
+        self.handed = []
+        return self.step.compute(ShareBatches(batches, end - start), self.ready)
+
+    def ready(self, bucket, vector):
+        begin, end = [0, *self.step.ends][bucket : bucket + 2]
+        self.handed.append((bucket, vector[begin:end].copy()))
 
     def alone(self, features, labels):
         batch = Batch(tf.constant(features), tf.constant(labels), len(labels))
@@ -284,3 +297,34 @@ def test_random_generators_are_each_members_own(members, mlp):
     seeds[0].assign([5, 6])
     other.state.take(b"".join(one.state.copied(Work(), one.step.state_before)))
     np.testing.assert_array_equal(keras.ops.convert_to_numpy(seeds[0]), [5, 6])
+
+
+@pytest.mark.parametrize("taps", [True, False])
+@pytest.mark.parametrize("portion", [1000, 4])
+def test_each_bucket_is_handed_out_once_and_only_when_nothing_more_comes_to_it(
+    definition, mlp, batches_of, portion, taps
+):
+    (features, labels), *_ = batches_of(1)
+    one = Member(definition(mlp), taps=taps).trace(features, labels)
+    vector = one.part(features, labels, 0, len(labels), portion=portion)
+    ends = one.step.ends
+    assert len(ends) > 1
+    assert [bucket for bucket, _ in one.handed] == list(range(len(ends)))
+    for (_, had), begin, end in zip(one.handed, [0, *ends], ends, strict=False):
+        np.testing.assert_array_equal(had, vector[begin:end])
+
+
+def test_a_member_whose_taps_come_after_the_step_hands_out_the_same(
+    definition, mlp, batches_of
+):
+    (features, labels), *_ = batches_of(1)
+    made = [
+        Member(definition(mlp), taps=taps).trace(features, labels)
+        for taps in (True, False)
+    ]
+    made[1].module.model.set_weights(made[0].module.model.get_weights())
+    vectors = [
+        one.part(features, labels, 0, len(labels), portion=8).copy() for one in made
+    ]
+    assert made[0].step.ends == made[1].step.ends
+    np.testing.assert_allclose(*vectors, rtol=1e-5, atol=1e-6)

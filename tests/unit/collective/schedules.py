@@ -15,6 +15,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from elasticdl.collective.messages import (
@@ -33,8 +34,9 @@ from elasticdl.collective.messages import (
 )
 from elasticdl.collective.protocol import Participant
 
-PARTS = 3  # a state has so many, whatever the number of members
+PARTS = 5  # a state has so many, whatever the number of members
 RECORDS = 4  # of a step
+BUCKETS = 2  # of a gradient
 
 
 @dataclass
@@ -62,7 +64,9 @@ class Process:
         self.state = State()
         self.todo: deque[tuple[int, Action]] = deque()  # (round, action)
         self.work: list[Callable[[], list[Action]]] = []  # takes its time
-        self.participant = kind(index, make_plan=self._plan, state=self._copy)
+        self.participant = kind(
+            index, make_plan=self._plan, state=self._copy, buckets=BUCKETS
+        )
 
     def _plan(self, step: int) -> tuple[int, ...]:
         del step
@@ -111,9 +115,12 @@ class Process:
                 self.participant.made_alone(step, plan)
                 self.do(self.participant.applied())
             case Compute(step, plan, number):
-                self.work.append(lambda: self._compute(number, step, plan))
-            case Add(step, _, pieces):
-                self.work.append(lambda: self._add(number, step, pieces))
+                self.work += [
+                    partial(self._compute, number, step, plan, bucket)
+                    for bucket in range(BUCKETS)
+                ]
+            case Add(step, part, pieces):
+                self.work.append(lambda: self._add(number, step, part, pieces))
             case Acknowledge(_, plan):
                 if self.participant.round and (
                     self.participant.round.leader == self.index
@@ -134,25 +141,30 @@ class Process:
             part.update(plan)
         self.state.position += len(plan)
 
-    def _compute(self, number: int, step: int, plan: tuple[int, ...]) -> list[Action]:
+    def _compute(
+        self, number: int, step: int, plan: tuple[int, ...], bucket: int
+    ) -> list[Action]:
         entered = self.participant.round
         if entered is None or entered.number != number:
             return []
         n = len(entered.members)
         share = plan[entered.members.index(self.index) :: n]
-        # Part `rank` of the gradient has the places of the state that belong to it.
+        # A part of the gradient has the places of the state that belong to it.
+        first = bucket * n
         parts = tuple(
-            tuple((place, Counter(share)) for place in range(rank, PARTS, n))
-            for rank in range(n)
+            tuple((place, Counter(share)) for place in range(part, PARTS, n * BUCKETS))
+            for part in range(first, first + n)
         )
-        return self.participant.computed(step, number, parts)
+        return self.participant.computed(step, number, parts, bucket=bucket)
 
-    def _add(self, number: int, step: int, pieces: tuple[Any, ...]) -> list[Action]:
+    def _add(
+        self, number: int, step: int, part: int, pieces: tuple[Any, ...]
+    ) -> list[Action]:
         total: dict[int, Counter[int]] = {}
         for piece in pieces:
             for place, counts in piece:
                 total[place] = total.get(place, Counter()) + counts
-        return self.participant.added(step, number, tuple(total.items()))
+        return self.participant.added(step, number, part, tuple(total.items()))
 
 
 class World:
@@ -258,7 +270,7 @@ def run(
     world.form()
     losses = rng.randint(0, 4)
     joins = rng.randint(0, 3)
-    limit = 4000
+    limit = 20_000
     while limit:
         limit -= 1
         chance = rng.random()
@@ -296,6 +308,10 @@ def _wrong_now(world: World) -> str:
     }
     if versions and max(versions.values()) - min(versions.values()) > 1:
         return f"versions {versions} are more than one step apart"
+    last = max(world.acknowledged, default=-1)
+    behind = [i for i in versions if world.processes[i].state.position <= last]
+    if behind:
+        return f"record {last} is acknowledged and not in the states of {behind}"
     by_version: dict[int, Any] = {}
     for index, version in versions.items():
         key = world.processes[index].state.key()

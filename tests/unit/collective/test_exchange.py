@@ -14,6 +14,7 @@ from elasticdl.job.spec.kinds import Compression
 
 SIZE = 100_003
 ROUNDED = 100_000  # gradients; the rest are counts
+ENDS = (SIZE // 3, SIZE // 3 + 1, SIZE)  # of the buckets
 STEPS = 4
 
 
@@ -42,7 +43,7 @@ def test_the_leader_hears_the_words_of_the_others() -> None:
         number: Group(
             number,
             Nothing(),
-            size=SIZE,
+            ends=ENDS,
             door=Door("secret"),
             most_state_bytes=100,
             word=lambda number=number: said[number],
@@ -67,7 +68,10 @@ def run(group: Group, member: int, sums: list) -> None:
     while len(sums) < STEPS:
         match group.next(20):
             case Compute(step, _, number):
-                group.computed(step, number, gradient(member, step))
+                mine = gradient(member, step)
+                # The members have their buckets ready in different orders.
+                for bucket in range(len(ENDS))[:: 1 if member % 2 else -1]:
+                    group.has_bucket(step, number, bucket, mine)
             case Apply(_, _, (whole,)):
                 sums.append(whole.copy())
                 group.applied()
@@ -87,7 +91,7 @@ def test_all_members_have_the_same_sums(form: Compression, members: int) -> None
         number: Group(
             number,
             Nothing(),
-            size=SIZE,
+            ends=ENDS,
             door=Door("secret"),
             most_state_bytes=100,
             encoding=Encoding(form, ROUNDED),

@@ -101,7 +101,7 @@ def test_one_member_steps_alone() -> None:
     assert alone.enter(Round(1, (7,), (1,), begins=True)) == [Begin(1)]
     assert alone.began() == [Compute(0, "plan 0", 1)]
     (add,) = alone.computed(0, 1, ("g",))
-    (apply,) = alone.added(0, 1, add.pieces[0])  # type: ignore[union-attr]
+    (apply,) = alone.added(0, 1, 0, add.pieces[0])  # type: ignore[union-attr]
     assert apply == Apply(0, "plan 0", ("g",))
     assert alone.applied() == [Acknowledge(0, "plan 0"), Compute(1, "plan 1", 1)]
 
@@ -126,7 +126,7 @@ def test_a_newcomer_gets_the_state_of_the_oldest() -> None:
     old.enter(Round(1, (0,), (1,), begins=True))
     old.began()
     old.computed(0, 1, ("g",))
-    old.added(0, 1, "g")
+    old.added(0, 1, 0, "g")
     old.applied()
     old.enter(Round(2, (0, 3), (1, 2)))
     actions = old.received(3, 2, Hello(None))

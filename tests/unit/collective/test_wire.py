@@ -75,7 +75,7 @@ def test_a_frame_of_another_protocol_is_refused_with_both_numbers(ends) -> None:
     raw = bytearray(wire.frame(wire.Kind.HELLO, 1)[0])
     raw[4] = 9
     one.sendall(raw)
-    with pytest.raises(RpcError, match=r"protocol 9; expected .* protocol 1"):
+    with pytest.raises(RpcError, match=r"protocol 9; expected .* protocol 2"):
         wire.read_head(other)
 
 
@@ -110,7 +110,7 @@ class Nothing:
 
 @pytest.fixture
 def group():
-    made = Group(0, Nothing(), size=64, door=Door("secret"), most_state_bytes=100)
+    made = Group(0, Nothing(), ends=(64,), door=Door("secret"), most_state_bytes=100)
     yield made
     made.close()
 

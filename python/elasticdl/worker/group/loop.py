@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from functools import partial
 
 from elasticdl.collective.group import Group
 from elasticdl.collective.messages import (
@@ -175,7 +176,8 @@ class GroupLoop:
             self._between_steps()
             self._group.made_alone(step, raw)
         else:
-            self._group.computed(step, number, self._stepping.compute(share))
+            ready = partial(self._group.has_bucket, step, number)
+            self._stepping.compute(share, ready)
 
     def _made(self, plan: StepPlan) -> None:
         self._made_in = self._group.round

@@ -1,18 +1,23 @@
 """A step of a group in two halves: a share's gradient, and applying the mean of all.
 
 Owns the two traced functions and the layout of the vector that members exchange: the
-gradients of all variables, the model's float state and counters, then what is counted.
+gradients of all variables, the last one first, the model's float state and counters,
+then what is counted.
 Made by `worker.group_maker`, called by `worker.group.loop`. Must not know other
 members.
 
 The gradient that is exchanged is of the loss as the optimizer scales it: an overflow in
 one member is one in the sum, so that all of them leave the step out alike.
+
+Backprop computes the last layers' gradients first. They are cut into buckets, and taps
+in the graph hand each bucket out while the gradients of earlier layers are computed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import keras
@@ -25,6 +30,7 @@ from elasticdl.model.feeding import Batch
 from elasticdl.model.measures.portions import LEAST_WEIGHT, counts_up, refuse_uneven
 from elasticdl.model.variables import NamedVariable
 from elasticdl.tensor.placement import GradientKind
+from elasticdl.worker.group.buckets import LEAST_FLOATS, Bucket, buckets
 from elasticdl.worker.group.moved import MovedState
 from elasticdl.worker.group.plan import Outcome
 from elasticdl.worker.steps.step import (
@@ -59,6 +65,23 @@ class ShareBatches:
     records: int  # that were read
 
 
+# Takes the number of a bucket, and the vector in which it is.
+Ready = Callable[[int, Floats], None]
+
+
+@dataclass(frozen=True)
+class _Portion:
+    """A batch of a share while its gradients are computed.
+
+    `hand_out` of the last one: takes the number of a bucket.
+    """
+
+    total: Floats
+    rows: int
+    first: bool
+    hand_out: Callable[[int], None] | None
+
+
 class GroupStep:
     """Computes gradients, and applies them with the user's own optimizer."""
 
@@ -69,10 +92,19 @@ class GroupStep:
         moved: Sequence[NamedVariable],
         *,
         skip_nan: bool,
+        taps: bool = False,
+        least_floats: int = LEAST_FLOATS,
     ) -> None:
         """Take a module with a built model, its optimizer, float state and counters.
 
-        `skip_nan`: a step whose loss is not a number changes nothing.
+        Args:
+            definition: The user's module.
+            optimizer: The user's own.
+            moved: The model's float state and counters.
+            skip_nan: A step whose loss is not a number changes nothing.
+            taps: Buckets are handed out while others are computed. That needs a second
+                inter-op thread: with one alone, taps run when all is computed.
+            least_floats: Of a bucket, the same for all members.
         """
         self._definition = definition
         self._optimizer = optimizer
@@ -84,6 +116,10 @@ class GroupStep:
         self._rows_of_gradients = False
         self._gradient = Traced(self._compute, jit=definition.jit_compile)
         self._apply = tf.function(self._apply_mean)
+        self._taps = taps and not definition.jit_compile
+        self._least_floats = least_floats
+        self._buckets: list[Bucket] = []
+        self._under_way: _Portion | None = None
         self.num_gradients = 0  # floats at the vector's beginning
         self._total = np.empty(0, np.float32)
         # That of strategy local; it cannot take a constant scale off rows of gradients.
@@ -114,47 +150,53 @@ class GroupStep:
         """Note the moved state: each attempt at the next step begins with it."""
         self._moved.begin()
 
-    def compute(self, share: ShareBatches) -> Floats:
+    @property
+    def ends(self) -> list[int]:
+        """Where the vector's buckets end; the last one has what is no gradient too."""
+        return [*(bucket.end for bucket in self._buckets[:-1]), self.size]
+
+    def compute(self, share: ShareBatches, ready: Ready) -> Floats:
         """Return this member's part of a step: sums over its rows.
 
-        It stays as it is until the next call.
+        `ready` is called once with each bucket, and the vector in which it is, perhaps
+        in a thread of TensorFlow. The vector stays as it is until the next call.
         """
         if len(self._total) != self.size:
             self._total = np.empty(self.size, np.float32)
         total = self._total
         total.fill(0.0)
-        gradients = total[: self.num_gradients]
         state = total[self.num_gradients : -_COUNTS]
+        last = len(share.batches) - 1
+        handed: set[int] = set()
+
+        def hand_out(bucket: int) -> None:
+            handed.add(bucket)
+            ready(bucket, total)
+
         for number, batch in enumerate(share.batches):
             # Each portion begins alike, so that it does not matter whose it is.
             self._moved.rewind()
             rows = batch.num_records
-            loss, parts, *divisor = self._gradient(batch.features, batch.labels)
-            weight = float(rows)
-            if divisor:
-                weight = float(divisor[0]) + LEAST_WEIGHT * rows
-            self._add(gradients, parts, np.float32(weight), first=number == 0)
-            del parts
+            self._under_way = _Portion(
+                total, rows, number == 0, hand_out if number == last else None
+            )
+            try:
+                loss, parts, *divisor = self._gradient(batch.features, batch.labels)
+                weight = _weight(rows, *divisor)
+                begin = self._buckets[-1].begin if self._taps else 0
+                _add(self._under_way, begin, parts, weight)
+                del parts
+            finally:
+                self._under_way = None
             self._moved.add(state, rows)
             total[-4] += float(loss) * weight
             total[-3] += weight
             total[-2] += rows
         total[-1] = share.records
+        for bucket in range(len(self._buckets)):
+            if bucket not in handed:
+                ready(bucket, total)
         return total
-
-    def _add(
-        self, total: Floats, parts: Iterable[Any], weight: np.float32, *, first: bool
-    ) -> None:
-        """Add a portion's gradients, by variable: one vector of all is enough."""
-        at = 0
-        for part in parts:
-            found = part.numpy().reshape(-1)
-            out = total[at : at + found.size]
-            if first:
-                np.multiply(weight, found, out=out)
-            else:
-                out += weight * found
-            at += found.size
 
     def can_be_alone(self, share: ShareBatches) -> bool:
         """Whether `alone` can make a step of these batches."""
@@ -207,11 +249,12 @@ class GroupStep:
 
     @property
     def _with_gradient(self) -> list[Any]:
+        """The variables whose gradients are exchanged, the last one first."""
         return [
             variable
             for variable, kind in zip(self.variables, self._kinds, strict=True)
             if kind is not GradientKind.FROZEN
-        ]
+        ][::-1]
 
     def _compute(self, features: Tensors, labels: Tensors) -> Any:
         with tf.GradientTape() as tape:
@@ -227,11 +270,27 @@ class GroupStep:
         self._note(found)
         parts = [
             tf.cast(tf.convert_to_tensor(gradient), tf.float32)
-            for gradient in found
+            for gradient in reversed(found)
             if gradient is not None
         ]
         said = [] if divisor is None else [divisor]
+        if self._taps:
+            for number, bucket in enumerate(self._buckets[:-1]):
+                tapped = parts[bucket.first : bucket.last]
+                call = partial(self._tap, number, len(said))
+                tf.numpy_function(call, [*said, *tapped], [])
+            parts = parts[self._buckets[-1].first :]
         return tf.cast(loss, tf.float32), parts, *said
+
+    def _tap(self, number: int, num_said: int, *found: NDArray[Any]) -> None:
+        """Take a bucket's gradients, and hand it out while others are computed."""
+        portion = self._under_way
+        if portion is None:
+            raise RuntimeError("a step is computed for nobody")
+        weight = _weight(portion.rows, *found[:num_said])
+        _add(portion, self._buckets[number].begin, found[num_said:], weight)
+        if portion.hand_out is not None:
+            portion.hand_out(number)
 
     def _note(self, found: Sequence[Any]) -> None:
         """Keep which variables have gradients. Raises UserCodeError if that changes."""
@@ -243,6 +302,9 @@ class GroupStep:
             for kind in kinds
         ]
         self._kinds = agreed(self._kinds, dense, self.variables)
+        self._buckets = buckets(
+            [_size(v.shape) for v in self._with_gradient], self._least_floats
+        )
         if GradientKind.DENSE not in dense:
             raise UserCodeError(
                 f"the loss has a gradient for none of the model's {len(dense)} "
@@ -264,6 +326,26 @@ class GroupStep:
         self._optimizer.apply_gradients(
             list(zip(means, self._with_gradient, strict=True))
         )
+
+
+def _weight(rows: int, *divisor: Any) -> float:
+    """Return what a portion's mean is multiplied by to be a sum."""
+    return float(divisor[0]) + LEAST_WEIGHT * rows if divisor else float(rows)
+
+
+def _add(portion: _Portion, at: int, found: Sequence[Any], weight: float) -> None:
+    """Add gradients from a place of the vector on, by variable.
+
+    One vector of all is enough so.
+    """
+    for one in found:
+        values = np.asarray(one).reshape(-1)
+        out = portion.total[at : at + values.size]
+        if portion.first:
+            np.multiply(np.float32(weight), values, out=out)
+        else:
+            out += np.float32(weight) * values
+        at += values.size
 
 
 def _size(shape: Sequence[int]) -> int:

@@ -17,7 +17,7 @@ from elasticdl.job.words import GoodputCause, WorkerPhase
 from elasticdl.worker.group.link import GroupLink
 from elasticdl.worker.group.plan import GroupTask, Outcome, StepPlan, share, shares
 from elasticdl.worker.group.position import GroupParts, Position
-from elasticdl.worker.group.step import Floats, ShareBatches
+from elasticdl.worker.group.step import Floats, Ready, ShareBatches
 from elasticdl.worker.tasks.stream import failure, with_trace
 from elasticdl.worker.trainer import BatchDone, NanLossError
 
@@ -97,16 +97,18 @@ class Stepping:
         if task is not None:
             self._parts.shares.ask(task, *share(following, rank, members))
 
-    def compute(self, own: OwnShare) -> Floats:
-        """Return the own part of a step. Raises UserCodeError once that is told."""
+    def compute(self, own: OwnShare, ready: Ready) -> None:
+        """Compute the own part of a step. Raises UserCodeError once that is told.
+
+        `ready` is called with each bucket of it, perhaps in another thread.
+        """
         clock = self._parts.shows.clock
         began = clock()
         try:
-            computed = self._parts.step.compute(own.batches)
+            self._parts.step.compute(own.batches, ready)
         except Exception as error:  # noqa: BLE001 - border: the user's model
             self._fail(own.task, error)
         self._parts.speeds.computed(own.batches.records, clock() - began)
-        return computed
 
     def alone(self, own: OwnShare) -> None:
         """Make a step without others. Raises UserCodeError once that is told."""

@@ -134,7 +134,7 @@ def test_members_make_steps_over_encrypted_connections(authority) -> None:
         number: Group(
             number,
             Nothing(),
-            size=SIZE,
+            ends=(SIZE,),
             door=Door("secret", encryption=links(authority, number, index=rank)),
             most_state_bytes=100,
         )
@@ -160,11 +160,11 @@ def test_members_make_steps_over_encrypted_connections(authority) -> None:
 def test_a_worker_is_not_taken_for_the_member_that_it_says_it_is(authority) -> None:
     """Generation 9 connects, and greets as 8; 8 has not come."""
     door = Door("secret", encryption=links(authority, 3))
-    group = Group(3, Nothing(), size=16, door=door, most_state_bytes=100)
+    group = Group(3, Nothing(), ends=(16,), door=door, most_state_bytes=100)
     liar = Group(
         8,
         Nothing(),
-        size=16,
+        ends=(16,),
         door=Door("secret", encryption=links(authority, 9, index=1)),
         most_state_bytes=100,
     )
