@@ -5,7 +5,9 @@ import signal
 from pathlib import Path
 
 import numpy as np
+import pytest
 from elasticdl.checkpoint import reshard
+from elasticdl.errors import ExitCode
 from elasticdl.testing.claims import check_whole
 
 LONG = {"epochs": 10_000, "batchSize": 16, "batchesPerTask": 4}
@@ -100,6 +102,19 @@ def test_when_all_are_lost_the_group_goes_back_to_its_checkpoint(job):
     report = one.finish()
     check_whole(one, report)
     assert report.rewinds == 1
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_stop_in_which_a_member_is_lost_saves_what_the_others_have(job, rank):
+    one = group(job, "stopped", checkpoint={"everySeconds": 3600.0})
+    member = together(one, 3).group.members[rank]
+    one.wait_for_step(100)
+    one.handle.kill(member, signal.SIGKILL)
+    one.handle.stop()
+    report = one.finish(expected=ExitCode.STOPPED)
+    # It goes on with all that was trained.
+    assert report.rewinds == 0
+    assert reshard.load_all(Path(report.checkpoint)).version >= report.steps > 100
 
 
 def test_steps_go_on_without_a_master_and_a_loss_meanwhile_waits_for_it(job):
