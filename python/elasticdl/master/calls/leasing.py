@@ -377,7 +377,9 @@ class Leasing:
         shared: list[QueuedTask] = []
         if heir is not None:
             # Each member has records of all of them.
-            shared = self._parts.ledger.hand_over(heir, now=now, died=died)
+            self._parts.ledger.hand_over(heir, now=now, died=died)
+            queue = self._parts.ledger.queue
+            shared = [one.task for one in queue.leased.values()] if queue else []
         tasks = self._parts.ledger.recover(index, cause=cause, now=now, died=died)
         count = len(tasks) + self._parts.side.recover(index, died=died)
         if count:

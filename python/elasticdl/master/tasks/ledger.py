@@ -193,22 +193,15 @@ class Ledger:
         tasks = (self.give_back(i, cause=cause, now=now, died=died) for i in leases)
         return [task for task in tasks if task]
 
-    def hand_over(
-        self, worker: int, *, now: float, died: bool = False
-    ) -> list[QueuedTask]:
+    def hand_over(self, worker: int, *, now: float, died: bool = False) -> None:
         """Give all leased tasks to one worker, who goes on where they stand.
 
-        `died`: a worker of those that share them hung or crashed. Returns those tasks
-        that have moved, or at which it did.
+        `died`: one of those that share them hung or crashed.
         """
-        handed = []
-        for lease_id, leased in list(self.queue.leased.items() if self.queue else ()):
-            if leased.worker != worker or died:
-                event: Event = {"k": "over", "l": lease_id, "w": worker}
-                event.update({"x": 1} if died else {})
-                event["t"] = round(now, 3)
-                handed.append(self._do(event))
-        return handed
+        told = {"w": worker, "t": round(now, 3), **({"x": 1} if died else {})}
+        for lease_id, task in dict(self.queue.leased if self.queue else {}).items():
+            if died or task.worker != worker:
+                self._do({"k": "over", "l": lease_id, **told})
 
     def expire(self, now: float) -> list[QueuedTask]:
         """Put back all tasks whose leases expired."""
@@ -417,8 +410,8 @@ class Ledger:
             untouched="u" in event,
         )
 
-    def _on_over(self, event: Event) -> QueuedTask | None:
-        return self._tasks.hand_over(event["l"], worker=event["w"], died="x" in event)
+    def _on_over(self, event: Event) -> None:
+        self._tasks.hand_over(event["l"], worker=event["w"], died="x" in event)
 
     def _on_stop(self, event: Event) -> None:
         del event

@@ -253,17 +253,15 @@ class TaskQueue:
         if task.failures or task.deaths:
             self._blamed[task.task_id] = (task.failures, task.deaths)
 
-    def hand_over(
-        self, lease_id: int, *, worker: int, died: bool = False
-    ) -> QueuedTask | None:
+    def hand_over(self, lease_id: int, *, worker: int, died: bool = False) -> None:
         """Give a leased task to another worker, who goes on where it stands.
 
         It is no replay: nothing of it is trained twice (strategy allReduce). `died`: a
-        worker hung or crashed at it. Returns None if the lease has moved on.
+        worker hung or crashed at it.
         """
         leased = self._leases.all.get(lease_id)
         if leased is None:
-            return None
+            return
         task = leased.task
         if leased.worker != worker:
             task = replace(task, workers=(*task.workers, worker)[-8:])
@@ -271,7 +269,6 @@ class TaskQueue:
         self._blame(task)
         moved = LeasedTask(task, lease_id, worker)
         self._leases.hand_over(lease_id, moved, worker=worker)
-        return task
 
     def renew(
         self, lease_ids: Iterable[int], *, worker: int, deadline: float
