@@ -5,7 +5,9 @@ import signal
 from pathlib import Path
 
 import numpy as np
+import pytest
 from elasticdl.checkpoint import reshard
+from elasticdl.errors import ExitCode
 from elasticdl.testing.claims import check_whole
 
 LONG = {"epochs": 10_000, "batchSize": 16, "batchesPerTask": 4}
@@ -115,6 +117,22 @@ def test_when_all_are_lost_the_group_goes_back_to_its_checkpoint(job):
     report = one.finish()
     check_whole(one, report)
     assert report.rewinds == 1
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_stop_in_which_a_member_is_lost_saves_what_the_others_have(job, rank):
+    one = group(job, "stopped", checkpoint={"everySeconds": 3600.0})
+    status = one.wait_until(
+        lambda s: s.group and len(s.group.members) == 3 and s.checkpoint_version,
+        "three members and the first checkpoint",
+    )
+    status = one.wait_for_step(status.progress.version + 100)
+    one.handle.kill(status.group.members[rank], signal.SIGKILL)
+    one.handle.stop()
+    report = one.finish(expected=ExitCode.STOPPED)
+    assert report.rewinds == 0
+    saved = reshard.load_all(Path(report.checkpoint)).version
+    assert saved >= status.progress.version
 
 
 def test_steps_go_on_without_a_master_and_a_loss_meanwhile_waits_for_it(job):

@@ -374,14 +374,18 @@ class Leasing:
         """Put back all tasks of a lost worker."""
         index, died = member.key.index, member.fell_at_work
         heir = self._parts.holder.heir(member)
+        shared: list[QueuedTask] = []
         if heir is not None:
-            self._parts.ledger.hand_over(heir, now=now)
+            # Each member has records of all of them.
+            self._parts.ledger.hand_over(heir, now=now, died=died)
+            queue = self._parts.ledger.queue
+            shared = [one.task for one in queue.leased.values()] if queue else []
         tasks = self._parts.ledger.recover(index, cause=cause, now=now, died=died)
         count = len(tasks) + self._parts.side.recover(index, died=died)
         if count:
             log.info("%d tasks of %s go to others", count, member.name)
         if died:
-            self._end_if_deadly(tasks)
+            self._end_if_deadly([*shared, *tasks])
         self._parts.holder.admission.gone(index)
         self._parts.signals.work()
 

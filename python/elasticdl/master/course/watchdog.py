@@ -128,11 +128,14 @@ def _moved(job: Job) -> tuple[Any, ...]:
     new = request is not None and (request.why == THE_END or not checkpoints.problem)
     written = request.moved if request is not None and new else 0.0
     stage = job.parts.data.stage
+    queue = job.parts.ledger.queue
     return (
         job.state,
         stage,
         job.batches,
         job.reports,
+        # Whoever is next at a task has a bound of its own; so many end the job.
+        queue.deaths if queue else 0,
         checkpoints.schedule.time,
         written,
     )

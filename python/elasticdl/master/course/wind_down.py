@@ -32,6 +32,8 @@ _UNHEARD_SECONDS = 1.0
 _LOOK_SECONDS = 0.2
 # Who stops a job waits in front of it: so long for a disk, then it resumes from older.
 _STOP_SECONDS = 60.0
+# Members of a group know of a dead connection in 5 s, and say so in 2 s.
+_REGROUP_SECONDS = 15.0
 
 
 class WindDown:
@@ -118,18 +120,20 @@ class WindDown:
         job, checkpoints = self._job, self._parts.checkpoints
         patience = min(job.spec.master.journal_wait_seconds, _STOP_SECONDS)
         refused_since: float | None = None
-        asked = False
-        while job.can_snapshot:
+        asked, before = False, checkpoints.newest
+        while await self._has_model():
             await self._until_written()
             now = job.clock()
-            if checkpoints.up_to_date or (asked and not checkpoints.refused_end):
+            # One that was given up for the loss of a replica is asked for again.
+            written = asked and checkpoints.newest is not before
+            if checkpoints.up_to_date or written:
                 return ending
             if asked:
                 refused_since = now if refused_since is None else refused_since
                 if now - refused_since >= patience:
                     break
             if checkpoints.schedule.may_hurry(now=now) or not asked:
-                asked = True
+                asked, before = True, checkpoints.newest
                 checkpoints.ask(THE_END, now=now)
             else:
                 await self._parts.signals.wait_for_loop(_LOOK_SECONDS)
@@ -148,11 +152,30 @@ class WindDown:
         return job.end_with(message)
 
     async def _until_written(self) -> None:
-        checkpoints = self._parts.checkpoints
-        while checkpoints.busy and self._job.can_snapshot:
-            checkpoints.watch(now=self._job.clock())
+        checkpoints, holder = self._parts.checkpoints, self._parts.holder
+        while checkpoints.busy and await self._has_model():
+            now = self._job.clock()
+            checkpoints.watch(now=now)
+            if holder.can_regroup:
+                holder.tick(now=now)
             await self._parts.signals.wait_for_loop(_LOOK_SECONDS)
             await self._hold()
+
+    async def _has_model(self) -> bool:
+        """Whether the model can be written; members that are left form a round first.
+
+        Who was lost in the end may have led, or broken the round of who leads.
+        """
+        job, holder = self._job, self._parts.holder
+        until = job.clock() + _REGROUP_SECONDS
+        while not job.can_snapshot and holder.can_regroup:
+            now = job.clock()
+            if now >= until:
+                break
+            holder.tick(now=now)
+            await self._parts.signals.wait_for_loop(_LOOK_SECONDS)
+            await self._hold()
+        return job.can_snapshot
 
     async def _hold(self) -> None:
         """Raise SupersededError if the replicas belong to another master now.

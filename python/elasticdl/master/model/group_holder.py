@@ -105,6 +105,11 @@ class GroupHolder(ModelHolder):
         leader = self._leader()
         return leader is not None and self._is_level(leader)
 
+    @property
+    def can_regroup(self) -> bool:
+        """Whether a member of the newest round is left."""
+        return any(self._is_in(m) and not m.drain for m in self._running())
+
     def registered(self, member: Member, *, now: float) -> Restore:
         """Return nothing: what a member begins with comes with its round."""
         del now

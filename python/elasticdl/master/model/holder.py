@@ -131,6 +131,11 @@ class ModelHolder(abc.ABC):
         self._on_rewind: list[Callable[[], None]] = []
 
     @property
+    def can_regroup(self) -> bool:
+        """Whether workers are left who have the model when another one is lost."""
+        return False
+
+    @property
     def rewind(self) -> int:
         """Number of rewinds so far; every request about the model carries it."""
         return self._ledger.rewinds

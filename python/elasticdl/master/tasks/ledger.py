@@ -193,12 +193,15 @@ class Ledger:
         tasks = (self.give_back(i, cause=cause, now=now, died=died) for i in leases)
         return [task for task in tasks if task]
 
-    def hand_over(self, worker: int, *, now: float) -> None:
-        """Give all leased tasks to one worker, who goes on where they stand."""
-        leased = dict(self.queue.leased) if self.queue else {}
-        for lease_id, task in leased.items():
-            if task.worker != worker:
-                self._do({"k": "over", "l": lease_id, "w": worker, "t": round(now, 3)})
+    def hand_over(self, worker: int, *, now: float, died: bool = False) -> None:
+        """Give all leased tasks to one worker, who goes on where they stand.
+
+        `died`: one of those that share them hung or crashed.
+        """
+        told = {"w": worker, "t": round(now, 3), **({"x": 1} if died else {})}
+        for lease_id, task in dict(self.queue.leased if self.queue else {}).items():
+            if died or task.worker != worker:
+                self._do({"k": "over", "l": lease_id, **told})
 
     def expire(self, now: float) -> list[QueuedTask]:
         """Put back all tasks whose leases expired."""
@@ -408,7 +411,7 @@ class Ledger:
         )
 
     def _on_over(self, event: Event) -> None:
-        self._tasks.hand_over(event["l"], worker=event["w"])
+        self._tasks.hand_over(event["l"], worker=event["w"], died="x" in event)
 
     def _on_stop(self, event: Event) -> None:
         del event

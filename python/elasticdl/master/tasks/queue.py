@@ -108,6 +108,11 @@ class TaskQueue:
         """Return the steps made; of records that a rewind credits, those planned."""
         return self.told_steps if self.plan.elastic else self.done_steps
 
+    @property
+    def deaths(self) -> int:
+        """Number of workers that hung or crashed at tasks that are not done."""
+        return sum(deaths for _, deaths in self._blamed.values())
+
     def set_epochs(self, epochs: int) -> None:
         """Set the number of epochs, at least those that have begun; 0 is endless."""
         begun = -(-self._cursor // self.tasks_per_epoch)
@@ -248,16 +253,20 @@ class TaskQueue:
         if task.failures or task.deaths:
             self._blamed[task.task_id] = (task.failures, task.deaths)
 
-    def hand_over(self, lease_id: int, *, worker: int) -> None:
+    def hand_over(self, lease_id: int, *, worker: int, died: bool = False) -> None:
         """Give a leased task to another worker, who goes on where it stands.
 
-        It is no replay: nothing of it is trained twice (strategy allReduce).
+        It is no replay: nothing of it is trained twice (strategy allReduce). `died`: a
+        worker hung or crashed at it.
         """
         leased = self._leases.all.get(lease_id)
-        if leased is None or leased.worker == worker:
+        if leased is None:
             return
-        workers = (*leased.task.workers, worker)[-8:]
-        task = replace(leased.task, workers=workers)
+        task = leased.task
+        if leased.worker != worker:
+            task = replace(task, workers=(*task.workers, worker)[-8:])
+        task = replace(task, deaths=task.deaths + died)
+        self._blame(task)
         moved = LeasedTask(task, lease_id, worker)
         self._leases.hand_over(lease_id, moved, worker=worker)
 

@@ -16,9 +16,9 @@ from elasticdl.job.heartbeats import GroupReport, GroupRound, WorkerReport
 from elasticdl.job.names import JobDir, Role
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.tasks import LeaseRequest, ReplicaId, TaskOutcome, TaskReport
-from elasticdl.job.words import ReplicaState
+from elasticdl.job.words import EndCause, ExitReason, ReplicaState
 from elasticdl.master.assembly import assemble
-from elasticdl.master.calls.leasing import UNNAMED_SECONDS, Leasing
+from elasticdl.master.calls.leasing import UNNAMED_SECONDS, Leasing, most_deaths
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
 from elasticdl.master.model.group_holder import GroupHolder
@@ -352,3 +352,39 @@ def test_a_task_that_was_handed_over_never_goes_back_to_be_begun_anew(
     (task,) = leasing.held_by(second, asks, now=master.clock())
     assert task.lease_id == lease
     assert not leasing.held_by(second, replace(asks, held=(lease,)), now=1e9)
+
+
+def test_members_that_hang_at_a_task_fail_the_job_with_its_records_in_the_end(
+    master: Master,
+) -> None:
+    """Others are left who go on with it, and hang in their turn."""
+    membership, members = master.job.parts.membership, group_of(master, 3)
+    leasing = Leasing(master.job, MasterMetrics())
+    master.lease(members[0])
+    lost = 0
+    while not master.job.ending:
+        lost += 1
+        newcomer = master.worker()
+        master.says(newcomer)
+        members.append(newcomer)
+        # The leader and others, as it comes.
+        hung = members.pop(lost % 2)
+        membership.give_up_on(hung, EndCause.HUNG, now=master.clock())
+        leasing.recover(hung, EndCause.HUNG, now=master.clock())
+        master.holder.lost(hung, now=master.clock())
+        master.turn()
+        master.level(*members)
+    assert lost == most_deaths(SPEC)
+    assert "a.csv records 0 to 24" in master.job.ending.message
+    assert master.ledger.replayed_records == 0
+
+
+def test_a_member_that_is_killed_says_nothing_of_the_task(master: Master) -> None:
+    leader, _ = group_of(master, 2)
+    lease = master.lease(leader)
+    leader.enter(ReplicaState.ENDED, now=master.clock())
+    leader.ended = ExitReason.KILLED
+    Leasing(master.job, MasterMetrics()).recover(leader, "killed", now=master.clock())
+    queue = master.ledger.queue
+    assert queue is not None
+    assert queue.leased[lease].task.deaths == 0

@@ -130,6 +130,28 @@ def test_a_stop_while_a_ps_is_missing_says_from_where_the_job_resumes(rig) -> No
     rig.run(story, checkpoint__every_seconds=0)
 
 
+def test_a_stop_that_loses_a_ps_while_it_writes_says_from_where_the_job_resumes(
+    rig,
+) -> None:
+    async def story(rig) -> None:
+        rig.world.pause_after = 2
+        async with rig.serving() as master:
+            checkpoints = master.job.parts.checkpoints
+            await rig.until(lambda: checkpoints.newest is not None)
+            await rig.until(lambda: len(rig.world.trained) >= 2)
+            rig.world.beats_per_part = 20
+            master.job.end(JobState.STOPPED, "by the test", ExitCode.STOPPED)
+            await rig.until(
+                lambda: checkpoints.request and checkpoints.request.written_bytes
+            )
+            rig.kill("ps-1")
+            report = await rig.ended()
+        assert "the last checkpoint was not completed" in report.message
+        assert "it resumes from version" in report.message
+
+    rig.run(story, checkpoint__every_seconds=0)
+
+
 def test_a_checkpoint_of_a_moment_before_the_end_does_not_pass_for_the_last_one(
     rig,
 ) -> None:
