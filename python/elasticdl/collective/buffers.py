@@ -12,6 +12,7 @@ for a member that may have to be handed it.
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from elasticdl.collective import wire
 from elasticdl.collective.encoding import Encoding
 from elasticdl.collective.messages import (
+    Copy,
     HandOver,
     Header,
     Hello,
@@ -35,6 +37,8 @@ from elasticdl.errors import RpcError
 
 Floats = NDArray[np.float32]
 _ALIGNED = 16  # floats: parts begin at cache lines
+_COPY = struct.Struct("!QQQ")
+_NUMBER = np.dtype(">u8")  # of a member
 
 
 class Buffers:
@@ -99,9 +103,10 @@ class Buffers:
         """Return a message as a frame of a round."""
         number = entered.number
         match message:
-            case Hello(version):
+            case Hello(version, copy):
                 said = -1 if version is None else version
-                return wire.frame(wire.Kind.HELLO, number, step=said)
+                meta = encoded_copy(copy)
+                return wire.frame(wire.Kind.HELLO, number, step=said, meta=meta)
             case Header(step, plan, word):
                 return wire.frame(
                     wire.Kind.HEADER,
@@ -110,10 +115,16 @@ class Buffers:
                     part=0 if plan is None else 1,
                     meta=word if plan is None else plan,
                 )
-            case HandOver(step, plan, _):
-                whole = self._results[step % 2].data.cast("B")
+            case HandOver(step):
+                # One that is kept has an array of its own.
+                kept = message.parts[0] if len(message.parts) == 1 else None
+                whole = self._results[step % 2] if kept is None else kept
                 return wire.frame(
-                    wire.Kind.HAND_OVER, number, step=step, meta=plan, data=[whole]
+                    wire.Kind.HAND_OVER,
+                    number,
+                    step=step,
+                    meta=encoded_plan(message),
+                    data=[_bytes(whole)],
                 )
             case Snapshot(version, state):
                 return wire.frame(
@@ -141,16 +152,13 @@ class Buffers:
         step = head.step
         match head.kind:
             case wire.Kind.HELLO:
-                return Hello(None if step < 0 else step)
+                return Hello(None if step < 0 else step, decoded_copy(meta))
             case wire.Kind.HEADER:
                 return Header(step, meta) if head.part else Header(step, word=meta)
             case wire.Kind.HAND_OVER:
-                whole = self._results[step % 2]
-                _expect(head, whole.nbytes)
-                wire.read_into(connection, whole.data.cast("B"))
-                return HandOver(step, meta, (whole,))
+                return self.read_hand_over(connection, head, meta)
             case wire.Kind.SNAPSHOT:
-                return Snapshot(step, self._read_state(connection, head))
+                return self.read_snapshot(connection, head)
             case wire.Kind.PIECE:
                 begin, piece = self._piece_of(member, head)
                 self._read_values(member, connection, head, begin, piece)
@@ -161,13 +169,24 @@ class Buffers:
                 self._read_values(member, connection, head, begin, part)
                 return Reduced(step, head.part, part)
 
-    def _read_state(self, connection: socket.socket, head: wire.Head) -> bytearray:
+    def read_hand_over(
+        self, connection: socket.socket, head: wire.Head, meta: bytes
+    ) -> HandOver:
+        """Read the sum of a step, into memory of its own: several may wait."""
+        whole = np.empty_like(self._results[0])
+        _expect(head, whole.nbytes)
+        wire.read_into(connection, _bytes(whole))
+        plan, members = decoded_plan(meta)
+        return HandOver(head.step, plan, (whole,), members)
+
+    def read_snapshot(self, connection: socket.socket, head: wire.Head) -> Snapshot:
+        """Read a state. Raises RpcError for one that is too large."""
         if head.data_bytes > self._most_state_bytes:
             raise RpcError(
                 f"got a state of {head.data_bytes} bytes; expected at most "
                 f"{self._most_state_bytes}"
             )
-        return wire.read_bytes(connection, head.data_bytes)
+        return Snapshot(head.step, wire.read_bytes(connection, head.data_bytes))
 
     def _piece_of(self, member: int, head: wire.Head) -> tuple[int, Floats]:
         piece = self._pieces.get((member, head.part))
@@ -216,6 +235,38 @@ def part_bounds(ends: Sequence[int], members: int) -> list[tuple[int, int]]:
         cuts = [min(first + i * size, last) for i in range(members + 1)]
         bounds += list(pairwise(cuts))
     return bounds
+
+
+# -- what a hello and a hand-over say beside their numbers -----------------------------
+
+
+def encoded_copy(copy: Copy | None) -> bytes:
+    """Return a newcomer's copy as bytes; none for none."""
+    return b"" if copy is None else _COPY.pack(copy.sponsor, copy.round, copy.version)
+
+
+def decoded_copy(raw: bytes) -> Copy | None:
+    """Return what `encoded_copy` wrote. Raises RpcError for other bytes."""
+    try:
+        return Copy(*_COPY.unpack(raw)) if raw else None
+    except struct.error as error:
+        raise RpcError(f"got {len(raw)} bytes of a newcomer's copy: {error}") from error
+
+
+def encoded_plan(message: HandOver) -> bytes:
+    """Return the plan of a step, and among which members it was divided."""
+    members = np.asarray(message.members, _NUMBER)
+    return len(members).to_bytes(2) + members.tobytes() + bytes(message.plan)
+
+
+def decoded_plan(raw: bytes) -> tuple[bytes, tuple[int, ...]]:
+    """Return what `encoded_plan` wrote. Raises RpcError for other bytes."""
+    count = int.from_bytes(raw[:2])
+    begin = 2 + count * _NUMBER.itemsize
+    if len(raw) < begin:
+        raise RpcError(f"got {len(raw)} bytes of a plan, expected at least {begin}")
+    members = np.frombuffer(raw, _NUMBER, count, 2)
+    return raw[begin:], tuple(int(member) for member in members)
 
 
 def _expect(head: wire.Head, size: int) -> None:

@@ -27,6 +27,7 @@ from elasticdl.collective import wire
 from elasticdl.collective.buffers import Buffers, Floats
 from elasticdl.collective.encoding import Encoding
 from elasticdl.collective.links import Door, Links, Listener, connect
+from elasticdl.collective.listening import Listening, Newcomer, Sponsor
 from elasticdl.collective.messages import (
     Acknowledge,
     Action,
@@ -35,22 +36,26 @@ from elasticdl.collective.messages import (
     Begin,
     Broken,
     Compute,
+    Follow,
+    HandOver,
     Header,
     Message,
     Piece,
     Reduced,
     Round,
     Send,
+    Snapshot,
     Stateless,
     Take,
 )
 from elasticdl.collective.protocol import Participant
+from elasticdl.collective.sponsoring import Sponsoring, Standpoint
 from elasticdl.errors import RpcError
 
 log = logging.getLogger(__name__)
 
 _Connections = dict[int, socket.socket]
-Order = Compute | Apply | Take | Begin | Acknowledge | Broken | Stateless
+Order = Compute | Apply | Follow | Take | Begin | Acknowledge | Broken | Stateless
 _ROUND_SECONDS = 5.0  # until all members of a round have to be connected
 
 
@@ -101,13 +106,22 @@ class Group:
         self._door = door
         self._lock = threading.RLock()
         self._buffers = Buffers(me, ends, encoding or Encoding(), most_state_bytes)
+        self._wake = threading.Condition(self._lock)
+        self._sponsoring = Sponsoring(
+            self._wake,
+            tell=self._soon,
+            state=member.state,
+            stands=self._stands,
+            step_bytes=4 * ends[-1],
+        )
         self._participant = Participant(
             me,
             make_plan=member.plan,
             state=member.state,
+            kept=self._sponsoring.since,
             buckets=self._buffers.num_buckets,
         )
-        self._listener = Listener(door, me)
+        self._listening: Listening | None = None
         self._links: Links | None = None
         self._next_links: Links | None = None  # of a round that is not entered yet
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
@@ -118,8 +132,8 @@ class Group:
         self._words: dict[int, bytes] = {}  # of the others in this round, the newest
         self.sent_bytes = 0  # of gradients, to all members of all rounds
         self._wanted: tuple[Round, Mapping[int, str]] | None = None
-        self._wake = threading.Condition(self._lock)
         self._closed = False
+        self._listener = Listener(door, me, self._sponsoring.serve)
         self._thread = threading.Thread(
             target=self._enter_rounds, name="group-rounds", daemon=True
         )
@@ -141,6 +155,15 @@ class Group:
         return self._participant.level
 
     @property
+    def copied(self) -> bool:
+        """Whether a newcomer is nearly level, so that it may become a member.
+
+        Also where it gave up: then it gets the whole state in its first round.
+        """
+        listening = self._listening
+        return listening is not None and listening.near
+
+    @property
     def words(self) -> Mapping[int, bytes]:
         """What each other member of the round has said last. Asked by `plan`."""
         return self._words
@@ -159,15 +182,41 @@ class Group:
             newest = self._wanted[0].number if self._wanted else self.round
             if wanted.number > newest and self._me in wanted.members:
                 self._wanted = wanted, dict(addresses)
+                self._stop_listening()
                 self._wake.notify_all()
                 self._listener.wake()
+
+    def listen(self, told: Round, addresses: Mapping[int, str]) -> None:
+        """Get a copy of the state beside a round that this worker is not in.
+
+        Its leader is listened to; or whoever is already, if it is in the round.
+        """
+        with self._wake:
+            if self._closed or told.number <= self.round:
+                return
+            if self._wanted is not None:
+                if self._wanted[0].number > told.number:
+                    return
+                self._wanted = None
+            old = self._listening
+            if old is not None and old.sponsor.number in told.members:
+                return
+            self._stop_listening()
+            sponsor = Sponsor(told.leader, addresses[told.leader], told.number)
+            self._listening = Listening(
+                self._me,
+                sponsor,
+                self._door,
+                self._buffers,
+                Newcomer(self._restarts, self._heard),
+            )
 
     def next(self, seconds: float) -> Order | None:
         """Return what to do next; None if there is nothing in that time.
 
         `Apply.parts` is one array: the reduced gradient, valid until the step after the
-        next. After `Apply` and `Take` call `applied`, after `Begin` `began`, and after
-        `Compute` `computed`.
+        next. After `Apply`, `Follow` and `Take` call `applied`, after `Begin` `began`,
+        and after `Compute` `computed`.
         """
         try:
             return self._orders.get(timeout=seconds)
@@ -199,7 +248,10 @@ class Group:
         Then `made_alone` has to be called: a newer round waits for it.
         """
         with self._lock:
-            if self._applying or not self._participant.alone(step, number):
+            # Newcomers that listen need the gradient.
+            if self._applying or self._sponsoring.active:
+                return False
+            if not self._participant.alone(step, number):
                 return False
             self._applying = True
             return True
@@ -211,7 +263,7 @@ class Group:
         self.applied()
 
     def applied(self) -> None:
-        """Go on after an `Apply` or a `Take`."""
+        """Go on after an `Apply`, a `Follow` or a `Take`."""
         self._go_on(self._participant.applied)
 
     def began(self) -> None:
@@ -224,11 +276,14 @@ class Group:
             self._carry_out(call())
             while self._waits and not self._applying:
                 self._carry_out(self._waits.popleft()())
+            self._wake.notify_all()
 
     def close(self) -> None:
         """Leave: all connections end."""
         with self._wake:
             self._closed = True
+            self._stop_listening()
+            self._sponsoring.close()
             self._wake.notify_all()
         self._listener.close()
         self._thread.join()
@@ -320,6 +375,11 @@ class Group:
         links.start()
         return self._participant.enter(wanted)
 
+    def _stop_listening(self) -> None:
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.close()
+
     def _lost(self, number: int, member: int, why: str) -> None:
         log.info("Round %d lost worker-%d: %s", number, member, why)
         self._tell(lambda: self._participant.lost(member, number))
@@ -340,16 +400,28 @@ class Group:
                     self._send(to, message)
                 case Add(step, part, pieces):
                     self._add(step, part, pieces)
-                case Apply(step, plan, parts):
-                    self._applying = True
-                    self._orders.put(
-                        Apply(step, plan, (self._buffers.whole(step, parts),))
-                    )
-                case Take() | Begin():
-                    self._applying = True
-                    self._orders.put(action)
-                case Compute() | Acknowledge() | Broken() | Stateless():
-                    self._orders.put(action)
+                case _:
+                    self._order(action)
+
+    def _order(self, action: Order) -> None:
+        """Have the main thread carry an action out."""
+        if isinstance(action, Apply | Follow | Take | Begin):
+            self._applying = True
+        if isinstance(action, Apply):
+            whole = self._buffers.whole(action.step, action.parts)
+            action = replace(action, parts=(whole,))
+        self._tell_sponsoring(action)
+        self._orders.put(action)
+
+    def _tell_sponsoring(self, action: Order) -> None:
+        match action:
+            case Apply(step, plan, parts, members):
+                self._sponsoring.made(HandOver(step, plan, parts, members))
+            case Take() | Begin():
+                self._sponsoring.other_state()
+            case Compute():
+                entered = self._participant.round
+                self._sponsoring.joined(entered.members if entered else ())
 
     def _add(self, step: int, part: int, pieces: tuple[Floats, ...]) -> None:
         entered = self._participant.round
@@ -357,6 +429,38 @@ class Group:
             return
         total = self._buffers.add(step, part, pieces)
         self._carry_out(self._participant.added(step, entered.number, part, total))
+
+    # -- newcomers ---------------------------------------------------------------------
+
+    def _stands(self) -> Standpoint:
+        participant = self._participant
+        return Standpoint(participant.version, self.round)
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        def and_nothing_else() -> list[Action]:
+            call()
+            return []
+
+        self._tell(and_nothing_else)
+
+    def _restarts(self, listening: Listening) -> None:
+        """Drop what was copied. Raises RpcError if this is not listened to any more."""
+        with self._lock:
+            if self._listening is not listening:
+                raise RpcError("this worker listens no more")
+            self._tell(self._listens_anew)
+
+    def _listens_anew(self) -> list[Action]:
+        self._sponsoring.other_state()
+        return self._participant.listen()
+
+    def _heard(self, sponsor: int, number: int, message: Snapshot | HandOver) -> None:
+        """Take what a sponsor sent; return when it is in the own state."""
+        self._tell(lambda: self._participant.listened(sponsor, number, message))
+        with self._wake:
+            self._wake.wait_for(
+                lambda: self._closed or not (self._applying or self._waits)
+            )
 
     # -- frames ------------------------------------------------------------------------
 

@@ -72,14 +72,22 @@ class Door:
     encryption: Encryption | None = None
 
 
+Serve = Callable[[socket.socket, int], None]  # a connection, the newcomer's number
+
+
 class Listener:
     """Accepts the connections of members, and keeps them until they are asked for."""
 
-    def __init__(self, door: Door, me: int) -> None:
-        """Listen. Raises OSError."""
+    def __init__(self, door: Door, me: int, serve: Serve) -> None:
+        """Listen. Raises OSError.
+
+        `serve` is called with each connection of a newcomer that listens, in a thread
+        of its own; the connection is closed after it.
+        """
         self._socket = _listening(door.host, door.port)
         self._door = door
         self._me = me
+        self._serve = serve
         self._changed = threading.Condition()
         self._waiting: dict[tuple[int, int], socket.socket] = {}
         self._closed = False
@@ -151,8 +159,16 @@ class Listener:
             log.warning("A connection to the group was refused: %s", error)
             connection.close()
             return
+        if greeting.receiver != self._me:
+            connection.close()
+            return
+        if greeting.purpose is wire.Purpose.LISTEN:
+            with connection:
+                tune(connection)
+                self._serve(connection, greeting.sender)
+            return
         with self._changed:
-            if self._closed or greeting.receiver != self._me:
+            if self._closed:
                 connection.close()
                 return
             old = self._waiting.pop((greeting.round, greeting.sender), None)
@@ -248,7 +264,7 @@ class Links:
         self._closed = False
         self.sent_bytes = 0
         for connection in self._all:
-            _tune(connection)
+            tune(connection)
         for member in self._outgoing:
             self._thread(self._send_all, member)
 
@@ -312,7 +328,8 @@ class Links:
             self._on_lost(member, why)
 
 
-def _tune(connection: socket.socket) -> None:
+def tune(connection: socket.socket) -> None:
+    """Let a connection wait for any time, and notice an end that is gone."""
     connection.settimeout(None)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

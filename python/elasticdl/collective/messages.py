@@ -39,19 +39,42 @@ class Round:
 
 
 @dataclass(frozen=True)
+class Copy:
+    """What a newcomer has of the group's state before it is a member.
+
+    Attributes:
+        sponsor: The member that it has it from.
+        round: The one in which the sponsor was when the newcomer began to listen.
+        version: Steps in it.
+    """
+
+    sponsor: int
+    round: int
+    version: int
+
+
+@dataclass(frozen=True)
 class Hello:
-    """The first word in a round: the version of the sender; None without a state."""
+    """The first word in a round: the version of the sender; None without a state.
+
+    `copy`: of a newcomer, so that it only needs the steps that it has not.
+    """
 
     version: int | None
+    copy: Copy | None = None
 
 
 @dataclass(frozen=True)
 class HandOver:
-    """The reduced gradient of a step, for a member that has not made that step."""
+    """The reduced gradient of a step, for a member that has not made that step.
+
+    `members`: of the round in which it was computed, which the plan was divided among.
+    """
 
     step: int
     plan: Any
     parts: tuple[Any, ...]
+    members: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -134,11 +157,25 @@ class Add:
 
 @dataclass(frozen=True)
 class Apply:
-    """Apply a step's reduced gradient to the own state, then call `applied`."""
+    """Apply a step's reduced gradient to the own state, then call `applied`.
+
+    `members`: those that the plan was divided among.
+    """
 
     step: int
     plan: Any
     parts: tuple[Any, ...]
+    members: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Follow:
+    """As `Apply`, of a step that this process had no part in: it is a newcomer."""
+
+    step: int
+    plan: Any
+    parts: tuple[Any, ...]
+    members: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -179,4 +216,15 @@ class Stateless:
     round: int
 
 
-Action = Send | Compute | Add | Apply | Take | Begin | Acknowledge | Broken | Stateless
+Action = (
+    Send
+    | Compute
+    | Add
+    | Apply
+    | Follow
+    | Take
+    | Begin
+    | Acknowledge
+    | Broken
+    | Stateless
+)

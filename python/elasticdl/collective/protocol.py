@@ -12,13 +12,18 @@ The one ahead still has the reduced gradient and hands it over in the next round
 that all are equal to the last bit. The records of step s are acknowledged when the
 headers of step s + 1 are complete: then every member has made step s, and any survivor
 has it.
+
+A newcomer listens before it is a member: it takes a copy of a member's state, its
+sponsor's, and follows the steps after it. In its first round it is handed the few steps
+that it has not. The copy counts while the sponsor is there: without it the others may
+make its last step anew, perhaps with another sum.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from elasticdl.collective.messages import (
@@ -29,6 +34,8 @@ from elasticdl.collective.messages import (
     Begin,
     Broken,
     Compute,
+    Copy,
+    Follow,
     HandOver,
     Header,
     Hello,
@@ -50,14 +57,20 @@ class _Made:
     step: int
     plan: Any
     parts: tuple[Any, ...]
+    members: tuple[int, ...]
     acknowledged: bool = False
+
+
+def _no_steps(version: int) -> None:
+    """Return that no steps are kept for newcomers."""
+    del version
 
 
 class Participant:
     """One member. Every method returns what its process has to do, in this order.
 
-    After `Apply` and `Take` the next call is `applied`, after `Begin` it is `began`;
-    others wait for it. `Compute` and `Add` may take their time meanwhile.
+    After `Apply`, `Follow` and `Take` the next call is `applied`, after `Begin` it is
+    `began`; others wait for it. `Compute` and `Add` may take their time meanwhile.
     """
 
     def __init__(
@@ -66,6 +79,7 @@ class Participant:
         *,
         make_plan: Callable[[int], Any],
         state: Callable[[], Any],
+        kept: Callable[[int], Sequence[HandOver] | None] = _no_steps,
         buckets: int = 1,
     ) -> None:
         """Take the own number and what a leader needs.
@@ -74,6 +88,8 @@ class Participant:
             me: Number of this worker.
             make_plan: step -> which records it has; called while this member leads.
             state: Returns the whole own state, for newcomers.
+            kept: version -> all steps made since, for a newcomer that this member is
+                the sponsor of; None if they are not there any more.
             buckets: Into how many a gradient is cut; each has a part for each member.
         """
         self._me = me
@@ -81,8 +97,11 @@ class Participant:
         self._level_in = 0  # the last round in which it was
         self._make_plan = make_plan
         self._state = state
+        self._kept = kept
         self._buckets = buckets
         self._round: Round | None = None
+        self._listens = False
+        self._copy: Copy | None = None
         self._made: _Made | None = None
         self._reset()
 
@@ -90,7 +109,10 @@ class Participant:
         self._broken = False
         self._level = False  # all hellos are there, and the own state is the group's
         self._begun = -1  # the step that is being computed
-        self._hellos: dict[int, int | None] = {}
+        self._hellos: dict[int, Hello] = {}
+        # Steps in the own copy while it is not level, and steps that came too early.
+        self._at: int | None = None
+        self._early: dict[int, HandOver] = {}
         self._headers: dict[int, dict[int, Header]] = defaultdict(dict)
         # By step and part, then by sender.
         self._pieces: dict[tuple[int, int], dict[int, Any]] = defaultdict(dict)
@@ -123,17 +145,43 @@ class Participant:
             self._version = self._made = None
         self._round = entered
         self._reset()
-        self._hellos[self._me] = self._version
-        hello = Hello(self._version)
+        self._listens = False
+        if self._version is not None:
+            self._copy = None
+        self._at = self._copy.version if self._copy else None
+        hello = self._hellos[self._me] = Hello(self._version, self._copy)
         return [*self._to_others(hello), *self._agree()]
+
+    def listen(self) -> list[Action]:
+        """Begin to get a copy beside a round without this worker; its state is void."""
+        self._listens, self._copy = True, None
+        self._version = self._made = None
+        self._reset()
+        self._broken = True
+        return []
+
+    def listened(
+        self, sponsor: int, number: int, message: HandOver | Snapshot
+    ) -> list[Action]:
+        """Take what a sponsor sends to this newcomer; `number`: its round at first."""
+        if not self._listens:
+            return []
+        if isinstance(message, Snapshot):
+            self._copy = Copy(sponsor, number, message.version)
+            return [Take(message.version, message.state)]
+        copy = self._copy
+        if copy != Copy(sponsor, number, message.step):
+            return []
+        self._copy = replace(copy, version=message.step + 1)
+        return [Follow(message.step, message.plan, message.parts, message.members)]
 
     def received(self, sender: int, number: int, message: Message) -> list[Action]:
         """Take a member's message of a round; one of another round is ignored."""
         if self._is_over(number) or sender not in self._members:
             return []
         match message:
-            case Hello(version):
-                self._hellos[sender] = version
+            case Hello():
+                self._hellos[sender] = message
                 return self._agree()
             case HandOver() | Snapshot():
                 return self._caught_up(message)
@@ -147,11 +195,25 @@ class Participant:
         if self._level:
             return []
         if isinstance(message, Snapshot):
+            self._copy = self._at = None
             self._version, self._made = message.version, None
             return [Take(message.version, message.state)]
-        if message.step != self._version:
-            return []
-        return [self._make(message.step, message.plan, message.parts)]
+        self._early[message.step] = message
+        return self._follow()
+
+    def _follow(self) -> list[Action]:
+        """Make the next of the steps that this member was handed in this round."""
+        mine = self._version if self._version is not None else self._at
+        message = self._early.pop(mine, None) if mine is not None else None
+        if message is None:
+            return self._arrived()
+        if self._version is not None:
+            return [self._make(message)]
+        self._at = message.step + 1
+        if self._copy is not None:
+            self._copy = replace(self._copy, version=self._at)
+        self._made = _made(message)
+        return [Follow(message.step, message.plan, message.parts, message.members)]
 
     def _gradient(self, sender: int, message: Piece | Reduced) -> list[Action]:
         step = message.step
@@ -203,7 +265,7 @@ class Participant:
 
         Nobody else was in it, so that there are no parts to hand over.
         """
-        self._note_made(step, plan, ())
+        self._note_made(_Made(step, plan, (), (self._me,)))
 
     def added(self, step: int, number: int, part: int, data: Any) -> list[Action]:
         """Take the sum of one of the own parts."""
@@ -217,12 +279,15 @@ class Participant:
         """Go on after a `Begin` was carried out: the own state is the group's."""
         if self._broken or self._round is None:
             return []
-        self._version = self._hellos[self._me] = 0
+        self._version = 0
+        self._hellos[self._me] = Hello(0)
         return self._agree()
 
     def applied(self) -> list[Action]:
-        """Go on after an `Apply` or a `Take` was carried out."""
-        return [] if self._broken else self._begin()
+        """Go on after an `Apply`, a `Follow` or a `Take` was carried out."""
+        if self._broken:
+            return []
+        return self._begin() if self._level else self._follow()
 
     # -- decisions ---------------------------------------------------------------------
 
@@ -249,20 +314,38 @@ class Participant:
         """Return what makes all members level, once all of them were heard."""
         if self._level or len(self._hellos) < len(self._members):
             return []
-        versions = [v for v in self._hellos.values() if v is not None]
-        if not versions:
+        target = self._target
+        if target is None and self._version is None:
             return self._without_state()
-        if self._version != max(versions):
-            return []  # whoever is ahead sends what is lacking
-        first = next(m for m in self._members if self._hellos[m] == self._version)
+        if self._sponsor(self._hellos[self._me]) is None:
+            self._at = None  # the whole state is on the way
         handed: list[Action] = []
-        if first == self._me:
+        if target is not None:
             handed = [
-                Send(member, self._lacking(version))
-                for member, version in self._hellos.items()
-                if version != self._version
+                Send(member, message)
+                for member, hello in self._hellos.items()
+                if member != self._me and hello.version != target
+                for message in self._handed(hello, target)
             ]
-        return [*handed, *self._begin()]
+        return [*handed, *self._arrived()]
+
+    @property
+    def _target(self) -> int | None:
+        """The version that all members get to; None if nobody has a state."""
+        versions = [h.version for h in self._hellos.values() if h.version is not None]
+        return max(versions, default=None)
+
+    def _arrived(self) -> list[Action]:
+        """Begin to make steps, if all were heard and nothing is lacking any more."""
+        if len(self._hellos) < len(self._members):
+            return []
+        target, mine = self._target, self._version
+        if mine is None and target is not None:
+            mine = self._at
+        if mine is None or mine < (target or 0):
+            return []
+        self._version = mine
+        return self._begin()
 
     def _without_state(self) -> list[Action]:
         entered = self._round
@@ -272,6 +355,37 @@ class Participant:
         if self._me != entered.leader:
             return []  # its state is on the way
         return [Begin(entered.number)]
+
+    def _handed(self, hello: Hello, target: int) -> Sequence[Message]:
+        """Return what this member gives to one that is behind.
+
+        That is the first member of those ahead, and for a newcomer its sponsor, which
+        may be a step behind itself: then the first one adds this step.
+        """
+        first = next(m for m in self._members if self._hellos[m].version == target)
+        sponsor = self._sponsor(hello)
+        if sponsor == self._me and hello.copy is not None:
+            kept = self._kept(hello.copy.version)
+            if kept is not None:
+                return kept
+            return [Snapshot(self._version or 0, self._state())]
+        if first != self._me:
+            return []
+        if sponsor is None:
+            return [self._lacking(hello.version)]
+        behind = self._hellos[sponsor].version
+        return [self._lacking(behind)] if behind != target else []
+
+    def _sponsor(self, hello: Hello) -> int | None:
+        """Return who has all that a newcomer's copy is of; None: it needs a new one."""
+        copy, entered = hello.copy, self._round
+        if copy is None or entered is None or copy.sponsor not in entered.members:
+            return None
+        since = entered.since[entered.members.index(copy.sponsor)]
+        version = self._hellos[copy.sponsor].version
+        if since > copy.round or version is None or version < copy.version:
+            return None
+        return copy.sponsor
 
     def _lacking(self, version: int | None) -> Message:
         ahead = self._version or 0
@@ -283,7 +397,7 @@ class Participant:
         made = self._made
         if version is None or made is None or not made.parts:
             return Snapshot(ahead, self._state())
-        return HandOver(made.step, made.plan, made.parts)
+        return HandOver(made.step, made.plan, made.parts, made.members)
 
     def _begin(self) -> list[Action]:
         """Begin the next step: its header goes to all, its plan with the leader's."""
@@ -307,7 +421,7 @@ class Participant:
             return []
         if len(self._headers[step]) < len(self._members):
             return []
-        self._made = _Made(made.step, made.plan, made.parts, acknowledged=True)
+        self._made = replace(made, acknowledged=True)
         return [Acknowledge(made.step, made.plan)]
 
     def _compute(self) -> list[Action]:
@@ -335,14 +449,18 @@ class Participant:
             return []
         header = self._headers[step][self._members[0]]
         parts = tuple(reduced[part] for part in range(self._num_parts))
-        return [self._make(step, header.plan, parts)]
+        return [self._make(HandOver(step, header.plan, parts, self._members))]
 
-    def _make(self, step: int, plan: Any, parts: tuple[Any, ...]) -> Apply:
-        self._note_made(step, plan, parts)
-        return Apply(step, plan, parts)
+    def _make(self, made: HandOver) -> Apply:
+        self._note_made(_made(made))
+        return Apply(made.step, made.plan, made.parts, made.members)
 
-    def _note_made(self, step: int, plan: Any, parts: tuple[Any, ...]) -> None:
-        self._made = _Made(step, plan, parts)
-        self._version = step + 1
-        self._headers.pop(step, None)
-        self._reduced.pop(step, None)
+    def _note_made(self, made: _Made) -> None:
+        self._made = made
+        self._version = made.step + 1
+        self._headers.pop(made.step, None)
+        self._reduced.pop(made.step, None)
+
+
+def _made(message: HandOver) -> _Made:
+    return _Made(message.step, message.plan, message.parts, message.members)

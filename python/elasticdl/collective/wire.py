@@ -21,11 +21,11 @@ from enum import IntEnum
 
 from elasticdl.errors import RpcError
 
-PROTOCOL = 2  # raised when an older version could not read a frame
+PROTOCOL = 3  # raised when an older version could not read a frame
 MOST_META_BYTES = 16 << 20  # a plan names some thousand ranges at most
 _MAGIC = b"EDLG"
 _HEAD = struct.Struct("!4sBBQqIIQ")
-_GREETING = struct.Struct("!4sBQII32s")
+_GREETING = struct.Struct("!4sBBQII32s")
 _NONCE_BYTES = 32
 _AT_ONCE = 64 << 20  # TLS takes at most 2 GB
 Buffer = bytes | bytearray | memoryview
@@ -42,7 +42,15 @@ class Kind(IntEnum):
     REDUCED = 6
 
 
+class Purpose(IntEnum):
+    """What a connection is for."""
+
+    ROUND = 1  # frames of a round, from its sender
+    LISTEN = 2  # its sender is a newcomer: it asks for a copy of the state
+
+
 _KINDS = frozenset(Kind)
+_PURPOSES = frozenset(Purpose)
 
 
 @dataclass(frozen=True)
@@ -123,18 +131,25 @@ def send(connection: socket.socket, buffers: Sequence[Buffer]) -> None:
 
 @dataclass(frozen=True)
 class Greeting:
-    """Who connects to whom, in which round."""
+    """Who connects to whom, in which round, and what for."""
 
     round: int
     sender: int
     receiver: int
+    purpose: Purpose = Purpose.ROUND
 
 
 def greet(connection: socket.socket, greeting: Greeting, token: str) -> None:
     """Prove the token to the other end, and have it prove it. Raises RpcError."""
     nonce = os.urandom(_NONCE_BYTES)
     said = _GREETING.pack(
-        _MAGIC, PROTOCOL, greeting.round, greeting.sender, greeting.receiver, nonce
+        _MAGIC,
+        PROTOCOL,
+        greeting.purpose,
+        greeting.round,
+        greeting.sender,
+        greeting.receiver,
+        nonce,
     )
     send(connection, [said])
     answer = bytes(read_bytes(connection, 2 * _NONCE_BYTES))
@@ -150,15 +165,18 @@ def greeted(connection: socket.socket, token: str) -> Greeting:
     Raises RpcError for another protocol, or a sender without the token.
     """
     said = bytes(read_bytes(connection, _GREETING.size))
-    magic, protocol, number, sender, receiver, _ = _GREETING.unpack(said)
-    if magic != _MAGIC or protocol != PROTOCOL:
-        raise RpcError(f"got a greeting of {magic!r}, protocol {protocol}")
+    magic, protocol, purpose, number, sender, receiver, _ = _GREETING.unpack(said)
+    if magic != _MAGIC or protocol != PROTOCOL or purpose not in _PURPOSES:
+        raise RpcError(
+            f"got a greeting of {magic!r}, protocol {protocol}, purpose {purpose}; "
+            f"expected {_MAGIC!r}, protocol {PROTOCOL}"
+        )
     nonce = os.urandom(_NONCE_BYTES)
     send(connection, [nonce + _proof(token, b"receiver", said, nonce)])
     proof = bytes(read_bytes(connection, _NONCE_BYTES))
     if not hmac.compare_digest(proof, _proof(token, b"sender", said, nonce)):
         raise RpcError("a peer does not have this job's token")
-    return Greeting(number, sender, receiver)
+    return Greeting(number, sender, receiver, Purpose(purpose))
 
 
 def _proof(token: str, side: bytes, said: bytes, nonce: bytes) -> bytes:

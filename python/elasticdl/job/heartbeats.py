@@ -112,6 +112,8 @@ class GroupReport:
     broken: int = 0  # a round that cannot go on
     lost: int = 0  # number of the member that it lost then; 0: not known
     stateless: bool = False  # nobody in that round has a state
+    # Of a newcomer: it has followed the group's steps up to the last few, or gave up.
+    copied: bool = False
 
 
 @dataclass(frozen=True, slots=True)

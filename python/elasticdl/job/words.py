@@ -169,6 +169,7 @@ class OutCause(enum.StrEnum):
     LEFT_OUT = "leftOut"  # others did not reach it; it comes back later
     LEAVING = "leaving"
     PREPARING = "preparing"  # builds and traces its model
+    COPYING = "copying"  # gets the group's state beside its steps
     MINIMUM = "minimum"  # fewer workers are ready than `worker.min`
     JOINING = "joining"  # in the next round
 

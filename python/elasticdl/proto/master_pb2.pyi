@@ -868,6 +868,7 @@ class GroupStatus(_message.Message):
     BROKEN_FIELD_NUMBER: _builtins.int
     LOST_FIELD_NUMBER: _builtins.int
     STATELESS_FIELD_NUMBER: _builtins.int
+    COPIED_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """where other members reach it"""
     round: _builtins.int
@@ -880,6 +881,8 @@ class GroupStatus(_message.Message):
     """the member that it lost then; 0: not known"""
     stateless: _builtins.bool
     """nobody in that round has a state"""
+    copied: _builtins.bool
+    """a newcomer that is nearly level, or gave that up"""
     def __init__(
         self,
         *,
@@ -889,10 +892,11 @@ class GroupStatus(_message.Message):
         broken: _builtins.int = ...,
         lost: _builtins.int = ...,
         stateless: _builtins.bool = ...,
+        copied: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broken", b"broken", "level", b"level", "lost", b"lost", "round", b"round", "stateless", b"stateless"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broken", b"broken", "copied", b"copied", "level", b"level", "lost", b"lost", "round", b"round", "stateless", b"stateless"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

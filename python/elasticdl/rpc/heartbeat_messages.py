@@ -289,6 +289,7 @@ def _group_to_wire(said: GroupReport) -> master_pb2.GroupStatus | None:
         broken=said.broken,
         lost=said.lost,
         stateless=said.stateless,
+        copied=said.copied,
     )
 
 
@@ -300,6 +301,7 @@ def _group_from_wire(message: master_pb2.GroupStatus) -> GroupReport:
         broken=message.broken,
         lost=message.lost,
         stateless=message.stateless,
+        copied=message.copied,
     )
 
 

@@ -15,6 +15,7 @@ _OUT = {
     OutCause.LEFT_OUT: "left out: other members did not reach it",
     OutCause.LEAVING: "leaving",
     OutCause.PREPARING: "preparing its model",
+    OutCause.COPYING: "copying the group's state",
     OutCause.MINIMUM: "waiting for more workers (worker.min)",
     OutCause.JOINING: "joining with the next round",
 }

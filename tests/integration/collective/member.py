@@ -20,6 +20,7 @@ from elasticdl.collective.messages import (
     Begin,
     Broken,
     Compute,
+    Follow,
     Round,
     Stateless,
     Take,
@@ -40,7 +41,8 @@ class State:
         return str(int(self.position[0])).encode()
 
     def state(self):
-        return [memoryview(self.position).cast("B"), memoryview(self.values).cast("B")]
+        # A copy: the values change in their place.
+        return [self.position.tobytes(), self.values.tobytes()]
 
     def take(self, raw: bytearray) -> None:
         self.position[:] = np.frombuffer(raw, np.int64, 1)
@@ -58,8 +60,11 @@ def main(index: int, size: int, pause: float, host: str) -> None:
     )
     rounds: dict[int, Round] = {}
 
+    saying = threading.Lock()
+
     def say(**word) -> None:
-        print(json.dumps(word), flush=True)
+        with saying:
+            print(json.dumps(word), flush=True)
 
     def listen() -> None:
         for line in sys.stdin:
@@ -71,11 +76,24 @@ def main(index: int, size: int, pause: float, host: str) -> None:
                 word["begins"],
             )
             rounds[entered.number] = entered
-            group.enter(entered, {int(k): v for k, v in word["addresses"].items()})
+            addresses = {int(k): v for k, v in word["addresses"].items()}
+            if index in entered.members:
+                group.enter(entered, addresses)
+            else:
+                group.listen(entered, addresses)
 
+    def say_copied() -> None:
+        copied = False
+        while True:
+            if group.copied != copied:
+                copied = group.copied
+                say(copied=copied)
+            wait.wait(0.02)
+
+    wait = threading.Event()
     say(port=group.port)
     threading.Thread(target=listen, daemon=True).start()
-    wait = threading.Event()
+    threading.Thread(target=say_copied, daemon=True).start()
     while True:
         match group.next(1.0):
             case Compute(step, plan, number):
@@ -99,6 +117,12 @@ def main(index: int, size: int, pause: float, host: str) -> None:
                 state.values += reduced
                 state.position += RECORDS
                 say(made=step, first=int(plan), digest=zlib.crc32(state.values))
+                group.applied()
+            case Follow(step, plan, (reduced,)):
+                state.values += reduced
+                state.position += RECORDS
+                # Perhaps a step that only its sponsor made, which is lost then.
+                say(followed=step)
                 group.applied()
             case Begin():
                 say(took=0, digest=zlib.crc32(state.values))

@@ -47,11 +47,13 @@ class PlayedMaster:
     formed: Formed | None = None
     digests: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     made: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    followed: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     following: dict[int, int] = field(default_factory=dict)  # the next step of each
     firsts: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     acknowledged: dict[int, int] = field(default_factory=dict)  # step -> first record
     times: list[tuple[float, int]] = field(default_factory=list)  # of steps made
     stateless: bool = False
+    admits: bool = True  # newcomers that have copied the state
     next_index: int = 0
 
     def __enter__(self) -> PlayedMaster:
@@ -117,6 +119,14 @@ class PlayedMaster:
         """Count a frozen member as silent, as the master's heartbeats would."""
         self.processes[index] = replace(self.processes[index], standing=None)
 
+    def thaw(self, index: int) -> None:
+        """Let a frozen member go on, and hear it: it may have missed rounds."""
+        process = self.processes[index]
+        process.child.send_signal(signal.SIGCONT)
+        process.standing = Standing(index, ready_at=time.time(), copied=False)
+        process.frozen = False
+        self._say_round(index)
+
     def _hear(self, index: int, word: dict) -> None:
         process = self.processes[index]
         match word:
@@ -125,7 +135,13 @@ class PlayedMaster:
                 if self.delay is not None:
                     relay = self.relays[index] = Relay(port, delay=self.delay)
                     process.port = relay.port
-                process.standing = Standing(index, ready_at=time.time())
+                process.standing = Standing(index, ready_at=time.time(), copied=False)
+                self._say_round(index)
+            case {"copied": copied} if process.standing:
+                process.standing = replace(process.standing, copied=copied)
+            case {"followed": step}:
+                self.followed[index].append(step)
+                self.following[index] = step + 1
             case {"made": step, "first": first, "digest": digest}:
                 self.digests[step].add(digest)
                 self.firsts[step].add(first)
@@ -150,12 +166,22 @@ class PlayedMaster:
 
     def _decide(self) -> None:
         standings = [p.standing for p in self.processes.values() if p.standing]
+        if not self.admits:
+            standings = [replace(one, copied=False) for one in standings]
         formed = decide(
             self.formed, standings, begins=not self.acknowledged, now=time.time()
         )
         if formed is None:
             return
         self.formed = formed
+        for index, process in self.processes.items():
+            if process.standing:
+                self._say_round(index)
+
+    def _say_round(self, index: int) -> None:
+        formed = self.formed
+        if formed is None:
+            return
         word = {
             "number": formed.round.number,
             "members": formed.round.members,
@@ -166,13 +192,11 @@ class PlayedMaster:
                 for m in formed.round.members
             },
         }
-        for member in formed.round.members:
-            stdin = self.processes[member].child.stdin
-            try:
-                stdin.write(json.dumps(word) + "\n")
-                stdin.flush()
-            except (BrokenPipeError, OSError):
-                continue  # it has just ended: its reader says so
+        stdin = self.processes[index].child.stdin
+        # It may have just ended: its reader says so.
+        with contextlib.suppress(BrokenPipeError, OSError):
+            stdin.write(json.dumps(word) + "\n")
+            stdin.flush()
 
     def _host(self, index: int) -> str:
         return self.network.host(index) if self.network else "127.0.0.1"

@@ -12,7 +12,10 @@ import socket
 import threading
 import time
 
+from elasticdl.collective import wire
+
 _CHUNK = 1 << 16
+_PURPOSE = 5  # where a greeting says what its connection is for
 
 
 class Relay:
@@ -23,6 +26,7 @@ class Relay:
         self._target = port
         self._delay = delay
         self._cut_at: int | None = None
+        self._cut_answers = False
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
@@ -30,10 +34,14 @@ class Relay:
         self.cuts = 0  # that were made
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def cut_next(self, after: int) -> None:
-        """Cut the next connection once that many bytes went to the member."""
+    def cut_next(self, after: int, *, answers: bool = False) -> None:
+        """Cut the next connection of a round once that many bytes went to the member.
+
+        `answers`: the next one of a newcomer that listens, once that many came from
+        the member.
+        """
         with self._lock:
-            self._cut_at = after
+            self._cut_at, self._cut_answers = after, answers
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -52,10 +60,21 @@ class Relay:
             except OSError:
                 return
             with self._lock:
-                cut_at, self._cut_at = self._cut_at, None
                 self._open |= {caller, member}
-            self._pump(caller, member, cut_at)
-            self._pump(member, caller, None)
+            threading.Thread(
+                target=self._forward, args=(caller, member), daemon=True
+            ).start()
+
+    def _forward(self, caller: socket.socket, member: socket.socket) -> None:
+        cut_at = None
+        with contextlib.suppress(OSError):
+            greeting = caller.recv(_PURPOSE + 1, socket.MSG_PEEK | socket.MSG_WAITALL)
+            listens = greeting[_PURPOSE:] == bytes([wire.Purpose.LISTEN])
+            with self._lock:
+                if listens == self._cut_answers:
+                    cut_at, self._cut_at = self._cut_at, None
+        self._pump(caller, member, None if self._cut_answers else cut_at)
+        self._pump(member, caller, cut_at if self._cut_answers else None)
 
     def _pump(
         self, source: socket.socket, target: socket.socket, cut_at: int | None

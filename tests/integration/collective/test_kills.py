@@ -45,6 +45,50 @@ def test_a_member_killed_while_it_joins_leaves_the_others_equal() -> None:
         master.check()
 
 
+def test_a_newcomer_follows_the_steps_before_it_is_a_member() -> None:
+    with PlayedMaster(10 * MEGABYTE) as master:
+        first = master.start()
+        master.run_until(lambda: master.formed is not None)
+        settle(master)
+        new = master.start()
+        master.run_until(lambda: master.followed[new])
+        assert master.formed.round.members == (first,)
+        master.run_until(lambda: new in master.formed.round.members)
+        settle(master)
+        third = master.start()
+        master.run_until(lambda: third in master.formed.round.members)
+        settle(master)
+        master.check()
+
+
+@pytest.mark.parametrize("victim", ["newcomer", "sponsor", "other"])
+def test_members_killed_while_one_copies_the_state_leave_the_others_equal(
+    victim: str,
+) -> None:
+    rng = random.Random(11)
+    with PlayedMaster(10 * MEGABYTE) as master:
+        for _ in range(3):
+            master.start()
+        master.run_until(
+            lambda: master.formed and len(master.formed.round.members) == 3
+        )
+        settle(master)
+        for _ in range(3):
+            new = master.start()
+            master.run_until(lambda n=new: n in master.following)
+            moment = time.monotonic() + rng.random() * 0.1
+            master.run_until(lambda at=moment: time.monotonic() >= at)
+            sponsor, other, *_ = master.formed.round.members
+            victims = {"newcomer": new, "sponsor": sponsor, "other": other}
+            master.kill(victims[victim])
+            settle(master)
+            master.start()
+            full = lambda: len(master.formed.round.members) >= 3  # noqa: E731
+            master.run_until(full)
+            settle(master)
+        master.check()
+
+
 def test_the_others_go_on_without_a_frozen_member_which_comes_back_as_a_newcomer() -> (
     None
 ):
@@ -56,12 +100,10 @@ def test_the_others_go_on_without_a_frozen_member_which_comes_back_as_a_newcomer
         settle(master)
         frozen = indexes[0]
         master.freeze(frozen)
-        standing = master.processes[frozen].standing
         master.silence(frozen)  # as missing heartbeats do
         settle(master)
         assert frozen not in master.formed.round.members
-        master.processes[frozen].standing = standing
-        master.processes[frozen].child.send_signal(18)  # SIGCONT
+        master.thaw(frozen)
         master.run_until(lambda: frozen in master.formed.round.members)
         settle(master)
         master.check()

@@ -7,7 +7,8 @@ import pytest
 from tests.integration.collective.playing_master import PlayedMaster, settle
 
 MEGABYTE = 250_000  # floats
-GREETING = 53 + 32  # bytes, from the one that connects
+GREETING = 54 + 32  # bytes, from the one that connects
+ANSWER = 64  # bytes, to a greeting
 HEAD = 34
 
 
@@ -29,6 +30,35 @@ def test_twenty_milliseconds_make_a_group_slower_and_never_wrong() -> None:
         assert master.formed.round.members == members
 
 
+def copied(master: PlayedMaster, index: int) -> bool:
+    standing = master.processes[index].standing
+    return standing is not None and standing.copied
+
+
+@pytest.mark.parametrize("times", [1, 3], ids=["once", "each time"])
+@pytest.mark.parametrize(
+    "after", [ANSWER - 1, ANSWER + 5, ANSWER + HEAD + 5, ANSWER + 900_000]
+)
+def test_a_copy_that_is_cut_at_any_byte_begins_again_and_then_comes_in_the_round(
+    after: int, times: int
+) -> None:
+    with PlayedMaster(MEGABYTE, delay=0.0) as master:
+        first = master.start()
+        full(master, 1)
+        relay = master.relays[first]
+        master.admits = False
+        new = master.start()
+        for cut in range(1, times + 1):
+            relay.cut_next(after, answers=True)
+            master.run_until(lambda n=cut: relay.cuts == n)
+        master.run_until(lambda: copied(master, new))
+        if times == 1:
+            master.run_until(lambda: master.followed[new])
+        master.admits = True
+        full(master, 2)
+        master.check()
+
+
 @pytest.mark.parametrize(
     "after",
     [
@@ -48,9 +78,12 @@ def test_a_connection_that_is_cut_at_any_byte_leaves_all_members_equal(
         full(master, 2)
         for victim in members:
             relay = master.relays[victim]
+            master.admits = False
+            new = master.start()
+            master.run_until(lambda n=new: copied(master, n))
             relay.cut_next(after)
             before = relay.cuts
-            master.start()  # a round in which all connect anew
+            master.admits = True  # a round in which all connect anew
             master.run_until(lambda r=relay, n=before: r.cuts > n)
             settle(master)
         full(master, 4)

@@ -1,5 +1,7 @@
 """Random schedules of a group: losses at any moment, newcomers, masters that restart.
 
+Newcomers listen to the leader before they are members, or come without a copy.
+
 Runs the protocol as it is. The network keeps the order of each link and nothing else; a
 member dies between any two of its actions; the master hears of it later. A gradient is
 the records of a share, counted in each part, so that what was applied how often can be
@@ -18,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from elasticdl.collective.feed import Feed
 from elasticdl.collective.messages import (
     Acknowledge,
     Action,
@@ -26,9 +29,12 @@ from elasticdl.collective.messages import (
     Begin,
     Broken,
     Compute,
+    Follow,
+    HandOver,
     Message,
     Round,
     Send,
+    Snapshot,
     Stateless,
     Take,
 )
@@ -37,22 +43,34 @@ from elasticdl.collective.protocol import Participant
 PARTS = 5  # a state has so many, whatever the number of members
 RECORDS = 4  # of a step
 BUCKETS = 2  # of a gradient
+MOST_KEPT = 3  # steps, for newcomers
 
 
 @dataclass
 class State:
-    """What a member has: per part, how often each record was applied; the position."""
+    """What a member has: per part, how often each record was applied; the position.
+
+    `rounding` stands for what the order of a sum does to floats: it depends on who was
+    in each step.
+    """
 
     parts: list[Counter[int]] = field(
         default_factory=lambda: [Counter() for _ in range(PARTS)]
     )
     position: int = 0
+    rounding: int = 0
 
     def copy(self) -> State:
-        return State([Counter(part) for part in self.parts], self.position)
+        parts = [Counter(part) for part in self.parts]
+        return State(parts, self.position, self.rounding)
 
     def key(self) -> Any:
-        return ([sorted(part.items()) for part in self.parts], self.position)
+        parts = [sorted(part.items()) for part in self.parts]
+        return parts, self.position, self.rounding
+
+    def moved(self, plan: tuple[int, ...], members: tuple[int, ...]) -> None:
+        self.position += len(plan)
+        self.rounding = hash((self.rounding, plan, members))
 
 
 class Process:
@@ -64,8 +82,15 @@ class Process:
         self.state = State()
         self.todo: deque[tuple[int, Action]] = deque()  # (round, action)
         self.work: list[Callable[[], list[Action]]] = []  # takes its time
+        self.feed = Feed(MOST_KEPT)
+        self.listens_to: tuple[int, int] | None = None  # a process, its key there
+        self.followed = 0  # steps, as a newcomer
         self.participant = kind(
-            index, make_plan=self._plan, state=self._copy, buckets=BUCKETS
+            index,
+            make_plan=self._plan,
+            state=self._copy,
+            kept=self.feed.since,
+            buckets=BUCKETS,
         )
 
     def _plan(self, step: int) -> tuple[int, ...]:
@@ -84,25 +109,95 @@ class Process:
         # What changes the state happens in the call itself; the rest may be cut off.
         for action in actions:
             match action:
-                case Apply(_, plan, parts):
-                    self._apply(plan, parts)
+                case Apply(step, plan, parts, members):
+                    self._apply(plan, parts, members)
+                    made = HandOver(step, plan, parts, members)
+                    self.feed.made(made, now=0.0)
+                    self.do(self.participant.applied())
+                case Follow(_, plan, parts, members):
+                    self.followed += 1
+                    self._apply(plan, parts, members)
                     self.do(self.participant.applied())
                 case Begin():
+                    self.feed.clear()
                     self.do(self.participant.began())
                 case Take(_, state):
+                    self.feed.clear()
                     self.state = state.copy()
                     self.do(self.participant.applied())
                 case _:
+                    if isinstance(action, Compute) and self.participant.round:
+                        self.feed.joined(self.participant.round.members)
                     self.todo.append((self.number(), action))
 
-    def _apply(self, plan: tuple[int, ...], parts: tuple[Any, ...]) -> None:
+    # -- as a newcomer -----------------------------------------------------------------
+
+    def can_listen(self) -> bool:
+        """Whether the master has told this process of a round without it."""
+        told = self.world.round
+        sponsor = self.world.processes.get(told.leader) if told.members else None
+        return (
+            self.index not in told.members
+            and self.number() < told.number
+            and self.listens_to is None
+            and sponsor is not None
+            and sponsor.participant.version is not None
+        )
+
+    def listen(self) -> None:
+        sponsor = self.world.processes[self.world.round.leader]
+        participant = sponsor.participant
+        version = participant.version or 0
+        copy = None
+        if sponsor.feed.needs_copy:
+            copy = Snapshot(version, sponsor.state.copy())
+        self.world.next_key += 1
+        key = self.world.next_key
+        sponsor.feed.open(key, self.index, copy)
+        self.listens_to = sponsor.index, key
+        self.listens_in = sponsor.number()
+        self.do(self.participant.listen())
+
+    def can_hear(self) -> bool:
+        """Whether there is something to hear, or the sponsor is gone."""
+        if self.listens_to is None:
+            return False
+        sponsor = self.world.processes.get(self.listens_to[0])
+        if sponsor is None or not sponsor.feed.listens(self.listens_to[1]):
+            return True
+        return sponsor.feed.next(self.listens_to[1]) is not None
+
+    def hear(self) -> None:
+        assert self.listens_to is not None
+        number, key = self.listens_to
+        sponsor = self.world.processes.get(number)
+        message = sponsor.feed.next(key) if sponsor is not None else None
+        if sponsor is None or message is None:
+            self.listens_to = None
+            return
+        self.do(self.participant.listened(number, self.listens_in, message))
+        copied = isinstance(message, Snapshot)
+        has = message.version if copied else message.step + 1
+        sponsor.feed.has(key, has)
+
+    def enter(self, entered: Round) -> None:
+        if self.listens_to is not None:
+            sponsor = self.world.processes.get(self.listens_to[0])
+            if sponsor is not None:
+                sponsor.feed.ended(self.listens_to[1], now=0.0)
+        self.listens_to = None
+        self.do(self.participant.enter(entered))
+
+    def _apply(
+        self, plan: tuple[int, ...], parts: tuple[Any, ...], members: tuple[int, ...]
+    ) -> None:
         merged = [Counter[int]() for _ in range(PARTS)]
         for part in parts:
             for place, counts in part:
                 merged[place] += counts
         for mine, more in zip(self.state.parts, merged, strict=True):
             mine.update(more)
-        self.state.position += len(plan)
+        self.state.moved(plan, members)
 
     def step(self) -> None:
         """Carry out the next action."""
@@ -133,13 +228,15 @@ class Process:
 
     def _makes_alone(self, step: int, number: int) -> bool:
         """Make the step in one go, now and then."""
-        return self.participant.alone(step, number) and self.world.rng.random() < 0.7
+        if self.feed.active or not self.participant.alone(step, number):
+            return False
+        return self.world.rng.random() < 0.7
 
     def position_moved(self, plan: tuple[int, ...]) -> None:
         """Apply a step of this member alone."""
         for part in self.state.parts:
             part.update(plan)
-        self.state.position += len(plan)
+        self.state.moved(plan, (self.index,))
 
     def _compute(
         self, number: int, step: int, plan: tuple[int, ...], bucket: int
@@ -182,6 +279,7 @@ class World:
         self.told: dict[int, int] = {}  # member -> round that it was told of
         self.rounds: dict[int, Round] = {}
         self.next_index = 0
+        self.next_key = 0
         self.deaths = 0
 
     def send(self, sender: int, to: int, number: int, message: Message) -> None:
@@ -196,8 +294,18 @@ class World:
         self.deaths += 1
 
     def form(self) -> None:
-        """Let the master name a new round of all that live."""
-        members = tuple(sorted(self.processes))
+        """Let the master name a new round.
+
+        Newcomers are in now and then, however far they are. A member that lives is left
+        out now and then, and may come back.
+        """
+        old = [m for m in self.round.members if m in self.processes]
+        if len(old) > 1 and self.rng.random() < 0.1:
+            old.remove(self.rng.choice(old))
+        new = [m for m in self.processes if m not in old]
+        if old and self.rng.random() < 0.3:
+            new = []
+        members = tuple(sorted(old + new))
         number = self.round.number + self.rng.choice((1, 1, 1, 5))
         since = dict(zip(self.round.members, self.round.since, strict=True))
         self.round = Round(
@@ -214,6 +322,10 @@ class World:
         for index, process in self.processes.items():
             if process.todo:
                 found.append(process.step)
+            if process.can_listen():
+                found.append(process.listen)
+            if process.can_hear():
+                found.append(process.hear)
             found.extend(
                 lambda p=process, a=at: p.do(p.work.pop(a)())
                 for at in range(len(process.work))
@@ -246,13 +358,15 @@ class World:
         return found
 
     def _must_form(self) -> bool:
-        return any(m not in self.processes for m in self.round.members) and bool(
-            self.processes
-        )
+        if any(m not in self.processes for m in self.round.members):
+            return bool(self.processes)
+        waits = [p for m, p in self.processes.items() if m not in self.round.members]
+        # A newcomer's copy may be old, or it may have none, when its round begins.
+        return bool(waits) and self.rng.random() < 0.05
 
     def _tell(self, process: Process) -> None:
         self.told[process.index] = self.round.number
-        process.do(process.participant.enter(self.round))
+        process.enter(self.round)
 
     def _deliver(self, sender: int, receiver: Process, link: deque[Any]) -> None:
         number, message = link.popleft()
@@ -283,7 +397,8 @@ def run(
         if joins and 0.012 <= chance < 0.02:
             joins -= 1
             world.spawn()
-            world.form()
+            if rng.random() < 0.3:
+                world.form()
             continue
         moves = world.moves()
         if not moves:

@@ -8,6 +8,8 @@ from elasticdl.collective.messages import (
     Apply,
     Begin,
     Compute,
+    Copy,
+    Follow,
     HandOver,
     Header,
     Hello,
@@ -16,6 +18,7 @@ from elasticdl.collective.messages import (
     Send,
     Snapshot,
     Stateless,
+    Take,
 )
 from elasticdl.collective.protocol import Participant
 
@@ -33,7 +36,7 @@ def test_random_losses_lose_no_acknowledged_record_and_repeat_none() -> None:
 
 
 def test_the_schedules_lose_members_and_hand_steps_over() -> None:
-    handed = losses = acknowledged = 0
+    handed = losses = acknowledged = followed = 0
 
     class Counting(Participant):
         def _caught_up(self, message):  # type: ignore[no-untyped-def]
@@ -45,15 +48,16 @@ def test_the_schedules_lose_members_and_hand_steps_over() -> None:
         world, _ = run(seed, kind=Counting)
         losses += world.deaths
         acknowledged += len(world.acknowledged)
-    assert min(handed, losses, acknowledged) >= 5
+        followed += sum(p.followed for p in world.processes.values())
+    assert min(handed, losses, acknowledged, followed) >= 5
 
 
 class ReportsAtOnce(Participant):
     """Acknowledges a step when its own exchange is over, not when all have made it."""
 
-    def _make(self, step, plan, parts):  # type: ignore[no-untyped-def]
-        self.made_now = Acknowledge(step, plan)
-        return super()._make(step, plan, parts)
+    def _make(self, made):  # type: ignore[no-untyped-def]
+        self.made_now = Acknowledge(made.step, made.plan)
+        return super()._make(made)
 
     def applied(self) -> list[Action]:
         made = getattr(self, "made_now", None)
@@ -102,7 +106,7 @@ def test_one_member_steps_alone() -> None:
     assert alone.began() == [Compute(0, "plan 0", 1)]
     (add,) = alone.computed(0, 1, ("g",))
     (apply,) = alone.added(0, 1, 0, add.pieces[0])  # type: ignore[union-attr]
-    assert apply == Apply(0, "plan 0", ("g",))
+    assert apply == Apply(0, "plan 0", ("g",), (7,))
     assert alone.applied() == [Acknowledge(0, "plan 0"), Compute(1, "plan 1", 1)]
 
 
@@ -131,6 +135,98 @@ def test_a_newcomer_gets_the_state_of_the_oldest() -> None:
     old.enter(Round(2, (0, 3), (1, 2)))
     actions = old.received(3, 2, Hello(None))
     assert Send(3, Snapshot(1, "all")) in actions
+
+
+def made(step: int) -> HandOver:
+    return HandOver(step, f"plan {step}", (f"sum {step}",), (0, 1))
+
+
+def newcomer(copied: int, *followed: int) -> Participant:
+    """Return one that has listened to member 0 in round 4, and is not in it."""
+    new = member(9)
+    new.listen()
+    assert new.listened(0, 4, Snapshot(copied, "all")) == [Take(copied, "all")]
+    for step in followed:
+        assert new.applied() == []
+        (follow,) = new.listened(0, 4, made(step))
+        assert follow == Follow(step, f"plan {step}", (f"sum {step}",), (0, 1))
+    return new
+
+
+def test_a_newcomer_that_listened_is_handed_the_steps_that_it_has_not() -> None:
+    new = newcomer(5, 5, 6)
+    new.enter(Round(5, (0, 9), (1, 5)))
+    assert new.received(0, 5, Hello(9)) == []
+    (first,) = of_kind(new.received(0, 5, made(7)), Follow)
+    assert first.step == 7  # type: ignore[union-attr]
+    # While it is applied the group tells nothing else; then comes the next one.
+    new.received(0, 5, made(8))
+    new.applied()
+    assert new.version == 9
+    assert new.level
+
+
+def test_a_sponsor_hands_over_what_it_has_kept() -> None:
+    kept = {7: [made(7), made(8)]}
+    sponsor = Participant(
+        0, make_plan=str, state=lambda: "all", kept=lambda version: kept[version]
+    )
+    sponsor.enter(Round(4, (0,), (1,), begins=True))
+    sponsor.began()
+    for step in range(9):
+        sponsor.made_alone(step, "")
+        sponsor.applied()
+    sponsor.enter(Round(5, (0, 9), (1, 5)))
+    actions = sponsor.received(9, 5, Hello(None, Copy(0, 4, 7)))
+    assert actions[:2] == [Send(9, made(7)), Send(9, made(8))]
+
+
+def without_sponsor(entered: Round, copy: Copy, hellos: dict[int, int]) -> list[Action]:
+    """Return what the first member gives to newcomer 9, whose copy may not count."""
+    first = member(entered.leader)
+    first.enter(Round(1, (entered.leader,), (1,), begins=True))
+    first.began()
+    first.made_alone(0, "")
+    first.applied()
+    first.enter(entered)
+    for other, version in hellos.items():
+        first.received(other, entered.number, Hello(version))
+    return first.received(9, entered.number, Hello(None, copy))
+
+
+def test_a_copy_does_not_count_without_its_sponsor() -> None:
+    # It may have a step that the sponsor alone had made.
+    handed = without_sponsor(Round(5, (1, 9), (1, 5)), Copy(0, 4, 1), {})
+    assert Send(9, Snapshot(1, "all")) in handed
+
+
+def test_a_copy_does_not_count_if_its_sponsor_was_away_since() -> None:
+    again = Round(7, (1, 0, 9), (1, 6, 7))
+    handed = without_sponsor(again, Copy(0, 4, 1), {0: 1})
+    assert Send(9, Snapshot(1, "all")) in handed
+
+
+def test_a_newcomer_whose_copy_does_not_count_waits_for_the_state() -> None:
+    new = newcomer(5, 5)
+    new.enter(Round(5, (1, 9), (1, 5)))
+    new.received(1, 5, Hello(5))  # fewer steps than the copy has
+    assert not new.level
+    assert new.received(1, 5, Snapshot(5, "theirs")) == [Take(5, "theirs")]
+    new.applied()
+    assert new.version == 5
+    assert new.level
+
+
+def test_a_copy_is_no_state_where_nobody_has_one() -> None:
+    new = newcomer(5)
+    new.enter(Round(5, (0, 9), (5, 5)))
+    assert new.received(0, 5, Hello(None)) == [Stateless(5)]
+
+
+def test_who_is_a_member_listens_to_nobody() -> None:
+    new = newcomer(5)
+    new.enter(Round(5, (0, 9), (1, 5)))
+    assert new.listened(0, 4, made(5)) == []
 
 
 def test_the_state_of_a_member_that_was_left_out_does_not_count() -> None:

@@ -120,9 +120,10 @@ class GroupHolder(ModelHolder):
         return self._keeper.asks_worker() if member is self._leader() else None
 
     def round_of(self, member: Member) -> GroupRound | None:
-        """Return the round that a worker is in."""
+        """Return the newest round; to a worker outside, whose state it can copy."""
         order = self._order
-        if order is None or member.generation not in self._index:
+        ready = member.generation in self._said and member.alive and not member.drain
+        if order is None or not (ready or self._is_in(member)):
             return None
         plan = self._ledger.plan
         return replace(order, step_records=plan.batch_size if plan else 0)
@@ -151,12 +152,11 @@ class GroupHolder(ModelHolder):
     def _out(self) -> list[GroupOut]:
         """Return who runs and is in no round."""
         kept_out = self._formed.kept_out if self._formed else {}
-        ready = {
-            one.worker: kept_out.get(one.worker, (0, 0.0))[1]
-            for one in self._standings()
-        }
+        standings = self._standings()
+        ready = {w.worker: kept_out.get(w.worker, (0, 0.0))[1] for w in standings}
+        copying = frozenset(one.worker for one in standings if not one.copied)
         short = len(ready) < self._table.spec.worker.min
-        around = Outside(ready, short, self._looked_at)
+        around = Outside(ready, copying, short, self._looked_at)
         return out_of((m for m in self._running() if not self._is_in(m)), around)
 
     def _running(self) -> Iterator[Member]:
@@ -248,6 +248,7 @@ class GroupHolder(ModelHolder):
             standings,
             begins=not self._acknowledged,
             now=now,
+            least=self._table.spec.worker.min,
             anew=self._anew,
         )
         if formed is not None:
@@ -290,6 +291,7 @@ class GroupHolder(ModelHolder):
                     broken=said.report.broken,
                     broken_at=said.broken_at,
                     lost=said.report.lost or -1,
+                    copied=said.report.copied,
                     name=member.name,
                 )
             )

@@ -64,6 +64,7 @@ class Outside:
     """What decides over who is out."""
 
     ready: Mapping[int, float]  # number of each that is ready -> until when left out
+    copying: frozenset[int]  # of these, who gets the state beside the steps
     short: bool  # fewer are ready than have to be
     now: float
 
@@ -82,5 +83,11 @@ def _out(member: Member, around: Outside) -> GroupOut:
     if until > around.now:
         left = round(until - around.now, 1)
         return GroupOut(name=member.name, cause=OutCause.LEFT_OUT, seconds=left)
-    cause = OutCause.MINIMUM if around.short else OutCause.JOINING
-    return GroupOut(name=member.name, cause=cause)
+    return GroupOut(name=member.name, cause=_waits_for(member, around))
+
+
+def _waits_for(member: Member, around: Outside) -> OutCause:
+    if around.short:
+        return OutCause.MINIMUM
+    copying = member.generation in around.copying
+    return OutCause.COPYING if copying else OutCause.JOINING

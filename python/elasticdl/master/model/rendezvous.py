@@ -11,6 +11,9 @@ Pure; must not know heartbeats, connections or the model.
 - Else the same members try again, also those that said nothing: they may have noticed
   nothing. If that round breaks as well, soon, the member that most have lost is out.
 - Who is out for a lost connection is let in again after a time that doubles.
+- A newcomer copies a member's state beside the steps, and is let in when it is nearly
+  level: the others wait for the few steps that it lacks. It is let in as it is where
+  fewer than the least number of members are left, or nobody who has a state.
 - Newcomers are let in together, in one round in two seconds at most.
 """
 
@@ -39,6 +42,7 @@ class Standing:
     broken_at: float = 0.0  # when it said so
     lost: int = -1  # the member that it lost then; -1: it does not know
     name: str = ""  # for people
+    copied: bool = True  # of a newcomer: it is nearly level, or gave that up
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ def decide(
     *,
     begins: bool,
     now: float,
+    least: int = 1,
     anew: str = "",
 ) -> Formed | None:
     """Return the next round; None while the present one stands or has to be waited for.
@@ -70,6 +75,7 @@ def decide(
         standings: All workers that live and are ready.
         begins: No record of the job is acknowledged yet (`Round.begins`).
         now: Unix seconds.
+        least: Members without whom no step is made.
         anew: Why no state of any member counts any more, "" if they do.
     """
     here = sorted(standings, key=lambda one: (one.ready_at, one.worker))
@@ -77,7 +83,7 @@ def decide(
         return None
     number = before.round.number + 1 if before else 1
     names = {**(before.names if before else {}), **_named(here)}
-    verdict = _verdict(before, here, names, anew=anew, now=now)
+    verdict = _verdict(before, here, names, least=least, anew=anew, now=now)
     if verdict is None:
         return None
     kept_out = _kept_out(before, here, verdict.dismissed, now=now)
@@ -117,6 +123,7 @@ def _verdict(
     here: Sequence[Standing],
     names: Mapping[int, str],
     *,
+    least: int,
     anew: str,
     now: float,
 ) -> _Verdict | None:
@@ -125,6 +132,9 @@ def _verdict(
     old = before.round.members if before else ()
     stay = [worker for worker in old if worker in live]
     new = [w for w in live if w not in old and not _is_kept_out(before, w, now=now)]
+    copied = [worker for worker in new if live[worker].copied]
+    if stay and not anew and len(stay) + len(copied) >= least:
+        new = copied
     out = [worker for worker in old if worker not in live]
     reasons = [anew] if anew else []
     if out:

@@ -39,29 +39,40 @@ class GroupLink:
         self._address = address
         self._size = size or StepSize()
         self._lock = threading.Lock()
+        # Those that this worker is in; and the newest of all.
         self._rounds: OrderedDict[int, GroupRound] = OrderedDict()
+        self._newest = 0
         self._broken = 0
         self._lost = 0
         self._stateless = False
         self._step_records = 0  # as the job began; 0: not known yet
 
     def told(self, order: GroupRound) -> None:
-        """Take what the master says; a round that is not newer changes nothing."""
+        """Take what the master says; a round that is not newer changes nothing.
+
+        Beside a round that this worker is not in it copies the state.
+        """
         self._step_records = order.step_records or self._step_records
         with self._lock:
-            if order.number <= max(self._rounds, default=0):
+            if order.number <= self._newest:
                 return
-            self._rounds[order.number] = order
+            self._newest = order.number
+            is_in = any(member.number == self._me for member in order.members)
+            if is_in:
+                self._rounds[order.number] = order
             while len(self._rounds) > _MOST_ROUNDS:
                 self._rounds.popitem(last=False)
-        entered = Round(
+        told = Round(
             order.number,
             tuple(member.number for member in order.members),
             tuple(member.since for member in order.members),
             order.begins,
         )
         addresses = {member.number: member.address for member in order.members}
-        self._group.enter(entered, addresses)
+        if is_in:
+            self._group.enter(told, addresses)
+        else:
+            self._group.listen(told, addresses)
 
     def round(self, number: int) -> GroupRound | None:
         """Return a round that was told."""
@@ -71,7 +82,7 @@ class GroupLink:
     def is_newest(self, number: int) -> bool:
         """Whether no newer round was told."""
         with self._lock:
-            return number >= max(self._rounds, default=0)
+            return number >= self._newest
 
     def place(self, number: int) -> tuple[int, int] | None:
         """Return the own rank in a round and its number of members."""
@@ -116,7 +127,7 @@ class GroupLink:
     def will_lead(self) -> bool:
         """Whether this worker leads the newest round that it was told."""
         with self._lock:
-            newest = next(reversed(self._rounds.values()), None)
+            newest = self._rounds.get(self._newest)
         return newest is not None and newest.members[0].number == self._me
 
     def changes(self, made_in: int) -> bool:
@@ -153,4 +164,5 @@ class GroupLink:
             broken=broken,
             lost=lost,
             stateless=stateless,
+            copied=self._group.copied,
         )

@@ -23,6 +23,7 @@ from elasticdl.collective.messages import (
     Begin,
     Broken,
     Compute,
+    Follow,
     Stateless,
     Take,
 )
@@ -135,11 +136,8 @@ class GroupLoop:
         match order:
             case Compute(step, plan, number):
                 self._compute(step, plan, number)
-            case Apply(_, raw, (summed,)):
-                plan = StepPlan.decoded(raw)
-                self._stepping.apply(plan, summed)
-                self._made(plan)
-                self._between_steps()
+            case Apply() | Follow():
+                self._apply(order)
                 self._group.applied()
             case Take(_, raw):
                 self._take(raw)
@@ -168,16 +166,24 @@ class GroupLoop:
                 self._refill(_IDLE_SECONDS)
             self._group.computed(step, number, self._parts.step.nothing())
             return
-        self._stepping.divides(plan, self._link.numbers(number))
         share = self._stepping.share(plan, *place)
         if share.fits_one and self._group.alone(step, number):
-            self._stepping.alone(share)
+            self._stepping.alone(share, self._link.numbers(number))
             self._made(plan)
             self._between_steps()
             self._group.made_alone(step, raw)
         else:
             ready = partial(self._group.has_bucket, step, number)
             self._stepping.compute(share, ready)
+
+    def _apply(self, order: Apply | Follow) -> None:
+        plan, (summed,) = StepPlan.decoded(order.plan), order.parts
+        if isinstance(order, Follow):
+            self._stepping.follow(plan, summed, order.members)
+            return
+        self._stepping.apply(plan, summed, order.members)
+        self._made(plan)
+        self._between_steps()
 
     def _made(self, plan: StepPlan) -> None:
         self._made_in = self._group.round

@@ -44,26 +44,7 @@ class Stepping:
         self._link = link
         self._began = 0.0  # of the step under way, by the clock of `shows`
         self._rows = 0  # of the own share of the step under way
-        self._divided: tuple[StepPlan, tuple[int, ...]] | None = None
         self.trained = False  # the model has other values than at the beginning
-
-    def divides(self, plan: StepPlan, members: tuple[int, ...]) -> None:
-        """Note who takes the records of the step that is computed now."""
-        self._divided = plan, members
-
-    def _shares_of(self, plan: StepPlan) -> tuple[tuple[int, int], ...]:
-        """Return who took the records of a step; nobody if that is not known.
-
-        A step that another member hands over was computed here too, in the round in
-        which it was made.
-        """
-        if self._divided is None:
-            return ()
-        computed, members = self._divided
-        same = (computed.lease_id, computed.start, computed.end)
-        if same != (plan.lease_id, plan.start, plan.end) or not members:
-            return ()
-        return shares(plan, members)
 
     def share(self, plan: StepPlan, rank: int, members: int) -> OwnShare:
         """Return the own share of a step; what follows is read meanwhile.
@@ -110,7 +91,7 @@ class Stepping:
             self._fail(own.task, error)
         self._parts.speeds.computed(own.batches.records, clock() - began)
 
-    def alone(self, own: OwnShare) -> None:
+    def alone(self, own: OwnShare, members: tuple[int, ...]) -> None:
         """Make a step without others. Raises UserCodeError once that is told."""
         self._parts.rate.set(own.plan.rate)
         self.trained = True
@@ -118,12 +99,28 @@ class Stepping:
             outcome = self._parts.step.alone(own.batches)
         except Exception as error:  # noqa: BLE001 - border: the user's model
             self._fail(own.task, error)
+        outcome = replace(outcome, shares=shares(own.plan, members))
         self._made(own.plan, own.task, outcome)
+        self._show(outcome)
 
-    def apply(self, plan: StepPlan, summed: Floats) -> None:
-        """Apply the sum of all shares. Raises UserCodeError once that is told."""
+    def apply(self, plan: StepPlan, summed: Floats, members: tuple[int, ...]) -> None:
+        """Apply the sum of all shares. Raises UserCodeError once that is told.
+
+        `members`: those that the records were divided among.
+        """
+        outcome = self._applied(plan, summed, members)
+        if outcome is not None:
+            self._show(outcome)
+
+    def follow(self, plan: StepPlan, summed: Floats, members: tuple[int, ...]) -> None:
+        """Apply a step that others made; it is none of this worker's work."""
+        self._applied(plan, summed, members)
+
+    def _applied(
+        self, plan: StepPlan, summed: Floats, members: tuple[int, ...]
+    ) -> Outcome | None:
         if not plan.lease_id:
-            return
+            return None
         with self._position.lock:
             self._position.work.follow(plan)
             task = self._position.work.tasks[plan.lease_id]
@@ -133,14 +130,18 @@ class Stepping:
             outcome = self._parts.step.apply(summed)
         except Exception as error:  # noqa: BLE001 - border: the user's optimizer
             self._fail(task, error)
+        outcome = replace(outcome, shares=shares(plan, members) if members else ())
         self._made(plan, task, outcome)
+        return outcome
 
     def _made(self, plan: StepPlan, task: GroupTask, outcome: Outcome) -> None:
         if outcome.skipped and not self._parts.skip_nan:
             self._fail(task, NanLossError(_nan_message(outcome, plan, task)))
-        outcome = replace(outcome, shares=self._shares_of(plan))
         with self._position.lock:
             self._position.work.made(plan, outcome)
+
+    def _show(self, outcome: Outcome) -> None:
+        with self._position.lock:
             version = self._position.work.version
         if outcome.rows:
             shows = self._parts.shows

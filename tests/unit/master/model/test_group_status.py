@@ -8,6 +8,7 @@ from elasticdl.job.heartbeats import GroupFigures, WorkerReport
 from elasticdl.job.status import GroupOut
 from elasticdl.job.words import HappeningKind, OutCause
 from elasticdl.master.happenings import RoundWorks
+from elasticdl.master.members.member import Member
 from elasticdl.master.model.group_status import Changes, last_of
 from elasticdl.master.telling.gauges import Gauges
 from elasticdl.master.telling.sentences import decisions_of
@@ -88,6 +89,11 @@ def test_the_others_wait_for_whoever_waits_least(master: Master) -> None:
     assert last_of(members) == ""
 
 
+def is_in(master: Master, member: Member) -> bool:
+    told = master.round_of(member)
+    return member.generation in {one.number for one in told.members}
+
+
 def test_who_runs_and_is_out_is_told_with_the_reason(master: Master) -> None:
     members = group_of(master, 3)
     new = master.worker()
@@ -95,12 +101,15 @@ def test_who_runs_and_is_out_is_told_with_the_reason(master: Master) -> None:
     master.says(ready)
     out = {one.name: one.cause for one in master.holder.group.out}
     assert out == {new.name: OutCause.PREPARING, ready.name: OutCause.JOINING}
+    master.says(ready, copied=False)
+    out = {one.name: one.cause for one in master.holder.group.out}
+    assert out[ready.name] == OutCause.COPYING
     one, other = members[1], members[2]
     number = master.round_of(one).number
     master.says(one, round=number, broken=number, lost=other.generation)
     master.says(other, round=number, broken=number, lost=one.generation)
     master.turn()
-    assert master.holder.round_of(other) is None
+    assert not is_in(master, other)
     assert master.holder.group.cause == "leftOut"
     told = {one.name: one for one in master.holder.group.out}[other.name]
     assert told == GroupOut(name=other.name, cause=OutCause.LEFT_OUT, seconds=10.0)

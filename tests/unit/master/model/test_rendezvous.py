@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from elasticdl.master.model.rendezvous import (
     JOIN_SECONDS,
     WORDS_SECONDS,
@@ -77,6 +78,33 @@ def test_a_newcomer_comes_in_with_a_round_that_is_due_anyway() -> None:
     assert formed is not None
     assert formed.round.members == (4, 7)
     assert formed.why == "worker-2 ended; worker-7 joined"
+
+
+COPYING = replace(YOUNG, copied=False)
+
+
+def test_a_newcomer_that_copies_the_state_is_let_in_when_it_is_nearly_level() -> None:
+    formed = first((OLD, MIDDLE))
+    assert after(formed, [OLD, MIDDLE, COPYING]) is None
+    following = after(formed, [OLD, MIDDLE, YOUNG])
+    assert following is not None
+    assert following.round.members == (4, 2, 7)
+
+
+def test_a_newcomer_without_a_copy_is_not_let_in_with_a_round_that_is_due() -> None:
+    following = after(first((OLD, MIDDLE)), [OLD, COPYING])
+    assert following is not None
+    assert following.round.members == (4,)
+
+
+@pytest.mark.parametrize("left", [(), (OLD,)], ids=["nobody", "fewer than worker.min"])
+def test_a_newcomer_without_a_copy_is_let_in_where_too_few_are_left(
+    left: tuple[Standing, ...],
+) -> None:
+    formed = first((OLD, MIDDLE))
+    following = decide(formed, [*left, COPYING], begins=False, now=NOW + 10, least=2)
+    assert following is not None
+    assert following.round.members == (*(one.worker for one in left), 7)
 
 
 def test_a_broken_round_waits_for_the_word_of_the_others() -> None:

@@ -1,0 +1,190 @@
+"""How a newcomer gets the group's state beside a round: both ends of that connection.
+
+Owns the connection between a newcomer and its sponsor, and the threads that work on it.
+Called by `collective.group`. Must not decide what is sent: `collective.feed` does.
+
+The newcomer asks and the sponsor answers, one frame each, so that neither reads while
+it writes (TLS), and the sponsor knows what the newcomer has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from elasticdl.collective import wire
+from elasticdl.collective.buffers import Buffers, encoded_plan
+from elasticdl.collective.links import Door, connect, tune
+from elasticdl.collective.messages import HandOver, Snapshot
+from elasticdl.errors import RpcError
+
+log = logging.getLogger(__name__)
+
+# The round begins when the newcomer lacks so many steps: these are handed over in it.
+_NEAR_STEPS = 1
+# Or when it came no nearer in so many steps: a group may be as fast as it is.
+_MOST_FOLLOWED = 8
+# After so many failures in a row the state is handed over in the round, while others
+# wait: a sponsor may be busy loading a checkpoint, or steps be faster than the line.
+_MOST_FAILURES = 3
+_RETRY_SECONDS = 0.5
+_NOTHING_YET = -1  # the newcomer asks for a copy
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a sponsor sends next."""
+
+    message: Snapshot | HandOver
+    round: int  # of the sponsor, when the newcomer began to listen
+    lag: int  # steps that the group has made beyond this message
+
+
+def serve(connection: socket.socket, next_for: Callable[[int | None], Answer]) -> None:
+    """Answer a newcomer until it leaves. Raises RpcError then.
+
+    `next_for` takes the number of steps that the newcomer has and waits for what comes
+    next; it raises RpcError where there is nothing for it any more.
+    """
+    while True:
+        head = wire.read_head(connection)
+        if head.kind is not wire.Kind.HELLO or head.meta_bytes or head.data_bytes:
+            raise RpcError(f"a newcomer sent a frame of kind {head.kind.name.lower()}")
+        answer = next_for(head.step if head.step != _NOTHING_YET else None)
+        wire.send(connection, _frame(answer))
+
+
+def _frame(answer: Answer) -> list[wire.Buffer]:
+    message = answer.message
+    if isinstance(message, Snapshot):
+        return wire.frame(
+            wire.Kind.SNAPSHOT,
+            answer.round,
+            step=message.version,
+            part=max(0, answer.lag),
+            data=list(message.state),
+        )
+    return wire.frame(
+        wire.Kind.HAND_OVER,
+        answer.round,
+        step=message.step,
+        part=max(0, answer.lag),
+        meta=encoded_plan(message),
+        data=[memoryview(message.parts[0]).cast("B")],
+    )
+
+
+@dataclass(frozen=True)
+class Newcomer:
+    """What listening asks of its group.
+
+    Attributes:
+        restarts: Drops what was copied; raises RpcError if this worker listens to
+            somebody else by now, or is a member.
+        heard: Takes what a sponsor (its number) in a round sent; returns once that is
+            in the own state.
+    """
+
+    restarts: Callable[[Listening], None]
+    heard: Callable[[int, int, Snapshot | HandOver], None]
+
+
+@dataclass(frozen=True)
+class Sponsor:
+    """Whom to listen to."""
+
+    number: int
+    address: str
+    round: int
+
+
+class Listening:
+    """A newcomer's thread, which listens to one sponsor until `close`."""
+
+    def __init__(
+        self, me: int, sponsor: Sponsor, door: Door, buffers: Buffers, to: Newcomer
+    ) -> None:
+        """Begin to listen."""
+        self.sponsor = sponsor
+        self._me = me
+        self._door = door
+        self._buffers = buffers
+        self._to = to
+        self._lock = threading.Lock()
+        self._connection: socket.socket | None = None
+        self._closed = threading.Event()
+        self.near = False  # nearly level, or it will not be: the next round may begin
+        threading.Thread(target=self._run, name="group-listen", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening; returns at once."""
+        self._closed.set()
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                # Not that of `ssl`: another thread may be reading.
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._closed.is_set():
+            try:
+                self._listen()
+            except RpcError as error:
+                if self._closed.is_set():
+                    return
+                failures += 1
+                self.near = failures >= _MOST_FAILURES
+                log.info("Listening to worker-%d: %s", self.sponsor.number, error)
+                if self.near:
+                    return
+            self._closed.wait(_RETRY_SECONDS)
+
+    def _listen(self) -> None:
+        sponsor = self.sponsor
+        greeting = wire.Greeting(
+            sponsor.round, self._me, sponsor.number, wire.Purpose.LISTEN
+        )
+        connection = connect(sponsor.address, greeting, self._door, go_on=lambda: False)
+        with connection:
+            tune(connection)
+            with self._lock:
+                if self._closed.is_set():
+                    return
+                self._connection = connection
+            self._to.restarts(self)
+            self._follow(connection)
+
+    def _follow(self, connection: socket.socket) -> None:
+        has = _NOTHING_YET
+        nearest: int | None = None  # the least lag so far
+        followed = 0  # steps since then
+        while True:
+            wire.send(connection, wire.frame(wire.Kind.HELLO, 0, step=has))
+            head = wire.read_head(connection)
+            meta = bytes(wire.read_bytes(connection, head.meta_bytes))
+            message = self._read(connection, head, meta)
+            self._to.heard(self.sponsor.number, head.round, message)
+            match message:
+                case Snapshot(version):
+                    has = version
+                case HandOver(step):
+                    has = step + 1
+            followed += 1
+            if nearest is None or head.part < nearest:
+                nearest, followed = head.part, 0
+            self.near |= head.part <= _NEAR_STEPS or followed >= _MOST_FOLLOWED
+
+    def _read(
+        self, connection: socket.socket, head: wire.Head, meta: bytes
+    ) -> Snapshot | HandOver:
+        if head.kind is wire.Kind.SNAPSHOT:
+            return self._buffers.read_snapshot(connection, head)
+        if head.kind is wire.Kind.HAND_OVER:
+            return self._buffers.read_hand_over(connection, head, meta)
+        raise RpcError(f"a sponsor sent a frame of kind {head.kind.name.lower()}")

@@ -1,0 +1,148 @@
+"""A member's part as a sponsor: it gives newcomers a copy of its state, and the steps.
+
+Owns the copy and the steps that are kept (`collective.feed`), and who waits for them.
+Made by `collective.group`, which calls it under its lock with each step that is made,
+and from the threads of newcomers' connections. Must not know rounds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from elasticdl.collective import wire
+from elasticdl.collective.feed import Feed
+from elasticdl.collective.listening import Answer, serve
+from elasticdl.collective.messages import HandOver, Snapshot
+from elasticdl.errors import RpcError
+
+log = logging.getLogger(__name__)
+
+_STATE_SECONDS = 5.0  # until a sponsor has a state that can be copied
+# What is kept while a newcomer copies the state: steps, and bytes of these.
+_MOST_STEPS = 64
+_LEAST_STEPS = 8
+_MOST_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Standpoint:
+    """How far the member itself is."""
+
+    version: int | None  # steps in its state; None while it has none that counts
+    round: int
+
+
+class Sponsoring:
+    """Newcomers, and what they are given. All but `serve` is called under the lock."""
+
+    def __init__(
+        self,
+        changed: threading.Condition,
+        *,
+        tell: Callable[[Callable[[], None]], None],
+        state: Callable[[], Sequence[wire.Buffer]],
+        stands: Callable[[], Standpoint],
+        step_bytes: int,
+    ) -> None:
+        """Begin without newcomers.
+
+        Args:
+            changed: Of the group's lock.
+            tell: Makes a call under the lock while no step is being applied.
+            state: Returns the own state.
+            stands: Returns how far the own state is.
+            step_bytes: Of one step that is kept.
+        """
+        self._changed = changed
+        self._tell = tell
+        self._state = state
+        self._stands = stands
+        fit = _MOST_BYTES // max(1, step_bytes)
+        self._feed = Feed(max(_LEAST_STEPS, min(fit, _MOST_STEPS)))
+        self._keys = itertools.count()
+        self._closed = False
+
+    @property
+    def active(self) -> bool:
+        """Whether newcomers need each step's gradient."""
+        return self._feed.active
+
+    def since(self, version: int) -> Sequence[HandOver] | None:
+        """Return the steps since a version; None if they are not all kept."""
+        return self._feed.since(version)
+
+    def made(self, step: HandOver) -> None:
+        """Keep a step; its one part is the whole sum, which may change afterwards."""
+        if not self._feed.active:
+            return
+        kept = replace(step, parts=(step.parts[0].copy(),))
+        for out in self._feed.made(kept, now=time.monotonic()):
+            log.info("worker-%d is too many steps behind to listen", out)
+        self._changed.notify_all()
+
+    def joined(self, members: Sequence[int]) -> None:
+        """Note who makes steps now."""
+        self._feed.joined(members)
+
+    def other_state(self) -> None:
+        """Let all newcomers go: the own state is another one now."""
+        self._feed.clear()
+        self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let all newcomers go."""
+        self._closed = True
+        self.other_state()
+
+    def serve(self, connection: socket.socket, newcomer: int) -> None:
+        """Give a newcomer what it needs, until its connection ends."""
+        key = next(self._keys)
+        begun: list[int] = []  # the round in which it began to listen
+        self._tell(lambda: self._open(key, newcomer, begun))
+        try:
+            serve(connection, lambda has: self._next_for(key, has, begun))
+        except RpcError as error:
+            log.info("worker-%d listens no more: %s", newcomer, error)
+        with self._changed:
+            self._feed.ended(key, now=time.monotonic())
+
+    def _open(self, key: int, newcomer: int, begun: list[int]) -> None:
+        mine = self._stands()
+        if mine.version is None:
+            return  # `_next_for` refuses it
+        copy = None
+        if self._feed.needs_copy:
+            # Whoever has a state may change it in its place.
+            state = [bytes(buffer) for buffer in self._state()]
+            copy = Snapshot(mine.version, state)
+        self._feed.open(key, newcomer, copy)
+        begun.append(mine.round)
+        self._changed.notify_all()
+
+    def _next_for(self, key: int, has: int | None, begun: list[int]) -> Answer:
+        """Wait for what a newcomer gets next. Raises RpcError if it gets nothing."""
+        with self._changed:
+            opened = self._changed.wait_for(
+                lambda: begun or self._closed, timeout=_STATE_SECONDS
+            )
+            if not opened:
+                raise RpcError("there is no state to copy yet")
+            if has is not None:
+                self._feed.has(key, has)
+            while not self._closed and self._feed.listens(key):
+                message = self._feed.next(key)
+                if message is not None:
+                    return Answer(message, begun[0], self._lag(message))
+                self._changed.wait()
+        raise RpcError("nothing is kept for it any more")
+
+    def _lag(self, message: Snapshot | HandOver) -> int:
+        if isinstance(message, Snapshot):
+            return self._feed.lag(message.version)
+        return self._feed.lag(message.step + 1)
