@@ -270,6 +270,10 @@ class Group:
         """Go on after a `Begin`: the own state is the one with which all begin."""
         self._go_on(self._participant.began)
 
+    def not_begun(self) -> None:
+        """Go on after a `Begin` that was not possible: a newer round is on its way."""
+        self._go_on(self._participant.not_begun)
+
     def _go_on(self, call: Callable[[], list[Action]]) -> None:
         with self._lock:
             self._applying = False

@@ -283,6 +283,11 @@ class Participant:
         self._hellos[self._me] = Hello(0)
         return self._agree()
 
+    def not_begun(self) -> list[Action]:
+        """Give the round up after a `Begin` that was not possible."""
+        self._broken = True
+        return []
+
     def applied(self) -> list[Action]:
         """Go on after an `Apply`, a `Follow` or a `Take` was carried out."""
         if self._broken:

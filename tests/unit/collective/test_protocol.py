@@ -125,6 +125,14 @@ def test_a_step_in_one_go_is_made_by_one_that_is_alone_and_handed_to_nobody() ->
     assert Send(3, Snapshot(1, "all")) in one.received(3, 2, Hello(None))
 
 
+def test_one_that_could_not_begin_has_no_state_in_the_next_round() -> None:
+    # Its model may have any values: those of a checkpoint that it could not read.
+    one = member(0)
+    assert one.enter(Round(1, (0,), (1,), begins=True)) == [Begin(1)]
+    assert one.not_begun() == []
+    assert one.enter(Round(2, (0,), (1,), begins=True)) == [Begin(2)]
+
+
 def test_a_newcomer_gets_the_state_of_the_oldest() -> None:
     old = member(0)
     old.enter(Round(1, (0,), (1,), begins=True))

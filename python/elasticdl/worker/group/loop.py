@@ -144,8 +144,6 @@ class GroupLoop:
                 self._group.applied()
             case Begin(number):
                 self._begin(number)
-                self._between_steps()
-                self._group.began()
             case Acknowledge():
                 self._report()
             case Broken(number, member):
@@ -195,13 +193,22 @@ class GroupLoop:
     # -- states -------------------------------------------------------------------
 
     def _begin(self, number: int) -> None:
-        """Make the state with which all begin.
+        if self._restored(number):
+            self._between_steps()
+            self._group.began()
+        else:
+            self._group.not_begun()
+
+    def _restored(self, number: int) -> bool:
+        """Make the state with which all begin; return whether there is one now.
 
         Where that is not possible a newer round is waited for, in which all begin with
         another checkpoint.
         """
         told = self._link.round(number)
-        directory = told.restore_dir if told else ""
+        if told is None:
+            return False  # it is long over
+        directory = told.restore_dir
         if (self._given or self._stepping.trained) and not directory:
             raise JobError(
                 "this worker has trained already, and the job begins again with its "
@@ -212,14 +219,15 @@ class GroupLoop:
                 version = self._parts.restore(directory)
         except CheckpointError as error:
             log.error("%s", error)
-            version = 0
             while self._link.is_newest(number) and not self._parts.leaving.is_set():
                 self._parts.leaving.wait(LOOK_SECONDS)
+            return False
         self._parts.step.begin()
         # Tasks of before a rewind are void; others come again.
         self._parts.stream.hand_back()
         with self._position.lock:
             self._position.work = Work(version)
+        return True
 
     def _take(self, raw: bytes | bytearray) -> None:
         with self._parts.shows.goodput.cause(GoodputCause.RESTORE):
