@@ -343,6 +343,10 @@ class Leasing:
             now=now,
             lease_seconds=seconds,
         )
+        if parts.holder.hands_over and parts.ledger.queue is not None:
+            # What another member has now, the group still has: a leader that drops it
+            # from its last plans makes all others forget how far it is.
+            lost = [i for i in lost if i not in parts.ledger.queue.leased]
         lost += parts.side.renew(index, side, deadline=now + seconds)
         held = self._leases_of(member)
         member.know_leases(held, named, now=now)

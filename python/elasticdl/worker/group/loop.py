@@ -158,7 +158,7 @@ class GroupLoop:
             return
         plan = StepPlan.decoded(raw)
         with self._position.lock:
-            self._position.work.follow(plan)
+            self._position.work.follow(plan, leads=self._link.leads)
         if not plan.lease_id:
             if self._link.leads:
                 self._refill(_IDLE_SECONDS)

@@ -197,10 +197,18 @@ class Work:
             following.lease_id, start, end, unit=plan.unit, weights=plan.weights
         )
 
-    def follow(self, plan: StepPlan) -> None:
-        """Take over which tasks the group has, from the member that leads."""
+    def follow(self, plan: StepPlan, *, leads: bool = False) -> None:
+        """Take over which tasks the group has, from the member that leads.
+
+        `leads`: this one does. It may have been leased more since the plan was made,
+        which is earlier than it is followed where a round changes; then it only takes
+        what an earlier leader's plan names.
+        """
+        if leads and (not plan.lease_id or plan.lease_id in self.tasks):
+            return
         self.add(plan.held)
-        self.keep([task.lease_id for task in plan.held])
+        if not leads:
+            self.keep([task.lease_id for task in plan.held])
 
     def made(self, plan: StepPlan, outcome: Outcome) -> None:
         """Note that a step was made.

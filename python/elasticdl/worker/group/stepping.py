@@ -122,7 +122,7 @@ class Stepping:
         if not plan.lease_id:
             return None
         with self._position.lock:
-            self._position.work.follow(plan)
+            self._position.work.follow(plan, leads=self._link.leads)
             task = self._position.work.tasks[plan.lease_id]
         self._parts.rate.set(plan.rate)
         self.trained = True

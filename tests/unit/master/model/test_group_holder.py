@@ -334,6 +334,21 @@ def test_a_hand_back_of_one_that_led_is_no_answer_to_the_report_of_who_leads(
     assert not master.ledger.queue.leased
 
 
+def test_one_that_led_is_not_told_to_drop_what_the_next_leader_goes_on_with(
+    master: Master,
+) -> None:
+    """It still leads until the others leave the round: its plans name these tasks."""
+    leader, second = group_of(master, 2)
+    leasing = Leasing(master.job, MasterMetrics())
+    lease = master.lease(leader)
+    leader.take_away()
+    master.turn()
+    assert master.ledger.queue.leased[lease].worker == second.key.index
+    assert leasing.renew(leader, [lease], now=master.clock()) == []
+    master.ledger.give_back(lease, cause="lease expired", now=master.clock())
+    assert leasing.renew(leader, [lease], now=master.clock()) == [lease]
+
+
 def test_a_task_that_was_handed_over_never_goes_back_to_be_begun_anew(
     master: Master,
 ) -> None:

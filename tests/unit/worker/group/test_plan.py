@@ -149,6 +149,26 @@ def test_tasks_that_the_leader_names_no_more_are_forgotten() -> None:
     assert list(work.tasks) == list(work.totals) == [101]
 
 
+def test_a_leader_keeps_what_it_was_leased_after_it_made_a_plan() -> None:
+    first, second = tasks([32, 32])
+    work = Work()
+    work.add([first])
+    plan = work.plan(16)
+    work.add([second])  # a new round begins, and the plan is followed after this
+    work.follow(plan, leads=True)
+    assert list(work.tasks.values()) == [first, second]
+    work.follow(StepPlan(), leads=True)  # made while there was no task at all
+    assert list(work.tasks.values()) == [first, second]
+
+
+def test_a_new_leader_takes_what_the_earlier_one_had_named() -> None:
+    before = Work()
+    before.add(tasks([32, 32]))
+    work = Work()
+    work.follow(before.plan(16), leads=True)
+    assert work.tasks == before.tasks
+
+
 def test_a_step_that_was_left_out_is_no_version_and_its_rows_are_counted_apart() -> (
     None
 ):
