@@ -14,6 +14,7 @@ def benchmarks() -> dict[str, Benchmark]:
     import data_path
     import group
     import group_jobs
+    import group_network
     import group_step
     import jobs
     import master
@@ -35,6 +36,7 @@ def benchmarks() -> dict[str, Benchmark]:
         master,
         recovery,
         group_jobs,
+        group_network,
         scraping,
         cluster,
     ):

@@ -30,10 +30,14 @@ RECORDS = 16
 
 
 class State:
-    """Values, and how many records they are of."""
+    """Values, and how many records they are of; and what an optimizer has beside them.
 
-    def __init__(self, size: int) -> None:
+    `slots`: arrays as large as the values, which are part of the state and stay zero.
+    """
+
+    def __init__(self, size: int, slots: int) -> None:
         self.values = np.zeros(size, np.float32)
+        self.slots = np.zeros(slots * size, np.float32)
         self.position = np.zeros(1, np.int64)
 
     def plan(self, step: int) -> bytes:
@@ -42,15 +46,17 @@ class State:
 
     def state(self):
         # A copy: the values change in their place.
-        return [self.position.tobytes(), self.values.tobytes()]
+        return [self.position.tobytes(), self.values.tobytes(), self.slots.tobytes()]
 
     def take(self, raw: bytearray) -> None:
         self.position[:] = np.frombuffer(raw, np.int64, 1)
-        self.values[:] = np.frombuffer(raw, np.float32, offset=8)
+        size = len(self.values)
+        self.values[:] = np.frombuffer(raw, np.float32, size, offset=8)
+        self.slots[:] = np.frombuffer(raw, np.float32, offset=8 + 4 * size)
 
 
-def main(index: int, size: int, pause: float, host: str) -> None:
-    state = State(size)
+def main(index: int, size: int, pause: float, host: str, slots: int) -> None:
+    state = State(size, slots)
     group = Group(
         index,
         state,
@@ -140,4 +146,5 @@ def main(index: int, size: int, pause: float, host: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), sys.argv[4])
+    number, floats, seconds, address, times = sys.argv[1:]
+    main(int(number), int(floats), float(seconds), address, int(times))

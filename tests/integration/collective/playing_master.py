@@ -39,6 +39,7 @@ class PlayedMaster:
 
     size: int
     pause: float = 0.0
+    slots: int = 0  # of a member's optimizer, each as large as the gradient
     network: Network | None = None  # else all are on loopback
     delay: float | None = None  # seconds; others reach each member through a relay
     relays: dict[int, Relay] = field(default_factory=dict)
@@ -75,9 +76,9 @@ class PlayedMaster:
         host, prefix = "127.0.0.1", []
         if self.network:
             host, prefix = self.network.host(index), self.network.command(index)
-        arguments = [str(index), str(self.size), str(self.pause), host]
+        arguments = [index, self.size, self.pause, host, self.slots]
         child = subprocess.Popen(
-            [*prefix, sys.executable, str(MEMBER), *arguments],
+            [*prefix, sys.executable, str(MEMBER), *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
