@@ -14,6 +14,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +25,7 @@ from elasticdl.collective import wire
 from elasticdl.collective.encoding import Encoding
 from elasticdl.collective.messages import (
     Copy,
+    Finished,
     HandOver,
     Header,
     Hello,
@@ -41,6 +43,42 @@ _COPY = struct.Struct("!QQQ")
 _NUMBER = np.dtype(">u8")  # of a member
 
 
+@dataclass(frozen=True)
+class RoundMemory:
+    """What the frames of one round are read into, while its links are there.
+
+    Attributes:
+        round: Who is in.
+        bounds: Of each part, in floats.
+        pieces: What others send, by member and own part.
+        raw: Encoded values, by the member that sends them.
+    """
+
+    round: Round
+    bounds: list[tuple[int, int]]
+    pieces: dict[tuple[int, int], Floats]
+    raw: dict[int, bytearray] = field(default_factory=dict)
+
+    def piece(self, member: int, head: wire.Head) -> Floats:
+        """Return where a member's piece goes. Raises RpcError for none of mine."""
+        piece = self.pieces.get((member, head.part))
+        if piece is None:
+            raise RpcError(
+                f"worker-{member} sent a piece of part {head.part}, not mine"
+            )
+        return piece
+
+    def part_of(self, member: int, head: wire.Head) -> tuple[int, int]:
+        """Return where a member's part is. Raises RpcError for one of another."""
+        owner = self.round.members[head.part % len(self.round.members)]
+        if head.part >= len(self.bounds) or owner != member:
+            raise RpcError(f"worker-{member} sent part {head.part}, not its own")
+        return self.bounds[head.part]
+
+
+_NO_ROUND = RoundMemory(Round(0, (), ()), [], {})
+
+
 class Buffers:
     """Vectors of one size; those of a round are made by `enter`."""
 
@@ -55,26 +93,36 @@ class Buffers:
         self._encoding = encoding
         self._most_state_bytes = most_state_bytes
         self._results = [np.zeros(size, np.float32) for _ in range(2)]
-        self._bounds: list[tuple[int, int]] = []  # of each part, in this round
-        self._pieces: dict[tuple[int, int], Floats] = {}  # by member and own part
-        self._raw: dict[int, bytearray] = {}
+        self._memory = _NO_ROUND
 
-    def enter(self, entered: Round) -> None:
-        """Make the memory that a round needs."""
+    @property
+    def round(self) -> Round:
+        """The round that frames are of."""
+        return self._memory.round
+
+    def enter(self, entered: Round, *, again: int | None = None) -> RoundMemory:
+        """Make the memory that a round needs; frames are of this round from now on.
+
+        `again`: a step that was perhaps begun in the round before. Threads of that
+        round may still write into its sum, which gets another array.
+        """
+        if again is not None:
+            self._results[again % 2] = np.zeros_like(self._results[0])
         members = entered.members
-        self._bounds = part_bounds(self._ends, len(members))
-        self._pieces = {
+        bounds = part_bounds(self._ends, len(members))
+        pieces = {
             (member, part): np.empty(end - begin, np.float32)
-            for part, (begin, end) in enumerate(self._bounds)
+            for part, (begin, end) in enumerate(bounds)
             if part % len(members) == members.index(self._me)
             for member in members
             if member != self._me
         }
-        self._raw = {}
+        self._memory = RoundMemory(entered, bounds, pieces)
+        return self._memory
 
     def parts(self, gradient: Floats, bucket: int, members: int) -> tuple[Floats, ...]:
         """Return a bucket of a gradient, cut into a part for each member."""
-        of_bucket = self._bounds[bucket * members : (bucket + 1) * members]
+        of_bucket = self._memory.bounds[bucket * members : (bucket + 1) * members]
         return tuple(gradient[begin:end] for begin, end in of_bucket)
 
     def whole(self, step: int, parts: tuple[Any, ...]) -> Floats:
@@ -86,7 +134,7 @@ class Buffers:
 
     def add(self, step: int, part: int, pieces: tuple[Floats, ...]) -> Floats:
         """Return the sum of all members' pieces of a part, as all will have it."""
-        begin, end = self._bounds[part]
+        begin, end = self._memory.bounds[part]
         total = self._results[step % 2][begin:end]
         if len(pieces) == 1:
             np.copyto(total, pieces[0])
@@ -99,9 +147,9 @@ class Buffers:
 
     # -- frames ------------------------------------------------------------------------
 
-    def frame(self, message: Message, entered: Round) -> list[wire.Buffer]:
-        """Return a message as a frame of a round."""
-        number = entered.number
+    def frame(self, message: Message) -> list[wire.Buffer]:
+        """Return a message as a frame of the round."""
+        number = self.round.number
         match message:
             case Hello(version, copy):
                 said = -1 if version is None else version
@@ -115,6 +163,8 @@ class Buffers:
                     part=0 if plan is None else 1,
                     meta=word if plan is None else plan,
                 )
+            case Finished(step):
+                return wire.frame(wire.Kind.FINISHED, number, step=step)
             case HandOver(step):
                 # One that is kept has an array of its own.
                 kept = message.parts[0] if len(message.parts) == 1 else None
@@ -131,7 +181,7 @@ class Buffers:
                     wire.Kind.SNAPSHOT, number, step=version, data=list(state)
                 )
             case Piece(step, part, data) | Reduced(step, part, data):
-                begin, _ = self._bounds[part]
+                begin, _ = self._memory.bounds[part]
                 kind = wire.Kind.PIECE
                 if isinstance(message, Reduced):
                     kind = wire.Kind.REDUCED
@@ -140,13 +190,14 @@ class Buffers:
 
     def read(
         self,
-        entered: Round,
+        memory: RoundMemory,
         member: int,
         connection: socket.socket,
         head: wire.Head,
         meta: bytes,
     ) -> Message:
         """Read what follows a head. Raises RpcError for a frame that does not fit."""
+        entered = memory.round
         if head.round != entered.number:
             raise RpcError(f"got a frame of round {head.round} in {entered.number}")
         step = head.step
@@ -159,15 +210,26 @@ class Buffers:
                 return self.read_hand_over(connection, head, meta)
             case wire.Kind.SNAPSHOT:
                 return self.read_snapshot(connection, head)
-            case wire.Kind.PIECE:
-                begin, piece = self._piece_of(member, head)
-                self._read_values(member, connection, head, begin, piece)
-                return Piece(step, head.part, piece)
-            case wire.Kind.REDUCED:
-                begin, end = self._part_of(entered, member, head)
-                part = self._results[step % 2][begin:end]
-                self._read_values(member, connection, head, begin, part)
-                return Reduced(step, head.part, part)
+            case wire.Kind.FINISHED:
+                return Finished(step)
+            case wire.Kind.PIECE | wire.Kind.REDUCED:
+                return self._read_part(memory, member, connection, head)
+
+    def _read_part(
+        self,
+        memory: RoundMemory,
+        member: int,
+        connection: socket.socket,
+        head: wire.Head,
+    ) -> Piece | Reduced:
+        if head.kind is wire.Kind.PIECE:
+            piece = memory.piece(member, head)
+            self._read_values(memory, member, connection, head, piece)
+            return Piece(head.step, head.part, piece)
+        begin, end = memory.part_of(member, head)
+        part = self._results[head.step % 2][begin:end]
+        self._read_values(memory, member, connection, head, part)
+        return Reduced(head.step, head.part, part)
 
     def read_hand_over(
         self, connection: socket.socket, head: wire.Head, meta: bytes
@@ -188,36 +250,23 @@ class Buffers:
             )
         return Snapshot(head.step, wire.read_bytes(connection, head.data_bytes))
 
-    def _piece_of(self, member: int, head: wire.Head) -> tuple[int, Floats]:
-        piece = self._pieces.get((member, head.part))
-        if piece is None:
-            raise RpcError(
-                f"worker-{member} sent a piece of part {head.part}, not mine"
-            )
-        return self._bounds[head.part][0], piece
-
-    def _part_of(self, entered: Round, member: int, head: wire.Head) -> tuple[int, int]:
-        owner = entered.members[head.part % len(entered.members)]
-        if head.part >= len(self._bounds) or owner != member:
-            raise RpcError(f"worker-{member} sent part {head.part}, not its own")
-        return self._bounds[head.part]
-
     def _read_values(
         self,
+        memory: RoundMemory,
         member: int,
         connection: socket.socket,
         head: wire.Head,
-        begin: int,
         out: Floats,
     ) -> None:
+        begin, _ = memory.bounds[head.part]
         _expect(head, self._encoding.num_bytes(begin, len(out)))
         if head.data_bytes == out.nbytes:
             wire.read_into(connection, _bytes(out))
             return
         # From each member on a thread of its own.
-        kept = self._raw.setdefault(member, bytearray())
+        kept = memory.raw.setdefault(member, bytearray())
         if len(kept) < head.data_bytes:
-            kept = self._raw[member] = bytearray(head.data_bytes)
+            kept = memory.raw[member] = bytearray(head.data_bytes)
         raw = memoryview(kept)[: head.data_bytes]
         wire.read_into(connection, raw)
         self._encoding.decode(raw, begin, out)

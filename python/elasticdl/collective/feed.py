@@ -40,6 +40,7 @@ class Feed:
         self._copy: Snapshot | None = None
         self._steps: deque[HandOver] = deque()
         self._version = 0  # after the last step that is kept
+        self._members: tuple[int, ...] = ()  # of the round that was entered last
 
     @property
     def active(self) -> bool:
@@ -113,6 +114,19 @@ class Feed:
             self._drop([listener])
         elif known is not None:
             known.ended_at = now
+
+    def entered(self, members: Sequence[int]) -> None:
+        """Note a round: no step is made before those who listen are in it, too."""
+        self._members = tuple(members)
+
+    def over(self, listener: int) -> bool:
+        """Whether a newcomer has all that was made before the round that it is in."""
+        known = self._listeners.get(listener)
+        return (
+            known is not None
+            and known.member in self._members
+            and self.next(listener) is None
+        )
 
     def joined(self, members: Sequence[int]) -> None:
         """Forget those that are members now."""

@@ -17,16 +17,16 @@ import logging
 import queue
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from elasticdl.collective import wire
-from elasticdl.collective.buffers import Buffers, Floats
+from elasticdl.collective.buffers import Buffers, Floats, RoundMemory
 from elasticdl.collective.encoding import Encoding
-from elasticdl.collective.links import Door, Links, Listener, connect
+from elasticdl.collective.links import Door, Links, Listener
 from elasticdl.collective.listening import Listening, Newcomer, Sponsor
 from elasticdl.collective.messages import (
     Acknowledge,
@@ -36,6 +36,7 @@ from elasticdl.collective.messages import (
     Begin,
     Broken,
     Compute,
+    Entered,
     Follow,
     HandOver,
     Header,
@@ -49,22 +50,13 @@ from elasticdl.collective.messages import (
     Take,
 )
 from elasticdl.collective.protocol import Participant
+from elasticdl.collective.rounds import NotReachedError, RoundLinks, connect_all
 from elasticdl.collective.sponsoring import Sponsoring, Standpoint
 from elasticdl.errors import RpcError
 
 log = logging.getLogger(__name__)
 
-_Connections = dict[int, socket.socket]
 Order = Compute | Apply | Follow | Take | Begin | Acknowledge | Broken | Stateless
-_ROUND_SECONDS = 5.0  # until all members of a round have to be connected
-
-
-class _NotReachedError(RpcError):
-    """A member of a round was not reached in time."""
-
-    def __init__(self, message: str, member: int) -> None:
-        super().__init__(message)
-        self.member = member
 
 
 class Member(Protocol):
@@ -122,8 +114,8 @@ class Group:
             buckets=self._buffers.num_buckets,
         )
         self._listening: Listening | None = None
-        self._links: Links | None = None
-        self._next_links: Links | None = None  # of a round that is not entered yet
+        self._links = RoundLinks()
+        self._entry: Round | None = None  # what is copied is waited for
         self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         # Between an Apply or Take and `applied` the protocol hears nothing else.
         self._waits: deque[Callable[[], list[Action]]] = deque()
@@ -182,7 +174,8 @@ class Group:
             newest = self._wanted[0].number if self._wanted else self.round
             if wanted.number > newest and self._me in wanted.members:
                 self._wanted = wanted, dict(addresses)
-                self._stop_listening()
+                if not self._copies_for(wanted):
+                    self._stop_listening()
                 self._wake.notify_all()
                 self._listener.wake()
 
@@ -198,8 +191,9 @@ class Group:
                 if self._wanted[0].number > told.number:
                     return
                 self._wanted = None
+            self._entry = None
             old = self._listening
-            if old is not None and old.sponsor.number in told.members:
+            if old and not old.over and old.sponsor.number in told.members:
                 return
             self._stop_listening()
             sponsor = Sponsor(told.leader, addresses[told.leader], told.number)
@@ -208,7 +202,7 @@ class Group:
                 sponsor,
                 self._door,
                 self._buffers,
-                Newcomer(self._restarts, self._heard),
+                Newcomer(self._restarts, self._heard, self._ended),
             )
 
     def next(self, seconds: float) -> Order | None:
@@ -291,93 +285,72 @@ class Group:
             self._wake.notify_all()
         self._listener.close()
         self._thread.join()
-        self._leave_links()
+        with self._lock:
+            self._links.end()
+        self._close_links()
 
     # -- rounds ------------------------------------------------------------------------
 
     def _enter_rounds(self) -> None:
         while True:
             with self._wake:
-                while self._wanted is None and not self._closed:
+                while not (self._wanted or self._links.over or self._closed):
                     self._wake.wait()
-                if self._closed or self._wanted is None:
+                if self._closed:
                     return
-                (wanted, addresses), self._wanted = self._wanted, None
-            self._leave_links()
-            try:
-                connections = self._connections(wanted, addresses)
-            except _NotReachedError as error:
-                if self._wanted is None:  # else it is over: there is a newer one
-                    log.warning("Round %d cannot begin: %s", wanted.number, error)
-                    self._orders.put(Broken(wanted.number, error.member))
-                continue
-            self._begin(wanted, *connections)
+                wanted, self._wanted = self._wanted, None
+            self._close_links()
+            if wanted is not None:
+                self._connect(*wanted)
 
-    def _leave_links(self) -> None:
+    def _close_links(self) -> None:
         with self._lock:
-            left = [links for links in (self._links, self._next_links) if links]
-            self._links = self._next_links = None
-        for links in left:
+            over = self._links.taken_over()
+        for links in over:
             links.close()
 
-    def _connections(
-        self, wanted: Round, addresses: Mapping[int, str]
-    ) -> tuple[_Connections, _Connections]:
-        """Return a connection to each other member, and one from each.
-
-        All members try the others in the same order, so that all of them name the same
-        one that does not answer.
-        """
-        until = time.monotonic() + _ROUND_SECONDS
-
+    def _connect(self, wanted: Round, addresses: Mapping[int, str]) -> None:
         def go_on() -> bool:
-            late = time.monotonic() > until
-            return not late and self._wanted is None and not self._closed
+            return self._wanted is None and not self._closed
 
-        self._listener.drop_before(wanted.number)
-        others = [member for member in wanted.members if member != self._me]
-        outgoing: _Connections = {}
-        incoming: _Connections = {}
-        member = -1
         try:
-            for member in others:
-                greeting = wire.Greeting(wanted.number, self._me, member)
-                outgoing[member] = connect(
-                    addresses[member], greeting, self._door, go_on=go_on
-                )
-            for member in others:
-                incoming[member] = self._listener.take(
-                    wanted.number, member, go_on=go_on
-                )
-        except (RpcError, KeyError) as error:
-            for connection in (*outgoing.values(), *incoming.values()):
-                connection.close()
-            raise _NotReachedError(str(error), member) from error
-        return outgoing, incoming
+            connections = connect_all(
+                self._me, wanted, addresses, self._door, self._listener, go_on=go_on
+            )
+        except NotReachedError as error:
+            if self._wanted is None:  # else it is over: there is a newer one
+                log.warning("Round %d cannot begin: %s", wanted.number, error)
+                self._orders.put(Broken(wanted.number, error.member))
+            return
+        links = Links(*connections, on_lost=partial(self._lost, wanted.number))
+        with self._wake:
+            self._links.expect(wanted.number, links)
+            self._entry = wanted
+            if not self._copies_for(wanted):
+                self._stop_listening()
+                self._enter()
 
-    def _begin(
-        self, wanted: Round, outgoing: _Connections, incoming: _Connections
-    ) -> None:
-        number = wanted.number
-        links = Links(
-            outgoing,
-            incoming,
-            on_frame=lambda *frame: self._on_frame(wanted, *frame),
-            on_lost=lambda member, why: self._lost(number, member, why),
-        )
-        with self._lock:
-            self._next_links = links
-            # Perhaps later: a step that is being applied belongs to the round before.
-            self._tell(lambda: self._entered(wanted, links))
+    def _enter(self) -> None:
+        """Have the protocol enter a round; `_entered` follows, perhaps later."""
+        entered, self._entry = self._entry, None
+        if entered is None:
+            return
+        self._links.drop_before(entered.number)
+        self._carry_out(self._participant.enter(entered, later=self._applying))
+        self._wake.notify_all()
 
-    def _entered(self, wanted: Round, links: Links) -> list[Action]:
-        if self._next_links is not links:
-            return []  # a newer round is on its way
-        self._links, self._next_links = links, None
-        self._buffers.enter(wanted)
+    def _entered(self, entered: Round, *, lingers: bool) -> None:
+        self._links.enter(entered.number)
+        again = None
+        if not lingers:
+            self._links.leave()
+            again = self._participant.version or 0
+        memory = self._buffers.enter(entered, again=again)
         self._words = {}
-        links.start()
-        return self._participant.enter(wanted)
+        self._sponsoring.entered(entered.members)
+        if self._links.present is not None:
+            self._links.present.start(partial(self._on_frame, memory))
+        self._wake.notify_all()
 
     def _stop_listening(self) -> None:
         listening, self._listening = self._listening, None
@@ -402,6 +375,8 @@ class Group:
             match action:
                 case Send(to, message):
                     self._send(to, message)
+                case Entered(entered, lingers):
+                    self._entered(entered, lingers=lingers)
                 case Add(step, part, pieces):
                     self._add(step, part, pieces)
                 case _:
@@ -424,8 +399,10 @@ class Group:
             case Take() | Begin():
                 self._sponsoring.other_state()
             case Compute():
-                entered = self._participant.round
-                self._sponsoring.joined(entered.members if entered else ())
+                # All members are in the round.
+                self._links.leave()
+                self._wake.notify_all()
+                self._sponsoring.joined(self._buffers.round.members)
 
     def _add(self, step: int, part: int, pieces: tuple[Floats, ...]) -> None:
         entered = self._participant.round
@@ -450,13 +427,39 @@ class Group:
     def _restarts(self, listening: Listening) -> None:
         """Drop what was copied. Raises RpcError if this is not listened to any more."""
         with self._lock:
-            if self._listening is not listening:
+            if self._listening is not listening or self._is_admitted:
                 raise RpcError("this worker listens no more")
             self._tell(self._listens_anew)
 
     def _listens_anew(self) -> list[Action]:
         self._sponsoring.other_state()
         return self._participant.listen()
+
+    @property
+    def _is_admitted(self) -> bool:
+        """Whether there is a round that this worker enters next."""
+        return self._wanted is not None or self._entry is not None
+
+    def _copies_for(self, wanted: Round) -> bool:
+        """Whether a sponsor goes on giving what this newcomer needs in a round."""
+        listening = self._listening
+        return (
+            listening is not None
+            and not listening.over
+            and self._participant.copied
+            and listening.sponsor.number in wanted.members
+        )
+
+    def _ended(self, listening: Listening, over: bool) -> bool:
+        """Enter the round that waits for this; return whether nothing more comes."""
+        with self._wake:
+            if self._listening is not listening:
+                return True
+            if not over and not self._is_admitted:
+                return False
+            listening.over = True
+            self._enter()
+            return True
 
     def _heard(self, sponsor: int, number: int, message: Snapshot | HandOver) -> None:
         """Take what a sponsor sent; return when it is in the own state."""
@@ -469,27 +472,28 @@ class Group:
     # -- frames ------------------------------------------------------------------------
 
     def _send(self, to: int, message: Message) -> None:
-        entered = self._participant.round
-        if self._links is None or entered is None:
+        links = self._links.present
+        if links is None:
             return
         if isinstance(message, Header) and message.plan is None:
             message = replace(message, word=self._word())
-        frame = self._buffers.frame(message, entered)
+        frame = self._buffers.frame(message)
         if isinstance(message, Piece | Reduced):
             self.sent_bytes += sum(memoryview(part).nbytes for part in frame[1:])
-        self._links.send(to, frame)
+        links.send(to, frame)
 
     def _on_frame(
         self,
-        wanted: Round,
+        memory: RoundMemory,
         member: int,
         connection: socket.socket,
         head: wire.Head,
         meta: bytes,
     ) -> None:
         """Take what follows a head. Raises RpcError for a frame that does not fit."""
-        message = self._buffers.read(wanted, member, connection, head, meta)
+        message = self._buffers.read(memory, member, connection, head, meta)
         if isinstance(message, Header):
             with self._lock:
-                self._words[member] = message.word
+                if memory.round is self._buffers.round:
+                    self._words[member] = message.word
         self._tell(lambda: self._participant.received(member, head.round, message))

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from elasticdl.collective import wire
@@ -241,7 +242,6 @@ class Links:
         outgoing: Mapping[int, socket.socket],
         incoming: Mapping[int, socket.socket],
         *,
-        on_frame: OnFrame,
         on_lost: Callable[[int, str], None],
     ) -> None:
         """Take connections by member; `start` begins to receive.
@@ -249,13 +249,10 @@ class Links:
         Args:
             outgoing: To each member, which accepted them.
             incoming: From each member, which made them.
-            on_frame: Called with the member, its connection, a head and the meta data;
-                reads the data that follow.
             on_lost: Called with a member when a connection with it broke, and why.
         """
         self._outgoing = dict(outgoing)
         self._incoming = dict(incoming)
-        self._on_frame = on_frame
         self._on_lost = on_lost
         self._queues: dict[int, queue.SimpleQueue[Sequence[wire.Buffer] | None]] = {
             member: queue.SimpleQueue() for member in outgoing
@@ -272,17 +269,21 @@ class Links:
     def _all(self) -> list[socket.socket]:
         return [*self._outgoing.values(), *self._incoming.values()]
 
-    def start(self) -> None:
-        """Begin to receive."""
+    def start(self, on_frame: OnFrame) -> None:
+        """Begin to receive.
+
+        `on_frame` is called with the member, its connection, a head and the meta data;
+        it reads the data that follow.
+        """
         for member in self._incoming:
-            self._thread(self._receive_all, member)
+            self._thread(partial(self._receive_all, on_frame), member)
 
     def send(self, member: int, buffers: Sequence[wire.Buffer]) -> None:
         """Send a frame after those before; returns at once."""
         self._queues[member].put(buffers)
 
-    def close(self) -> None:
-        """Close all connections and wait for the threads, but for the caller's own."""
+    def shut(self) -> None:
+        """End all connections; returns at once: a thread may still be reading."""
         self._closed = True
         for waiting in self._queues.values():
             waiting.put(None)
@@ -290,6 +291,10 @@ class Links:
             with contextlib.suppress(OSError):
                 # Not that of `ssl`, after which a thread would send in the clear.
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close all connections and wait for the threads, but for the caller's own."""
+        self.shut()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join()
@@ -313,13 +318,13 @@ class Links:
                 return
             self.sent_bytes += sum(memoryview(b).nbytes for b in buffers)
 
-    def _receive_all(self, member: int) -> None:
+    def _receive_all(self, on_frame: OnFrame, member: int) -> None:
         connection = self._incoming[member]
         try:
             while True:
                 head = wire.read_head(connection)
                 meta = bytes(wire.read_bytes(connection, head.meta_bytes))
-                self._on_frame(member, connection, head, meta)
+                on_frame(member, connection, head, meta)
         except RpcError as error:
             self._lost(member, str(error))
 

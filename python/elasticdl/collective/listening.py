@@ -24,10 +24,11 @@ from elasticdl.errors import RpcError
 
 log = logging.getLogger(__name__)
 
-# The round begins when the newcomer lacks so many steps: these are handed over in it.
-_NEAR_STEPS = 1
-# Or when it came no nearer in so many steps: a group may be as fast as it is.
-_MOST_FOLLOWED = 8
+# A round with the newcomer may begin when it gets the newest step; or when it came no
+# nearer in so many: a group may be as fast as it is.
+_MOST_NO_NEARER = 8
+# Or after so many: a group may be nearly as fast.
+_MOST_FOLLOWED = 64
 # After so many failures in a row the state is handed over in the round, while others
 # wait: a sponsor may be busy loading a checkpoint, or steps be faster than the line.
 _MOST_FAILURES = 3
@@ -37,45 +38,63 @@ _NOTHING_YET = -1  # the newcomer asks for a copy
 
 @dataclass(frozen=True)
 class Answer:
-    """What a sponsor sends next."""
+    """What a sponsor sends next.
 
-    message: Snapshot | HandOver
-    round: int  # of the sponsor, when the newcomer began to listen
-    lag: int  # steps that the group has made beyond this message
+    Attributes:
+        round: Of the sponsor, when the newcomer began to listen.
+        message: None: the newcomer has everything.
+        lag: Steps that the group has made beyond this message.
+        over: Nothing comes any more: both are in the round that the sponsor is in.
+    """
+
+    round: int
+    message: Snapshot | HandOver | None = None
+    lag: int = 0
+    over: bool = False
 
 
-def serve(connection: socket.socket, next_for: Callable[[int | None], Answer]) -> None:
+def serve(
+    connection: socket.socket, next_for: Callable[[int | None, bool], Answer]
+) -> None:
     """Answer a newcomer until it leaves. Raises RpcError then.
 
-    `next_for` takes the number of steps that the newcomer has and waits for what comes
-    next; it raises RpcError where there is nothing for it any more.
+    `next_for` takes the number of steps that the newcomer has, and whether it was told
+    that these are all: then it waits for the next one. It raises RpcError where there
+    is nothing for it any more.
     """
+    level: int | None = None  # what it had when it was told so
     while True:
         head = wire.read_head(connection)
         if head.kind is not wire.Kind.HELLO or head.meta_bytes or head.data_bytes:
             raise RpcError(f"a newcomer sent a frame of kind {head.kind.name.lower()}")
-        answer = next_for(head.step if head.step != _NOTHING_YET else None)
+        has = head.step if head.step != _NOTHING_YET else None
+        answer = next_for(has, has is not None and has == level)
+        level = has if answer.message is None else None
         wire.send(connection, _frame(answer))
 
 
 def _frame(answer: Answer) -> list[wire.Buffer]:
-    message = answer.message
-    if isinstance(message, Snapshot):
-        return wire.frame(
-            wire.Kind.SNAPSHOT,
-            answer.round,
-            step=message.version,
-            part=max(0, answer.lag),
-            data=list(message.state),
-        )
-    return wire.frame(
-        wire.Kind.HAND_OVER,
-        answer.round,
-        step=message.step,
-        part=max(0, answer.lag),
-        meta=encoded_plan(message),
-        data=[memoryview(message.parts[0]).cast("B")],
-    )
+    message, lag = answer.message, max(0, answer.lag)
+    match message:
+        case None:
+            return wire.frame(wire.Kind.HELLO, answer.round, part=int(answer.over))
+        case Snapshot(version, state):
+            return wire.frame(
+                wire.Kind.SNAPSHOT,
+                answer.round,
+                step=version,
+                part=lag,
+                data=list(state),
+            )
+        case HandOver(step, _, parts):
+            return wire.frame(
+                wire.Kind.HAND_OVER,
+                answer.round,
+                step=step,
+                part=lag,
+                meta=encoded_plan(message),
+                data=[memoryview(parts[0]).cast("B")],
+            )
 
 
 @dataclass(frozen=True)
@@ -87,10 +106,13 @@ class Newcomer:
             somebody else by now, or is a member.
         heard: Takes what a sponsor (its number) in a round sent; returns once that is
             in the own state.
+        ended: Takes that the connection ended, and whether it is not made again;
+            returns whether that is all: this worker enters a round.
     """
 
     restarts: Callable[[Listening], None]
     heard: Callable[[int, int, Snapshot | HandOver], None]
+    ended: Callable[[Listening, bool], bool]
 
 
 @dataclass(frozen=True)
@@ -118,6 +140,7 @@ class Listening:
         self._connection: socket.socket | None = None
         self._closed = threading.Event()
         self.near = False  # nearly level, or it will not be: the next round may begin
+        self.over = False  # nothing comes any more
         threading.Thread(target=self._run, name="group-listen", daemon=True).start()
 
     def close(self) -> None:
@@ -132,18 +155,18 @@ class Listening:
 
     def _run(self) -> None:
         failures = 0
-        while not self._closed.is_set():
+        while failures < _MOST_FAILURES:
             try:
                 self._listen()
+                break
             except RpcError as error:
-                if self._closed.is_set():
+                if self._closed.is_set() or self._to.ended(self, False):
                     return
                 failures += 1
-                self.near = failures >= _MOST_FAILURES
                 log.info("Listening to worker-%d: %s", self.sponsor.number, error)
-                if self.near:
-                    return
             self._closed.wait(_RETRY_SECONDS)
+        self.near = True
+        self._to.ended(self, True)
 
     def _listen(self) -> None:
         sponsor = self.sponsor
@@ -161,24 +184,31 @@ class Listening:
             self._follow(connection)
 
     def _follow(self, connection: socket.socket) -> None:
+        """Take what the sponsor sends until it says that it is over."""
         has = _NOTHING_YET
         nearest: int | None = None  # the least lag so far
-        followed = 0  # steps since then
+        followed = no_nearer = 0  # steps, also since then
         while True:
             wire.send(connection, wire.frame(wire.Kind.HELLO, 0, step=has))
             head = wire.read_head(connection)
             meta = bytes(wire.read_bytes(connection, head.meta_bytes))
+            if head.kind is wire.Kind.HELLO:
+                self.near = True
+                if head.part:
+                    return
+                continue
             message = self._read(connection, head, meta)
             self._to.heard(self.sponsor.number, head.round, message)
-            match message:
-                case Snapshot(version):
-                    has = version
-                case HandOver(step):
-                    has = step + 1
-            followed += 1
-            if nearest is None or head.part < nearest:
-                nearest, followed = head.part, 0
-            self.near |= head.part <= _NEAR_STEPS or followed >= _MOST_FOLLOWED
+            if isinstance(message, Snapshot):
+                has = message.version  # an old one: it took its time
+                continue
+            has, lag = message.step + 1, head.part
+            followed, no_nearer = followed + 1, no_nearer + 1
+            if nearest is None or lag < nearest:
+                nearest, no_nearer = lag, 0
+            self.near |= (
+                not lag or no_nearer >= _MOST_NO_NEARER or followed >= _MOST_FOLLOWED
+            )
 
     def _read(
         self, connection: socket.socket, head: wire.Head, meta: bytes

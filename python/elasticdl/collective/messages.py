@@ -120,7 +120,18 @@ class Reduced:
     data: Any
 
 
-Message = Hello | HandOver | Snapshot | Header | Piece | Reduced
+@dataclass(frozen=True)
+class Finished:
+    """The sender goes into a newer round, in which all members of this one are.
+
+    It has made all steps before `step` and takes no part in that one here. Others may
+    still make the step before it.
+    """
+
+    step: int
+
+
+Message = Hello | HandOver | Snapshot | Header | Piece | Reduced | Finished
 
 
 # -- to the member's own process ------------------------------------------------------
@@ -132,6 +143,17 @@ class Send:
 
     to: int
     message: Message
+
+
+@dataclass(frozen=True)
+class Entered:
+    """Messages are of this round from now on.
+
+    `lingers`: others may still need what was sent in the round before.
+    """
+
+    round: Round
+    lingers: bool
 
 
 @dataclass(frozen=True)
@@ -218,6 +240,7 @@ class Stateless:
 
 Action = (
     Send
+    | Entered
     | Compute
     | Add
     | Apply

@@ -13,6 +13,9 @@ that all are equal to the last bit. The records of step s are acknowledged when 
 headers of step s + 1 are complete: then every member has made step s, and any survivor
 has it.
 
+A round to which members are only added begins between two steps: each member finishes
+the step that it computes, says that it makes no more, and waits in the new round.
+
 A newcomer listens before it is a member: it takes a copy of a member's state, its
 sponsor's, and follows the steps after it. In its first round it is handed the few steps
 that it has not. The copy counts while the sponsor is there: without it the others may
@@ -23,9 +26,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from elasticdl.collective.handing import Made, newest, sponsor_of
 from elasticdl.collective.messages import (
     Acknowledge,
     Action,
@@ -35,6 +39,8 @@ from elasticdl.collective.messages import (
     Broken,
     Compute,
     Copy,
+    Entered,
+    Finished,
     Follow,
     HandOver,
     Header,
@@ -48,17 +54,6 @@ from elasticdl.collective.messages import (
     Stateless,
     Take,
 )
-
-
-@dataclass(frozen=True)
-class _Made:
-    """The step that was made last."""
-
-    step: int
-    plan: Any
-    parts: tuple[Any, ...]
-    members: tuple[int, ...]
-    acknowledged: bool = False
 
 
 def _no_steps(version: int) -> None:
@@ -100,15 +95,17 @@ class Participant:
         self._kept = kept
         self._buckets = buckets
         self._round: Round | None = None
+        self._next: Round | None = None  # entered when the present step is made
         self._listens = False
         self._copy: Copy | None = None
-        self._made: _Made | None = None
+        self._made: Made | None = None
         self._reset()
 
     def _reset(self) -> None:
         self._broken = False
         self._level = False  # all hellos are there, and the own state is the group's
         self._begun = -1  # the step that is being computed
+        self._end: int | None = None  # a step that other members have no part in
         self._hellos: dict[int, Hello] = {}
         # Steps in the own copy while it is not level, and steps that came too early.
         self._at: int | None = None
@@ -124,6 +121,11 @@ class Participant:
         return self._version
 
     @property
+    def copied(self) -> bool:
+        """Whether this newcomer has a copy of its sponsor's state."""
+        return self._listens and self._copy is not None
+
+    @property
     def level(self) -> bool:
         """Whether all members of the round were heard and the own state is theirs."""
         return self._level and not self._broken
@@ -135,26 +137,56 @@ class Participant:
 
     # -- inputs ------------------------------------------------------------------------
 
-    def enter(self, entered: Round) -> list[Action]:
-        """Begin a round. One that is not newer, or without this member, is ignored."""
-        if self._round is not None and entered.number <= self._round.number:
+    def enter(self, entered: Round, *, later: bool = False) -> list[Action]:
+        """Begin a round. One that is not newer, or without this member, is ignored.
+
+        It is entered after the step under way where that can be made; `later`: what
+        changes the own state is being carried out. `Entered` says when.
+        """
+        newest = self._next or self._round
+        if newest is not None and entered.number <= newest.number:
             return []
         if self._me not in entered.members:
             return []
-        if self._level_in < entered.since[entered.members.index(self._me)]:
+        if later or self._finishes(entered):
+            self._next = entered
+            return []
+        return self._enter(entered)
+
+    def _finishes(self, entered: Round) -> bool:
+        """Whether the step under way is to be made before a round begins."""
+        return (
+            self.level
+            and self._begun == self._version != self._end
+            and set(self._members) <= set(entered.members)
+            and not self._is_void(entered)
+        )
+
+    def _is_void(self, entered: Round) -> bool:
+        """Whether others made steps without this member since it had the state."""
+        return self._level_in < entered.since[entered.members.index(self._me)]
+
+    def _enter(self, entered: Round) -> list[Action]:
+        lingers = self.level and set(self._members) <= set(entered.members)
+        said = self._to_others(Finished(self._version or 0)) if lingers else []
+        if self._is_void(entered):
             self._version = self._made = None
-        self._round = entered
+        self._round, self._next = entered, None
         self._reset()
         self._listens = False
         if self._version is not None:
             self._copy = None
         self._at = self._copy.version if self._copy else None
         hello = self._hellos[self._me] = Hello(self._version, self._copy)
-        return [*self._to_others(hello), *self._agree()]
+        begun = Entered(entered, lingers)
+        return [*said, begun, *self._to_others(hello), *self._agree()]
+
+    def _enter_next(self) -> list[Action]:
+        return self._enter(self._next) if self._next is not None else []
 
     def listen(self) -> list[Action]:
         """Begin to get a copy beside a round without this worker; its state is void."""
-        self._listens, self._copy = True, None
+        self._listens, self._copy, self._next = True, None, None
         self._version = self._made = None
         self._reset()
         self._broken = True
@@ -190,6 +222,9 @@ class Participant:
                 return [*self._acknowledged(step), *self._compute()]
             case Piece() | Reduced():
                 return self._gradient(sender, message)
+            case Finished(step):
+                self._end = step
+                return self._enter_next() if step == self._version else []
 
     def _caught_up(self, message: HandOver | Snapshot) -> list[Action]:
         if self._level:
@@ -212,7 +247,7 @@ class Participant:
         self._at = message.step + 1
         if self._copy is not None:
             self._copy = replace(self._copy, version=self._at)
-        self._made = _made(message)
+        self._made = Made.by(message)
         return [Follow(message.step, message.plan, message.parts, message.members)]
 
     def _gradient(self, sender: int, message: Piece | Reduced) -> list[Action]:
@@ -230,7 +265,7 @@ class Participant:
         if self._is_over(number):
             return []
         self._broken = True
-        return [Broken(number, member)]
+        return self._enter_next() or [Broken(number, member)]
 
     def computed(
         self, step: int, number: int, parts: tuple[Any, ...], *, bucket: int = 0
@@ -265,7 +300,7 @@ class Participant:
 
         Nobody else was in it, so that there are no parts to hand over.
         """
-        self._note_made(_Made(step, plan, (), (self._me,)))
+        self._note_made(Made(step, plan, (), (self._me,)))
 
     def added(self, step: int, number: int, part: int, data: Any) -> list[Action]:
         """Take the sum of one of the own parts."""
@@ -277,19 +312,26 @@ class Participant:
 
     def began(self) -> list[Action]:
         """Go on after a `Begin` was carried out: the own state is the group's."""
-        if self._broken or self._round is None:
+        if self._round is None:
             return []
-        self._version = 0
+        if not self._broken:
+            self._version = 0
+        if self._next is not None:
+            return self._enter_next()
+        if self._broken:
+            return []
         self._hellos[self._me] = Hello(0)
         return self._agree()
 
     def not_begun(self) -> list[Action]:
         """Give the round up after a `Begin` that was not possible."""
         self._broken = True
-        return []
+        return self._enter_next()
 
     def applied(self) -> list[Action]:
         """Go on after an `Apply`, a `Follow` or a `Take` was carried out."""
+        if self._next is not None:
+            return self._enter_next()
         if self._broken:
             return []
         return self._begin() if self._level else self._follow()
@@ -319,10 +361,10 @@ class Participant:
         """Return what makes all members level, once all of them were heard."""
         if self._level or len(self._hellos) < len(self._members):
             return []
-        target = self._target
+        target = newest(self._hellos)
         if target is None and self._version is None:
             return self._without_state()
-        if self._sponsor(self._hellos[self._me]) is None:
+        if sponsor_of(self._me, self._hellos, self._round) is None:
             self._at = None  # the whole state is on the way
         handed: list[Action] = []
         if target is not None:
@@ -330,21 +372,15 @@ class Participant:
                 Send(member, message)
                 for member, hello in self._hellos.items()
                 if member != self._me and hello.version != target
-                for message in self._handed(hello, target)
+                for message in self._handed(member, target)
             ]
         return [*handed, *self._arrived()]
-
-    @property
-    def _target(self) -> int | None:
-        """The version that all members get to; None if nobody has a state."""
-        versions = [h.version for h in self._hellos.values() if h.version is not None]
-        return max(versions, default=None)
 
     def _arrived(self) -> list[Action]:
         """Begin to make steps, if all were heard and nothing is lacking any more."""
         if len(self._hellos) < len(self._members):
             return []
-        target, mine = self._target, self._version
+        target, mine = newest(self._hellos), self._version
         if mine is None and target is not None:
             mine = self._at
         if mine is None or mine < (target or 0):
@@ -361,14 +397,15 @@ class Participant:
             return []  # its state is on the way
         return [Begin(entered.number)]
 
-    def _handed(self, hello: Hello, target: int) -> Sequence[Message]:
-        """Return what this member gives to one that is behind.
+    def _handed(self, member: int, target: int) -> Sequence[Message]:
+        """Return what this member gives to another one that is behind.
 
         That is the first member of those ahead, and for a newcomer its sponsor, which
         may be a step behind itself: then the first one adds this step.
         """
+        hello = self._hellos[member]
         first = next(m for m in self._members if self._hellos[m].version == target)
-        sponsor = self._sponsor(hello)
+        sponsor = sponsor_of(member, self._hellos, self._round)
         if sponsor == self._me and hello.copy is not None:
             kept = self._kept(hello.copy.version)
             if kept is not None:
@@ -380,17 +417,6 @@ class Participant:
             return [self._lacking(hello.version)]
         behind = self._hellos[sponsor].version
         return [self._lacking(behind)] if behind != target else []
-
-    def _sponsor(self, hello: Hello) -> int | None:
-        """Return who has all that a newcomer's copy is of; None: it needs a new one."""
-        copy, entered = hello.copy, self._round
-        if copy is None or entered is None or copy.sponsor not in entered.members:
-            return None
-        since = entered.since[entered.members.index(copy.sponsor)]
-        version = self._hellos[copy.sponsor].version
-        if since > copy.round or version is None or version < copy.version:
-            return None
-        return copy.sponsor
 
     def _lacking(self, version: int | None) -> Message:
         ahead = self._version or 0
@@ -457,15 +483,11 @@ class Participant:
         return [self._make(HandOver(step, header.plan, parts, self._members))]
 
     def _make(self, made: HandOver) -> Apply:
-        self._note_made(_made(made))
+        self._note_made(Made.by(made))
         return Apply(made.step, made.plan, made.parts, made.members)
 
-    def _note_made(self, made: _Made) -> None:
+    def _note_made(self, made: Made) -> None:
         self._made = made
         self._version = made.step + 1
         self._headers.pop(made.step, None)
         self._reduced.pop(made.step, None)
-
-
-def _made(message: HandOver) -> _Made:
-    return _Made(message.step, message.plan, message.parts, message.members)

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from elasticdl.collective import wire
 from elasticdl.collective.feed import Feed
@@ -86,6 +87,11 @@ class Sponsoring:
             log.info("worker-%d is too many steps behind to listen", out)
         self._changed.notify_all()
 
+    def entered(self, members: Sequence[int]) -> None:
+        """Note a round that this member has entered: perhaps newcomers are in it."""
+        self._feed.entered(members)
+        self._changed.notify_all()
+
     def joined(self, members: Sequence[int]) -> None:
         """Note who makes steps now."""
         self._feed.joined(members)
@@ -106,7 +112,7 @@ class Sponsoring:
         begun: list[int] = []  # the round in which it began to listen
         self._tell(lambda: self._open(key, newcomer, begun))
         try:
-            serve(connection, lambda has: self._next_for(key, has, begun))
+            serve(connection, partial(self._next_for, key, begun))
         except RpcError as error:
             log.info("worker-%d listens no more: %s", newcomer, error)
         with self._changed:
@@ -125,8 +131,10 @@ class Sponsoring:
         begun.append(mine.round)
         self._changed.notify_all()
 
-    def _next_for(self, key: int, has: int | None, begun: list[int]) -> Answer:
-        """Wait for what a newcomer gets next. Raises RpcError if it gets nothing."""
+    def _next_for(
+        self, key: int, begun: list[int], has: int | None, waits: bool
+    ) -> Answer:
+        """Return what a newcomer gets next. Raises RpcError if it gets nothing."""
         with self._changed:
             opened = self._changed.wait_for(
                 lambda: begun or self._closed, timeout=_STATE_SECONDS
@@ -138,7 +146,11 @@ class Sponsoring:
             while not self._closed and self._feed.listens(key):
                 message = self._feed.next(key)
                 if message is not None:
-                    return Answer(message, begun[0], self._lag(message))
+                    return Answer(begun[0], message, self._lag(message))
+                if has is not None and self._feed.over(key):
+                    return Answer(begun[0], over=True)
+                if has is not None and not waits:
+                    return Answer(begun[0])
                 self._changed.wait()
         raise RpcError("nothing is kept for it any more")
 

@@ -21,7 +21,7 @@ from enum import IntEnum
 
 from elasticdl.errors import RpcError
 
-PROTOCOL = 3  # raised when an older version could not read a frame
+PROTOCOL = 4  # raised when an older version could not read a frame
 MOST_META_BYTES = 16 << 20  # a plan names some thousand ranges at most
 _MAGIC = b"EDLG"
 _HEAD = struct.Struct("!4sBBQqIIQ")
@@ -40,6 +40,7 @@ class Kind(IntEnum):
     HEADER = 4
     PIECE = 5
     REDUCED = 6
+    FINISHED = 7
 
 
 class Purpose(IntEnum):

@@ -88,20 +88,15 @@ def main(index: int, size: int, pause: float, host: str, slots: int) -> None:
             else:
                 group.listen(entered, addresses)
 
-    def say_copied() -> None:
-        copied = False
-        while True:
-            if group.copied != copied:
-                copied = group.copied
-                say(copied=copied)
-            wait.wait(0.02)
-
     wait = threading.Event()
     say(port=group.port)
     threading.Thread(target=listen, daemon=True).start()
-    threading.Thread(target=say_copied, daemon=True).start()
+    copied = False
     while True:
-        match group.next(1.0):
+        if group.copied != copied:
+            copied = group.copied
+            say(copied=copied)
+        match group.next(0.02):
             case Compute(step, plan, number):
                 entered = rounds.get(number)
                 if entered is None:

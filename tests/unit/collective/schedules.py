@@ -29,6 +29,7 @@ from elasticdl.collective.messages import (
     Begin,
     Broken,
     Compute,
+    Entered,
     Follow,
     HandOver,
     Message,
@@ -85,6 +86,10 @@ class Process:
         self.feed = Feed(MOST_KEPT)
         self.listens_to: tuple[int, int] | None = None  # a process, its key there
         self.followed = 0  # steps, as a newcomer
+        self.at = 0  # the round that messages are of
+        self.closed: set[int] = set()  # rounds whose links it has closed
+        self.waits = False  # a newer round waits for a step
+        self.finished = 0  # steps made while a newer round waited
         self.participant = kind(
             index,
             make_plan=self._plan,
@@ -102,14 +107,18 @@ class Process:
         return self.state.copy()
 
     def number(self) -> int:
-        entered = self.participant.round
-        return entered.number if entered else 0
+        return self.at
 
     def do(self, actions: list[Action]) -> None:
         # What changes the state happens in the call itself; the rest may be cut off.
         for action in actions:
             match action:
+                case Entered(entered, lingers):
+                    if not lingers:
+                        self.closed.add(self.at)
+                    self.at, self.waits = entered.number, False
                 case Apply(step, plan, parts, members):
+                    self.finished += self.waits
                     self._apply(plan, parts, members)
                     made = HandOver(step, plan, parts, members)
                     self.feed.made(made, now=0.0)
@@ -187,6 +196,8 @@ class Process:
                 sponsor.feed.ended(self.listens_to[1], now=0.0)
         self.listens_to = None
         self.do(self.participant.enter(entered))
+        # Else it finishes a step first.
+        self.waits = self.at != entered.number
 
     def _apply(
         self, plan: tuple[int, ...], parts: tuple[Any, ...], members: tuple[int, ...]
@@ -344,18 +355,27 @@ class World:
                     lambda s=sender, r=receiver, q=link: self._deliver(s, r, q)
                 )
         for index, process in self.processes.items():
-            entered = process.participant.round
-            if entered is not None and entered.number == self.round.number:
-                gone = [m for m in entered.members if m not in self.processes]
-                if gone and (index, entered.number) not in self.broken:
-                    found.append(
-                        lambda p=process, m=gone[0], n=entered.number: p.do(
-                            p.participant.lost(m, n)
-                        )
+            gone = self._lost_by(process)
+            if gone is not None and (index, process.at) not in self.broken:
+                found.append(
+                    lambda p=process, m=gone, n=process.at: p.do(
+                        p.participant.lost(m, n)
                     )
+                )
         if self._must_form():
             found.append(self.form)
         return found
+
+    def _lost_by(self, process: Process) -> int | None:
+        """Return a member whose links with a process have ended."""
+        entered = process.participant.round
+        if entered is None or entered.number != process.at:
+            return None
+        for member in entered.members:
+            other = self.processes.get(member)
+            if other is None or entered.number in other.closed:
+                return member
+        return None
 
     def _must_form(self) -> bool:
         if any(m not in self.processes for m in self.round.members):

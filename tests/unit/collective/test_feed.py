@@ -51,6 +51,25 @@ def test_what_a_newcomer_has_not_is_kept_until_it_is_a_member() -> None:
     assert feed.since(6) is None
 
 
+def test_it_is_over_for_who_has_all_and_is_in_the_round_that_was_entered() -> None:
+    feed = listened(5)
+    feed.has(1, 5)
+    feed.entered((0, 9))
+    assert not feed.over(1)
+    feed.has(1, 6)
+    assert feed.over(1)
+    feed.open(2, 4, None)
+    assert not feed.over(2)
+
+
+def test_it_is_over_for_who_begins_to_listen_in_the_round_that_it_is_in() -> None:
+    feed = Feed(8)
+    feed.entered((0, 9))
+    feed.open(1, 9, Snapshot(5, "all"))
+    feed.has(1, 5)
+    assert feed.over(1)
+
+
 def test_one_that_went_away_is_forgotten_after_a_while() -> None:
     feed = listened(5)
     feed.has(1, 5)

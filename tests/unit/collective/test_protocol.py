@@ -9,11 +9,14 @@ from elasticdl.collective.messages import (
     Begin,
     Compute,
     Copy,
+    Entered,
+    Finished,
     Follow,
     HandOver,
     Header,
     Hello,
     Piece,
+    Reduced,
     Round,
     Send,
     Snapshot,
@@ -64,6 +67,15 @@ class ReportsAtOnce(Participant):
         return [*([made] if made else []), *super().applied()]
 
 
+class HearsOfNoEnd(Participant):
+    """Waits for members that are in a newer round already."""
+
+    def received(self, sender: int, number: int, message):  # type: ignore[no-untyped-def]
+        if isinstance(message, Finished):
+            return []
+        return super().received(sender, number, message)
+
+
 class HandsNothingOver(Participant):
     """Goes on without the step that others have made."""
 
@@ -88,6 +100,10 @@ def test_a_member_that_reports_at_once_loses_records() -> None:
     assert any("acknowledged" in wrong for wrong in failures(ReportsAtOnce))
 
 
+def test_without_a_word_that_others_finished_a_group_stands_still() -> None:
+    assert any("nothing can move" in wrong for wrong in failures(HearsOfNoEnd))
+
+
 def test_without_the_hand_over_members_differ() -> None:
     assert any("differ" in wrong for wrong in failures(HandsNothingOver))
 
@@ -102,7 +118,8 @@ def of_kind(actions: list[Action], kind: type) -> list[Action]:
 
 def test_one_member_steps_alone() -> None:
     alone = member(7)
-    assert alone.enter(Round(1, (7,), (1,), begins=True)) == [Begin(1)]
+    first = Round(1, (7,), (1,), begins=True)
+    assert alone.enter(first) == [Entered(first, lingers=False), Begin(1)]
     assert alone.began() == [Compute(0, "plan 0", 1)]
     (add,) = alone.computed(0, 1, ("g",))
     (apply,) = alone.added(0, 1, 0, add.pieces[0])  # type: ignore[union-attr]
@@ -118,9 +135,9 @@ def test_a_step_in_one_go_is_made_by_one_that_is_alone_and_handed_to_nobody() ->
     assert one.alone(0, 1)
     assert not one.alone(1, 1)
     assert not one.alone(0, 2)
+    assert one.enter(Round(2, (0, 3), (1, 2))) == []  # the step is finished first
     one.made_alone(0, "plan 0")
-    assert one.applied() == [Acknowledge(0, "plan 0"), Compute(1, "plan 1", 1)]
-    one.enter(Round(2, (0, 3), (1, 2)))
+    one.applied()
     assert not one.alone(1, 2)
     assert Send(3, Snapshot(1, "all")) in one.received(3, 2, Hello(None))
 
@@ -128,19 +145,64 @@ def test_a_step_in_one_go_is_made_by_one_that_is_alone_and_handed_to_nobody() ->
 def test_one_that_could_not_begin_has_no_state_in_the_next_round() -> None:
     # Its model may have any values: those of a checkpoint that it could not read.
     one = member(0)
-    assert one.enter(Round(1, (0,), (1,), begins=True)) == [Begin(1)]
+    assert Begin(1) in one.enter(Round(1, (0,), (1,), begins=True))
     assert one.not_begun() == []
-    assert one.enter(Round(2, (0,), (1,), begins=True)) == [Begin(2)]
+    assert Begin(2) in one.enter(Round(2, (0,), (1,), begins=True))
+
+
+def pair() -> tuple[Participant, list[Action]]:
+    """Return the first of two members, which computes step 0, and what it did."""
+    one = member(0)
+    one.enter(Round(1, (0, 1), (1, 1), begins=True))
+    one.received(1, 1, Hello(None))
+    one.began()
+    one.received(1, 1, Header(0))
+    return one, one.computed(0, 1, ("g0", "g1"))
+
+
+def test_a_round_with_newcomers_begins_when_the_step_under_way_is_made() -> None:
+    one, _ = pair()
+    grown = Round(2, (0, 1, 5), (1, 1, 2))
+    assert one.enter(grown) == []
+    one.received(1, 1, Piece(0, 0, "p"))
+    one.added(0, 1, 0, "s0")
+    (apply,) = one.received(1, 1, Reduced(0, 1, "s1"))
+    assert isinstance(apply, Apply)
+    said, entered, *_ = one.applied()
+    assert said == Send(1, Finished(1))
+    assert entered == Entered(grown, lingers=True)
+    assert one.version == 1
+
+
+def test_a_step_that_another_has_no_part_in_is_not_waited_for() -> None:
+    one, _ = pair()
+    grown = Round(2, (0, 1, 5), (1, 1, 2))
+    assert one.enter(grown) == []
+    actions = one.received(1, 1, Finished(0))
+    assert Entered(grown, lingers=True) in actions
+    late, _ = pair()
+    assert late.received(1, 1, Finished(0)) == []
+    assert Entered(grown, lingers=True) in late.enter(grown)
+
+
+def test_a_step_is_given_up_when_a_member_is_lost_or_is_not_in_the_next_round() -> None:
+    one, _ = pair()
+    grown = Round(2, (0, 1, 5), (1, 1, 2))
+    one.enter(grown)
+    assert Entered(grown, lingers=False) in one.lost(1, 1)
+    other, _ = pair()
+    shrunk = Round(2, (0, 5), (1, 2))
+    assert Entered(shrunk, lingers=False) in other.enter(shrunk)
 
 
 def test_a_newcomer_gets_the_state_of_the_oldest() -> None:
     old = member(0)
     old.enter(Round(1, (0,), (1,), begins=True))
     old.began()
+    old.enter(Round(2, (0, 3), (1, 2)))
     old.computed(0, 1, ("g",))
     old.added(0, 1, 0, "g")
     old.applied()
-    old.enter(Round(2, (0, 3), (1, 2)))
     actions = old.received(3, 2, Hello(None))
     assert Send(3, Snapshot(1, "all")) in actions
 
@@ -182,9 +244,10 @@ def test_a_sponsor_hands_over_what_it_has_kept() -> None:
     sponsor.enter(Round(4, (0,), (1,), begins=True))
     sponsor.began()
     for step in range(9):
+        if step == 8:
+            sponsor.enter(Round(5, (0, 9), (1, 5)))
         sponsor.made_alone(step, "")
         sponsor.applied()
-    sponsor.enter(Round(5, (0, 9), (1, 5)))
     actions = sponsor.received(9, 5, Hello(None, Copy(0, 4, 7)))
     assert actions[:2] == [Send(9, made(7)), Send(9, made(8))]
 
@@ -194,9 +257,9 @@ def without_sponsor(entered: Round, copy: Copy, hellos: dict[int, int]) -> list[
     first = member(entered.leader)
     first.enter(Round(1, (entered.leader,), (1,), begins=True))
     first.began()
+    first.enter(entered, later=True)
     first.made_alone(0, "")
     first.applied()
-    first.enter(entered)
     for other, version in hellos.items():
         first.received(other, entered.number, Hello(version))
     return first.received(9, entered.number, Hello(None, copy))

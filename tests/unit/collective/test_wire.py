@@ -75,7 +75,7 @@ def test_a_frame_of_another_protocol_is_refused_with_both_numbers(ends) -> None:
     raw = bytearray(wire.frame(wire.Kind.HELLO, 1)[0])
     raw[4] = 9
     one.sendall(raw)
-    with pytest.raises(RpcError, match=r"protocol 9; expected .* protocol 3"):
+    with pytest.raises(RpcError, match=r"protocol 9; expected .* protocol 4"):
         wire.read_head(other)
 
 
