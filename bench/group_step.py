@@ -28,8 +28,18 @@ _MEMORY_STEPS = 20
 class Member:
     """A member whose share of each step is one batch."""
 
-    def __init__(self, me: int, model: str) -> None:
+    def __init__(
+        self,
+        me: int,
+        model: str,
+        *,
+        host: str = "127.0.0.1",
+        taps: bool = False,
+        compression: str = "none",
+    ) -> None:
         """Build the model and listen."""
+        from elasticdl.collective.encoding import Encoding
+        from elasticdl.job.spec.kinds import Compression
         from elasticdl.model.state import non_trainable
         from elasticdl.worker.group.plan import Work
         from elasticdl.worker.group.state import MemberState
@@ -37,7 +47,7 @@ class Member:
 
         made = definition(model, "Adam")
         moved = non_trainable(made.model).moved_together
-        self._step = GroupStep(made, made.optimizer, moved, skip_nan=False)
+        self._step = GroupStep(made, made.optimizer, moved, skip_nan=False, taps=taps)
         batch = example_batch()
         self._step.trace(batch.features, batch.labels)
         self._share = ShareBatches([batch], BATCH)
@@ -47,8 +57,9 @@ class Member:
             me,
             self,
             ends=self._step.ends,
-            door=Door(TOKEN),
+            door=Door(TOKEN, host),
             most_state_bytes=_STATE_BYTES,
+            encoding=Encoding(Compression(compression), self._step.num_gradients),
         )
 
     def plan(self, step: int) -> bytes:

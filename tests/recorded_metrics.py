@@ -200,6 +200,7 @@ def _of_group(
     yield "group_round_timestamp_seconds", master, since + shift
     yield "group_change_seconds", master, 0.4
     yield "group_changes_seconds_total", master, 0.4 * number
+    yield "group_repairs_total", master, 0
     yield "group_out", {**master, "cause": "preparing"}, sample.workers_pending or 0
     for cause in ("waitPeers", "regroup"):
         seconds = 0.1 * (sample.time - history.samples[0].time)

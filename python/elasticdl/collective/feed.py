@@ -19,6 +19,10 @@ from elasticdl.collective.messages import HandOver, Snapshot
 # A newcomer has closed its connection when its first round begins; until then the steps
 # that it lacks are kept. The master's word needs a second at most.
 _KEPT_SECONDS = 10.0
+# The line of a member that gives a state away is shared by its steps. These wait for
+# newcomers that lack more than so many, each in so many steps at most.
+_BEHIND_STEPS = 1
+_MOST_PACED = 32
 
 
 @dataclass
@@ -28,6 +32,7 @@ class _Listener:
     member: int
     has: int | None = None  # steps in its copy; None: it has no copy yet
     ended_at: float | None = None  # when it stopped listening
+    paced: int = 0  # steps since it has a copy
 
 
 class Feed:
@@ -78,6 +83,8 @@ class Feed:
             return []
         self._steps.append(step)
         self._version = step.step + 1
+        for one in self._listeners.values():
+            one.paced += one.has is not None
         if len(self._steps) <= self._most_steps:
             return []
         out = [one.member for one in self._listeners.values()]
@@ -92,6 +99,17 @@ class Feed:
         if known.has is None:
             return self._copy
         return next((one for one in self._steps if one.step == known.has), None)
+
+    @property
+    def paces(self) -> bool:
+        """Whether a newcomer follows that the next step should wait for."""
+        return any(
+            one.has is not None
+            and one.ended_at is None
+            and self._version - one.has > _BEHIND_STEPS
+            and one.paced <= _MOST_PACED
+            for one in self._listeners.values()
+        )
 
     def listens(self, listener: int) -> bool:
         """Whether steps are kept for this newcomer."""

@@ -257,7 +257,8 @@ class Group:
         self.applied()
 
     def applied(self) -> None:
-        """Go on after an `Apply`, a `Follow` or a `Take`."""
+        """Go on after an `Apply`, a `Follow` or a `Take`; newcomers may keep up."""
+        self._sponsoring.pace()
         self._go_on(self._participant.applied)
 
     def began(self) -> None:

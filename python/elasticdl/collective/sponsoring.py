@@ -67,6 +67,8 @@ class Sponsoring:
         fit = _MOST_BYTES // max(1, step_bytes)
         self._feed = Feed(max(_LEAST_STEPS, min(fit, _MOST_STEPS)))
         self._keys = itertools.count()
+        self._step_seconds = 0.0  # that the last step took
+        self._paced_at = 0.0  # when it began
         self._closed = False
 
     @property
@@ -83,9 +85,21 @@ class Sponsoring:
         if not self._feed.active:
             return
         kept = replace(step, parts=(step.parts[0].copy(),))
-        for out in self._feed.made(kept, now=time.monotonic()):
+        now = time.monotonic()
+        self._step_seconds = now - self._paced_at
+        for out in self._feed.made(kept, now=now):
             log.info("worker-%d is too many steps behind to listen", out)
         self._changed.notify_all()
+
+    def pace(self) -> None:
+        """Wait for newcomers that are behind, at most as long as the last step took."""
+        with self._changed:
+            if self._feed.paces:
+                self._changed.wait_for(
+                    lambda: self._closed or not self._feed.paces,
+                    timeout=self._step_seconds,
+                )
+            self._paced_at = time.monotonic()
 
     def entered(self, members: Sequence[int]) -> None:
         """Note a round that this member has entered: perhaps newcomers are in it."""
@@ -143,6 +157,7 @@ class Sponsoring:
                 raise RpcError("there is no state to copy yet")
             if has is not None:
                 self._feed.has(key, has)
+                self._changed.notify_all()
             while not self._closed and self._feed.listens(key):
                 message = self._feed.next(key)
                 if message is not None:

@@ -114,6 +114,7 @@ class GroupReport:
     stateless: bool = False  # nobody in that round has a state
     # Of a newcomer: it has followed the group's steps up to the last few, or gave up.
     copied: bool = False
+    differing: tuple[int, ...] = ()  # of the leader: whose state is not as its own
 
 
 @dataclass(frozen=True, slots=True)

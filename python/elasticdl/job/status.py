@@ -132,6 +132,7 @@ class GroupStatus(_Document):
     # no such steps, or not yet.
     change_seconds: float | None = None
     changes_seconds: float = 0.0  # of all changes of rounds
+    repairs: int = 0  # rounds that gave members the leader's values: theirs differed
     last: str = ""  # the member that the others wait for, if they do
     out: list[GroupOut] = Field(default_factory=list)
 
@@ -201,6 +202,7 @@ class JobReport(_Document):
     rewinds: int
     rounds: int = 0  # strategy allReduce: of workers that made steps together
     changes_seconds: float = 0.0  # that changes of these rounds cost
+    repairs: int = 0  # of members that had other values than their leader
     master_restarts: int
     goodput_seconds: dict[str, float]
     goodput: float  # share of worker seconds that trained

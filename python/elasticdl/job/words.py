@@ -158,6 +158,7 @@ class RoundCause(enum.StrEnum):
 
     WENT_BACK = "wentBack"  # to a checkpoint, or to the job's beginning
     ENDED = "ended"  # a member did
+    DIFFERED = "differed"  # a member has other values than the leader
     LEFT_OUT = "leftOut"  # a member that others do not reach
     BROKEN = "broken"  # a connection broke: the same members try again
     JOINED = "joined"

@@ -291,6 +291,11 @@ class MasterMetrics(Catalogue):
             "elasticdl_group_changes_seconds_total",
             "The same of all rounds so far.",
         )
+        self.group_repairs = self.series(
+            "elasticdl_group_repairs_total",
+            "Rounds that gave members the leader's values, because theirs differed.",
+            unit="rounds",
+        )
         self.group_wait = self.series(
             "elasticdl_group_wait_seconds",
             "Mean time of a step in which a member waits for others: whoever waits "

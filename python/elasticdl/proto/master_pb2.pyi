@@ -869,6 +869,7 @@ class GroupStatus(_message.Message):
     LOST_FIELD_NUMBER: _builtins.int
     STATELESS_FIELD_NUMBER: _builtins.int
     COPIED_FIELD_NUMBER: _builtins.int
+    DIFFERING_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """where other members reach it"""
     round: _builtins.int
@@ -883,6 +884,10 @@ class GroupStatus(_message.Message):
     """nobody in that round has a state"""
     copied: _builtins.bool
     """a newcomer that is nearly level, or gave that up"""
+    @_builtins.property
+    def differing(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """of the leader: whose state is not as its own"""
+
     def __init__(
         self,
         *,
@@ -893,10 +898,11 @@ class GroupStatus(_message.Message):
         lost: _builtins.int = ...,
         stateless: _builtins.bool = ...,
         copied: _builtins.bool = ...,
+        differing: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broken", b"broken", "copied", b"copied", "level", b"level", "lost", b"lost", "round", b"round", "stateless", b"stateless"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "broken", b"broken", "copied", b"copied", "differing", b"differing", "level", b"level", "lost", b"lost", "round", b"round", "stateless", b"stateless"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -290,6 +290,7 @@ def _group_to_wire(said: GroupReport) -> master_pb2.GroupStatus | None:
         lost=said.lost,
         stateless=said.stateless,
         copied=said.copied,
+        differing=said.differing,
     )
 
 
@@ -302,6 +303,7 @@ def _group_from_wire(message: master_pb2.GroupStatus) -> GroupReport:
         lost=message.lost,
         stateless=message.stateless,
         copied=message.copied,
+        differing=tuple(message.differing),
     )
 
 

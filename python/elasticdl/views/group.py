@@ -51,9 +51,15 @@ def cost_words(group: GroupStatus) -> str:
         parts.append(f"the change to it cost {cost}, all changes {total}")
     elif group.changes_seconds:
         parts.append(f"changes of rounds cost {text.duration(group.changes_seconds)}")
+    if group.repairs:
+        parts.append(f"values of members differed {_times(group.repairs)}")
     if group.last:
         parts.append(f"the others wait for {group.last}")
     return "; ".join(parts)
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{text.count(number)} times"
 
 
 def _shares(group: GroupStatus, replicas: Sequence[ReplicaStatus]) -> str:

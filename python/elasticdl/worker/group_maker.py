@@ -35,6 +35,7 @@ from elasticdl.worker.group.shares import Shares
 from elasticdl.worker.group.speeds import Speeds
 from elasticdl.worker.group.state import MemberState
 from elasticdl.worker.group.step import GroupStep
+from elasticdl.worker.group.word import HeaderWord
 from elasticdl.worker.life import WorkerLife
 from elasticdl.worker.local.checkpoint import LocalCheckpoints, LocalState
 from elasticdl.worker.shows import Shows
@@ -205,7 +206,7 @@ class GroupMaker:
             most_state_bytes=state.num_bytes + _MOST_TEXT_BYTES,
             encoding=Encoding(spec.all_reduce.compression, step.num_gradients),
             ends=step.ends,
-            word=speeds.word,
+            word=lambda: HeaderWord(speeds.own, *position.digests.answer).encoded(),
         )
         address = life.context.announced(group.port)
         measures = Measures(around.shows.clock, lambda: group.sent_bytes)

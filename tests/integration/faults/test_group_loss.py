@@ -187,6 +187,70 @@ def test_a_group_shrinks_to_one_member_grows_back_and_is_scaled(job):
     assert [int(number) for number, _ in steps] == list(range(1, len(steps) + 1))
 
 
+# One worker finds the file, and moves a weight; so does no other one.
+DRIFTS = """
+_own_optimizer = optimizer
+
+
+def optimizer():
+    import pathlib
+    import tensorflow as tf
+
+    made = _own_optimizer()
+    apply = made.apply
+
+    def amount():
+        try:
+            pathlib.Path("{flag}").rename("{flag}.found")
+        except FileNotFoundError:
+            return 0.0
+        return 1e-3
+
+    def drifts(grads, trainable_variables=None):
+        done = apply(grads, trainable_variables)
+        by = tf.ensure_shape(tf.py_function(amount, [], tf.float32), ())
+        made._trainable_variables[0].assign_add(
+            by * tf.ones_like(made._trainable_variables[0])
+        )
+        return done
+
+    made.apply = drifts
+    return made
+"""
+
+
+def test_a_member_whose_values_drift_gets_those_of_the_leader_and_it_is_told(
+    job, digits_values, tmp_path
+):
+    flag = tmp_path / "drift"
+    code = digits_values("x").job.model.files["net.py"]
+    one = group(
+        job,
+        "drifts",
+        model={"files": {"net.py": code + DRIFTS.format(flag=flag)}},
+        checkpoint={"everySeconds": 1.0},
+    )
+    together(one, 3)
+    status = one.wait_for_step(50)
+    assert not status.group.repairs
+    flag.touch()
+    status = one.wait_until(
+        lambda s: s.group.repairs and s.group.level and len(s.group.members) == 3,
+        "a repair",
+    )
+    assert status.group.cause == "differed"
+    assert not flag.exists()
+    # Values are equal again: the next checkpoints find nothing.
+    one.wait_until(
+        lambda s: s.checkpoint_version > status.progress.version + 200, "checkpoints"
+    )
+    one.end_after_this_epoch()
+    report = one.finish()
+    assert_once(one, report)
+    assert report.repairs == 1
+    assert "had other values than the leader" in one.log_text("master", 0)
+
+
 def test_an_elastic_step_has_a_batch_of_each_member_that_makes_it(job):
     one = group(
         job,

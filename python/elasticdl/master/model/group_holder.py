@@ -90,6 +90,7 @@ class GroupHolder(ModelHolder):
         self._acknowledged = self.begun  # something, since the model was taken back
         self._anew = ""
         self._changes = Changes()
+        self._repairs = 0
         self._looked_at = 0.0
         self._formed_here = False
         noted = self._ledger.newest_of(facts.GroupRoundFact)
@@ -145,6 +146,7 @@ class GroupHolder(ModelHolder):
             since=formed.at,
             change_seconds=self._changes.seconds,
             changes_seconds=self._changes.all_seconds,
+            repairs=self._repairs,
             last=last_of(one for one in self._running() if self._is_in(one)),
             out=out,
         )
@@ -277,6 +279,7 @@ class GroupHolder(ModelHolder):
 
     def _standings(self) -> list[Standing]:
         found = []
+        differing = self._differing()
         for member in self._table.workers():
             said = self._said.get(member.generation)
             if said is None and member.generation in self._index:
@@ -292,14 +295,26 @@ class GroupHolder(ModelHolder):
                     broken_at=said.broken_at,
                     lost=said.report.lost or -1,
                     copied=said.report.copied,
+                    differs=member.generation in differing,
                     name=member.name,
                 )
             )
         return found
 
+    def _differing(self) -> tuple[int, ...]:
+        """Return whose state is not as that of the leader of the newest round."""
+        leader = self._leader()
+        said = self._said.get(leader.generation) if leader else None
+        if said is None or self._order is None:
+            return ()
+        return said.report.differing if said.report.round == self._order.number else ()
+
     def _form(self, formed: Formed) -> None:
         before = self._formed.round.leader if self._formed is not None else None
         now, members = formed.at, []
+        differing = self._differing()
+        if differing:
+            log.warning("Round %d: %s", formed.round.number, formed.why)
         for number, since in zip(formed.round.members, formed.round.since, strict=True):
             key = self._key(number)
             said = self._said.get(number)
@@ -318,6 +333,7 @@ class GroupHolder(ModelHolder):
             why=formed.why,
             cause=formed.cause or "",
             changes_seconds=self._changes.all_seconds,
+            repairs=self._repairs + bool(differing),
         )
         self._ledger.record(fact)
         self._changes.began(fact.number)
@@ -350,6 +366,7 @@ class GroupHolder(ModelHolder):
             cause=RoundCause(fact.cause) if fact.cause else None,
             names={m.number: f"worker-{m.index}" for m in fact.members},
         )
+        self._repairs = fact.repairs
         self._order = GroupRound(
             fact.number,
             tuple(GroupMember(m.number, m.address, m.since) for m in fact.members),

@@ -14,6 +14,7 @@ Pure; must not know heartbeats, connections or the model.
 - A newcomer copies a member's state beside the steps, and is let in when it is nearly
   level: the others wait for the few steps that it lacks. It is let in as it is where
   fewer than the least number of members are left, or nobody who has a state.
+- A member with other values than the leader's gets these, in a round of its own.
 - Newcomers are let in together, in one round in two seconds at most.
 """
 
@@ -43,6 +44,7 @@ class Standing:
     lost: int = -1  # the member that it lost then; -1: it does not know
     name: str = ""  # for people
     copied: bool = True  # of a newcomer: it is nearly level, or gave that up
+    differs: bool = False  # the leader says that its state is not as its own
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,8 @@ def decide(
     since = {}
     if before is not None and not anew:
         since = dict(zip(before.round.members, before.round.since, strict=True))
+    for worker in _differing(before, here):
+        since.pop(worker, None)
     return Formed(
         Round(
             number,
@@ -135,12 +139,8 @@ def _verdict(
     copied = [worker for worker in new if live[worker].copied]
     if stay and not anew and len(stay) + len(copied) >= least:
         new = copied
-    out = [worker for worker in old if worker not in live]
-    reasons = [anew] if anew else []
-    if out:
-        reasons.append(f"{_listed(out, names)} ended")
-    cause = RoundCause.WENT_BACK if anew else RoundCause.ENDED
-    judged = _Verdict(stay, "", cause if reasons else RoundCause.JOINED)
+    cause, reasons = _changed(before, here, names, anew=anew)
+    judged = _Verdict(stay, "", cause)
     if before is not None and not reasons:
         after = _after_words(before, [live[w] for w in stay], names, now=now)
         if after is not None:
@@ -154,6 +154,37 @@ def _verdict(
     if not members:
         return None
     return replace(judged, members=members, why="; ".join(reasons))
+
+
+def _changed(
+    before: Formed | None,
+    here: Sequence[Standing],
+    names: Mapping[int, str],
+    *,
+    anew: str,
+) -> tuple[RoundCause, list[str]]:
+    """Return what ends a round at once, and as sentences; none if nothing does."""
+    live = {one.worker for one in here}
+    old = before.round.members if before else ()
+    out = [worker for worker in old if worker not in live]
+    differing = _differing(before, here)
+    reasons: list[tuple[RoundCause, str]] = []
+    if anew:
+        reasons.append((RoundCause.WENT_BACK, anew))
+    if out:
+        reasons.append((RoundCause.ENDED, f"{_listed(out, names)} ended"))
+    if differing:
+        who = _listed(differing, names)
+        why = f"{who} had other values than the leader, and gets these"
+        reasons.append((RoundCause.DIFFERED, why))
+    first = reasons[0][0] if reasons else RoundCause.JOINED
+    return first, [why for _, why in reasons]
+
+
+def _differing(before: Formed | None, here: Sequence[Standing]) -> list[int]:
+    """Return the members, but for the leader, whose state is not as the leader's."""
+    others = before.round.members[1:] if before is not None else ()
+    return [one.worker for one in here if one.differs and one.worker in others]
 
 
 def _may_join(before: Formed, new: Sequence[int], *, now: float) -> bool:

@@ -317,6 +317,7 @@ class GroupRoundFact(_State):
     why: str
     cause: str = ""  # a `RoundCause`; "": noted before this was
     changes_seconds: float = 0.0  # what the changes of rounds before cost
+    repairs: int = 0  # of members that had other values than their leader
 
 
 class LostUpdatesFact(Fact):

@@ -125,6 +125,7 @@ class Gauges:
         metrics.group_time.set_one(group.since)
         metrics.group_change.set_one(group.change_seconds)
         metrics.group_changes.set_one(group.changes_seconds)
+        metrics.group_repairs.set_one(group.repairs)
         metrics.group_rank.set_by(
             {
                 index[name]: place

@@ -75,6 +75,8 @@ def _of_report(report: JobReport) -> Iterator[KeyFigure]:
         yield KeyFigure("rewinds", text.count(report.rewinds))
     if report.rounds:
         yield _rounds(report.rounds, report.changes_seconds)
+    if report.repairs:
+        yield _repairs(report.repairs)
 
 
 def _of_status(status: JobStatus, *, now: float) -> Iterator[KeyFigure]:
@@ -110,11 +112,18 @@ def _of_status(status: JobStatus, *, now: float) -> Iterator[KeyFigure]:
     yield KeyFigure("replayed records", text.count(progress.replayed_records))
     if status.group and status.group.round:
         yield _rounds(status.group.round, status.group.changes_seconds)
+    if status.group and status.group.repairs:
+        yield _repairs(status.group.repairs)
 
 
 def _rounds(number: int, changes_seconds: float) -> KeyFigure:
     cost = text.duration(changes_seconds)
     return KeyFigure("rounds", text.count(number), f"their changes cost {cost}")
+
+
+def _repairs(number: int) -> KeyFigure:
+    why = "members had other values than their leader"
+    return KeyFigure("repairs", text.count(number), why)
 
 
 def _steps(steps: int, version: int) -> KeyFigure:

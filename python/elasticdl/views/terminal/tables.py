@@ -249,6 +249,7 @@ def _report_rows(report: JobReport) -> list[tuple[str, str]]:
             (report.master_restarts, "master restart"),
             (report.rewinds, "rewind"),
             (report.lost_updates, "lost update"),
+            (report.repairs, "repaired round"),
             (report.skipped_batches, "skipped batch"),
             (len(report.bad_records), "skipped bad record"),
         )

@@ -45,6 +45,7 @@ class GroupLink:
         self._broken = 0
         self._lost = 0
         self._stateless = False
+        self._differing: tuple[int, tuple[int, ...]] = 0, ()  # a round, members
         self._step_records = 0  # as the job began; 0: not known yet
 
     def told(self, order: GroupRound) -> None:
@@ -108,6 +109,16 @@ class GroupLink:
         return self._size.scale(self._step_records, self._num_members)
 
     @property
+    def size(self) -> tuple[int, int]:
+        """The number of the round that this worker is in, and its members."""
+        return self._group.round, self._num_members
+
+    def differ(self, members: tuple[int, ...]) -> None:
+        """Note who has another state than this worker, which leads."""
+        with self._lock:
+            self._differing = self._group.round, members
+
+    @property
     def _num_members(self) -> int:
         place = self.place(self._group.round)
         return place[1] if place is not None else 0
@@ -157,12 +168,15 @@ class GroupLink:
         """Return what the next heartbeat says."""
         with self._lock:
             broken, lost, stateless = self._broken, self._lost, self._stateless
+            compared_in, differing = self._differing
+        number = self._group.round
         return GroupReport(
             address=self._address,
-            round=self._group.round,
+            round=number,
             level=self._group.level,
             broken=broken,
             lost=lost,
             stateless=stateless,
             copied=self._group.copied,
+            differing=differing if compared_in == number else (),
         )

@@ -159,6 +159,8 @@ class GroupLoop:
         plan = StepPlan.decoded(raw)
         with self._position.lock:
             self._position.work.follow(plan, leads=self._link.leads)
+        if plan.compares:
+            self._position.digests.take(step)
         if not plan.lease_id:
             if self._link.leads:
                 self._refill(_IDLE_SECONDS)
@@ -246,6 +248,7 @@ class GroupLoop:
             self._follow()
             return
         parts = self._parts
+        self._compare()
         if not self._led:
             self._led = True
             mine = self._unreported()
@@ -255,7 +258,16 @@ class GroupLoop:
         with self._position.lock:
             work = self._position.work
             version, applied = work.version, dict(work.applied)
-        parts.between_steps(version, applied)
+        if parts.between_steps(version, applied):
+            self._position.digests.due()
+
+    def _compare(self) -> None:
+        """Tell who has other values than this worker, which leads."""
+        differing = self._position.digests.differing(self._group.words)
+        if differing:
+            names = ", ".join(f"number {member}" for member in differing)
+            log.warning("The state of %s differs from that of the leader", names)
+            self._link.differ(differing)
 
     def _follow(self) -> None:
         """Leave tasks to the member that leads."""
@@ -285,6 +297,7 @@ class GroupLoop:
                 seconds, beside = 0.0, False
             else:
                 self._beside.do(loaded, self._position.work.version)
+                self._position.digests.due()
                 seconds, beside = _BESIDE_SECONDS, True
 
     def _admit(self, task: Task) -> None:

@@ -50,6 +50,7 @@ class StepPlan:
         held: All tasks of the group, for whoever leads next.
         unit: Members take multiples of so many records, but for the last ones.
         weights: By rank, what each takes of the records; () is the same for all.
+        compares: Members say a digest of their state before this step.
     """
 
     lease_id: int = 0
@@ -59,6 +60,7 @@ class StepPlan:
     held: tuple[GroupTask, ...] = ()
     unit: int = 1
     weights: tuple[float, ...] = ()
+    compares: bool = False
 
     @property
     def records(self) -> int:
@@ -77,6 +79,7 @@ class StepPlan:
                 held,
                 self.unit,
                 self.weights,
+                self.compares,
             ]
         ).encode()
 
@@ -84,11 +87,14 @@ class StepPlan:
     def decoded(raw: bytes) -> StepPlan:
         """Return the plan that `encoded` wrote. Raises ValueError for other bytes."""
         try:
-            lease_id, start, end, rate, held, unit, weights = json.loads(raw)
+            lease_id, start, end, rate, held, *rest = json.loads(raw)
             tasks = tuple(GroupTask(*task) for task in held)
+            unit, weights, compares = rest
         except (TypeError, ValueError) as error:
             raise ValueError(f"got no plan of a step: {error}") from error
-        return StepPlan(lease_id, start, end, rate, tasks, unit, tuple(weights))
+        return StepPlan(
+            lease_id, start, end, rate, tasks, unit, tuple(weights), compares
+        )
 
 
 @dataclass

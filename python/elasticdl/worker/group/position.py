@@ -14,6 +14,7 @@ from typing import Protocol
 
 from elasticdl.collective.wire import Buffer
 from elasticdl.worker.group.beside import Handler
+from elasticdl.worker.group.digests import Digests
 from elasticdl.worker.group.link import GroupLink
 from elasticdl.worker.group.plan import Work
 from elasticdl.worker.group.shares import Shares
@@ -50,7 +51,8 @@ class GroupParts:
     shares: Shares
     stream: TaskStream
     handlers: Mapping[int, Handler]  # of every type but TRAINING
-    between_steps: Callable[[int, dict[int, int]], None]
+    # Writes a checkpoint if one is wanted; returns whether it does.
+    between_steps: Callable[[int, dict[int, int]], bool]
     describe: Callable[[str, BaseException], str]
     orders: Orders
     leaving: threading.Event
@@ -72,6 +74,7 @@ class Position:
         self.lock = threading.Lock()
         self.work = Work()
         self.link: GroupLink | None = None
+        self.digests = Digests(lambda: parts.state.digest(parts.step.state_before))
 
     def plan(self, step: int) -> bytes:
         """Return which records a step has; called while this member leads."""
@@ -97,6 +100,8 @@ class Position:
                     rate *= self.link.rate_scale
                 weights = self.link.weights(parts.speeds) if self.link else ()
                 plan = replace(plan, rate=rate, unit=parts.unit, weights=weights)
+        if self.link is not None and self.digests.asks(*self.link.size):
+            plan = replace(plan, compares=True)
         return plan.encoded()
 
     def goes_on(self, lease_id: int) -> bool:

@@ -1,8 +1,8 @@
 """How fast members compute, and what each one takes of a step for it.
 
-Owns the own speed, its few bytes in a header, and the weights that the leader divides a
-step by. Written by `worker.group.stepping` in the main thread; `word` and `weights` are
-asked for by the group. Must not know what is computed.
+Owns the own speed and the weights that the leader divides a step by. Written by
+`worker.group.stepping` in the main thread; `own` and `weights` are asked for by the
+group. Must not know what is computed.
 
 Each takes records in proportion to the records a second of its last shares: whoever was
 late takes fewer, until all need the same time; also where a share costs something of
@@ -11,10 +11,10 @@ its own.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 
-_WORD = struct.Struct("!d")
+from elasticdl.worker.group.word import HeaderWord
+
 _NEWEST = 0.2  # weight of the newest share in the mean speed
 # Weights stay until one is so far off: records that were read ahead are of the share
 # that was expected.
@@ -38,9 +38,10 @@ class Speeds:
         newest = records / seconds
         self._own += (newest - self._own) * (_NEWEST if self._own else 1.0)
 
-    def word(self) -> bytes:
-        """Return what the header says of this member; nothing if nobody asks."""
-        return _WORD.pack(self._own) if self._follow else b""
+    @property
+    def own(self) -> float:
+        """Records a second of this member; 0: not known, or nobody asks."""
+        return self._own if self._follow else 0.0
 
     def weights(
         self, me: int, members: Sequence[int], words: Mapping[int, bytes]
@@ -51,9 +52,8 @@ class Speeds:
         """
         if not self._follow or len(members) < 2:
             return ()
-        said = {member: _speed(word) for member, word in words.items()} | {
-            me: self._own
-        }
+        said = {m: HeaderWord.decoded(word).speed for m, word in words.items()}
+        said[me] = self._own
         speeds = [said.get(member, 0.0) for member in members]
         if min(speeds) <= 0:
             return ()
@@ -66,10 +66,3 @@ class Speeds:
         if not near:
             self._last = tuple(members), fresh
         return self._last[1]
-
-
-def _speed(word: bytes) -> float:
-    if len(word) != _WORD.size:
-        return 0.0
-    (speed,) = _WORD.unpack(word)
-    return speed if 0 < speed < float("inf") else 0.0

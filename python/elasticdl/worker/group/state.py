@@ -10,6 +10,7 @@ optimizer's learning rate, which comes with each plan.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,6 +36,8 @@ class MemberState:
         """Take a built model and its built optimizer."""
         state = non_trainable(model)
         self._moved = {id(item.variable) for item in state.moved_together}
+        # Each member's own, but for counters, which steps move alike.
+        self._own = {id(item.variable) for item in state.own} - self._moved
         self._variables: list[tuple[str, Any]] = [
             *((v.name, v.variable) for v in trainable_variables(model)),
             *((v.name, v.variable) for v in state.everything if not is_seed(v)),
@@ -59,14 +62,7 @@ class MemberState:
         `moved`: the model's float state and counters, in the order of `moved_together`,
         which a step under way has changed already.
         """
-        before = iter(moved)
-        arrays = [
-            np.asarray(
-                next(before) if id(variable) in self._moved else _plain(variable),
-                order="C",
-            )
-            for _, variable in self._variables
-        ]
+        arrays = self._arrays(moved)
         said = json.dumps(
             [
                 [name, str(array.dtype), list(array.shape)]
@@ -77,6 +73,25 @@ class MemberState:
             *(memoryview(text) for text in _with_length(said)),
             *(memoryview(text) for text in _with_length(work.encoded())),
             *(array.data.cast("B") for array in arrays if array.size),
+        ]
+
+    def digest(self, moved: Sequence[NDArray[Any]]) -> int:
+        """Return the CRC-32 of what members have alike; `moved`: as for `copied`."""
+        digest = 0
+        arrays = self._arrays(moved)
+        for (_, variable), array in zip(self._variables, arrays, strict=True):
+            if array.size and id(variable) not in self._own:
+                digest = zlib.crc32(array.data.cast("B"), digest)
+        return digest
+
+    def _arrays(self, moved: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        before = iter(moved)
+        return [
+            np.asarray(
+                next(before) if id(variable) in self._moved else _plain(variable),
+                order="C",
+            )
+            for _, variable in self._variables
         ]
 
     def take(self, raw: bytes | bytearray) -> Work:

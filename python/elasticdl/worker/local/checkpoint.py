@@ -273,11 +273,14 @@ class LocalCheckpoints:
         self._taken = ""
         self._thread: threading.Thread | None = None
 
-    def between_steps(self, version: int, applied: dict[int, int]) -> None:
-        """Copy the state if a new checkpoint is wanted; a thread writes it."""
+    def between_steps(self, version: int, applied: dict[int, int]) -> bool:
+        """Copy the state if a new checkpoint is wanted; a thread writes it.
+
+        Returns whether one was.
+        """
         request = self._wanted()
         if not request.id or request.id == self._taken:
-            return
+            return False
         self.finish()
         self._taken = request.id
         done = SnapshotDone(id=request.id, version=version, applied=applied)
@@ -288,6 +291,7 @@ class LocalCheckpoints:
             name="checkpoint",
         )
         self._thread.start()
+        return True
 
     def finish(self) -> None:
         """Wait for the checkpoint in progress."""

@@ -43,7 +43,7 @@ class LocalTrainer:
         skip_nan: bool,
         learning_rate_of: Callable[[int, int], float | None],
         learning_rate_scale: Callable[[], float],
-        between_steps: Callable[[int, dict[int, int]], None],
+        between_steps: Callable[[int, dict[int, int]], bool],
     ) -> None:
         """Take a step that applies its gradients itself.
 

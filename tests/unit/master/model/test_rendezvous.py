@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from elasticdl.job.words import RoundCause
 from elasticdl.master.model.rendezvous import (
     JOIN_SECONDS,
     WORDS_SECONDS,
@@ -78,6 +79,27 @@ def test_a_newcomer_comes_in_with_a_round_that_is_due_anyway() -> None:
     assert formed is not None
     assert formed.round.members == (4, 7)
     assert formed.why == "worker-2 ended; worker-7 joined"
+
+
+def test_who_has_other_values_than_the_leader_gets_them_in_a_new_round() -> None:
+    formed = first()
+    before = {4: 1, 2: 1, 7: 1}
+    following = after(formed, [OLD, replace(MIDDLE, differs=True), YOUNG])
+    assert following is not None
+    assert following.round.members == formed.round.members
+    since = dict(zip(following.round.members, following.round.since, strict=True))
+    assert since == {**before, 2: 2}
+    assert following.cause is RoundCause.DIFFERED
+    assert "worker-2 had other values than the leader" in following.why
+
+
+def test_the_leader_cannot_differ_from_itself_nor_one_that_is_outside() -> None:
+    formed = first((OLD, MIDDLE))
+    differs = [replace(OLD, differs=True), MIDDLE, replace(YOUNG, differs=True)]
+    following = after(formed, differs)
+    assert following is not None
+    assert following.cause is RoundCause.JOINED
+    assert following.round.since == (1, 1, 2)
 
 
 COPYING = replace(YOUNG, copied=False)

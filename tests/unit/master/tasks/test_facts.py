@@ -38,6 +38,7 @@ STORED = {
         "why": "worker-1 ended",
         "cause": "ended",
         "changes_seconds": 2.5,
+        "repairs": 1,
     },
     ("toldEnd", ""): {"run": 1},
     ("replica", ""): {

@@ -246,7 +246,9 @@ def test_a_slower_member_takes_fewer_records_and_no_record_is_left() -> None:
 
 @given(SIZES)
 def test_a_plan_is_read_as_it_was_written(sizes) -> None:
-    plan = StepPlan(1, 2, 3, 0.5, tuple(tasks(sizes)), unit=8, weights=(1.0, 0.25))
+    plan = StepPlan(
+        1, 2, 3, 0.5, tuple(tasks(sizes)), unit=8, weights=(1.0, 0.25), compares=True
+    )
     assert StepPlan.decoded(plan.encoded()) == plan
 
 

@@ -7,6 +7,7 @@ import random
 import pytest
 from elasticdl.worker.group.plan import StepPlan, shares
 from elasticdl.worker.group.speeds import Speeds
+from elasticdl.worker.group.word import HeaderWord
 
 MEMBERS = (3, 5, 8)
 
@@ -17,18 +18,22 @@ def member(records_a_second: float) -> Speeds:
     return made
 
 
+def word(one: Speeds) -> bytes:
+    return HeaderWord(one.own).encoded()
+
+
 def weights(*speeds: float) -> tuple[float, ...]:
     """Of members 3, 5, 8; the first one leads."""
     leader, *others = (member(speed) for speed in speeds)
-    words = {n: one.word() for n, one in zip(MEMBERS[1:], others, strict=True)}
+    words = {n: word(one) for n, one in zip(MEMBERS[1:], others, strict=True)}
     return leader.weights(3, MEMBERS, words)
 
 
 def test_all_take_the_same_unless_it_is_asked_for() -> None:
     even = Speeds(follow=False)
     even.computed(100, 1.0)
-    assert even.word() == b""
-    assert even.weights(3, MEMBERS, {5: member(1).word(), 8: member(9).word()}) == ()
+    assert even.own == 0.0
+    assert even.weights(3, MEMBERS, {5: word(member(1)), 8: word(member(9))}) == ()
 
 
 def test_a_slower_one_takes_fewer() -> None:
@@ -42,9 +47,9 @@ def test_a_very_slow_one_takes_some_so_that_it_is_seen_when_it_is_fast_again() -
 
 def test_all_take_the_same_until_every_speed_is_known() -> None:
     one = member(100)
-    assert one.weights(3, MEMBERS, {5: member(50).word()}) == ()
+    assert one.weights(3, MEMBERS, {5: word(member(50))}) == ()
     fresh = Speeds(follow=True)  # it has made no step yet
-    assert one.weights(3, MEMBERS, {5: fresh.word(), 8: member(50).word()}) == ()
+    assert one.weights(3, MEMBERS, {5: word(fresh), 8: word(member(50))}) == ()
     assert one.weights(3, (3,), {}) == ()
 
 
@@ -56,11 +61,11 @@ def test_a_word_that_is_no_speed_is_none(word: bytes) -> None:
 def test_weights_stay_while_speeds_change_a_little() -> None:
     """What was read ahead is of the share that was expected."""
     leader = member(100)
-    first = leader.weights(3, (3, 5), {5: member(50).word()})
-    assert leader.weights(3, (3, 5), {5: member(53).word()}) == first
-    assert leader.weights(3, (3, 5), {5: member(80).word()}) == (1.0, 0.8)
+    first = leader.weights(3, (3, 5), {5: word(member(50))})
+    assert leader.weights(3, (3, 5), {5: word(member(53))}) == first
+    assert leader.weights(3, (3, 5), {5: word(member(80))}) == (1.0, 0.8)
     # Another round has other members.
-    assert leader.weights(3, (3, 8), {8: member(81).word()}) == (1.0, 0.81)
+    assert leader.weights(3, (3, 8), {8: word(member(81))}) == (1.0, 0.81)
 
 
 @pytest.mark.parametrize("cost", [0.0, 0.01])
@@ -71,7 +76,7 @@ def test_members_come_to_need_the_same_time(cost: float) -> None:
     speeds = {n: Speeds(follow=True) for n in MEMBERS}
     seconds: dict[int, float] = {}
     for _ in range(200):
-        words = {n: speeds[n].word() for n in MEMBERS[1:]}
+        words = {n: word(speeds[n]) for n in MEMBERS[1:]}
         plan = StepPlan(1, 0, 400, weights=speeds[3].weights(3, MEMBERS, words))
         for n, records in shares(plan, MEMBERS):
             seconds[n] = cost + records * per_record[n]
