@@ -38,7 +38,8 @@ class Nothing:
         return [memoryview(b"")]
 
 
-def _group(me: int, floats: int) -> Group:
+def member_of(me: int, floats: int) -> Group:
+    """Return a member whose gradient has so many floats."""
     return Group(
         me, Nothing(), ends=(floats,), door=Door(TOKEN), most_state_bytes=1 << 20
     )
@@ -92,7 +93,7 @@ class Raw:
 
 def _peer(floats: int, ports: Any, orders: Any) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
-    group = _group(1, floats)
+    group = member_of(1, floats)
     ports.put((listener.getsockname(), group.port))
     connection, _ = listener.accept()
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -116,7 +117,7 @@ def pair(floats: int) -> Iterator[tuple[Callable[[], None], Callable[[], None]]]
     ports, orders = context.Queue(), context.Queue()
     process = context.Process(target=_peer, args=(floats, ports, orders), daemon=True)
     process.start()
-    group = _group(0, floats)
+    group = member_of(0, floats)
     try:
         plain, port = ports.get(timeout=60)
         addresses = {0: f"127.0.0.1:{group.port}", 1: f"127.0.0.1:{port}"}

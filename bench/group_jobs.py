@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import psutil
@@ -150,7 +150,45 @@ def group_balance() -> list[Row]:
     return [row("group_balance", what, ratios(speeds["speed"], speeds["even"]), 1.25)]
 
 
+# 5.9 M parameters of float32.
+_MLP = """
+
+def custom_model():
+    return keras.Sequential([
+        keras.Input((8, 8, 1)),
+        keras.layers.Flatten(),
+        keras.layers.Dense(2400, activation="relu"),
+        keras.layers.Dense(2400, activation="relu"),
+        keras.layers.Dense(10)])
+"""
+
+
+def _trained_a_second(**strategy: Mapping[str, object]) -> float:
+    """Return the records a second of two workers, each with batches of 64."""
+    with training(2, batch_size=64, added=_MLP, **strategy) as job:
+        time.sleep(_SETTLE_SECONDS)
+        first, began = job.status_now().progress, time.monotonic()
+        time.sleep(2 * _MEASURED_SECONDS)
+        last = job.status_now().progress
+        steps = last.version - first.version
+        return steps * 2 * 64 / (time.monotonic() - began)
+
+
+def group_ps() -> list[Row]:
+    """Compare two members with two workers and a PS that waits for both."""
+    found: dict[str, list[float]] = {"group": [], "ps": []}
+    for number in range(3):
+        progress(f"{number + 1} of 3")
+        found["group"].append(_trained_a_second(group={}))
+        found["ps"].append(_trained_a_second(ps={"replicas": 1, "mode": "sync"}))
+    what = (
+        "MLP of 23 MB, 2 workers: records a second of a group / with 1 PS in sync mode"
+    )
+    return [row("group_ps", what, ratios(found["group"], found["ps"]), 1.2)]
+
+
 BENCHMARKS = {
+    "group_ps": Benchmark(group_ps, 210, short=False),
     "group_balance": Benchmark(group_balance, 200, short=False),
     "group_lost": Benchmark(group_lost, 120, short=False),
     "group_frozen": Benchmark(group_frozen, 220, short=False),

@@ -37,14 +37,23 @@ def training(
     batch_size: int = 16,
     batches_per_task: int = 8,
     group: Mapping[str, object] | None = None,
+    ps: Mapping[str, object] | None = None,
+    added: str = "",
 ) -> Iterator[JobUnderTest]:
     """Give an endless job on digits that trains, logging every step.
 
-    `group`: `job.allReduce` of workers that make steps together, without PS.
+    Args:
+        workers: How many.
+        batch_size: Records of a worker's batch.
+        batches_per_task: Of it.
+        group: `job.allReduce` of workers that make steps together, without PS.
+        ps: `job.ps` of the others; None: two.
+        added: Code at the end of the model's module.
     """
-    strategy: dict[str, object] = {"ps": {"replicas": 2}}
+    strategy: dict[str, object] = {"ps": dict(ps or {"replicas": 2})}
     if group is not None:
         strategy = {"strategy": "allReduce", "allReduce": dict(group)}
+    module = ROOT / "model_zoo" / "digits" / "cnn.py"
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         work = Path(folder)
         make_dataset("digits", work / "data")
@@ -54,8 +63,8 @@ def training(
                 "job": {
                     "name": "bench",
                     "model": {
-                        "zoo": str(ROOT / "model_zoo"),
-                        "definition": "digits.cnn.custom_model",
+                        "definition": "net.custom_model",
+                        "files": {"net.py": module.read_text() + added},
                     },
                     "data": {"training": "data/digits/train"},
                     "training": {

@@ -16,6 +16,7 @@ def benchmarks() -> dict[str, Benchmark]:
     import group_jobs
     import group_network
     import group_step
+    import group_tf
     import jobs
     import master
     import ps
@@ -37,6 +38,7 @@ def benchmarks() -> dict[str, Benchmark]:
         recovery,
         group_jobs,
         group_network,
+        group_tf,
         scraping,
         cluster,
     ):

@@ -51,6 +51,13 @@ spec:
 VALUES = "kind: job\njob:\n  name: digits\n"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            # The first one also waits for the API server, beside a whole cluster.
+            item.add_marker(pytest.mark.timeout(600))
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
