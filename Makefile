@@ -25,7 +25,7 @@ $(STAMP): python/pyproject.toml python/constraints.txt
 train: setup  ## the main job: train the digits CNN here, 2 PS and 3 workers
 	@elasticdl train -f values/digits.yaml
 
-test: setup  ## all tests but those in a cluster (half an hour on 2 cores)
+test: setup  ## all tests but those in a cluster (half an hour on 2 cores); COVERAGE=1
 	@tests/run
 
 unit: setup  ## unit tests alone (under a minute, without TensorFlow)
