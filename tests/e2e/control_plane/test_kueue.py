@@ -1,7 +1,7 @@
 """Jobs in a queue of Kueue's real controller, on a control plane of their own.
 
-The queue is the one of docs/clusters.md. The platform is locked. Pods are placed on fake
-nodes and contain nothing; the master is a process, and its pod none of the nodes'.
+The queue is the one of docs/clusters.md. The platform is locked. Pods are placed on
+fake nodes and contain nothing; the master is a process, and its pod on no node.
 """
 
 import json
