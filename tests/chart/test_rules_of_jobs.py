@@ -68,6 +68,7 @@ REFUSED = {
     "less memory than by default": JOB + "  worker: {limits: {memory: 1Gi}}\n",
     "fewer GPUs than asked for": JOB
     + "  worker: {resources: {extra: {gpu: '2'}}, limits: {extra: {gpu: '1'}}}\n",
+    "two addresses": JOB + "  onEnd: {webhook: 'http://a', webhookFrom: HOOK}\n",
     "a GPU in words": JOB + "  worker: {resources: {extra: {gpu: one}}}\n",
     "a limit in words": JOB + "  worker: {limits: {extra: {gpu: one}}}\n",
     "CPUs among other resources": JOB + "  worker: {resources: {extra: {cpu: '2'}}}\n",

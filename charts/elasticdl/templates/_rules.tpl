@@ -156,6 +156,9 @@
 {{- if and (eq $job.ps.mode "sync") (eq $job.ps.recovery "continue") }}
 {{ include "elasticdl.problem" (list "job.ps.recovery" "continue" "`auto` or `rewind` with ps.mode sync" "all PS have one version there; leave it out, or set ps.mode: async") }}
 {{- end }}
+{{- if and $job.onEnd.webhook $job.onEnd.webhookFrom }}
+{{ include "elasticdl.problem" (list "job.onEnd" "both" "one of `webhook` and `webhookFrom`" "take one of them out") }}
+{{- end }}
 {{- range $place, $volume := $job.volumes }}
   {{- if eq (empty $volume.claimName) (empty $volume.hostPath) }}
 {{ include "elasticdl.problem" (list (printf "job.volumes[%d]" $place) (empty $volume.claimName | ternary "neither of them" "both") "exactly one of `claimName` and `hostPath`" "name where the volume comes from") }}

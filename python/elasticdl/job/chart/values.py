@@ -82,7 +82,15 @@ class ServiceAccountsValues(SpecModel):
     )
     annotations: Annotations = Field(
         default_factory=dict,
-        description="Platform: for both, as a cloud's identity of data readers.",
+        description="Platform: for both.",
+    )
+    master_annotations: Annotations = Field(
+        default_factory=dict, description="Platform: for that of masters alone."
+    )
+    job_annotations: Annotations = Field(
+        default_factory=dict,
+        description="Platform: for that of PS and workers alone, as a cloud's identity "
+        "of those who read data.",
     )
     per_job: bool = Field(
         False,
