@@ -11,6 +11,8 @@ from typing import Any
 
 from elasticdl.job.spec import kubernetes_types
 
+from docs.generate.kubernetes_rules import ruled
+
 FILE = f"python/elasticdl/job/spec/{kubernetes_types.FILE}"
 
 
@@ -32,7 +34,10 @@ def _cut_out(whole: dict[str, Any], names: set[str]) -> dict[str, Any]:
     key with null away.
     """
     needed = kubernetes_types.closure(whole, names)
-    return {name: _plain(definition) for name, definition in sorted(needed.items())}
+    return {
+        name: ruled(name, _plain(definition))
+        for name, definition in sorted(needed.items())
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -147,7 +147,93 @@ REFUSED_BY_THE_SCHEMA = {
     ),
     "a volume on a path that is none": (
         GOOD + "  volumes: [{claimName: a, mountPath: data}]\n",
-        "at '/job/volumes/0/mountPath': 'data' does not match pattern '^/'",
+        "at '/job/volumes/0/mountPath': 'data' does not match pattern '^/",
+    ),
+    "a label of two words": (
+        GOOD + "commonLabels: {'cost centre': a}\n",
+        "at '/commonLabels': additional properties 'cost centre' not allowed",
+    ),
+    "a label's value of two words": (
+        GOOD + "pods: {ps: {labels: {team: 'a b'}}}\n",
+        "at '/pods/ps/labels/team': 'a b' does not match pattern",
+    ),
+    "an annotation of two words": (
+        GOOD + "commonAnnotations: {'a b': c}\n",
+        "at '/commonAnnotations': additional properties 'a b' not allowed",
+    ),
+    "a node's label of two words": (
+        GOOD + "pods: {common: {nodeSelector: {pool: 'a b'}}}\n",
+        "at '/pods/common/nodeSelector/pool': 'a b' does not match pattern",
+    ),
+    "a toleration with a word of its own": (
+        GOOD + "pods: {common: {tolerations: [{operator: Exist}]}}\n",
+        "at '/pods/common/tolerations/0/operator': value must be one of 'Exists'",
+    ),
+    "a toleration of an effect that is none": (
+        GOOD + "pods: {common: {tolerations: [{key: a, effect: noschedule}]}}\n",
+        "at '/pods/common/tolerations/0/effect': value must be one of 'NoSchedule'",
+    ),
+    "a variable with an equals sign": (
+        GOOD + "pods: {ps: {env: [{name: A=B, value: c}]}}\n",
+        "at '/pods/ps/env/0/name': 'A=B' does not match pattern",
+    ),
+    "a volume with capitals": (
+        GOOD + "pods: {ps: {volumes: [{name: My, emptyDir: {}}]}}\n",
+        "at '/pods/ps/volumes/0/name': 'My' does not match pattern",
+    ),
+    "a volume's size in a unit that is none": (
+        GOOD + "pods: {ps: {volumes: [{name: a, emptyDir: {sizeLimit: 5GB}}]}}\n",
+        "at '/pods/ps/volumes/0/emptyDir/sizeLimit': '5GB' does not match pattern",
+    ),
+    "a mount out of its volume": (
+        GOOD
+        + "pods: {ps: {volumeMounts: [{name: a, mountPath: /a, subPath: ../b}]}}\n",
+        "at '/pods/ps/volumeMounts/0/subPath': '../b' does not match pattern",
+    ),
+    "a sidecar without an image": (
+        GOOD + "pods: {ps: {sidecars: [{name: a}]}}\n",
+        "at '/pods/ps/sidecars/0': missing property 'image'",
+    ),
+    "a port that is none": (
+        GOOD + "pods: {ps: {sidecars: [{name: a, image: b, ports:\n"
+        "  [{containerPort: 0}]}]}}\n",
+        "at '/pods/ps/sidecars/0/ports/0/containerPort': minimum: got 0, want 1",
+    ),
+    "a user below all numbers": (
+        GOOD + "pods: {ps: {securityContext: {runAsUser: -5}}}\n",
+        "at '/pods/ps/securityContext/runAsUser': minimum: got -5, want 0",
+    ),
+    "a scheduler of two words": (
+        GOOD + "pods: {ps: {schedulerName: 'a b'}}\n",
+        "at '/pods/ps/schedulerName': 'a b' does not match pattern",
+    ),
+    "an image of two words": (
+        GOOD + "  image: 'my image'\n",
+        "at '/job/image': 'my image' does not match pattern",
+    ),
+    "an image of a role with capitals": (
+        GOOD + "  ps: {image: 'Mine:1'}\n",
+        "at '/job/ps/image': 'Mine:1' does not match pattern",
+    ),
+    "a folder of the node that is relative": (
+        GOOD + "  volumes: [{hostPath: a, mountPath: /x}]\n",
+        "at '/job/volumes/0/hostPath': 'a' does not match pattern",
+    ),
+    "more workers than a cluster has": (
+        GOOD + "  worker: {replicas: 100000000}\n",
+        "at '/job/worker/replicas': maximum: got 1",
+    ),
+    "a proxy of two words": (
+        GOOD + "proxy: {https: 'my proxy'}\n",
+        "at '/proxy/https': 'my proxy' does not match pattern",
+    ),
+    "a dashboards' label of two words": (
+        PLATFORM + "monitoring: {dashboards: {enabled: true, label: 'a b'}}\n",
+        "at '/monitoring/dashboards/label': 'a b' does not match pattern",
+    ),
+    "an alert's label that Prometheus has not": (
+        PLATFORM + "monitoring: {rules: {alertLabels: {my-team: a}}}\n",
+        "at '/monitoring/rules/alertLabels': additional properties 'my-team' not",
     ),
     "volumes that are no list": (
         GOOD + "  volumes: {claimName: a}\n",
@@ -163,7 +249,7 @@ REFUSED_BY_THE_SCHEMA = {
     ),
     "state on a relative path": (
         GOOD + "state: {mountPath: data}\n",
-        "at '/state/mountPath': 'data' does not match pattern '^/'",
+        "at '/state/mountPath': 'data' does not match pattern '^/",
     ),
     "a folder out of the claim": (
         GOOD + "state: {subPath: ../other}\n",
@@ -214,6 +300,27 @@ REFUSED_BY_A_TEMPLATE = {
     "two classes of one name": (
         PLATFORM + "priorityClasses: {high: {name: one}, low: {name: one}}\n",
         "priorityClasses: got the name `one` twice, expected two classes",
+    ),
+    "two claims of one name": (
+        PLATFORM + "claims: [{name: a}, {name: a}]\n",
+        "claims: got two of the name `a`, expected one",
+    ),
+    "a claim of nothing": (
+        PLATFORM + "claims: [{name: a, size: 0Gi}]\n",
+        "claims: got the size 0Gi of `a`, expected more",
+    ),
+    "two authorities": (
+        GOOD + "tls: {existingSecret: a, certManager: {issuer: b}}\n",
+        "tls: got both existingSecret `a` and certManager.issuer `b`",
+    ),
+    "a sidecar in the role's place": (
+        GOOD + "pods: {worker: {sidecars: [{name: main, image: b}]}}\n",
+        "got two containers of the name `main`, expected one",
+    ),
+    "two volumes of one name": (
+        GOOD + "pods: {common: {volumes: &v [{name: a, emptyDir: {}}]},\n"
+        "  ps: {volumes: *v}}\n",
+        "pods.ps.volumes: got two of the name `a`, expected one",
     ),
     "a class of the system": (
         PLATFORM + "priorityClasses: {high: {name: system-training}}\n",

@@ -46,6 +46,9 @@
   {{- end -}}
 {{- end -}}
 {{- if eq $kind "job" -}}
+  {{- if and .Values.tls.existingSecret .Values.tls.certManager.issuer -}}
+    {{- fail (printf "tls: got both existingSecret `%s` and certManager.issuer `%s`, expected one authority: take one of them out" .Values.tls.existingSecret .Values.tls.certManager.issuer) -}}
+  {{- end -}}
   {{- if and .Values.tls.metrics.enabled (not .Values.tls.enabled) -}}
     {{- fail "tls.metrics.enabled: metrics have the certificates of tls.enabled, which is false: set it, or take tls.metrics out" -}}
   {{- end -}}

@@ -134,5 +134,15 @@ elasticdl.org/tensorboard-of: {{ .Values.job.name }}
   {{- $claim := include "elasticdl.overlay" (dict "base" (deepCopy $defaults.claim) "over" .) -}}
   {{- $all = append $all ($claim | fromYaml) -}}
 {{- end -}}
+{{- $names := list -}}
+{{- range $all -}}
+  {{- if has .name $names -}}
+    {{- fail (printf "claims: got two of the name `%s`, expected one; take one of them out" .name) -}}
+  {{- end -}}
+  {{- $names = append $names .name -}}
+  {{- if eq (include "elasticdl.amount" (dict "of" .size) | float64) 0.0 -}}
+    {{- fail (printf "claims: got the size %s of `%s`, expected more; write it as `10Gi`" .size .name) -}}
+  {{- end -}}
+{{- end -}}
 {{- toYaml (dict "claims" $all) -}}
 {{- end -}}

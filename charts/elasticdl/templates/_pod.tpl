@@ -329,6 +329,7 @@ hostUsers: false
 {{- range $pods.initContainers }}
   {{- $before = append $before (merge (dict) . (dict "securityContext" ($pods.containerSecurityContext | default dict))) }}
 {{- end }}
+{{- include "elasticdl.checkContainers" (dict "role" .role "containers" $before) }}
 {{- with $before }}
 initContainers:
   {{- toYaml . | nindent 2 }}

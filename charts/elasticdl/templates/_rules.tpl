@@ -17,6 +17,26 @@
 {{ index . 0 }}: got {{ index . 1 }}, expected {{ index . 2 }}; {{ index . 3 }}
 {{- end -}}
 
+{{/* Of (dict "role" ROLE "spec" SPEC): what of its resources is no amount of one. */}}
+{{- define "elasticdl.resourceProblems" -}}
+{{- $role := .role -}}
+{{- $memory := .spec.resources.memory -}}
+{{- if lt (include "elasticdl.amount" (dict "of" $memory) | float64) 16777216.0 }}
+{{ include "elasticdl.problem" (list (printf "job.%s.resources.memory" $role) $memory "at least 16Mi" "write it as `4Gi`") }}
+{{- end -}}
+{{- range $part, $extra := dict "resources" .spec.resources.extra "limits" (.spec.limits | default dict).extra -}}
+  {{- range $name, $amount := $extra -}}
+    {{- $path := printf "job.%s.%s.extra.%s" $role $part $name -}}
+    {{- if has $name (list "cpu" "memory") }}
+{{ include "elasticdl.problem" (list $path $amount (printf "it in `%s` beside `extra`" $name) "move it one level up") }}
+    {{- end -}}
+    {{- if not (regexMatch "^[0-9]+([.][0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$" $amount) }}
+{{ include "elasticdl.problem" (list $path (squote $amount) "a quantity" "write it as `1` or `8Gi`") }}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Of (dict "role" ROLE "spec" SPEC): what of its limits is below the request. */}}
 {{- define "elasticdl.limitProblems" -}}
 {{- $asked := .spec.resources -}}
@@ -136,6 +156,9 @@
 {{- if and (eq $job.ps.mode "sync") (eq $job.ps.recovery "continue") }}
 {{ include "elasticdl.problem" (list "job.ps.recovery" "continue" "`auto` or `rewind` with ps.mode sync" "all PS have one version there; leave it out, or set ps.mode: async") }}
 {{- end }}
+{{- if and $job.onEnd.webhook $job.onEnd.webhookFrom }}
+{{ include "elasticdl.problem" (list "job.onEnd" "both" "one of `webhook` and `webhookFrom`" "take one of them out") }}
+{{- end }}
 {{- range $place, $volume := $job.volumes }}
   {{- if eq (empty $volume.claimName) (empty $volume.hostPath) }}
 {{ include "elasticdl.problem" (list (printf "job.volumes[%d]" $place) (empty $volume.claimName | ternary "neither of them" "both") "exactly one of `claimName` and `hostPath`" "name where the volume comes from") }}
@@ -148,7 +171,14 @@
     {{- end }}
   {{- end }}
 {{- end }}
+{{- range $place, $volume := $job.volumes }}
+  {{- $path := trimSuffix "/" $volume.mountPath }}
+  {{- if or (has $path (list "" "/bin" "/dev" "/etc" "/lib" "/lib64" "/opt" "/opt/elasticdl" "/proc" "/sbin" "/sys" "/usr")) (has ".." (splitList "/" $path)) (contains ":" $path) }}
+{{ include "elasticdl.problem" (list (printf "job.volumes[%d].mountPath" $place) $volume.mountPath "a folder that the container can do without" "the container's own files are there; choose another") }}
+  {{- end }}
+{{- end }}
 {{- range $role := list "master" "ps" "worker" }}
+{{- include "elasticdl.resourceProblems" (dict "role" $role "spec" (get $job $role)) }}
 {{- include "elasticdl.limitProblems" (dict "role" $role "spec" (get $job $role)) }}
 {{- end }}
 {{- /* What is so in a cluster alone. */}}
@@ -162,7 +192,7 @@
 {{- $path := .Values.state.mountPath -}}
 {{- $root := trimSuffix "/" $path | default "/" -}}
 {{- $first := printf "/%s" (index (splitList "/" (printf "%s/" $root)) 1) -}}
-{{- if or (has $root (list "/" "/opt" "/opt/elasticdl" "/home" "/root" "/run" "/var")) (has $first (list "/bin" "/boot" "/dev" "/etc" "/lib" "/lib64" "/proc" "/sbin" "/sys" "/tmp" "/usr")) (has ".." (splitList "/" $root)) -}}
+{{- if or (has $root (list "/" "/opt" "/opt/elasticdl" "/home" "/root" "/run" "/var")) (has $first (list "/bin" "/boot" "/dev" "/etc" "/lib" "/lib64" "/proc" "/sbin" "/sys" "/tmp" "/usr")) (has ".." (splitList "/" $root)) (contains ":" $root) -}}
 {{ include "elasticdl.problem" (list "state.mountPath" $path "a folder of its own, as /data" "the container's own files are there; choose another") }}
 {{- end -}}
 {{- end -}}
@@ -176,7 +206,12 @@
   {{- end -}}
 {{- end -}}
 {{- $names := list -}}
-{{- range .volumes }}{{ $names = append $names .name }}{{ end -}}
+{{- range .volumes -}}
+  {{- if has .name $names -}}
+    {{- fail (printf "pods.%s.volumes: got two of the name `%s`, expected one; rename or take out one of them (those of pods.common count too)" $.role .name) -}}
+  {{- end -}}
+  {{- $names = append $names .name -}}
+{{- end -}}
 {{- $paths := list -}}
 {{- range .mounts -}}
   {{- $path := trimSuffix "/" .mountPath -}}
@@ -187,6 +222,18 @@
     {{- fail (printf "pods.%s.volumeMounts, job.volumes: got two volumes on `%s`, expected one; take one of them out" $.role $path) -}}
   {{- end -}}
   {{- $paths = append $paths $path -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Of (dict "role" ROLE "containers" LIST): names that a pod cannot have. */}}
+{{- define "elasticdl.checkContainers" -}}
+{{- $role := .role -}}
+{{- $names := list "main" -}}
+{{- range .containers -}}
+  {{- if has .name $names -}}
+    {{- fail (printf "pods.%s.sidecars, pods.%s.initContainers: got two containers of the name `%s`, expected one, and `main` is the role itself; rename it" $role $role .name) -}}
+  {{- end -}}
+  {{- $names = append $names .name -}}
 {{- end -}}
 {{- end -}}
 

@@ -86,8 +86,13 @@ def gated(pod: Json) -> str:
     names = ", ".join(str(gate.get("name", "")) for gate in gates)
     if not names:
         return ""
-    queue = (pod["metadata"].get("labels") or {}).get(_QUEUE, "")
+    queue = queue_of(pod)
     return f"not admitted yet: {names}{f', queue {queue}' if queue else ''}"
+
+
+def queue_of(thing: Json) -> str:
+    """Return Kueue's queue of a pod or Job; "" if it is in none."""
+    return str((thing["metadata"].get("labels") or {}).get(_QUEUE, ""))
 
 
 def running_since(pod: Json, container: str) -> float | None:

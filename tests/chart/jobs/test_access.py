@@ -3,7 +3,9 @@
 import base64
 import json
 import re
+from pathlib import Path
 
+import jsonschema
 import pytest
 from elasticdl.job import names
 from elasticdl.job.names import Role
@@ -26,6 +28,9 @@ from tests.chart.rendering import (
     values_of,
 )
 
+CERTIFICATE = json.loads(
+    (Path(__file__).parents[1] / "certificate.schema.json").read_text()
+)
 ROLES = ["master", "ps", "worker"]
 TOKEN_SECRET, AUTHORITY_SECRET = "elasticdl-digits-token", "elasticdl-digits-ca"
 OWN_JOBS = [file for file in (*JOBS, *FURTHER) if values_of(file)["kind"] == "job"]
@@ -195,7 +200,11 @@ def test_another_authority_may_be_named_or_made_by_cert_manager():
     managed = job(tls={"certManager": {"issuer": "root", "kind": "ClusterIssuer"}})
     assert authority_of(managed) == (AUTHORITY_SECRET, AUTHORITY_SECRET)
     assert ("Secret", AUTHORITY_SECRET) not in objects(managed)
-    spec = objects(managed)["Certificate", AUTHORITY_SECRET]["spec"]
+    certificate = objects(managed)["Certificate", AUTHORITY_SECRET]
+    jsonschema.validate(certificate, CERTIFICATE)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(merged(certificate, {"spec": {"isCa": True}}), CERTIFICATE)
+    spec = certificate["spec"]
     assert spec["isCA"] is True
     assert spec["secretName"] == AUTHORITY_SECRET
     assert spec["privateKey"]["algorithm"] == "ECDSA"

@@ -121,6 +121,34 @@ def test_the_authority_stays_the_same_over_upgrades(with_job):
     assert with_job.get("secrets", "elasticdl-digits-ca")["data"] == authority
 
 
+def test_a_token_and_an_authority_that_were_deleted_are_made_anew_with_the_next_run(
+    with_job,
+):
+    paths = [
+        f"{NAMESPACE.format('ml')}/secrets/elasticdl-digits-{end}"
+        for end in ("token", "ca")
+    ]
+    before = [with_job.api.objects.pop(path)["data"] for path in paths]
+    with_job.upgrade("digits", {**job(), "run": 2})
+    after = [with_job.api.objects[path]["data"] for path in paths]
+    for old, new in zip(before, after, strict=True):
+        assert set(old) == set(new)
+        assert not set(old.values()) & set(new.values())
+
+
+def test_a_claim_that_cannot_be_changed_is_named(with_job):
+    claim = {"name": "fileserver-claim", "storageClass": "fast"}
+    made = with_job.get("persistentvolumeclaims", "fileserver-claim")
+    made["spec"]["storageClassName"] = "slow"
+    for changed, said in (
+        ({"accessMode": "ReadWriteOnce"}, "which is there with ReadWriteMany"),
+        ({}, "got storageClass fast for `fileserver-claim`, which is there with slow"),
+    ):
+        values = {"claims": [{**claim, **changed}]}
+        refused(lambda values=values: with_job.upgrade("elasticdl", values), said)
+    with_job.upgrade("elasticdl", {"claims": [{**claim, "storageClass": "slow"}]})
+
+
 def test_an_upgrade_of_a_job_with_set_alone_is_refused_and_the_master_stays(with_job):
     for forgetful in ({"networkPolicy": {"enabled": False}}, {"kind": "platform"}):
         refused(

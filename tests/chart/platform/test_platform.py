@@ -129,6 +129,19 @@ def test_the_role_is_bound_to_the_masters_account_alone():
     assert subject["namespace"] == "team"
 
 
+def test_readers_of_data_may_have_an_identity_that_masters_have_not():
+    says = {
+        "annotations": {"team": "a"},
+        "jobAnnotations": {"cloud.example/role": "reader"},
+        "masterAnnotations": {"team": "b"},
+    }
+    found = objects({"serviceAccounts": says})
+    readers = found["ServiceAccount", "elasticdl-job"]["metadata"]["annotations"]
+    assert readers == {"team": "a", "cloud.example/role": "reader"}
+    masters = found["ServiceAccount", "elasticdl-master"]["metadata"]["annotations"]
+    assert masters == {"team": "b"}
+
+
 def test_no_account_gives_its_token_away():
     accounts = [
         value for (kind, _), value in objects().items() if kind == "ServiceAccount"

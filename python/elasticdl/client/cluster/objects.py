@@ -31,7 +31,15 @@ from elasticdl.job.names import (
 )
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.words import JobState
-from elasticdl.kube.pods import ON_ITS_WAY, ended, gated, phase_of, unscheduled, waiting
+from elasticdl.kube.pods import (
+    ON_ITS_WAY,
+    ended,
+    gated,
+    phase_of,
+    queue_of,
+    unscheduled,
+    waiting,
+)
 from elasticdl.kube.times import unix_seconds
 
 _ENDED = {
@@ -169,6 +177,10 @@ def master_trouble(observed: JobObjects, masters: Sequence[Object]) -> str:
         return "the Job of its master is gone; submit it again"
     live = [pod for pod in masters if phase_of(pod) in ("Pending", "Running")]
     if not live:
+        if _suspended(job):
+            queue = queue_of(job)
+            held = f"has not been admitted by queue {queue}" if queue else "is held"
+            return f"its Job {held} (spec.suspend)"
         events = _warnings(observed.events, name_of(job))
         if events:
             return f"the master's pod cannot be made: {events[0]}"

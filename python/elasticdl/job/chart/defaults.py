@@ -15,6 +15,7 @@ from elasticdl.job.chart.pods import PodsValues
 from elasticdl.job.chart.sections import ImagesValues, StateValues
 from elasticdl.job.spec.base import OBJECT_OR_NONE_PATTERN, SpecModel
 from elasticdl.job.spec.kubernetes_types import NetworkPeer
+from elasticdl.job.spec.labels import Annotations, Labels
 
 
 class AccountNames(SpecModel):
@@ -67,8 +68,8 @@ class JobDefaults(SpecModel):
         default_factory=MetricsReaders, description="Metrics."
     )
     openshift: bool = Field(False, description="As `openshift`.")
-    common_labels: dict[str, str] = Field(default_factory=dict, description="Labels.")
-    common_annotations: dict[str, str] = Field(
+    common_labels: Labels = Field(default_factory=dict, description="Labels.")
+    common_annotations: Annotations = Field(
         default_factory=dict, description="Annotations."
     )
 

@@ -20,6 +20,13 @@ from elasticdl.job.spec.kubernetes_types import (
     SecurityContext,
     Toleration,
 )
+from elasticdl.job.spec.labels import (
+    LABEL_KEY_PATTERN,
+    LABEL_VALUE_PATTERN,
+    Image,
+    Labels,
+    PrometheusLabels,
+)
 
 _WholeSeconds = Annotated[int, Field(ge=0)]
 _Share = Annotated[float, Field(gt=0, le=1)]
@@ -37,9 +44,13 @@ class DashboardsValues(SpecModel):
 
     enabled: bool = Field(False, description="Platform: make them.")
     label: str = Field(
-        "grafana_dashboard", description="Label that the sidecar looks for."
+        "grafana_dashboard",
+        pattern=LABEL_KEY_PATTERN,
+        description="Label that the sidecar looks for.",
     )
-    label_value: str = Field("1", description="Value of that label.")
+    label_value: str = Field(
+        "1", pattern=LABEL_VALUE_PATTERN, description="Value of that label."
+    )
     folder: str = Field(
         "",
         description="Grafana's folder, as annotation `grafana_folder`; empty is what "
@@ -118,7 +129,7 @@ class AlertValues(SpecModel):
 
     enabled: bool = Field(True, description="Whether it is there at all.")
     severity: str = Field("", description="Its label `severity`; empty is ours.")
-    labels: dict[str, str] = Field(
+    labels: PrometheusLabels = Field(
         default_factory=dict, description="More labels, as of a team or a route."
     )
 
@@ -131,12 +142,12 @@ class RulesValues(SpecModel):
         description="Platform: make it; once for each Prometheus, since the rules are "
         "about the jobs of all namespaces.",
     )
-    labels: dict[str, str] = Field(
+    labels: Labels = Field(
         default_factory=dict,
         description="Labels that the operator's `ruleSelector` asks for, as "
         "`release: prometheus`.",
     )
-    alert_labels: dict[str, str] = Field(
+    alert_labels: PrometheusLabels = Field(
         default_factory=dict, description="Labels of all alerts."
     )
     alerts: dict[str, AlertValues] = Field(
@@ -170,7 +181,7 @@ class ExporterValues(OwnPodValues):
         description="Platform: run it; one is enough for a cluster. It reads nodes, "
         "pods and Jobs of all namespaces, by a ClusterRole, and writes nothing.",
     )
-    image: str = Field(
+    image: Image = Field(
         "", description="Image; empty is that of masters, as `images` says."
     )
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
@@ -194,7 +205,7 @@ class ExporterValues(OwnPodValues):
         "each pod, but holds the whole list for a moment when it begins: more than "
         "5,000 pods need more memory.",
     )
-    node_selector: dict[str, str] = Field(
+    node_selector: Labels = Field(
         default_factory=dict, description="Labels that its node must have."
     )
     tolerations: list[Toleration] = Field(
@@ -224,7 +235,7 @@ class PodMonitorValues(SpecModel):
         description="Platform: make it, for the pods of all jobs of this namespace "
         "and, with it, for the exporter.",
     )
-    labels: dict[str, str] = Field(
+    labels: Labels = Field(
         default_factory=dict,
         description="Labels that the operator's `podMonitorSelector` asks for, as "
         "`release: prometheus`.",

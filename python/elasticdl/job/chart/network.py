@@ -14,8 +14,12 @@ from elasticdl.job.spec.base import OBJECT_OR_NONE_PATTERN, SpecModel
 class ProxyValues(SpecModel):
     """The proxies of a site, set as environment variables in upper and lower case."""
 
-    http: str = Field("", description="`HTTP_PROXY`; empty sets none.")
-    https: str = Field("", description="`HTTPS_PROXY`; empty sets none.")
+    http: str = Field(
+        "", pattern=r"^\S*$", description="`HTTP_PROXY`; empty sets none."
+    )
+    https: str = Field(
+        "", pattern=r"^\S*$", description="`HTTPS_PROXY`; empty sets none."
+    )
     none: list[str] = Field(
         default_factory=list,
         description="`NO_PROXY`: hosts, domains and networks that are reached without "

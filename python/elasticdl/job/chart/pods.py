@@ -10,7 +10,11 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from elasticdl.job.spec.base import QUANTITY_PATTERN, SpecModel
+from elasticdl.job.spec.base import (
+    OBJECT_OR_NONE_PATTERN,
+    QUANTITY_PATTERN,
+    SpecModel,
+)
 from elasticdl.job.spec.kubernetes_types import (
     Affinity,
     Container,
@@ -27,15 +31,14 @@ from elasticdl.job.spec.kubernetes_types import (
     Volume,
     VolumeMount,
 )
+from elasticdl.job.spec.labels import Annotations, Labels
 
 
 class OwnPodValues(SpecModel):
     """Settings of pods that are no role of a job: exporter, TensorBoard."""
 
-    labels: dict[str, str] = Field(
-        default_factory=dict, description="Labels of its pod."
-    )
-    annotations: dict[str, str] = Field(
+    labels: Labels = Field(default_factory=dict, description="Labels of its pod.")
+    annotations: Annotations = Field(
         default_factory=dict, description="Annotations of its pod."
     )
     env: list[EnvVar] = Field(
@@ -45,7 +48,9 @@ class OwnPodValues(SpecModel):
         default_factory=dict, description="Affinity, as in a pod."
     )
     priority_class_name: str = Field(
-        "", description="PriorityClass; empty is the cluster's default."
+        "",
+        pattern=OBJECT_OR_NONE_PATTERN,
+        description="PriorityClass; empty is the cluster's default.",
     )
 
 
@@ -57,13 +62,13 @@ class PodValues(SpecModel):
 
     null_is_a_value: ClassVar[bool] = True
 
-    labels: dict[str, str] | None = Field(
+    labels: Labels | None = Field(
         default_factory=dict, description="Labels of the pods."
     )
-    annotations: dict[str, str] | None = Field(
+    annotations: Annotations | None = Field(
         default_factory=dict, description="Annotations of the pods."
     )
-    node_selector: dict[str, str] | None = Field(
+    node_selector: Labels | None = Field(
         default_factory=dict, description="Labels that their nodes must have."
     )
     affinity: Affinity | None = Field(
@@ -75,9 +80,13 @@ class PodValues(SpecModel):
     topology_spread_constraints: list[TopologySpread] | None = Field(
         default_factory=list, description="Topology spread constraints, as in a pod."
     )
-    runtime_class_name: str | None = Field("", description="RuntimeClass, as `nvidia`.")
+    runtime_class_name: str | None = Field(
+        "", pattern=OBJECT_OR_NONE_PATTERN, description="RuntimeClass, as `nvidia`."
+    )
     scheduler_name: str | None = Field(
-        "", description="Scheduler; empty is the cluster's own."
+        "",
+        pattern=OBJECT_OR_NONE_PATTERN,
+        description="Scheduler; empty is the cluster's own.",
     )
     env: list[EnvVar] | None = Field(
         default_factory=list,

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from elasticdl.job.context import CERTIFICATE_HOURS
 from elasticdl.job.spec.base import OBJECT_OR_NONE_PATTERN, SpecModel
+from elasticdl.job.spec.labels import Labels
 
 
 class CertManagerValues(SpecModel):
@@ -37,7 +38,7 @@ class MetricsMonitorValues(SpecModel):
         description="Make a PodMonitor for this job, with its authority and token; "
         "that of the platform leaves out jobs whose metrics are encrypted.",
     )
-    labels: dict[str, str] = Field(
+    labels: Labels = Field(
         default_factory=dict,
         description="Labels that the operator's `podMonitorSelector` asks for.",
     )

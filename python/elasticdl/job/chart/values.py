@@ -26,6 +26,7 @@ from elasticdl.job.spec.base import (
     SpecModel,
 )
 from elasticdl.job.spec.kubernetes_types import NetworkPeer
+from elasticdl.job.spec.labels import Annotations, Labels
 
 # What only one kind of release reads, also a part of a section. The chart refuses it in
 # the other kind, where it would do nothing.
@@ -79,9 +80,17 @@ class ServiceAccountsValues(SpecModel):
         pattern=OBJECT_PATTERN,
         description="Of PS and workers: no rights, no token.",
     )
-    annotations: dict[str, str] = Field(
+    annotations: Annotations = Field(
         default_factory=dict,
-        description="Platform: for both, as a cloud's identity of data readers.",
+        description="Platform: for both.",
+    )
+    master_annotations: Annotations = Field(
+        default_factory=dict, description="Platform: for that of masters alone."
+    )
+    job_annotations: Annotations = Field(
+        default_factory=dict,
+        description="Platform: for that of PS and workers alone, as a cloud's identity "
+        "of those who read data.",
     )
     per_job: bool = Field(
         False,
@@ -238,12 +247,12 @@ class ChartValues(SpecModel):
         "place of `elasticdl`. Objects of a job keep their names, by which commands "
         "find them.",
     )
-    common_labels: dict[str, str] = Field(
+    common_labels: Labels = Field(
         default_factory=dict,
         description="Labels of every object of the release and of its pods, as a cost "
         "centre. In a running job they change with `run`.",
     )
-    common_annotations: dict[str, str] = Field(
+    common_annotations: Annotations = Field(
         default_factory=dict,
         description="Annotations of every object of the release, but for its pods.",
     )

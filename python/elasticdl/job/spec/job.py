@@ -34,6 +34,7 @@ from elasticdl.job.spec.base import (
 )
 from elasticdl.job.spec.ending import OnEndSpec
 from elasticdl.job.spec.group import needs_of_group
+from elasticdl.job.spec.labels import Image
 from elasticdl.job.spec.problems import Problem, ProblemsError
 from elasticdl.job.spec.replicas import (
     LimitsSpec,
@@ -285,7 +286,7 @@ class JobSpec(SpecModel):
         description="`parameterServer`; `allReduce`: each worker has the whole model, "
         "and all make steps together; or `local`: one worker, no PS.",
     )
-    image: str = Field(
+    image: Image = Field(
         "", description="Image of all roles; empty runs on this machine."
     )
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(

@@ -10,6 +10,7 @@ import re
 from typing import Annotated, Any, Self
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     WithJsonSchema,
@@ -29,8 +30,36 @@ from elasticdl.job.spec.base import (
     SpecModel,
     UpdateMode,
 )
+from elasticdl.job.spec.labels import Image
 from elasticdl.job.spec.problems import Problem, ProblemsError
 from elasticdl.job.spec.quantity import bytes_or_zero, parse_bytes
+
+# Less cannot hold a process; it is mostly a number without its unit.
+_LEAST_MEMORY = 16 * 2**20
+# What a container begins with: a volume in its place hides the program itself.
+_PROGRAMS = (
+    "", "/bin", "/dev", "/etc", "/lib", "/lib64", "/opt", "/opt/elasticdl", "/proc",
+    "/sbin", "/sys", "/usr",
+)  # fmt: skip
+
+
+def _others_alone(extra: dict[str, str]) -> dict[str, str]:
+    problems = [
+        Problem(name, amount, f"it in `{name}` beside `extra`", "move it one level up")
+        for name, amount in extra.items()
+        if name in ("cpu", "memory")
+    ]
+    problems += [
+        Problem(name, repr(amount), "a quantity", "write it as `1` or `8Gi`")
+        for name, amount in extra.items()
+        if not re.search(QUANTITY_PATTERN, amount)
+    ]
+    if problems:
+        raise ProblemsError(*problems)
+    return extra
+
+
+Extra = Annotated[dict[str, str], AfterValidator(_others_alone)]
 
 
 def _number_as_text(value: Any) -> Any:
@@ -53,11 +82,19 @@ class ResourcesSpec(SpecModel):
     memory: str = Field(
         "4096Mi", pattern=QUANTITY_PATTERN, description="Memory, as `512Mi` or `4Gi`."
     )
-    extra: dict[str, str] = Field(
+    extra: Extra = Field(
         default_factory=dict,
         description="Other resources by name, as `nvidia.com/gpu: '1'` or "
         "`ephemeral-storage: 1Gi`.",
     )
+
+    @field_validator("memory")
+    @classmethod
+    def _is_room_for_a_process(cls, value: str) -> str:
+        if parse_bytes(value) < _LEAST_MEMORY:
+            expected = "at least 16Mi"
+            raise ProblemsError(Problem("", value, expected, "write it as `4Gi`"))
+        return value
 
 
 class MasterResourcesSpec(ResourcesSpec):
@@ -76,9 +113,7 @@ class LimitsSpec(SpecModel):
     memory: str | None = Field(
         None, pattern=QUANTITY_PATTERN, description="Memory; empty is the request."
     )
-    extra: dict[str, str] = Field(
-        default_factory=dict, description="Other resources by name."
-    )
+    extra: Extra = Field(default_factory=dict, description="Other resources by name.")
 
 
 def names_of_variables(env: dict[str, str]) -> dict[str, str]:
@@ -103,7 +138,7 @@ def _below(resource: str, limit: str, request: str) -> Problem:
 class ReplicaSpec(SpecModel):
     """What master, PS and workers have in common."""
 
-    image: str = Field("", description="Image of this role; empty takes `job.image`.")
+    image: Image = Field("", description="Image of this role; empty takes `job.image`.")
     resources: ResourcesSpec = Field(
         default_factory=ResourcesSpec, description="What a replica asks for."
     )
@@ -173,7 +208,7 @@ class MasterSpec(ReplicaSpec):
 class PsSpec(ReplicaSpec):
     """The parameter servers."""
 
-    replicas: PositiveInt = Field(1, description="Number of PS.")
+    replicas: int = Field(1, ge=1, le=10_000, description="Number of PS.")
     priority: str = Field(
         "high",
         description="Name of their PriorityClass; empty is the cluster's default. "
@@ -227,7 +262,7 @@ class PsSpec(ReplicaSpec):
 class WorkerSpec(ReplicaSpec):
     """The workers."""
 
-    replicas: PositiveInt = Field(1, description="Workers wanted.")
+    replicas: int = Field(1, ge=1, le=100_000, description="Workers wanted.")
     min: CountOrZero = Field(
         0, description="Fewer than this are reported as below minimum; 0 is no minimum."
     )
@@ -360,10 +395,22 @@ class VolumeSpec(SpecModel):
     claim_name: str = Field(
         "", pattern=OBJECT_OR_NONE_PATTERN, description="PersistentVolumeClaim."
     )
-    host_path: str = Field("", description="Folder of the node, where allowed.")
+    host_path: str = Field(
+        "", pattern="^(/.*)?$", description="Folder of the node, where allowed."
+    )
     mount_path: str = Field(pattern=PATH_PATTERN, description="Where it appears.")
     sub_path: str = Field("", description="Folder inside the volume.")
     type: str = Field("", description="Kind of host path, as `Directory`.")
+
+    @field_validator("mount_path")
+    @classmethod
+    def _hides_no_program(cls, value: str) -> str:
+        outside = ".." in value.split("/") or ":" in value
+        if value.rstrip("/") in _PROGRAMS or outside:
+            expected = "a folder that the container can do without"
+            help_ = "the container's own files are there; choose another"
+            raise ProblemsError(Problem("", value, expected, help_))
+        return value
 
     @model_validator(mode="after")
     def _one_source(self) -> VolumeSpec:

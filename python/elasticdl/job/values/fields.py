@@ -24,11 +24,13 @@ from elasticdl.job.spec.job import (
     PATH_PATTERN,
     QUANTITY_PATTERN,
 )
+from elasticdl.job.spec.labels import IMAGE_PATTERN
 
 _PATTERNS = {
     NAME_PATTERN: f"lower case letters, digits and dashes, at most {MAX_NAME_LENGTH}, "
     "no dash at the ends",
     PATH_PATTERN: "a path that begins with `/`",
+    IMAGE_PATTERN: "an image, as `registry.example/team/worker:1`",
     QUANTITY_PATTERN: "a quantity, as `512Mi` or `4Gi`",
 }
 _PLAIN = {

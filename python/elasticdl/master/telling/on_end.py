@@ -13,6 +13,7 @@ import http.client
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import time
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from elasticdl.errors import JournalError
 from elasticdl.job import folder, names
-from elasticdl.job.spec.ending import WEBHOOK_TRIES, OnEndSpec
+from elasticdl.job.spec.ending import WEBHOOK_PATTERN, WEBHOOK_TRIES, OnEndSpec
 from elasticdl.job.status import JobReport
 from elasticdl.job.words import JobState
 from elasticdl.master.tasks import facts
@@ -102,7 +103,7 @@ async def tell_once(
     ledger, wanted = job.parts.ledger, job.spec.on_end
     run = ledger.count_of(facts.RunFact)
     told = any(fact.run == run for fact in ledger.all_of(facts.EndToldFact))
-    if told or not (wanted.command or wanted.webhook):
+    if told or not (wanted.command or wanted.has_webhook):
         return
     end = End(
         job.spec.name,
@@ -126,10 +127,23 @@ def tell(
     if wanted.command:
         problem = _run(wanted.command, end.environment(), wanted.timeout_seconds)
         _log("onEnd.command", problem)
-    if wanted.webhook:
+    if wanted.has_webhook:
+        url = wanted.url(end.environ)
         body = json.dumps(end.document()).encode()
-        problem = _post(wanted.webhook, body, wanted.timeout_seconds, pause)
+        problem = _no_url(wanted, url) or _post(
+            url, body, wanted.timeout_seconds, pause
+        )
         _log("onEnd.webhook", problem)
+
+
+def _no_url(wanted: OnEndSpec, url: str) -> str:
+    """Return why a URL from the environment cannot be called; the URL is a secret."""
+    if wanted.webhook or re.fullmatch(WEBHOOK_PATTERN, url or "-"):
+        return ""
+    found = "a text that is none" if url else "nothing"
+    return (
+        f"got {found} in {wanted.webhook_from}, expected a URL; set it for the master"
+    )
 
 
 def _log(what: str, problem: str) -> None:

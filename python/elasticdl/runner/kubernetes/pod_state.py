@@ -191,6 +191,12 @@ def _exit_reason(pod: Json, ending: Ended | None) -> ExitReason:
             and condition["status"] == "True"
         ):
             return _DISRUPTIONS.get(condition.get("reason", ""), ExitReason.EVICTED)
+        # Kueue's, when it takes the quota back.
+        if (
+            condition.get("type") == "TerminationTarget"
+            and condition["status"] == "True"
+        ):
+            return ExitReason.EVICTED
     if known := _POD_REASONS.get(status.get("reason", "")):
         return known
     if pods.is_going(pod):

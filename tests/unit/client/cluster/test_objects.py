@@ -214,6 +214,20 @@ def test_a_master_between_two_pods_says_how_the_last_one_ended():
     assert seen.note == "it ended (OOMKilled, exit code 137) and is started again"
 
 
+def test_a_master_whose_job_a_queue_has_not_admitted_says_so():
+    labels = {**JOB["metadata"].get("labels", {}), "kueue.x-k8s.io/queue-name": "a"}
+    queued = {
+        **JOB,
+        "metadata": {**JOB["metadata"], "labels": labels},
+        "spec": {"suspend": True},
+    }
+    seen = view(master_job=queued)
+    assert seen.condition is Condition.PENDING
+    assert seen.note == "its Job has not been admitted by queue a (spec.suspend)"
+    held = view(master_job={**JOB, "spec": {"suspend": True}})
+    assert held.note == "its Job is held (spec.suspend)"
+
+
 def test_a_job_that_was_stopped_before_it_began_is_stopped():
     stopped = {"metadata": {**MAP["metadata"], "annotations": {
         "elasticdl.org/stop": "elasticdl stop"}}}  # fmt: skip

@@ -118,6 +118,30 @@ def test_a_webhook_gets_the_state_and_the_figures(receiver, tmp_path) -> None:
     assert told["report"]["relaunches"] == 0
 
 
+def test_a_webhooks_url_may_come_from_the_environment(
+    receiver, tmp_path, caplog
+) -> None:
+    wanted = OnEndSpec(webhook_from="HOOK")
+    told = end(tmp_path, environ={"HOOK": f"{receiver.url}\n"})
+    on_end.tell(wanted, told)
+    ((path, _),) = receiver.posted
+    assert path == "/hooks/secret"
+    assert "secret" not in caplog.text
+    assert wanted.most_seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [({}, "got nothing in HOOK"), ({"HOOK": "secret"}, "got a text that is none")],
+)
+def test_an_environment_without_the_url_is_told(
+    environ, said, tmp_path, caplog
+) -> None:
+    on_end.tell(OnEndSpec(webhook_from="HOOK"), end(tmp_path, environ=environ))
+    assert f"job.onEnd.webhook: {said}" in caplog.text
+    assert "secret" not in caplog.text
+
+
 def test_a_job_that_failed_before_it_had_a_report_is_told_too(
     receiver, tmp_path
 ) -> None:

@@ -43,13 +43,16 @@ def made(
     signs: bool | None = None,
     only: str = "",
     subject: str = "CN=any",
+    above: ec.EllipticCurvePrivateKey | None = None,
 ) -> x509.Certificate:
+    """A certificate; `above`: the key of the authority that it is of, not its own."""
     name = x509.Name.from_rfc4514_string(subject)
+    issuer = x509.Name.from_rfc4514_string("CN=above") if above else name
     now = datetime.datetime.now(datetime.UTC)
     builder = (
         x509.CertificateBuilder()
         .subject_name(name)
-        .issuer_name(name)
+        .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(1)
         .not_valid_before(now + datetime.timedelta(hours=begins))
@@ -73,7 +76,7 @@ def made(
     if only:
         names = x509.NameConstraints([x509.DNSName(only)], None)
         builder = builder.add_extension(names, critical=True)
-    return builder.sign(key, hashes.SHA256())
+    return builder.sign(above or key, hashes.SHA256())
 
 
 def uses(pem: bytes) -> set:

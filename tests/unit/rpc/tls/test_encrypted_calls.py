@@ -12,6 +12,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 from elasticdl.errors import FencedError, PlatformError, RefusedError, RpcError
 from elasticdl.job import names
 from elasticdl.job.context import EnrolmentKeys, RoleContext
@@ -388,6 +389,28 @@ def test_an_authority_that_is_renewed_in_time_keeps_its_replicas(tmp_path):
         assert client(master, worker).lease(LeaseRequest()) is not None
         assert force(worker)
         assert client(master, worker).lease(LeaseRequest()) is not None
+    finally:
+        master.close()
+
+
+def test_an_authority_may_be_of_another_one(tmp_path):
+    """As an issuer of a site makes it: what is above it is no member's business."""
+    root, key = new_key(), new_key()
+    folder = tmp_path / "authority"
+    folder.mkdir()
+    write(folder, made(key, above=root), key)
+    # cert-manager puts those above it behind it.
+    above = made(root, subject="CN=above").public_bytes(Encoding.PEM)
+    with (folder / "tls.crt").open("ab") as file:
+        file.write(above)
+    master = EncryptedMaster(folder)
+    try:
+        ps = served(master.replica(Role.PS))
+        worker = master.replica(Role.WORKER)
+        assert client(master, worker).lease(LeaseRequest()) is not None
+        reply, _ = ps_stub(ps, worker).pull(pull(), size=0, timeout=10)
+        assert isinstance(reply, ps_pb2.PullReply)
+        ps.stop(0)
     finally:
         master.close()
 

@@ -10,10 +10,12 @@ from elasticdl.collective.links import Door
 from elasticdl.collective.messages import Apply, Begin, Compute, Round, Take
 from elasticdl.errors import RpcError
 from elasticdl.job.names import Role
-from elasticdl.rpc.tls.certificates import Authority
+from elasticdl.rpc.tls.certificates import Authority, new_key
 from elasticdl.rpc.tls.identity import Identity
 from elasticdl.rpc.tls.links import EncryptedLinks
 from elasticdl.rpc.tls.peer_name import PeerName
+
+from tests.unit.rpc.tls.test_certificates import made
 
 SIZE = 3_000_000  # floats: 12 MB, in many records of TLS
 STEPS = 5
@@ -66,6 +68,13 @@ def shaken(server: EncryptedLinks, client: EncryptedLinks):
 
 def test_each_end_learns_which_member_the_other_one_is(authority) -> None:
     assert shaken(links(authority, 3), links(authority, 8)) == [8, 3]
+
+
+def test_members_may_have_an_authority_that_is_of_another_one() -> None:
+    """As an issuer of a site makes it: what is above it is no member's business."""
+    root, key = new_key(), new_key()
+    below = Authority(made(key, above=root), key)
+    assert shaken(links(below, 3), links(below, 8)) == [8, 3]
 
 
 @pytest.mark.parametrize(

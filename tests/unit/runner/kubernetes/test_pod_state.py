@@ -101,6 +101,16 @@ def test_a_running_pod_that_is_being_deleted_says_who_takes_it_away() -> None:
     assert seen(pod(preempted, deleting=True)).reason is ExitReason.PREEMPTED
 
 
+def test_a_pod_whose_quota_kueue_takes_back_is_evicted() -> None:
+    condition = {
+        "type": "TerminationTarget", "status": "True", "reason": "WorkloadEvicted",
+    }  # fmt: skip
+    running = with_main("Running", {"running": {"startedAt": STARTED}})
+    taken = pod(running | {"conditions": [condition]}, deleting=True)
+    assert seen(taken).reason is ExitReason.EVICTED
+    assert seen(taken, deleted=True).reason is ExitReason.EVICTED
+
+
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
