@@ -86,6 +86,11 @@ def test_port_in_use(job):
         ends_with(one, ExitCode.PLATFORM, str(port), "in use")
 
 
+def listed(report):
+    """The same records are bad in each epoch."""
+    return sorted((bad["source"], bad["record"]) for bad in report.bad_records)
+
+
 def test_corrupt_record_fails_naming_file_and_record_or_is_skipped(job, digits):
     import shutil
 
@@ -106,3 +111,14 @@ def test_corrupt_record_fails_naming_file_and_record_or_is_skipped(job, digits):
     report = other.finish()
     assert report.bad_records
     assert "data/corrupt" in report.bad_records[0]["source"]
+    group = job(
+        "corrupt-group",
+        ps=None,
+        strategy="allReduce",
+        worker={"replicas": 2},
+        data={"training": "data/corrupt", "onBadRecord": "skip"},
+        training={"epochs": 2},
+    )
+    of_group = group.finish()
+    assert listed(of_group) == listed(report)
+    assert group.audit().once

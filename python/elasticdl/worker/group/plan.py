@@ -104,6 +104,7 @@ class Totals:
     reached: int  # the record that comes next
     steps: int = 0
     records: int = 0  # that were read
+    bad: int = 0  # of them, left out
     rows: int = 0  # that were trained
     skipped_rows: int = 0
     skipped_steps: int = 0
@@ -131,6 +132,7 @@ class Outcome:
     rows: int
     loss: float
     skipped: bool = False
+    bad: int = 0  # of the records, left out (data.onBadRecord)
     shares: tuple[tuple[int, int], ...] = ()  # member, records of the plan it took
 
 
@@ -227,6 +229,7 @@ class Work:
             return
         totals.reached = plan.end
         totals.records += outcome.records
+        totals.bad += outcome.bad
         totals.took(outcome.shares)
         if outcome.skipped:
             totals.skipped_steps += 1

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from elasticdl.errors import ElasticDLError, is_storage_away
-from elasticdl.job.tasks import Task, TaskType
+from elasticdl.job.tasks import SkippedRecord, Task, TaskType
 from elasticdl.model.feeding import Feeder
 from elasticdl.worker.group.plan import GroupTask
 from elasticdl.worker.group.step import ShareBatches
@@ -66,6 +66,7 @@ class Shares:
         self._leaving = leaving
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="share")
         self._made: OrderedDict[_Key, Future[ShareBatches]] = OrderedDict()
+        self._named: OrderedDict[int, Future[tuple[SkippedRecord, ...]]] = OrderedDict()
         self._task: tuple[int, LoadedTask] | None = None  # the whole one, by lease
 
     def ask(self, task: GroupTask, start: int, end: int) -> Future[ShareBatches]:
@@ -85,9 +86,32 @@ class Shares:
         if start >= end:
             return ShareBatches((), 0)
         loaded = self._patiently(task, start, end)
+        batches = tuple(self._feeder.batches(loaded.records))
         return ShareBatches(
-            tuple(self._feeder.batches(loaded.records)),
-            len(loaded.records) - loaded.unplanned,
+            batches,
+            len(loaded.records) + len(loaded.bad) - loaded.unplanned,
+            len(loaded.bad) + len(self._feeder.bad),
+        )
+
+    def ask_bad(self, task: GroupTask) -> Future[tuple[SkippedRecord, ...]]:
+        """Begin to find the bad records of a task, unless that has begun.
+
+        Each member counts those of its share. Whoever reports the task reads all of it
+        once more to name them, so that a lost member takes no names along.
+        """
+        if task.lease_id not in self._named:
+            self._named[task.lease_id] = self._pool.submit(self._find_bad, task)
+            while len(self._named) > _MOST:
+                self._named.popitem(last=False)[1].cancel()
+        return self._named[task.lease_id]
+
+    def _find_bad(self, task: GroupTask) -> tuple[SkippedRecord, ...]:
+        loaded = self._patiently(task, task.start, task.end)
+        for _ in self._feeder.batches(loaded.records):
+            pass
+        return (
+            *loaded.bad,
+            *(loaded.bad_record(b.index, b.reason) for b in self._feeder.bad),
         )
 
     def _patiently(self, task: GroupTask, start: int, end: int) -> LoadedTask:
@@ -110,8 +134,9 @@ class Shares:
         # Records that come beyond the plan are the last share's.
         last = None if end == task.end else end - task.start
         records = loaded.records[start - task.start : last]
-        unplanned = loaded.unplanned if end == task.end else 0
-        return replace(loaded, records=records, unplanned=unplanned)
+        if end == task.end:
+            return replace(loaded, records=records)
+        return replace(loaded, records=records, bad=(), unplanned=0)
 
 
 def _task(task: GroupTask, start: int, end: int) -> Task:
