@@ -353,7 +353,7 @@ class GroupLoop:
         """Return a task's bad records; None while they are being found."""
         if not totals.bad:
             return ()
-        found = self._parts.shares.ask_bad(task)
+        found = self._parts.shares.ask_bad(task, totals.bad)
         return found.result() if found.done() else None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Protocol
@@ -93,26 +93,35 @@ class Shares:
             len(loaded.bad) + len(self._feeder.bad),
         )
 
-    def ask_bad(self, task: GroupTask) -> Future[tuple[SkippedRecord, ...]]:
-        """Begin to find the bad records of a task, unless that has begun.
+    def ask_bad(
+        self, task: GroupTask, steps: Sequence[tuple[int, int]]
+    ) -> Future[tuple[SkippedRecord, ...]]:
+        """Begin to name the bad records of a task's steps, unless that has begun.
 
-        Each member counts those of its share. Whoever reports the task reads all of it
-        once more to name them, so that a lost member takes no names along.
+        Each member counts those of its share. Whoever reports the task reads these
+        steps once more to name them, so that a lost member takes no names along.
         """
         if task.lease_id not in self._named:
-            self._named[task.lease_id] = self._pool.submit(self._find_bad, task)
+            if self._whole:
+                steps = [(task.start, task.end)]
+            self._named[task.lease_id] = self._pool.submit(
+                self._find_bad, task, tuple(steps)
+            )
             while len(self._named) > _MOST:
                 self._named.popitem(last=False)[1].cancel()
         return self._named[task.lease_id]
 
-    def _find_bad(self, task: GroupTask) -> tuple[SkippedRecord, ...]:
-        loaded = self._patiently(task, task.start, task.end)
-        for _ in self._feeder.batches(loaded.records):
-            pass
-        return (
-            *loaded.bad,
-            *(loaded.bad_record(b.index, b.reason) for b in self._feeder.bad),
-        )
+    def _find_bad(
+        self, task: GroupTask, steps: Sequence[tuple[int, int]]
+    ) -> tuple[SkippedRecord, ...]:
+        found: list[SkippedRecord] = []
+        for start, end in steps:
+            loaded = self._patiently(task, start, end)
+            for _ in self._feeder.batches(loaded.records):
+                pass
+            found += loaded.bad
+            found += [loaded.bad_record(b.index, b.reason) for b in self._feeder.bad]
+        return tuple(found)
 
     def _patiently(self, task: GroupTask, start: int, end: int) -> LoadedTask:
         while True:
