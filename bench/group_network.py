@@ -34,7 +34,7 @@ _STEPS = 5  # of a round, by a pair with TensorFlow
 _ROUNDS = 7
 
 
-def _gaps(times: list[tuple[float, int]], members: tuple[int, ...]) -> list[float]:
+def gaps(times: list[tuple[float, int]], members: tuple[int, ...]) -> list[float]:
     """Return the seconds between two steps of each of these members."""
     by_member: dict[int, list[float]] = defaultdict(list)
     for at, member in times:
@@ -64,12 +64,12 @@ def _join() -> tuple[float, float]:
         members = master.formed.round.members if master.formed else ()
         begun = len(master.times)
         settle(master, more=_BEFORE)
-        usual = statistics.median(_gaps(master.times[begun:], members))
+        usual = statistics.median(gaps(master.times[begun:], members))
         since = len(master.times)
         new = master.start()
         master.run_until(lambda: len(master.made[new]) >= 2, seconds=300)
         master.check()
-        return max(_gaps(master.times[since:], members)), usual
+        return max(gaps(master.times[since:], members)), usual
 
 
 def group_join() -> list[Row]:

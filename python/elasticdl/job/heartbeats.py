@@ -76,10 +76,11 @@ class SnapshotRequest:
 
 @dataclass(frozen=True, slots=True)
 class LocalSnapshot:
-    """The master asks the worker of strategy local for a checkpoint."""
+    """The master asks the worker that has the model for a checkpoint."""
 
     id: str = ""  # "": none is wanted
     dir: str = ""
+    last: bool = False  # the job stops: no step is made after it
 
 
 @dataclass(frozen=True, slots=True)

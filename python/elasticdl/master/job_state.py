@@ -140,6 +140,11 @@ class Job:
         """Take over the end that an earlier master recorded."""
         self.state, self.ending = ending.state, ending
 
+    @property
+    def stops(self) -> bool:
+        """Whether the job is on its way to be stopped, and may be resumed."""
+        return self.ending is not None and self.ending.state is JobState.STOPPED
+
     def end_with(self, message: str) -> JobEnding:
         """Add a message to the job's end; return the end."""
         before = self.ending or JobEnding(self.state, "", ExitCode.OK)

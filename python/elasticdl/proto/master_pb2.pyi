@@ -1071,17 +1071,21 @@ class LocalSnapshot(_message.Message):
 
     ID_FIELD_NUMBER: _builtins.int
     DIR_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     dir: _builtins.str
+    last: _builtins.bool
+    """the job stops: no step is made after it"""
     def __init__(
         self,
         *,
         id: _builtins.str = ...,
         dir: _builtins.str = ...,
+        last: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dir", b"dir", "id", b"id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dir", b"dir", "id", b"id", "last", b"last"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -250,8 +250,8 @@ def worker_orders_to_wire(orders: WorkerOrders) -> master_pb2.WorkerSyncReply:
         log_level=orders.log_level,
         lost_leases=orders.lost_leases,
         local_snapshot=(
-            master_pb2.LocalSnapshot(id=wanted.id, dir=wanted.dir)
-            if wanted.id
+            master_pb2.LocalSnapshot(id=wanted.id, dir=wanted.dir, last=wanted.last)
+            if wanted != _NO_SNAPSHOT
             else None
         ),
         active_workers=orders.active_workers,
@@ -264,7 +264,8 @@ def worker_orders_from_wire(message: master_pb2.WorkerSyncReply) -> WorkerOrders
     """Return the answer to a worker's heartbeat."""
     wanted = _NO_SNAPSHOT
     if message.HasField("local_snapshot"):
-        wanted = LocalSnapshot(message.local_snapshot.id, message.local_snapshot.dir)
+        told = message.local_snapshot
+        wanted = LocalSnapshot(told.id, told.dir, told.last)
     return WorkerOrders(
         revision=message.revision,
         ps=view_from_wire(message.ps),

@@ -189,6 +189,7 @@ class GroupMaker:
             stream=around.stream,
             handlers=around.handlers,
             between_steps=checkpoints.between_steps,
+            holds=lambda: checkpoints.holds,
             describe=definition.code.describe,
             orders=life.heartbeat,
             leaving=life.leaving,

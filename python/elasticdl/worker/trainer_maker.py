@@ -104,7 +104,7 @@ class TrainerMaker:
             skip_nan=skip_nan,
             learning_rate_of=definition.learning_rate_of,
             learning_rate_scale=lambda: life.heartbeat.latest.learning_rate_scale,
-            between_steps=checkpoints.between_steps,
+            between_steps=checkpoints.or_hold(life.leaving),
         )
 
     def _ps_trainer(self, batch: Batch) -> PsTrainer:

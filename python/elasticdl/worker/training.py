@@ -137,7 +137,7 @@ class Training:
             self.report_acknowledged()
             batch = following
         run.last_batch = self._trainer.trained
-        bad = [self._bad_record(loaded, b.index, b.reason) for b in self._ahead.bad]
+        bad = [loaded.bad_record(b.index, b.reason) for b in self._ahead.bad]
         self._bad[run.task.lease_id] = bad
         self._shows.metrics.bad_records.inc(len(bad) + len(loaded.bad))
         self.report_acknowledged()
@@ -218,11 +218,4 @@ class Training:
             f"{task.source}: {where}; expected a finite number. Lower the learning "
             "rate, look at these records, or set training.onNanLoss: skip to leave "
             "such batches out"
-        )
-
-    def _bad_record(self, loaded: LoadedTask, index: int, reason: str) -> SkippedRecord:
-        return SkippedRecord(
-            source=loaded.task.source,
-            record=loaded.task.start + index if loaded.is_as_planned else -1,
-            reason=reason,
         )

@@ -1,6 +1,8 @@
 """What users get wrong: one clear message, a non-zero exit, no process left."""
 
+import shutil
 import socket
+from collections import Counter
 
 import pytest
 from elasticdl.errors import ExitCode
@@ -11,9 +13,10 @@ def job(job):
     """Makes a JobUnderTest of few processes: each mistake is met by any of them."""
 
     def make(name, **changes):
-        return job(
-            name, **{"worker": {"replicas": 1}, "ps": {"replicas": 1}, **changes}
-        )
+        few = {"worker": {"replicas": 1}}
+        if changes.get("strategy") != "allReduce":
+            few["ps"] = {"replicas": 1}
+        return job(name, **{**few, **changes})
 
     return make
 
@@ -86,9 +89,9 @@ def test_port_in_use(job):
         ends_with(one, ExitCode.PLATFORM, str(port), "in use")
 
 
-def test_corrupt_record_fails_naming_file_and_record_or_is_skipped(job, digits):
-    import shutil
-
+@pytest.fixture
+def corrupt(digits):
+    """The digits with a broken byte, as `data/corrupt`."""
     bad = digits / "data" / "corrupt"
     if not bad.exists():
         shutil.copytree(digits / "data" / "digits" / "train", bad)
@@ -96,6 +99,10 @@ def test_corrupt_record_fails_naming_file_and_record_or_is_skipped(job, digits):
         data = bytearray(file.read_bytes())
         data[len(data) // 2] ^= 0xFF
         file.write_bytes(data)
+
+
+@pytest.mark.usefixtures("corrupt")
+def test_corrupt_record_fails_naming_file_and_record_or_is_skipped(job):
     one = job("corrupt", data={"training": "data/corrupt"})
     ends_with(one, ExitCode.DATA, "data/corrupt", "record", "onBadRecord")
     other = job(
@@ -106,3 +113,26 @@ def test_corrupt_record_fails_naming_file_and_record_or_is_skipped(job, digits):
     report = other.finish()
     assert report.bad_records
     assert "data/corrupt" in report.bad_records[0]["source"]
+
+
+@pytest.mark.usefixtures("corrupt")
+def test_a_group_leaves_bad_records_out_and_names_each_of_them(job, net):
+    """One cannot be read; of others the feed makes nothing, whoever has them."""
+    unparsed = net.replace(
+        "        image = features",
+        "        tf.debugging.assert_less(tf.reduce_sum(features['image']), 400.5)\n"
+        "        image = features",
+    )
+    group = job(
+        "corrupt-group",
+        **model(unparsed),
+        strategy="allReduce",
+        worker={"replicas": 2},
+        data={"training": "data/corrupt", "onBadRecord": "skip"},
+        training={"epochs": 2},
+    )
+    report = group.finish()
+    listed = Counter((bad["source"], bad["record"]) for bad in report.bad_records)
+    assert set(listed.values()) == {2}  # once in each epoch
+    assert len({source for source, _ in listed}) > 1
+    assert group.audit().once

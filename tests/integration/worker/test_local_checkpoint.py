@@ -1,5 +1,7 @@
 """A checkpoint of strategy local holds everything, and starts any job of the model."""
 
+import threading
+
 import keras
 import numpy as np
 import pytest
@@ -39,6 +41,47 @@ def saved(module, version, folder):
     manifest = Manifest(job="j", strategy="local", version=version, shards=[entry])
     store.write_manifest(folder, manifest)
     return folder
+
+
+def test_a_worker_of_a_job_that_stops_makes_no_step_after_its_last_copy(
+    definition, tmp_path
+):
+    module = definition()
+    told, orders = [], [LocalSnapshot()]
+    checkpoints = LocalCheckpoints(
+        state_of(module), wanted=lambda: orders[-1], tell=told.append
+    )
+
+    class Leaving(threading.Event):
+        """Looks on while the worker waits; the job goes on as `after` says."""
+
+        def __init__(self, after):
+            super().__init__()
+            self.after = list(after)
+
+        def wait(self, timeout=None):
+            orders.append(self.after.pop(0))
+            return self.is_set()
+
+    first, second = tmp_path / "1", tmp_path / "2"
+    for folder in (first, second):
+        folder.mkdir()
+    hold = LocalSnapshot(last=True)
+    after = [
+        LocalSnapshot("ckpt-1", str(first), last=True),
+        hold,  # its disk refused it
+        LocalSnapshot("ckpt-2", str(second), last=True),
+        LocalSnapshot(),  # another master goes on with the job
+    ]
+    leaving = Leaving(after)
+    between_steps = checkpoints.or_hold(leaving)
+    assert not between_steps(7, {})
+    orders.append(hold)
+    assert between_steps(7, {})
+    checkpoints.finish()
+    assert not leaving.after
+    assert {done.id for done in told} == {"ckpt-1", "ckpt-2"}
+    assert {done.version for done in told} == {7}
 
 
 OPTIMIZERS = [

@@ -44,10 +44,6 @@ REFUSED = [
     ),
     ({"worker": {"pullSteps": 2}}, "worker.pullSteps: got 2, expected 1"),
     (
-        {"data": {"training": "t", "onBadRecord": "skip"}},
-        "data.onBadRecord: got skip, expected fail",
-    ),
-    (
         {"strategy": "local", "training": {"globalBatchSize": 64}},
         "training.globalBatchSize: got 64, expected nothing: with strategy `local`",
     ),

@@ -8,6 +8,7 @@ from elasticdl.errors import CheckpointError, ExitCode
 from elasticdl.job.names import Role
 from elasticdl.job.words import ExitReason, JobState
 from elasticdl.master.tasks.audit import audit
+from elasticdl.master.tasks.kills import LEAST_KILLS
 from elasticdl.runner.base import ReplicaKey
 
 from tests.unit.master.looks import (
@@ -61,6 +62,34 @@ def test_the_only_worker_may_be_preempted_five_times_in_a_row(rig) -> None:
         assert audit(rig.job_dir.journal_dir).ok
 
     rig.run(story, worker__replicas=1, worker__max_restarts=0)
+
+
+@pytest.mark.parametrize("reason", [ExitReason.KILLED, ExitReason.PREEMPTED])
+def test_a_task_at_which_ten_workers_in_a_row_are_killed_fails_the_job(
+    rig, reason
+) -> None:
+    """A record that ends its process by a signal would meet each worker for ever."""
+
+    async def story(rig) -> None:
+        rig.world.go.clear()
+        async with rig.serving() as master:
+            for index in range(LEAST_KILLS):
+                key = ReplicaKey(Role.WORKER, index)
+                await rig.until(
+                    lambda key=key: key in rig.replicas and rig.replicas[key].held
+                )
+                assert master.job.ending is None
+                rig.kill(f"worker-{index}", reason)
+            rig.world.go.set()
+            report = await rig.ended()
+        if reason is ExitReason.PREEMPTED:
+            assert report.status is JobState.SUCCEEDED
+            return
+        assert report.status is JobState.FAILED
+        assert "10 workers in a row were killed with" in report.message
+        assert "records 0 to 8" in report.message
+
+    rig.run(story, worker__replicas=1)
 
 
 def test_a_worker_that_is_taken_away_is_replaced_while_it_still_leaves(rig) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from elasticdl.job.spec.base import SpecModel
-from elasticdl.job.spec.kinds import JobType, OnBadRecord, RateRule, Strategy
+from elasticdl.job.spec.kinds import JobType, RateRule, Strategy
 from elasticdl.job.spec.problems import Problem
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def needs_of_group(job: JobSpec) -> list[Problem]:
         return _for_a_group_alone(job)
     if job.type is not JobType.TRAIN:
         return []
-    return [*_of_ps(job), *_of_size(job), *_of_rate(job), *_not_yet(job)]
+    return [*_of_ps(job), *_of_size(job), *_of_rate(job)]
 
 
 def _for_a_group_alone(job: JobSpec) -> list[Problem]:
@@ -115,22 +115,6 @@ def _of_size(job: JobSpec) -> list[Problem]:
             "lower it",
         )
     ]
-
-
-def _not_yet(job: JobSpec) -> list[Problem]:
-    """Return what a group does not do in this version."""
-    problems = []
-    if job.data.on_bad_record is OnBadRecord.SKIP:
-        problems.append(
-            Problem(
-                "data.onBadRecord",
-                "skip",
-                "fail: with strategy `allReduce` this version cannot list the records "
-                "that were left out",
-                "make the files again, or write strategy: parameterServer",
-            )
-        )
-    return problems
 
 
 def step_records(job: JobSpec, began_with: int) -> int:

@@ -276,7 +276,7 @@ class WorkerSpec(ReplicaSpec):
         3,
         description="Crashes of the user's code that are forgiven within an hour, all "
         "workers together. Preemption, eviction, lost nodes and kills by hand never "
-        "count.",
+        "count; but a task at which ten workers in a row are killed fails the job.",
     )
     pull_steps: PositiveInt = Field(
         1,

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from elasticdl.errors import ExitCode, RefusedError, UserCodeError
 from elasticdl.job.heartbeats import (
+    LocalSnapshot,
     ModelInfo,
     Registration,
     RegistrationReply,
@@ -171,6 +172,9 @@ class Heartbeats:
                 log_level=str(job.spec.log.level),
             )
         snapshot = parts.holder.asks_worker(member)
+        if job.stops and not parts.holder.outlives_workers:
+            # What is trained after the last copy of the model would be lost.
+            snapshot = replace(snapshot or LocalSnapshot(), last=True)
         group = parts.holder.round_of(member)
         if not (lost or member.drain or snapshot or group):
             return self._reply

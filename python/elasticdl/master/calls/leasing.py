@@ -34,6 +34,7 @@ from elasticdl.master.members.relaunch_rules import error_first
 from elasticdl.master.model import checkpoint_identity
 from elasticdl.master.model.evaluation_rounds import BEST
 from elasticdl.master.tasks import facts
+from elasticdl.master.tasks.kills import LEAST_KILLS, Kills
 from elasticdl.master.tasks.ledger import Made
 from elasticdl.master.tasks.queue import LeasedTask, QueuedTask
 from elasticdl.master.tasks.side_tasks import is_side
@@ -60,6 +61,7 @@ class Leasing:
         self._parts = job.parts
         # Reports that were answered, so that a repeated one gets the same answer.
         self._answered: OrderedDict[int, bool] = OrderedDict()
+        self._kills = Kills()
         # When each lease was given, by this master; of one before it is not known.
         self._given: OrderedDict[int, float] = OrderedDict()
 
@@ -385,11 +387,14 @@ class Leasing:
             queue = self._parts.ledger.queue
             shared = [one.task for one in queue.leased.values()] if queue else []
         tasks = self._parts.ledger.recover(index, cause=cause, now=now, died=died)
+        beside = self._parts.side.held_by(index)
         count = len(tasks) + self._parts.side.recover(index, died=died)
         if count:
             log.info("%d tasks of %s go to others", count, member.name)
         if died:
             self._end_if_deadly([*shared, *tasks])
+        elif member.was_killed:
+            self._end_if_killed_at([*shared, *tasks], beside)
         self._parts.holder.admission.gone(index)
         self._parts.signals.work()
 
@@ -410,9 +415,7 @@ class Leasing:
         most = most_deaths(self._job.spec)
         deadly = [task for task in tasks if task.deaths >= most]
         if deadly:
-            what = " or ".join(
-                f"{t.source} records {t.start} to {t.end}" for t in deadly[:3]
-            )
+            what = _listed(deadly)
         elif self._parts.side.most_deaths() >= most:
             what = "a task beside training"
         else:
@@ -424,6 +427,27 @@ class Leasing:
             ExitCode.USER_CODE,
         )
 
+    def _end_if_killed_at(self, tasks: list[QueuedTask], beside: list[int]) -> None:
+        """Fail the job if so many workers were killed at one task in a row."""
+        holder, kills = self._parts.holder, self._kills
+        most = max(LEAST_KILLS, most_deaths(self._job.spec))
+        # Where others go on with a task, the model's version says how far they are.
+        reached = holder.version if holder.hands_over else 0
+        kills.at([*(task.task_id for task in tasks), *beside], reached=reached)
+        what = _listed([task for task in tasks if kills.of(task.task_id) >= most])
+        if not what and any(kills.of(task_id) >= most for task_id in beside):
+            what = "a task beside training"
+        if what:
+            self._job.end(
+                JobState.FAILED,
+                f"{most} workers in a row were killed with {what} in their hands, and "
+                "none got further; look at what the model module does with these "
+                "records, and how much memory it needs for them. If they were killed "
+                "for another reason, start the job again: it goes on from its "
+                "newest checkpoint",
+                ExitCode.USER_CODE,
+            )
+
     def expire(self, *, now: float) -> None:
         """Put back tasks whose leases have expired."""
         count = len(self._parts.ledger.expire(now)) + self._parts.side.expire(now)
@@ -432,6 +456,10 @@ class Leasing:
             self._metrics.task_reports.labels("expired").inc(count)
             self._parts.holder.admission.count()
             self._parts.signals.work()
+
+
+def _listed(tasks: list[QueuedTask]) -> str:
+    return " or ".join(f"{t.source} records {t.start} to {t.end}" for t in tasks[:3])
 
 
 def most_deaths(spec: JobSpec) -> int:

@@ -115,6 +115,11 @@ class Member:
         return crashed or self.lost_by == EndCause.HUNG
 
     @property
+    def was_killed(self) -> bool:
+        """Whether a signal ended the replica that the master has not sent."""
+        return self.ended is ExitReason.KILLED and not self.why_it_goes
+
+    @property
     def unsettled(self) -> bool:
         """Whether an earlier master started it and nothing was heard of it since."""
         return self.seen and self.state is ReplicaState.LAUNCHED

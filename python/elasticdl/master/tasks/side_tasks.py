@@ -92,6 +92,10 @@ class SideTasks:
         self._waiting.appendleft(task)
         return failures
 
+    def held_by(self, worker: int) -> list[int]:
+        """Return the numbers of a worker's tasks."""
+        return [self._leased.all[one].task_id for one in self._leased.of(worker)]
+
     def recover(self, worker: int, *, died: bool = False) -> int:
         """Put back all tasks of a lost worker; return how many.
 

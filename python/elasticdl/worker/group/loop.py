@@ -28,7 +28,14 @@ from elasticdl.collective.messages import (
     Take,
 )
 from elasticdl.errors import CheckpointError, JobError
-from elasticdl.job.tasks import RecordShare, Task, TaskOutcome, TaskReport, TaskType
+from elasticdl.job.tasks import (
+    RecordShare,
+    SkippedRecord,
+    Task,
+    TaskOutcome,
+    TaskReport,
+    TaskType,
+)
 from elasticdl.job.words import GoodputCause, WorkerPhase
 from elasticdl.worker.group.beside import Beside
 from elasticdl.worker.group.link import GroupLink
@@ -163,7 +170,7 @@ class GroupLoop:
             self._position.digests.take(step)
         if not plan.lease_id:
             if self._link.leads:
-                self._refill(_IDLE_SECONDS)
+                self._refill(LOOK_SECONDS if self._parts.holds() else _IDLE_SECONDS)
             self._group.computed(step, number, self._parts.step.nothing())
             return
         share = self._stepping.share(plan, *place)
@@ -328,14 +335,26 @@ class GroupLoop:
         with self._position.lock:
             work = self._position.work
             safe = [t for t in work.finished() if not work.totals[t.lease_id].reported]
-            reports = [
-                _done(task, work.totals[task.lease_id], work.version) for task in safe
-            ]
+            reports = []
             for task in safe:
-                work.totals[task.lease_id].reported = True
+                totals = work.totals[task.lease_id]
+                bad = self._bad_of(task, totals)
+                if bad is not None:
+                    totals.reported = True
+                    reports.append(_done(task, totals, work.version, bad))
         for report in reports:
             self._reported.append(report.lease_id)
+            self._parts.shows.metrics.bad_records.inc(len(report.bad_records))
             self._parts.stream.report(report, can_wait=True)
+
+    def _bad_of(
+        self, task: GroupTask, totals: Totals
+    ) -> tuple[SkippedRecord, ...] | None:
+        """Return a task's bad records; None while they are being found."""
+        if not totals.bad:
+            return ()
+        found = self._parts.shares.ask_bad(task, totals.bad)
+        return found.result() if found.done() else None
 
 
 def _group_task(task: Task) -> GroupTask:
@@ -351,7 +370,9 @@ def _group_task(task: Task) -> GroupTask:
     )
 
 
-def _done(task: GroupTask, totals: Totals, version: int) -> TaskReport:
+def _done(
+    task: GroupTask, totals: Totals, version: int, bad: tuple[SkippedRecord, ...]
+) -> TaskReport:
     return TaskReport(
         task_id=task.task_id,
         lease_id=task.lease_id,
@@ -363,5 +384,6 @@ def _done(task: GroupTask, totals: Totals, version: int) -> TaskReport:
         loss=totals.loss_sum / max(1, totals.steps),
         model_version=version,
         skipped_batches=totals.skipped_steps,
+        bad_records=bad,
         shares=tuple(RecordShare(*one) for one in sorted(totals.shares.items())),
     )

@@ -104,6 +104,8 @@ class Totals:
     reached: int  # the record that comes next
     steps: int = 0
     records: int = 0  # that were read
+    # Steps with bad records, [start, end): who reports the task names these.
+    bad: list[tuple[int, int]] = field(default_factory=list)
     rows: int = 0  # that were trained
     skipped_rows: int = 0
     skipped_steps: int = 0
@@ -120,7 +122,8 @@ class Totals:
     def of(tree: Mapping[str, Any]) -> Totals:
         """Return what `asdict` made; JSON has no numbers as keys."""
         shares = {int(member): count for member, count in tree["shares"].items()}
-        return Totals(**{**tree, "shares": shares})
+        bad = [(start, end) for start, end in tree["bad"]]
+        return Totals(**{**tree, "shares": shares, "bad": bad})
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,7 @@ class Outcome:
     rows: int
     loss: float
     skipped: bool = False
+    bad: int = 0  # of the records, left out (data.onBadRecord)
     shares: tuple[tuple[int, int], ...] = ()  # member, records of the plan it took
 
 
@@ -227,6 +231,8 @@ class Work:
             return
         totals.reached = plan.end
         totals.records += outcome.records
+        if outcome.bad:
+            totals.bad.append((plan.start, plan.end))
         totals.took(outcome.shares)
         if outcome.skipped:
             totals.skipped_steps += 1

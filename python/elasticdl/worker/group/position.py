@@ -53,6 +53,8 @@ class GroupParts:
     handlers: Mapping[int, Handler]  # of every type but TRAINING
     # Writes a checkpoint if one is wanted; returns whether it does.
     between_steps: Callable[[int, dict[int, int]], bool]
+    # The job stops, and its last checkpoint is copied: no step is made any more.
+    holds: Callable[[], bool]
     describe: Callable[[str, BaseException], str]
     orders: Orders
     leaving: threading.Event
@@ -92,6 +94,7 @@ class Position:
                 ]
             )
             records = self.link.step_records if self.link else 0
+            records = 0 if parts.holds() else records
             plan = work.plan(records)
             if plan.lease_id:
                 epoch = work.tasks[plan.lease_id].epoch

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Protocol
 
 from elasticdl.errors import ElasticDLError, is_storage_away
-from elasticdl.job.tasks import Task, TaskType
+from elasticdl.job.tasks import SkippedRecord, Task, TaskType
 from elasticdl.model.feeding import Feeder
 from elasticdl.worker.group.plan import GroupTask
 from elasticdl.worker.group.step import ShareBatches
@@ -66,6 +66,7 @@ class Shares:
         self._leaving = leaving
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="share")
         self._made: OrderedDict[_Key, Future[ShareBatches]] = OrderedDict()
+        self._named: OrderedDict[int, Future[tuple[SkippedRecord, ...]]] = OrderedDict()
         self._task: tuple[int, LoadedTask] | None = None  # the whole one, by lease
 
     def ask(self, task: GroupTask, start: int, end: int) -> Future[ShareBatches]:
@@ -85,10 +86,42 @@ class Shares:
         if start >= end:
             return ShareBatches((), 0)
         loaded = self._patiently(task, start, end)
+        batches = tuple(self._feeder.batches(loaded.records))
         return ShareBatches(
-            tuple(self._feeder.batches(loaded.records)),
-            len(loaded.records) - loaded.unplanned,
+            batches,
+            len(loaded.records) + len(loaded.bad) - loaded.unplanned,
+            len(loaded.bad) + len(self._feeder.bad),
         )
+
+    def ask_bad(
+        self, task: GroupTask, steps: Sequence[tuple[int, int]]
+    ) -> Future[tuple[SkippedRecord, ...]]:
+        """Begin to name the bad records of a task's steps, unless that has begun.
+
+        Each member counts those of its share. Whoever reports the task reads these
+        steps once more to name them, so that a lost member takes no names along.
+        """
+        if task.lease_id not in self._named:
+            if self._whole:
+                steps = [(task.start, task.end)]
+            self._named[task.lease_id] = self._pool.submit(
+                self._find_bad, task, tuple(steps)
+            )
+            while len(self._named) > _MOST:
+                self._named.popitem(last=False)[1].cancel()
+        return self._named[task.lease_id]
+
+    def _find_bad(
+        self, task: GroupTask, steps: Sequence[tuple[int, int]]
+    ) -> tuple[SkippedRecord, ...]:
+        found: list[SkippedRecord] = []
+        for start, end in steps:
+            loaded = self._patiently(task, start, end)
+            for _ in self._feeder.batches(loaded.records):
+                pass
+            found += loaded.bad
+            found += [loaded.bad_record(b.index, b.reason) for b in self._feeder.bad]
+        return tuple(found)
 
     def _patiently(self, task: GroupTask, start: int, end: int) -> LoadedTask:
         while True:
@@ -110,8 +143,9 @@ class Shares:
         # Records that come beyond the plan are the last share's.
         last = None if end == task.end else end - task.start
         records = loaded.records[start - task.start : last]
-        unplanned = loaded.unplanned if end == task.end else 0
-        return replace(loaded, records=records, unplanned=unplanned)
+        if end == task.end:
+            return replace(loaded, records=records)
+        return replace(loaded, records=records, bad=(), unplanned=0)
 
 
 def _task(task: GroupTask, start: int, end: int) -> Task:

@@ -46,8 +46,8 @@ from elasticdl.worker.steps.variable_step import VariableStep
 
 Floats = NDArray[np.float32]
 # At the vector's end: the sum of losses by their weights, weights, rows, records that
-# were read.
-_COUNTS = 4
+# were read, and those of them that were left out as bad.
+_COUNTS = 5
 
 
 class GroupDefinition(StepDefinition, Protocol):
@@ -63,6 +63,7 @@ class ShareBatches:
 
     batches: Sequence[Batch]
     records: int  # that were read
+    bad: int = 0  # of them, in no batch (data.onBadRecord)
 
 
 # Takes the number of a bucket, and the vector in which it is.
@@ -189,10 +190,10 @@ class GroupStep:
             finally:
                 self._under_way = None
             self._moved.add(state, rows)
-            total[-4] += float(loss) * weight
-            total[-3] += weight
-            total[-2] += rows
-        total[-1] = share.records
+            total[-5] += float(loss) * weight
+            total[-4] += weight
+            total[-3] += rows
+        total[-2:] = share.records, share.bad
         for bucket in range(len(self._buckets)):
             if bucket not in handed:
                 ready(bucket, total)
@@ -216,6 +217,7 @@ class GroupStep:
             rows=batch.num_records,
             loss=loss,
             skipped=not np.isfinite(loss),
+            bad=share.bad,
         )
 
     def nothing(self) -> Floats:
@@ -224,15 +226,16 @@ class GroupStep:
 
     def apply(self, summed: Floats) -> Outcome:
         """Apply the sum of all members' parts; return what they made together."""
-        loss_sum, weights, rows, records = (float(x) for x in summed[-_COUNTS:])
+        loss_sum, weights, rows, records, bad = (float(x) for x in summed[-_COUNTS:])
         if not rows:
-            return Outcome(records=round(records), rows=0, loss=0.0)
+            return Outcome(records=round(records), rows=0, loss=0.0, bad=round(bad))
         loss = loss_sum / weights
         outcome = Outcome(
             records=round(records),
             rows=round(rows),
             loss=loss,
             skipped=not np.isfinite(loss),
+            bad=round(bad),
         )
         if outcome.skipped:
             self._moved.rewind()

@@ -37,6 +37,8 @@ from elasticdl.worker.untrained import load_untrained
 log = logging.getLogger(__name__)
 
 Progress = Callable[[int], None]
+# How often a worker that makes no more steps looks whether another copy is wanted.
+_HOLD_SECONDS = 0.05
 
 # Keras's name of a slot -> that of the PS, so that a checkpoint of one strategy starts
 # a job of the other. Only Adam and its kin differ.
@@ -292,6 +294,25 @@ class LocalCheckpoints:
         )
         self._thread.start()
         return True
+
+    @property
+    def holds(self) -> bool:
+        """Whether no step is to be made: the job stops, and its last copy is made."""
+        wanted = self._wanted()
+        return wanted.last and wanted.id in ("", self._taken)
+
+    def or_hold(
+        self, leaving: threading.Event
+    ) -> Callable[[int, dict[int, int]], bool]:
+        """Return `between_steps` that returns only when a step may be made again."""
+
+        def between_steps(version: int, applied: dict[int, int]) -> bool:
+            copied = self.between_steps(version, applied)
+            while self.holds and not leaving.wait(_HOLD_SECONDS):
+                copied |= self.between_steps(version, applied)
+            return copied
+
+        return between_steps
 
     def finish(self) -> None:
         """Wait for the checkpoint in progress."""

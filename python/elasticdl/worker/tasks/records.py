@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from elasticdl.data.reader import Reader
 from elasticdl.job.tasks import SkippedRecord, Task, TaskType
@@ -23,11 +24,22 @@ class LoadedTask:
     records: list[bytes]
     bad: tuple[SkippedRecord, ...] = ()
     unplanned: int = 0  # of `records`, beyond the task's range (data.records.Records)
+    permuted: bool = False  # by the task's seed
 
     @property
     def is_as_planned(self) -> bool:
         """Whether the records are exactly those of the task's range, in place."""
         return not (self.bad or self.unplanned)
+
+    def bad_record(self, index: int, reason: str) -> SkippedRecord:
+        """Return one of `records` as a bad one; -1 where its number is not known."""
+        number = -1
+        if self.is_as_planned:
+            place = index
+            if self.permuted:
+                place = int(_order(len(self.records), self.task.seed)[index])
+            number = self.task.start + place
+        return SkippedRecord(self.task.source, number, reason)
 
 
 # Tasks of these types carry a range of records; the others are errands.
@@ -36,8 +48,11 @@ WITH_RECORDS = frozenset({TaskType.TRAINING, TaskType.EVALUATION, TaskType.PREDI
 
 def permuted(records: list[bytes], seed: int) -> list[bytes]:
     """Return the records in the seed's order, which is the same on every worker."""
-    order = np.random.Generator(np.random.PCG64(seed)).permutation(len(records))
-    return [records[i] for i in order]
+    return [records[i] for i in _order(len(records), seed)]
+
+
+def _order(number: int, seed: int) -> NDArray[np.int64]:
+    return np.random.Generator(np.random.PCG64(seed)).permutation(number)
 
 
 class RecordLoader:
@@ -63,10 +78,11 @@ class RecordLoader:
             task.source, task.start, task.end, skip_bad=self._skip_bad
         )
         values = found.values
-        if self._shuffle and task.type == TaskType.TRAINING:
+        shuffles = self._shuffle and task.type == TaskType.TRAINING
+        if shuffles:
             values = permuted(values, task.seed)
         bad = tuple(
             SkippedRecord(source=b.source, record=b.record, reason=b.reason)
             for b in found.bad
         )
-        return LoadedTask(task, values, bad, found.unplanned)
+        return LoadedTask(task, values, bad, found.unplanned, shuffles)

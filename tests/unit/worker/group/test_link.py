@@ -1,0 +1,59 @@
+"""A member knows the newest rounds that it was told; what is older is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from elasticdl.collective.group import Group
+from elasticdl.collective.links import Door
+from elasticdl.collective.messages import Begin
+from elasticdl.job.heartbeats import GroupMember, GroupRound
+from elasticdl.worker.group.link import GroupLink
+from elasticdl.worker.group.measures import Measures
+
+ME = 3
+
+
+class Nothing:
+    """A member without a plan and a state."""
+
+    def plan(self, step: int) -> bytes:
+        del step
+        return b""
+
+    def state(self) -> list[memoryview]:
+        return [memoryview(b"")]
+
+
+@pytest.fixture
+def group() -> Iterator[Group]:
+    made = Group(ME, Nothing(), ends=(4,), door=Door("token"), most_state_bytes=1 << 10)
+    yield made
+    made.close()
+
+
+def alone(number: int) -> GroupRound:
+    return GroupRound(number, (GroupMember(ME, "127.0.0.1:1", number),), begins=True)
+
+
+def test_a_begin_that_comes_after_many_newer_rounds_is_of_none_that_is_known(
+    group,
+) -> None:
+    """Its round named a checkpoint; without it there is nothing to begin with."""
+    link = GroupLink(group, ME, "127.0.0.1:1", Measures(lambda: 0.0, lambda: 0))
+    link.told(alone(1))
+    order = group.next(60)
+    assert order == Begin(1)
+    for number in range(2, 20):
+        link.told(alone(number))
+    assert link.round(1) is None
+    assert link.round(19) == alone(19)
+    assert not link.is_newest(1)
+    # What the loop does with it: the round is given up, and the newest one begins.
+    group.not_begun()
+    newest = group.next(60)
+    while newest != Begin(19):
+        assert isinstance(newest, Begin)
+        group.not_begun()
+        newest = group.next(60)
