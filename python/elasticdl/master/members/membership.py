@@ -16,7 +16,13 @@ from dataclasses import dataclass
 
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.job.words import ChangeCause, EndCause, ExitReason, ReplicaState
+from elasticdl.job.words import (
+    ChangeCause,
+    EndCause,
+    ExitReason,
+    ReplicaState,
+    WorkerPhase,
+)
 from elasticdl.master.happenings import (
     Diary,
     ReplicaDismissed,
@@ -306,12 +312,22 @@ class Membership:
                     now=now,
                 )
         seats = [
-            Seat(m.key.index, m.priority, m.state is ReplicaState.RUNNING)
+            Seat(
+                m.key.index,
+                m.priority,
+                running=m.state is ReplicaState.RUNNING,
+                idle=m.phase == WorkerPhase.IDLE,
+            )
             for m in self.table.workers()
             if not m.drain
         ]
-        worker = self.table.spec.worker
-        change = scale.resize(seats, wanted=workers, priority=worker.priority)
+        grant = self.table.grant
+        change = scale.resize(
+            seats,
+            wanted=workers,
+            priority=self.table.spec.worker.priority,
+            leave=grant.leave if grant else (),
+        )
         role = str(Role.WORKER)
         why = self._why_more(before, any_there=bool(seats))
         for priority in change.start:
@@ -378,7 +394,7 @@ class Membership:
         *,
         now: float,
     ) -> Member | None:
-        wanted = scale.wanted_workers(self.table.spec)
+        wanted = self.table.wanted
         staying = [m for m in self.table.workers() if not m.drain]
         if member.is_worker and len(staying) >= wanted:
             return None

@@ -12,7 +12,6 @@ from elasticdl.job.words import JobState, ReplicaState
 from elasticdl.master.job_state import Job
 from elasticdl.master.members import goodput
 from elasticdl.master.members.member import Member
-from elasticdl.master.members.scale import wanted_workers
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.eta import Pace
 from elasticdl.master.tasks.queue import TaskQueue
@@ -38,7 +37,7 @@ def build(job: Job, *, now: float) -> JobStatus:
         time=now,
         master_generation=parts.ledger.generation,
         master_metrics_port=job.metrics_port,
-        workers_wanted=wanted_workers(job.spec),
+        workers_wanted=table.wanted,
         workers_min=job.spec.worker.min,
         workers_max=job.spec.worker.max,
         progress=progress(job, now=now),
