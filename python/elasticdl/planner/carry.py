@@ -33,7 +33,9 @@ _OWN = (CPU, MEMORY)
 _ON_ITS_WAY_SECONDS = 10.0
 
 
-def scene_of(view: ClusterView, memory: Memory, settings: Settings, now: float) -> Scene:
+def scene_of(
+    view: ClusterView, memory: Memory, settings: Settings, now: float
+) -> Scene:
     """Return the scene of a view."""
     jobs = {job.key: job for job in view.jobs}
     room = Room(supply(view.nodes, settings, now), settings, _resources(view))
@@ -86,11 +88,7 @@ def grant_of(
 ) -> tuple[int, tuple[int, ...]] | None:
     """Return the size that a job was given and who leaves; None without a grant."""
     seen = (job.granted, job.leave)
-    if (
-        asked
-        and asked.before == seen
-        and now - asked.at < _ON_ITS_WAY_SECONDS
-    ):
+    if asked and asked.before == seen and now - asked.at < _ON_ITS_WAY_SECONDS:
         return asked.size, asked.leave
     if job.granted is None or job.until <= now:
         return None
@@ -176,8 +174,7 @@ def _crew(room: Room, job: Job) -> Crew:
                 base[i] += need * count
     needs = dict(shape.needs)
     parts = {
-        (room.part(i, base[i]), room.part(i, needs.get(i, 0)))
-        for i in range(len(base))
+        (room.part(i, base[i]), room.part(i, needs.get(i, 0))) for i in range(len(base))
     }
     extended = sum(n for name, n in job.worker.request.items if name not in _OWN)
     tie = (extended, job.worker.request.get(CPU), job.worker.request.get(MEMORY))
@@ -248,15 +245,19 @@ def _elastic(scene: Scene, crew: Crew, pods: list[Pod], asked: Asked | None) -> 
     crew.still_there = tuple(
         pod.index for pod in pods if pod.index in crew.granted_leave
     )
-    for pod in (*going, *(pod for pod in pods if pod.leaving)):
-        if (node := scene.room.place_of.get(pod.node, NOWHERE)) != NOWHERE:
-            scene.room.hold(crew.shape, node)
+    _hold(scene, crew, [*going, *(pod for pod in pods if pod.leaving)])
     for pod in sorted(alive, key=lambda pod: pod.index):
         _seat(scene, _worker(crew, pod), pod.node)
     if not job.resting:
         for _ in range(size - len(alive)):
             crew.unplaced.append(Worker(crew, priority=crew.rank))
     crew.before = size
+
+
+def _hold(scene: Scene, crew: Crew, pods: list[Pod]) -> None:
+    for pod in pods:
+        if (node := scene.room.place_of.get(pod.node, NOWHERE)) != NOWHERE:
+            scene.room.hold(crew.shape, node)
 
 
 def _leaves_first(pod: Pod, leave: tuple[int, ...]) -> tuple[bool, bool, int, int]:

@@ -1,8 +1,8 @@
 """What the planner remembers from one plan to the next.
 
 Owns the frozen types of it. Whoever plans hands back what the last plan brought, and
-`Memory()` after a start; nobody but the planner looks inside. Nothing depends on it that
-must not be lost: without it an exchange may be tried once more, and a pause is shorter.
+`Memory()` after a start; nobody but the planner looks inside. It may be lost: then an
+exchange is perhaps tried once more, and a pause is shorter.
 """
 
 from __future__ import annotations
@@ -81,4 +81,3 @@ class Memory:
     expected: tuple[Expected, ...] = ()
     pauses: tuple[Pause, ...] = ()
     fairness: Fairness = Fairness()
-    reasons: tuple[tuple[JobKey, str], ...] = ()

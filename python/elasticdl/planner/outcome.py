@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elasticdl.planner.memory import Memory
-from elasticdl.planner.view import JobKey
+from elasticdl.planner.view import PODS, JobKey
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,14 @@ class Summary:
     def line(self) -> str:
         """Return one line for a log."""
         parts = [f"{self.supply_nodes} of {self.nodes} nodes"]
-        for one in self.holdings:
-            if one.supply:
-                parts.append(
-                    f"{one.resource} {one.used / one.supply:.1%} used (serving "
-                    f"{one.serving / one.supply:.1%}, training "
-                    f"{one.training / one.supply:.1%}, ceiling "
-                    f"{one.limit / one.supply:.0%})"
-                )
+        parts += [
+            f"{one.resource} {one.used / one.supply:.1%} used "
+            f"(serving {one.serving / one.supply:.1%}, "
+            f"training {one.training / one.supply:.1%}, "
+            f"ceiling {one.limit / one.supply:.0%})"
+            for one in self.holdings
+            if one.supply and one.resource != PODS
+        ]
         workers = sum(job.running for job in self.jobs)
         waiting = sum(job.waiting for job in self.jobs)
         parts.append(f"{len(self.jobs)} jobs, {workers} workers, {waiting} waiting")
@@ -80,3 +80,4 @@ class Plan:
     reasons: Mapping[JobKey, str]  # also of jobs of fixed size
     memory: Memory  # for the next plan
     summary: Summary
+    again_at: float | None = None  # when time alone could change something

@@ -117,6 +117,11 @@ class Room:
             return all(free[i] - held[i] >= need for i, need in shape.needs)
         return all(free[i] >= need for i, need in shape.needs)
 
+    def is_free(self, shape: Shape, node: int) -> bool:
+        """Return whether nobody that leaves holds room that was taken here."""
+        free, held = self.free[node], self.held[node]
+        return all(free[i] >= held[i] for i, _ in shape.needs)
+
     def best(self, shape: Shape, *, now: bool) -> int:
         """Return the node with the most room for a shape; NOWHERE if it fits on none.
 

@@ -1,7 +1,7 @@
 """The cluster while a plan is made: room, crews, and pods that ask for room.
 
-Owns the few ways in which a plan changes it, and takes back what was only tried. Made by
-`planner.carry`; each step of a plan works on it. Must not decide anything.
+Owns the few ways in which a plan changes it, and takes back what was only tried. Made
+by `planner.carry`; each step of a plan works on it. Must not decide anything.
 """
 
 from __future__ import annotations
@@ -69,9 +69,7 @@ class Scene:
         crew.placed.remove(worker)
         if worker.node != NOWHERE:
             trying = self._trail is not None
-            self.room.give(
-                crew.shape, worker.node, held=worker.bound and not trying
-            )
+            self.room.give(crew.shape, worker.node, held=worker.bound and not trying)
             self.on_node[worker.node].remove(worker)
         if self._trail is not None:
             self._trail.append((False, worker))

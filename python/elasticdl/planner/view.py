@@ -96,7 +96,7 @@ class Placement:
 
     selector: Pairs = ()  # nodeSelector
     tolerations: tuple[Toleration, ...] = ()
-    # Required node affinity: one of the terms, and in it all conditions. () is anywhere.
+    # Required node affinity: one of the terms, and in it all conditions; () is none.
     affinity: tuple[tuple[Expression, ...], ...] = ()
 
 
@@ -215,7 +215,9 @@ class Settings:
 
     # Of a resource's supply, the part up to which workers are added; 1 where not named.
     ceilings: tuple[tuple[str, float], ...] = ((CPU, 0.97), (MEMORY, 0.97))
-    freeze_seconds: float = 30.0  # fairness leaves a job that it moved alone for so long
+    freeze_seconds: float = (
+        30.0  # fairness leaves a job that it moved alone for so long
+    )
     ready_seconds: float = 30.0  # a node counts after it has been ready for so long
     wait_seconds: float = 5.0  # a worker that waits for so long is taken back
     unseen_seconds: float = 60.0  # and one that its master does not make
