@@ -1,8 +1,9 @@
 """A grant: how many workers a job is given for a while, by whom, and why.
 
-Owns the text of the annotation `elasticdl.org/workers` on the job's ConfigMap, and what
-holds of it. Written by the controller of a cluster, read by the job's master, by commands
-and by the simulator. Pure: `now` is an argument. Must not know how a size is decided.
+Owns the text of the annotation `elasticdl.org/workers` on the job's ConfigMap, and
+what holds of it. Written by the controller of a cluster, read by the job's master, by
+commands and by the simulator. Pure: `now` is an argument. Must not know how a size is
+decided.
 
     {"workers": 12, "leave": [31, 27], "until": 1795400000, "by": "...", "why": "..."}
 """
@@ -79,8 +80,9 @@ def parse_grant(text: str) -> Read:
         return _nothing(f"got {_short(text)}, expected JSON")
     if not isinstance(tree, dict):
         return _nothing(f"got {_short(text)}, expected an object with `workers`")
-    workers, until = tree.get("workers"), tree.get("until")
-    leave = tree.get("leave") or []
+    workers: Any = tree.get("workers")
+    until: Any = tree.get("until")
+    leave: Any = tree.get("leave") or []
     if not _is_whole(workers):
         return _nothing(f"workers: got {_short(workers)}, expected a whole number")
     if not _is_whole(until) and not isinstance(until, float):
@@ -105,8 +107,8 @@ def what_holds(
 ) -> Read:
     """Return the grant as far as it holds for a job, with a sentence about the rest.
 
-    `known`: numbers that workers of the job have, or had; somebody who left meanwhile is
-    no reason to complain.
+    `known`: numbers that workers of the job have, or had; somebody who left meanwhile
+    is no reason to complain.
     """
     grant = read.grant
     if grant is None:

@@ -1,6 +1,6 @@
 """Amounts of CPU, memory and GPUs, and what a pod asks its node for.
 
-Owns Kubernetes' rule for the effective request of a pod. Called by `exporter.objects`.
+Owns Kubernetes' rule for the effective request of a pod. Called by `kube.inventory`.
 Pure. Must not know classes of pods.
 """
 

@@ -233,14 +233,14 @@ class WorkerSpec(ReplicaSpec):
     )
     max: CountOrZero = Field(
         0,
-        description="`scale` goes no higher; 0 is no maximum. Above `min`, and where the "
-        "platform has a controller, that decides how many there are between both; "
-        "`replicas` is the number where nobody decides.",
+        description="`scale` goes no higher; 0 is no maximum. Where it is above `min`, a "
+        "controller of the platform decides how many there are between both; `replicas` "
+        "is the number where nobody decides.",
     )
     elastic: bool = Field(
         True,
-        description="False: no controller changes the number of workers, whatever `min` "
-        "and `max` say.",
+        description="False: no controller changes the number of workers, whatever "
+        "`min` and `max` say.",
     )
     priority: NameOrShare = Field(
         "low",

@@ -338,12 +338,19 @@ class Membership:
         stops = []
         for index in change.drain:
             member = self.table.members[ReplicaKey(Role.WORKER, index)]
-            cause = "scaled down" if workers else "the job is paused"
+            cause = self._why_fewer(workers)
             left = ChangeCause.SHRUNK if workers else ChangeCause.PAUSED
             gone = ReplicaDismissed(time=now, replica=member.name, role=role, why=left)
             self._diary.say(gone)
             stops += self.drain(member, cause, now=now)
         return stops
+
+    def _why_fewer(self, workers: int) -> str:
+        """Return why workers leave, in words; the number that stays may be 0."""
+        if not workers:
+            return "the job is paused"
+        grant = self.table.grant
+        return f"scaled down: {grant.why}" if grant and grant.why else "scaled down"
 
     @staticmethod
     def _why_more(before: int | None, *, any_there: bool) -> ChangeCause:

@@ -61,6 +61,11 @@ class MemberTable:
     # -- looking ------------------------------------------------------------------
 
     @property
+    def workers_so_far(self) -> int:
+        """Number of workers that the job ever had; their indexes are below it."""
+        return self._ledger.workers_so_far
+
+    @property
     def wanted(self) -> int:
         """Number of workers that the job is to have, if it does not rest."""
         return wanted_workers(self.spec, self.grant, tasks_left=self.tasks_left)
