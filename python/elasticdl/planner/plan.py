@@ -1,8 +1,8 @@
 """One plan: how many workers each elastic job is to have, who leaves, and why.
 
 Owns the order of its steps. Called by the controller, the simulator and `elasticdl
-plan`. Pure: time comes as an argument, what must be remembered goes out and comes back. Must
-not know where a view comes from, or who acts on a plan.
+plan`. Pure: time comes as an argument, what must be remembered goes out and comes back.
+Must not know where a view comes from, or who acts on a plan.
 """
 
 from __future__ import annotations
