@@ -59,15 +59,19 @@ def scene_of(
         scene.crews[job.key] = crew
         crew.frozen = job.key in frozen
         crew.pause = _in_force(pauses.get(job.key), scene)
+        crew.probes = job.key in pauses and not crew.pause
         _unmade_asks(scene, crew, seen)
         if job.takes_part:
             _elastic(scene, crew, workers[job.key], asked.get(job.key))
         else:
             _fixed(scene, crew, workers[job.key])
     _whose(scene, jobs)
-    for one in memory.expected:
-        scene.remembered[one.key] = [
-            room.place_of[name] for name in one.nodes if name in room.place_of
+    scene.asked = tuple(scene.asks)
+    nodes_of = dict[JobKey | str, tuple[str, ...]](memory.kept)
+    nodes_of.update({one.key: one.nodes for one in memory.expected})
+    for whose, names in nodes_of.items():
+        scene.remembered[whose] = [
+            room.place_of[name] for name in names if name in room.place_of
         ]
     return scene
 

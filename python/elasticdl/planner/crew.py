@@ -23,6 +23,7 @@ class Worker:
     bound: bool = False  # its pod has a node, of the supply or not
     running: bool = False
     gated: bool = False
+    tried: bool = False  # added to see what would come of it
     priority: int = 0
     since: float = 0.0  # it waits for a node since then
     why: str = ""  # the scheduler's words
@@ -45,6 +46,8 @@ class Crew:
     still_there: tuple[int, ...] = ()  # indexes of those that are to leave and have not
     leave: list[int] = field(default_factory=list)  # that this plan adds
     pause: Pause | None = None  # in force
+    probes: bool = False  # a pause was over lately: one worker at a time
+    waits: bool = False  # some of its pods have no node yet
     frozen: bool = False
     blocked: str = ""  # what of it has no room, though it goes before its workers
     cause: str = ""  # of its last change in this plan
@@ -76,6 +79,24 @@ class Crew:
         return max(0, len(self.placed) - self.floor) if self.part else 0
 
     @property
+    def unmade(self) -> list[Worker]:
+        """Return the workers that its master has not made yet."""
+        return [
+            one
+            for one in (*self.placed, *self.unplaced)
+            if one.index < 0 and not one.bound and not one.tried
+        ]
+
+    @property
+    def spare_made(self) -> int:
+        """Return how many of those that are there it could give.
+
+        A master lets nobody go while it has fewer than it was granted: before one
+        leaves, nothing may be asked for that is not there.
+        """
+        return max(0, self.size - len(self.unmade) - self.floor) if self.part else 0
+
+    @property
     def share(self) -> float:
         """Return its weighted dominant share."""
         return self.share_of(len(self.placed))
@@ -87,6 +108,8 @@ class Crew:
             len(self.placed) < self.cap
             and not self.unplaced
             and not self.pause
+            and not self.waits
+            and not (self.probes and any(not one.bound for one in self.placed))
             and not self.blocked
             and not self.job.resting
         )

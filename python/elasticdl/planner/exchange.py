@@ -65,9 +65,11 @@ def _one_move(scene: Scene, batch: _Batch, hopeless: set[Shape]) -> bool:
 
 def _spare(crew: Crew, receiver: Crew) -> int:
     """Return how many workers a job can lose and still have the larger share."""
-    if crew is receiver or crew.frozen:
+    if crew is receiver or crew.frozen or crew.unmade:
         return 0
-    count, most, bound = 0, crew.spare, receiver.share + _EPSILON
+    real = sum(not one.tried for one in crew.placed)
+    count, most, bound = 0, min(crew.spare, real - crew.floor), receiver.share
+    bound += _EPSILON
     while count < most and crew.share_of(len(crew.placed) - count - 1) > bound:
         count += 1
     return count

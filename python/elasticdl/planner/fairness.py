@@ -16,7 +16,7 @@ from elasticdl.planner.room import NOWHERE
 from elasticdl.planner.scene import Scene
 
 # Workers that need longer to leave are not waited for any more.
-_OPEN_SECONDS = 60.0
+OPEN_SECONDS = 60.0
 
 
 def follow(scene: Scene, last: Fairness) -> Fairness:
@@ -36,18 +36,19 @@ def _waits(scene: Scene, move: Move, since: float) -> bool:
         return False
     if node not in crew.shape.nodes:
         return False
-    allowed = not crew.part or scene.room.under_ceiling(crew.shape, now=True)
-    if allowed and scene.room.fits(crew.shape, node, now=True):
+    room, shape = scene.room, crew.shape
+    if crew.part and not room.under_ceiling(shape, now=False):
+        return False
+    if not room.fits(shape, node, now=False) or scene.now - since >= OPEN_SECONDS:
+        return False
+    allowed = not crew.part or room.under_ceiling(shape, now=True)
+    if allowed and room.fits(shape, node, now=True):
         scene.put(Worker(crew, priority=crew.rank), node)
         crew.cause = "was given room for its fair share"
         scene.grown += 1
         return False
-    if scene.now - since < _OPEN_SECONDS and scene.room.fits(
-        crew.shape, node, now=False
-    ):
-        scene.room.take(crew.shape, node)
-        return True
-    return False
+    room.take(shape, node)
+    return True
 
 
 def settle(scene: Scene, fairness: Fairness) -> Fairness:

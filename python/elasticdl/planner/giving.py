@@ -30,18 +30,39 @@ def keep_bounds(scene: Scene) -> None:
             )
 
 
-def _of_least_use(worker: Worker) -> tuple[bool, bool, bool, int, int]:
-    away = worker.node == NOWHERE
-    return (worker.bound, not away, worker.running, worker.priority, -worker.index)
+def _of_least_use(worker: Worker) -> tuple[bool, bool, bool, bool, int, int]:
+    made, here = worker.index >= 0, worker.node != NOWHERE
+    return (made, worker.bound, here, worker.running, worker.priority, -worker.index)
 
 
-def seat_asks(scene: Scene) -> None:
-    """Give room to pods that wait and go before workers, and make it if need be."""
-    hopeless: set[Shape] = set()
+def seat_again(scene: Scene) -> None:
+    """Give what has no node yet the room that the last plan saw for it.
+
+    Else two plans could make room twice for one pod: somebody who comes before it in
+    the order would find the first room.
+    """
     for ask in sorted(scene.asks, key=_before):
         node = ask.nominated
         if node == NOWHERE or not scene.room.fits(ask.shape, node, now=False):
-            node = scene.node_for(ask.shape)
+            node = scene.same_node(ask.shape, ask.who)
+        if node != NOWHERE:
+            scene.keep(ask, node)
+    for crew in scene.by_arrival():
+        for worker in list(crew.unplaced):
+            if not _hopes(worker):
+                continue
+            node = scene.same_node(crew.shape, crew.key)
+            if node != NOWHERE:
+                seat(scene, worker, node)
+
+
+def seat_asks(scene: Scene, *, above: int) -> None:
+    """Give room to pods that wait and go before workers, and make it if need be."""
+    hopeless: set[Shape] = set()
+    for ask in sorted(scene.asks, key=_before):
+        if ask.priority <= above and not ask.crew:
+            continue
+        node = scene.node_for(ask.shape)
         if node == NOWHERE and ask.shape not in hopeless:
             node = _make_room(
                 scene, ask.shape, _may_give(ask), f"made room for {ask.who}"
@@ -49,7 +70,7 @@ def seat_asks(scene: Scene) -> None:
             if node == NOWHERE:
                 hopeless.add(ask.shape)
         if node != NOWHERE:
-            scene.room.take(ask.shape, node)
+            scene.keep(ask, node)
         elif ask.crew:
             ask.crew.blocked = "no node has room for all of its master and PS"
 
@@ -75,10 +96,10 @@ def keep_floors(scene: Scene) -> None:
     hopeless: set[Shape] = set()
     for crew in scene.by_arrival():
         while len(crew.placed) < crew.floor and not crew.blocked:
-            worker = next((one for one in crew.unplaced if not one.gated), None)
+            worker = next((one for one in crew.unplaced if _hopes(one)), None)
             if worker is None:
                 break
-            node = scene.node_for(crew.shape, scene.remembered.get(crew.key, ()))
+            node = scene.node_for(crew.shape)
             if node == NOWHERE and crew.shape not in hopeless:
                 node = _make_room(
                     scene,
@@ -92,13 +113,14 @@ def keep_floors(scene: Scene) -> None:
             seat(scene, worker, node)
 
 
+def _hopes(worker: Worker) -> bool:
+    """Return whether a node could be found; else it waits in vain, or behind a gate."""
+    return not worker.gated and not (worker.crew.pause and worker.since)
+
+
 def seat(scene: Scene, worker: Worker, node: int) -> None:
     """Give room to a worker that had none."""
-    crew = worker.crew
-    crew.unplaced.remove(worker)
-    remembered = scene.remembered.get(crew.key, [])
-    if node in remembered:
-        remembered.remove(node)
+    worker.crew.unplaced.remove(worker)
     scene.put(worker, node)
 
 
@@ -138,7 +160,7 @@ def keep_ceiling(scene: Scene) -> None:
         leaver = min(
             (one for one in crew.placed if one.node != NOWHERE),
             key=lambda one: (
-                *(one.bound, one.running, one.priority),
+                *(one.index >= 0, one.bound, one.running, one.priority),
                 # Where much is free already: room for something large comes together.
                 -freed.slots(crew.shape, one.node, now=False),
                 -one.index,

@@ -78,6 +78,7 @@ class Memory:
     """All of it."""
 
     asked: tuple[Asked, ...] = ()
+    kept: tuple[tuple[str, tuple[str, ...]], ...] = ()  # nodes, for pods of others
     expected: tuple[Expected, ...] = ()
     pauses: tuple[Pause, ...] = ()
     fairness: Fairness = Fairness()

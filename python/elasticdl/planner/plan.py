@@ -10,8 +10,14 @@ from __future__ import annotations
 from elasticdl.planner import waiting
 from elasticdl.planner.carry import scene_of
 from elasticdl.planner.crew import Crew
-from elasticdl.planner.fairness import follow, settle
-from elasticdl.planner.giving import keep_bounds, keep_ceiling, keep_floors, seat_asks
+from elasticdl.planner.fairness import OPEN_SECONDS, follow, settle
+from elasticdl.planner.giving import (
+    keep_bounds,
+    keep_ceiling,
+    keep_floors,
+    seat_again,
+    seat_asks,
+)
 from elasticdl.planner.growth import grow
 from elasticdl.planner.memory import Asked, Memory, Pause
 from elasticdl.planner.outcome import Plan
@@ -21,13 +27,19 @@ from elasticdl.planner.summing import summary
 from elasticdl.planner.view import ClusterView, Settings
 
 
+_ANY = 1 << 31  # no priority is as low, or as high
+
+
 def plan(view: ClusterView, memory: Memory, settings: Settings, now: float) -> Plan:
     """Return what is to be asked of the jobs of a cluster."""
     scene = scene_of(view, memory, settings, now)
     keep_bounds(scene)
-    seat_asks(scene)
+    seat_again(scene)
+    ranks = [crew.rank for crew in scene.crews.values()]
+    seat_asks(scene, above=max(ranks, default=0))
     keep_floors(scene)
     waiting.seat_granted(scene)
+    seat_asks(scene, above=-_ANY)  # those that go before some workers, or none
     pauses = waiting.take_back(scene, memory)
     keep_ceiling(scene)
     fairness = follow(scene, memory.fairness)
@@ -45,7 +57,14 @@ def plan(view: ClusterView, memory: Memory, settings: Settings, now: float) -> P
         if not _says_so(crew, sizes[crew.key], leave[crew.key], now)
     )
     remembered = Memory(
-        asked, waiting.expected_of(scene, memory), tuple(pauses), fairness
+        asked,
+        tuple(
+            (who, tuple(scene.room.nodes[node].name for node in nodes))
+            for who, nodes in scene.kept.items()
+        ),
+        waiting.expected_of(scene, memory),
+        tuple(pauses),
+        fairness,
     )
     return Plan(
         sizes,
@@ -88,6 +107,8 @@ def _again_at(
     settings, now = scene.settings, scene.now
     times = [until for _, until in memory.fairness.frozen]
     times += [one.until for one in pauses]
+    if memory.fairness.open:
+        times.append(memory.fairness.since + OPEN_SECONDS)
     times += [one.since + settings.unseen_seconds for one in memory.expected]
     times += [
         node.ready_since + settings.ready_seconds

@@ -27,6 +27,8 @@ def reason(scene: Scene, crew: Crew) -> str:
 def _waits(crew: Crew) -> str:
     if crew.blocked:
         return f"waits: {crew.blocked}"
+    if crew.pause:
+        return f"waits for its floor: {crew.pause.why}"
     if any(one.gated for one in crew.unplaced):
         return "waits: a scheduling gate holds its pods"
     return "waits for its floor: no node has room for its first workers"

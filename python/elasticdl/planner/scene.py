@@ -6,7 +6,6 @@ by `planner.carry`; each step of a plan works on it. Must not decide anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from elasticdl.planner.crew import Crew, Worker
@@ -35,9 +34,12 @@ class Scene:
     now: float
     situation: str
     crews: dict[JobKey, Crew] = field(default_factory=dict)
-    asks: list[Ask] = field(default_factory=list)
+    asks: list[Ask] = field(default_factory=list)  # those without room yet
+    asked: tuple[Ask, ...] = ()  # all of them
     on_node: list[list[Worker]] = field(default_factory=list)  # those that could go
-    remembered: dict[JobKey, list[int]] = field(default_factory=dict)  # nodes
+    # Where there was room at the last plan, for workers, and for others by `Ask.who`.
+    remembered: dict[JobKey | str, list[int]] = field(default_factory=dict)
+    kept: dict[str, list[int]] = field(default_factory=dict)  # by this plan, of asks
     grown: int = 0  # workers added by this plan
     _trail: list[tuple[bool, Worker]] | None = None
 
@@ -45,17 +47,30 @@ class Scene:
         """Return the crews in the order of floors: by priority, then arrival."""
         return sorted(self.crews.values(), key=lambda one: (-one.rank, *one.order))
 
-    def node_for(self, shape: Shape, remembered: Iterable[int] = ()) -> int:
+    def node_for(self, shape: Shape) -> int:
         """Return where a pod finds room: now, else once those that leave are gone."""
-        for node in remembered:
-            if node in shape.nodes and self.room.fits(shape, node, now=False):
-                return node
         node = self.room.best(shape, now=True)
         return node if node != NOWHERE else self.room.best(shape, now=False)
+
+    def same_node(self, shape: Shape, whose: JobKey | str) -> int:
+        """Return where the last plan saw room for a pod, if it is there still."""
+        nodes = self.remembered.get(whose, [])
+        for node in nodes:
+            if node in shape.nodes and self.room.fits(shape, node, now=False):
+                nodes.remove(node)
+                return node
+        return NOWHERE
+
+    def keep(self, ask: Ask, node: int) -> None:
+        """Give room to a pod that goes before workers."""
+        self.room.take(ask.shape, node)
+        self.asks.remove(ask)
+        self.kept.setdefault(ask.who, []).append(node)
 
     def put(self, worker: Worker, node: int) -> None:
         """Give a worker room on a node."""
         worker.node = node
+        worker.tried = worker.tried or self._trail is not None and not worker.bound
         self.room.take(worker.crew.shape, node)
         worker.crew.placed.append(worker)
         if worker.crew.part:
@@ -81,9 +96,16 @@ class Scene:
             crew.unplaced.remove(worker)
         else:
             self.remove(worker)
-        if worker.index >= 0:
-            crew.leave.append(worker.index)
         crew.cause = cause
+        if worker.index < 0:
+            return
+        crew.leave.append(worker.index)
+        # A master lets nobody go while it has fewer than it was granted.
+        for other in crew.unmade:
+            if other in crew.unplaced:
+                crew.unplaced.remove(other)
+            else:
+                self.remove(other)
 
     # What is tried.
 

@@ -46,7 +46,7 @@ def _holdings(scene: Scene, view: ClusterView) -> tuple[Holding, ...]:
                 held[pod.holder][name] += amount
             held[pod.holder][PODS] += 1
     asked: Counter[str] = Counter()
-    for ask in scene.asks:
+    for ask in scene.asked:
         for i, need in ask.shape.needs:
             asked[room.resources[i]] += need
     return tuple(

@@ -24,6 +24,7 @@ def candidates(scene: Scene, shape: Shape, budget: Budget) -> Iterator[Found]:
     order = {
         crew: (crew.rank, -crew.share) for crew, count in allowed.items() if count > 0
     }
+    made = {crew: crew.spare_made for crew in order}
     if not order:
         return
     for node in shape.nodes:
@@ -34,9 +35,12 @@ def candidates(scene: Scene, shape: Shape, budget: Budget) -> Iterator[Found]:
         if lacks and not _enough(there, lacks):
             continue
         there.sort(
-            key=lambda one: (order[one.crew], one.bound, one.priority, -one.index)
+            key=lambda one: (
+                *(order[one.crew], one.index >= 0, one.bound),
+                *(one.priority, -one.index),
+            )
         )
-        if (chosen := _choose(there, lacks, allowed)) is not None:
+        if (chosen := _choose(there, lacks, allowed, made)) is not None:
             yield node, chosen
 
 
@@ -55,18 +59,26 @@ def _enough(there: list[Worker], lacks: dict[int, int]) -> bool:
 
 
 def _choose(
-    there: list[Worker], lacks: dict[int, int], allowed: dict[Crew, int]
+    there: list[Worker],
+    lacks: dict[int, int],
+    allowed: dict[Crew, int],
+    made: dict[Crew, int],
 ) -> list[Worker] | None:
     chosen: list[Worker] = []
     taken: Counter[Crew] = Counter()
+    taken_made: Counter[Crew] = Counter()
     lacks = dict(lacks)
     for one in there:
         if all(amount <= 0 for amount in lacks.values()):
             break
         helps = any(lacks.get(i, 0) > 0 for i, _ in one.crew.shape.needs)
+        is_made = one.index >= 0
+        if is_made and taken_made[one.crew] >= made[one.crew]:
+            continue
         if helps and taken[one.crew] < allowed[one.crew]:
             chosen.append(one)
             taken[one.crew] += 1
+            taken_made[one.crew] += is_made
             _lessen(lacks, one, 1)
     if any(amount > 0 for amount in lacks.values()):
         return None

@@ -1,8 +1,8 @@
 """Workers that were granted and have no node: is there room?
 
 Owns the feedback from what the planner does not model: a worker that waits in vain is
-taken back, and its job does not grow for a while. Called by `planner.plan`. Floors
-never come here: they wait as long as it takes.
+taken back, and its job does not grow for a while. One of the floor waits on, but for
+that while no room is kept for it. Called by `planner.plan`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ def seat_granted(scene: Scene) -> None:
         if not crew.part or crew.job.resting:
             continue
         for worker in list(crew.unplaced):
+            if worker not in crew.unplaced:
+                continue  # it went with one that is there
             if worker.gated or crew.size <= crew.floor:
                 continue
-            node = scene.node_for(crew.shape, scene.remembered.get(crew.key, ()))
+            node = scene.node_for(crew.shape)
             if node != NOWHERE:
                 seat(scene, worker, node)
             else:
@@ -43,6 +45,7 @@ def take_back(scene: Scene, memory: Memory) -> list[Pause]:
             pauses.append(crew.pause)
         elif last and scene.now < last.until + last.seconds:
             pauses.append(last)  # so that the next one is longer
+        crew.waits = any(one.index >= 0 and not one.bound for one in crew.placed)
     return pauses
 
 
@@ -62,10 +65,16 @@ def _in_vain(scene: Scene, crew: Crew, expected: Expected | None) -> str:
         return ""
     why = ""
     for worker in [*crew.unplaced, *crew.placed]:
-        if crew.size <= crew.floor:
-            break
-        if said := _why(scene, worker, expected):
+        if worker not in crew.unplaced and worker not in crew.placed:
+            continue  # it went with one that is there
+        if not (said := _why(scene, worker, expected)):
+            continue
+        if crew.size > crew.floor:
             scene.send_away(worker, "")
+            why = said
+        elif worker.node != NOWHERE:
+            scene.remove(worker)
+            crew.unplaced.append(worker)
             why = said
     return why
 
@@ -94,7 +103,7 @@ def expected_of(scene: Scene, memory: Memory) -> tuple[Expected, ...]:
     known = {one.key: one for one in memory.expected}
     found = []
     for crew in scene.crews.values():
-        if not crew.part or crew.job.resting:
+        if crew.job.resting:
             continue
         pending = [one for one in crew.placed if not one.bound]
         unmade = sum(one.index < 0 for one in (*pending, *crew.unplaced))

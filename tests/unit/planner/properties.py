@@ -69,11 +69,13 @@ def check(seed: int) -> Course:
 
 
 def _rests(world: World, made: Plan) -> bool:
-    if world.changed or world.moves() or made.memory.fairness.frozen:
+    fairness = made.memory.fairness
+    if world.changed or world.moves() or fairness.frozen or fairness.open:
         return False
-    return made.again_at is None or all(
-        one.until >= made.again_at for one in made.memory.pauses
-    ) and bool(made.memory.pauses)
+    # A pause that ends is tried again for good, with longer and longer pauses.
+    return made.again_at is None or made.again_at in {
+        one.until for one in made.memory.pauses
+    }
 
 
 def _every_plan(world: World, made: Plan) -> None:
