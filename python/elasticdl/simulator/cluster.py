@@ -7,7 +7,8 @@ and by policies. Must not decide where a pod goes.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from elasticdl.job.spec.quantity import parse_bytes
@@ -16,6 +17,7 @@ from elasticdl.simulator.trace import Asked, Nodes, Trace
 
 Vector = tuple[int, ...]  # milli-CPUs, bytes, pods, then each other resource
 CPU, MEMORY, PODS = 0, 1, 2
+_HIGHEST = 2_000_001_000  # of what runs the cluster itself
 
 
 class PodState(enum.Enum):
@@ -55,14 +57,13 @@ class Node:
 class Pod:
     """A pod that was asked for."""
 
-    number: int
     name: str
     kind: PodKind
     request: Vector
-    priority: int
-    priority_class: str
-    preempts: bool
-    created: float
+    priority: int = 0
+    preempts: bool = True
+    created: float = 0.0
+    number: int = 0  # by the cluster
     job: str = ""
     role: str = ""
     index: int = -1
@@ -114,15 +115,8 @@ class Cluster:
         self.total += has[self.measured]
         if nodes.taken:
             request = self.vector(Asked(cpu=nodes.taken, memory="0"))
-            pod = self.new_pod(
-                name=f"others-{name}",
-                kind=PodKind.OTHER,
-                request=request,
-                priority=2_000_001_000,
-                priority_class="system-node-critical",
-                preempts=True,
-                created=0.0,
-            )
+            pod = Pod(f"others-{name}", PodKind.OTHER, request, priority=_HIGHEST)
+            self.add(pod)
             self.bind(pod, node)
             pod.state, pod.running_since = PodState.RUNNING, 0.0
 
@@ -135,43 +129,11 @@ class Cluster:
             *(asked.extra.get(extra, 0) for extra in self.extras),
         )
 
-    def new_pod(
-        self,
-        *,
-        name: str,
-        kind: PodKind,
-        request: Vector,
-        priority: int,
-        priority_class: str,
-        preempts: bool,
-        created: float,
-        job: str = "",
-        role: str = "",
-        index: int = -1,
-        generation: int = 0,
-        selector: Mapping[str, str] | None = None,
-        tolerations: Iterable[str] = (),
-    ) -> Pod:
+    def add(self, pod: Pod) -> None:
         """Add a pod that waits for a node."""
         self._next += 1
-        pod = Pod(
-            number=self._next,
-            name=name,
-            kind=kind,
-            request=request,
-            priority=priority,
-            priority_class=priority_class,
-            preempts=preempts,
-            created=created,
-            job=job,
-            role=role,
-            index=index,
-            generation=generation,
-            selector=tuple(sorted((selector or {}).items())),
-            tolerations=frozenset(tolerations),
-        )
+        pod.number = self._next
         self.pods[pod.number] = pod
-        return pod
 
     def bind(self, pod: Pod, node: Node) -> None:
         """Put a pod on a node."""
@@ -229,10 +191,7 @@ class Cluster:
 
 def fits(free: Sequence[int], request: Vector) -> bool:
     """Whether there is room for a request."""
-    for have, need in zip(free, request, strict=True):
-        if need > have:
-            return False
-    return True
+    return all(map(operator.le, request, free))
 
 
 def takes(node: Node, pod: Pod) -> bool:

@@ -55,7 +55,9 @@ class Course:
     workers_that_fit: int = 0  # at the end, beside everything else where it is
     packed: int = 0  # workers at the end
 
-    def spans(self, begin: float = 0.0, end: float | None = None) -> Iterator[tuple[float, Sample]]:
+    def spans(
+        self, begin: float = 0.0, end: float | None = None
+    ) -> Iterator[tuple[float, Sample]]:
         """Yield each sample with the seconds for which it held between two times."""
         last = self.until if end is None else min(end, self.until)
         for number, sample in enumerate(self.samples):

@@ -4,7 +4,7 @@ Owns its rules, as its controller had them, faults included: every five seconds,
 whose trainers all run (all jobs, while one has only waiting trainers) grow by one each
 in turn, those that have least of what they may have first, then shrink by one each from
 the other end, until nothing changes. What it counts are the sums of requests, waiting
-pods included; on a node that it chooses it adds what it takes instead of subtracting it.
+pods included; on a node that it chooses it adds what it takes instead of subtracting.
 Called by `simulator.simulation`.
 """
 
@@ -129,9 +129,7 @@ def _resources(world: World) -> _Resources:
 
 def _all_wait(job: SimulatedJob) -> bool:
     there = [pod for pod in job.pods.values() if pod.role == Role.WORKER]
-    return all(
-        pod.state in (PodState.WAITING, PodState.STARTING) for pod in there
-    )
+    return all(pod.state in (PodState.WAITING, PodState.STARTING) for pod in there)
 
 
 def _all_run(job: SimulatedJob) -> bool:

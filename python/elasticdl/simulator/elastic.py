@@ -56,7 +56,7 @@ class Elastic:
         return list(world.jobs)
 
     def decide(self, world: World, *, now: float) -> Decision:
-        """Return the grants that a plan changes, or that a third of their time is over."""
+        """Return the grants that a plan changes, or that get old."""
         settings = self._given or settings_of(world.trace)
         made = plan(self.view(world), self._memory, settings, now + _EPOCH)
         self._memory = made.memory
@@ -143,7 +143,8 @@ def _node(node: Node, cluster: Cluster, back: float | None) -> planned.Node:
         allocatable=_resources(node.allocatable, cluster, pods=True),
         labels=tuple(sorted(node.labels.items())),
         taints=tuple(
-            planned.Taint(key, value) for key, value in sorted(node.taint_values.items())
+            planned.Taint(key, value)
+            for key, value in sorted(node.taint_values.items())
         ),
         ready=node.ready,
         ready_since=0.0 if back is None else back + _EPOCH,
@@ -200,5 +201,3 @@ def _job(job: SimulatedJob, world: World) -> planned.Job:
         ps=template(inputs.ps, "high") if inputs.ps.replicas else None,
         num_ps=inputs.ps.replicas,
     )
-
-

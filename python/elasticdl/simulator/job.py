@@ -37,8 +37,8 @@ from elasticdl.simulator.cluster import Pod, PodState
 from elasticdl.simulator.trace import Jobs
 
 _FULL = "Unschedulable: no node has room"
-# The master's own time limits need heartbeats, which nobody sends here: a worker that is
-# lost is told by `lose`.
+# The master's own time limits need heartbeats, which nobody sends here: that a replica
+# is lost is told by `silent`.
 _NEVER = 1e9
 _SOON = 0.001
 
@@ -173,7 +173,7 @@ class SimulatedJob:
         self._observe(Observation(states, resync=True))
 
     def turn(self) -> None:
-        """Do what the master's loop does in a turn, once more if that changed something."""
+        """Do what the master's loop does in a turn, again if that changed something."""
         self._again = True
         if self._turning:
             return
@@ -227,16 +227,16 @@ class SimulatedJob:
 
     # -- what happens to its pods -----------------------------------------------------
 
-    def show(self, pod: Pod) -> None:
-        """Tell the master of a change of a pod."""
+    def show(self, pod: Pod, *, heard: bool = True) -> None:
+        """Note a change of a pod; the master is told if it can be heard of."""
         if pod.state is PodState.RUNNING and pod.role == Role.PS:
             self._progress()
             self._ps_up += 1
             self._schedule_end()
-        if pod.state is PodState.RUNNING and pod.role == Role.WORKER:
-            if self.first_worker is None:
-                self.first_worker = self._host.now
-        if self.up and self.alive:
+        runs = pod.state is PodState.RUNNING and pod.role == Role.WORKER
+        if runs and self.first_worker is None:
+            self.first_worker = self._host.now
+        if self.up and self.alive and heard:
             self._observe(Observation((_seen(pod),)))
 
     def pushed_out(self, pod: Pod) -> None:
@@ -306,7 +306,9 @@ class SimulatedJob:
         self._schedule_end()
 
     def _stops_work(self, pod: Pod) -> None:
-        was_ps = pod.role == Role.PS and pod.running_since >= 0 and pod.leaving_since < 0
+        was_ps = (
+            pod.role == Role.PS and pod.running_since >= 0 and pod.leaving_since < 0
+        )
         if was_ps or pod.generation in self._at_work:
             self._progress()
             self._ps_up -= was_ps
@@ -380,7 +382,10 @@ def _specification(inputs: Jobs, replicas: int) -> JobSpec:
             "data": {"training": "simulated"},
             "ps": {
                 "replicas": max(1, inputs.ps.replicas),
-                "resources": {"cpu": inputs.ps.cpu or 0.001, "memory": inputs.ps.memory},
+                "resources": {
+                    "cpu": inputs.ps.cpu or 0.001,
+                    "memory": inputs.ps.memory,
+                },
             },
             "worker": {
                 "replicas": replicas,
@@ -419,5 +424,3 @@ def _seen(pod: Pod) -> ObservedReplica:
     return ObservedReplica(
         key, pod.generation, phase, reason=reason, pending_reason=pending
     )
-
-

@@ -1,7 +1,7 @@
 """Who decides the sizes of jobs: the protocol, and the two that need no controller.
 
 Owns `Policy` and what a policy may look at. Chosen by name in `simulator.policies`,
-asked by `simulator.simulation`. Must not change anything: it returns what is to be done.
+asked by `simulator.simulation`. Must not change anything: it returns what is to do.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ class Fixed:
 
     def decide(self, world: World, *, now: float) -> Decision:
         """Change nothing."""
+        del world, now
         return Decision()
 
 
@@ -90,10 +91,10 @@ class Gang(Fixed):
             if job.admitted:
                 found.append(job.name)
                 _take(free, world.cluster, _missing(job))
-        for job in world.jobs.values():
-            if not job.admitted and _take(free, world.cluster, _missing(job)):
-                found.append(job.name)
-        return found
+        held = [job for job in world.jobs.values() if not job.admitted]
+        return found + [
+            job.name for job in held if _take(free, world.cluster, _missing(job))
+        ]
 
 
 def _missing(job: SimulatedJob) -> list[Asked]:
@@ -107,9 +108,7 @@ def _missing(job: SimulatedJob) -> list[Asked]:
     return sorted(asked, key=lambda one: one.cpu, reverse=True)
 
 
-def _take(
-    free: dict[str, list[int]], cluster: Cluster, asked: Sequence[Asked]
-) -> bool:
+def _take(free: dict[str, list[int]], cluster: Cluster, asked: Sequence[Asked]) -> bool:
     """Take the room for all of these, or nothing; return whether there was enough."""
     before = {name: list(room) for name, room in free.items()}
     for one in asked:

@@ -5,6 +5,7 @@ Owns the sentences about its mistakes. Called by the verb `simulate`. Must not r
 
 from __future__ import annotations
 
+import io
 import json
 from importlib import resources
 from pathlib import Path
@@ -51,8 +52,8 @@ def load_trace(name: str) -> Trace:
         reason = getattr(error, "strerror", None) or "no UTF-8 text"
         hint = did_you_mean(name, shipped())
         raise SpecError(
-            f"{name}: got no file that can be read ({reason}), expected a trace, or the "
-            f"name of a shipped one; {hint}"
+            f"{name}: got no file that can be read ({reason}), expected a trace, or "
+            f"the name of a shipped one; {hint}"
         ) from error
     return parse_trace(text, source=name)
 
@@ -101,7 +102,9 @@ def _parts(path: str) -> tuple[str | int, ...]:
 def _problem(path: tuple[str | int, ...], item: dict[str, Any]) -> Problem:
     if item["type"] == "extra_forbidden":
         known = fields.known_keys(Trace, path[:-1])
-        return Problem("", "an unknown key", "a key of a trace", did_you_mean(str(path[-1]), known))
+        return Problem(
+            "", "an unknown key", "a key of a trace", did_you_mean(str(path[-1]), known)
+        )
     info = fields.field_at(Trace, path)
     wanted = fields.expected(info) if info else str(item["msg"]).lower()
     if item["type"] == "missing":
@@ -123,3 +126,16 @@ def _placed(
         problem.next_step,
         f"{source}:{line}:{column}",
     )
+
+
+def dump_trace(trace: Trace) -> str:
+    """Return a trace as a file; what holds its default is left out."""
+    tree = trace.model_dump(
+        mode="json", by_alias=True, exclude_defaults=True, exclude={"priorities"}
+    )
+    out = io.StringIO()
+    yaml = YAML()
+    yaml.default_flow_style = None
+    yaml.width = 100
+    yaml.dump(tree, out)
+    return out.getvalue()

@@ -63,7 +63,11 @@ class Scheduler:
 
     def _find(self, pod: Pod) -> Node | None:
         kept = pod.nominated
-        if kept is not None and takes(kept, pod) and fits(self._room(kept, pod), pod.request):
+        if (
+            kept is not None
+            and takes(kept, pod)
+            and fits(self._room(kept, pod), pod.request)
+        ):
             return kept
         best: list[Node] = []
         most = -1
@@ -143,7 +147,9 @@ class Scheduler:
         # Whoever can stay does, the highest and oldest first.
         victims = []
         for one in sorted(lower, key=lambda p: (-p.priority, p.created, p.number)):
-            less = [have - amount for have, amount in zip(room, one.request, strict=True)]
+            less = [
+                have - amount for have, amount in zip(room, one.request, strict=True)
+            ]
             if fits(less, pod.request):
                 room = less
             else:

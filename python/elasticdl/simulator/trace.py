@@ -1,8 +1,8 @@
 """What a simulation is about: nodes, jobs, serving, failures, as a small YAML file.
 
 Owns the models of a trace and what of it depends on the seed. Made by
-`simulator.reading` and `simulator.imports`, run by `simulator.simulation`. Must not know
-policies.
+`simulator.reading` and `simulator.imports`, run by `simulator.simulation`. Must not
+know policies.
 """
 
 from __future__ import annotations
@@ -178,7 +178,9 @@ class Times(SpecModel):
 
     pod_start: Seconds = Field(2.0, description="From a node to a running pod.")
     master_start: Seconds = Field(2.0, description="From there to a working master.")
-    first_step: Seconds = Field(5.0, description="From a worker's pod to its first step.")
+    first_step: Seconds = Field(
+        5.0, description="From a worker's pod to its first step."
+    )
     leave: Seconds = Field(1.5, description="From a word to a worker's end.")
     grant: Seconds = Field(0.2, description="From a decision to the master.")
     controller: Seconds = Field(0.5, description="From a change to a decision.")
@@ -245,7 +247,9 @@ class Trace(SpecModel):
         return bool(self.jobs or self.random_jobs)
 
     def _unknown_classes(self) -> list[Problem]:
-        used = [(f"jobs.{n}.workers", j.workers.priority) for n, j in enumerate(self.jobs)]
+        used = [
+            (f"jobs.{n}.workers", j.workers.priority) for n, j in enumerate(self.jobs)
+        ]
         used += [(f"serving.{n}", one.priority) for n, one in enumerate(self.serving)]
         expected = "one of " + ", ".join(f"`{name}`" for name in self.priorities)
         return [
@@ -269,7 +273,9 @@ class Trace(SpecModel):
             for number in range(jobs.count):
                 name = f"{jobs.name}-{number}" if jobs.count > 1 else jobs.name
                 at = jobs.at + number * jobs.every
-                found.append(jobs.model_copy(update={"name": name, "at": at, "count": 1}))
+                found.append(
+                    jobs.model_copy(update={"name": name, "at": at, "count": 1})
+                )
         if self.random_jobs is not None:
             found += _drawn(self.random_jobs, random.Random(self.seed))
         return sorted(found, key=lambda job: job.at)
