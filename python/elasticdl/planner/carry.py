@@ -246,6 +246,7 @@ def _elastic(scene: Scene, crew: Crew, pods: list[Pod], asked: Asked | None) -> 
     elif len(alive) > size:
         alive.sort(key=lambda pod: _leaves_first(pod, crew.granted_leave))
         going, alive = alive[: len(alive) - size], alive[len(alive) - size :]
+    crew.goes = bool(going)
     crew.still_there = tuple(
         pod.index for pod in pods if pod.index in crew.granted_leave
     )

@@ -48,6 +48,7 @@ class Crew:
     pause: Pause | None = None  # in force
     probes: bool = False  # a pause was over lately: one worker at a time
     waits: bool = False  # some of its pods have no node yet
+    goes: bool = False  # some that are to leave have not begun to
     frozen: bool = False
     blocked: str = ""  # what of it has no room, though it goes before its workers
     cause: str = ""  # of its last change in this plan
@@ -109,6 +110,9 @@ class Crew:
             and not self.unplaced
             and not self.pause
             and not self.waits
+            # A master that may have more again lets nobody go.
+            and not self.goes
+            and not self.leave
             and not (self.probes and any(not one.bound for one in self.placed))
             and not self.blocked
             and not self.job.resting

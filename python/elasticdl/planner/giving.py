@@ -42,6 +42,8 @@ def seat_again(scene: Scene) -> None:
     the order would find the first room.
     """
     for ask in sorted(scene.asks, key=_before):
+        if _goes_last(scene, ask):
+            continue
         node = ask.nominated
         if node == NOWHERE or not scene.room.fits(ask.shape, node, now=False):
             node = scene.same_node(ask.shape, ask.who)
@@ -56,11 +58,17 @@ def seat_again(scene: Scene) -> None:
                 seat(scene, worker, node)
 
 
-def seat_asks(scene: Scene, *, above: int) -> None:
-    """Give room to pods that wait and go before workers, and make it if need be."""
+def seat_asks(scene: Scene, *, before_all: bool) -> None:
+    """Give room to pods that wait and go before workers, and make it if need be.
+
+    Those before all workers come before floors, those before some of them after.
+    """
+    highest = max((crew.rank for crew in scene.crews.values()), default=0)
     hopeless: set[Shape] = set()
     for ask in sorted(scene.asks, key=_before):
-        if ask.priority <= above and not ask.crew:
+        if _goes_last(scene, ask):
+            continue
+        if before_all and ask.priority <= highest and not ask.crew:
             continue
         node = scene.node_for(ask.shape)
         if node == NOWHERE and ask.shape not in hopeless:
@@ -73,6 +81,19 @@ def seat_asks(scene: Scene, *, above: int) -> None:
             scene.keep(ask, node)
         elif ask.crew:
             ask.crew.blocked = "no node has room for all of its master and PS"
+
+
+def seat_rest(scene: Scene) -> None:
+    """Leave pods that no worker gives way to what they will find free now."""
+    for ask in sorted(scene.asks, key=_before):
+        node = scene.room.best(ask.shape, now=True)
+        if _goes_last(scene, ask) and node != NOWHERE:
+            scene.room.leave_alone(ask.shape, node)
+
+
+def _goes_last(scene: Scene, ask: Ask) -> bool:
+    ranks = [crew.rank for crew in scene.crews.values() if crew.part]
+    return not ask.crew and all(ask.priority <= rank for rank in ranks)
 
 
 def _before(ask: Ask) -> tuple[int, float, float, str]:

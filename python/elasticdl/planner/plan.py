@@ -17,6 +17,7 @@ from elasticdl.planner.giving import (
     keep_floors,
     seat_again,
     seat_asks,
+    seat_rest,
 )
 from elasticdl.planner.growth import grow
 from elasticdl.planner.memory import Asked, Memory, Pause
@@ -27,19 +28,16 @@ from elasticdl.planner.summing import summary
 from elasticdl.planner.view import ClusterView, Settings
 
 
-_ANY = 1 << 31  # no priority is as low, or as high
-
-
 def plan(view: ClusterView, memory: Memory, settings: Settings, now: float) -> Plan:
     """Return what is to be asked of the jobs of a cluster."""
     scene = scene_of(view, memory, settings, now)
     keep_bounds(scene)
     seat_again(scene)
-    ranks = [crew.rank for crew in scene.crews.values()]
-    seat_asks(scene, above=max(ranks, default=0))
+    seat_asks(scene, before_all=True)
     keep_floors(scene)
     waiting.seat_granted(scene)
-    seat_asks(scene, above=-_ANY)  # those that go before some workers, or none
+    seat_asks(scene, before_all=False)
+    seat_rest(scene)
     pauses = waiting.take_back(scene, memory)
     keep_ceiling(scene)
     fairness = follow(scene, memory.fairness)

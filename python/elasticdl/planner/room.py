@@ -156,6 +156,11 @@ class Room:
             free[i] -= need
             self.used[i] += need
 
+    def leave_alone(self, shape: Shape, node: int) -> None:
+        """Keep a node's room from others, though it may never be used."""
+        for i, need in shape.needs:
+            self.free[node][i] -= need
+
     def give(self, shape: Shape, node: int, *, held: bool) -> None:
         """Take a pod off a node; held: it is still there and leaves."""
         free = self.free[node]
