@@ -1,7 +1,7 @@
 """The controller's loop: look, plan in a thread, write what changed.
 
-Owns when a plan is made and when it is written, and what the last one remembered. Run by
-`controller.main`. Must not know how sizes are decided, nor how the cluster is watched.
+Owns when a plan is made and when it is written, and what the last one remembered. Run
+by `controller.main`. Must not know how sizes are decided, nor how a cluster is watched.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from elasticdl.controller.jobs import KnownJob
 from elasticdl.controller.lease import Leadership
@@ -43,6 +43,16 @@ class Pace:
     stale: float = 15.0  # nothing is planned on a view of that age
 
 
+@dataclass(frozen=True)
+class Rules:
+    """How it is decided, and as whom."""
+
+    plan: Planner
+    settings: Settings
+    by: str  # what grants are signed with; the same for all candidates of a Lease
+    pace: Pace = field(default_factory=Pace)
+
+
 class Deciding:
     """Plans for a cluster, while it may."""
 
@@ -51,18 +61,16 @@ class Deciding:
         api: ApiServer,
         cluster: WatchedCluster,
         leadership: Leadership,
-        settings: Settings,
-        plan: Planner,
+        rules: Rules,
         metrics: ControllerMetrics,
         *,
-        by: str,
-        pace: Pace,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`by`: what grants are signed with; the same for all candidates of a Lease."""
+        """Begin without a plan."""
         self._api, self._cluster, self._leadership = api, cluster, leadership
-        self._settings, self._plan = settings, plan
-        self._metrics, self._by, self._pace, self._clock = metrics, by, pace, clock
+        self._settings, self._plan = rules.settings, rules.plan
+        self._by, self._pace = rules.by, rules.pace
+        self._metrics, self._clock = metrics, clock
         self._memory = Memory()
         self._led = False
         self._said_at = float("-inf")

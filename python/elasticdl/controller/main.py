@@ -16,7 +16,7 @@ import sys
 import uuid
 from collections.abc import Sequence
 
-from elasticdl.controller.deciding import Deciding, Pace
+from elasticdl.controller.deciding import Deciding, Pace, Rules
 from elasticdl.controller.jobs import Classes
 from elasticdl.controller.lease import Leadership, LeaseTimes
 from elasticdl.controller.watching import WatchedCluster, Watches
@@ -174,11 +174,13 @@ async def control(args: argparse.Namespace, api: ApiServer) -> None:
         api,
         cluster,
         leadership,
-        settings_of(args),
-        plan,
+        Rules(
+            plan,
+            settings_of(args),
+            by,
+            Pace(at_rest=args.rest_seconds, stale=args.stale_seconds),
+        ),
         metrics,
-        by=by,
-        pace=Pace(at_rest=args.rest_seconds, stale=args.stale_seconds),
     )
     loop = asyncio.get_running_loop()
     server = MetricsServer(
