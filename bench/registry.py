@@ -19,6 +19,7 @@ def benchmarks() -> dict[str, Benchmark]:
     import group_tf
     import jobs
     import master
+    import planner
     import ps
     import recovery
     import scraping
@@ -41,6 +42,7 @@ def benchmarks() -> dict[str, Benchmark]:
         group_tf,
         scraping,
         cluster,
+        planner,
     ):
         found.update(module.BENCHMARKS)
     return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 
 from elasticdl.job.names import Role
 from elasticdl.planner.crew import Crew, Worker
@@ -65,7 +66,7 @@ def scene_of(
             _elastic(scene, crew, workers[job.key], asked.get(job.key))
         else:
             _fixed(scene, crew, workers[job.key])
-    _whose(scene, jobs)
+    _whose(scene)
     scene.asked = tuple(scene.asks)
     nodes_of = dict[JobKey | str, tuple[str, ...]](memory.kept)
     nodes_of.update({one.key: one.nodes for one in memory.expected})
@@ -146,26 +147,17 @@ def _other_pod(scene: Scene, pod: Pod) -> None:
                 pod.priority,
                 pod.waiting_since,
                 who=f"{pod.namespace}/{pod.job or pod.name}",
+                pods=f"{pod.of} {pod.role}" if pod.of else pod.name,
                 nominated=room.place_of.get(pod.nominated, NOWHERE),
             )
         )
 
 
-def _whose(scene: Scene, jobs: dict[JobKey, Job]) -> None:
+def _whose(scene: Scene) -> None:
     """Tie masters and PS that wait to their jobs."""
-    names = {str(key): key for key in jobs}
+    crews = {str(crew.key): crew for crew in scene.crews.values()}
     scene.asks = [
-        ask
-        if ask.crew or ask.who not in names
-        else Ask(
-            ask.shape,
-            ask.priority,
-            ask.since,
-            ask.who,
-            scene.crews[names[ask.who]],
-            ask.nominated,
-        )
-        for ask in scene.asks
+        ask if ask.crew else replace(ask, crew=crews.get(ask.who)) for ask in scene.asks
     ]
 
 
@@ -215,7 +207,10 @@ def _unmade_asks(
         shape = scene.room.shape(template.request, template.placement)
         for _ in range(count - seen[job.key, role]):
             scene.asks.append(
-                Ask(shape, template.priority, job.arrived, str(job.key), crew)
+                Ask(
+                    *(shape, template.priority, job.arrived),
+                    *(str(job.key), f"{job.key} {role}", crew),
+                )
             )
 
 
@@ -247,10 +242,10 @@ def _elastic(scene: Scene, crew: Crew, pods: list[Pod], asked: Asked | None) -> 
         alive.sort(key=lambda pod: _leaves_first(pod, crew.granted_leave))
         going, alive = alive[: len(alive) - size], alive[len(alive) - size :]
     crew.goes = bool(going)
-    crew.still_there = tuple(
-        pod.index for pod in pods if pod.index in crew.granted_leave
-    )
-    _hold(scene, crew, [*going, *(pod for pod in pods if pod.leaving)])
+    going += [pod for pod in pods if pod.leaving]
+    there = {pod.index for pod in going}
+    crew.still_there = tuple(one for one in crew.granted_leave if one in there)
+    _hold(scene, crew, going)
     for pod in sorted(alive, key=lambda pod: pod.index):
         _seat(scene, _worker(crew, pod), pod.node)
     if not job.resting:

@@ -48,6 +48,7 @@ def _waits(scene: Scene, move: Move, since: float) -> bool:
         scene.grown += 1
         return False
     room.take(shape, node)
+    scene.made_rooms.append((node, shape))
     return True
 
 

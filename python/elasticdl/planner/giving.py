@@ -42,18 +42,16 @@ def seat_again(scene: Scene) -> None:
     the order would find the first room.
     """
     for ask in sorted(scene.asks, key=_before):
-        if _goes_last(scene, ask):
+        node = scene.same_node(ask.shape, ask.pods)
+        if node == NOWHERE:
+            node = ask.nominated
+        if _goes_last(scene, ask) or node == NOWHERE:
             continue
-        node = ask.nominated
-        if node == NOWHERE or not scene.room.fits(ask.shape, node, now=False):
-            node = scene.same_node(ask.shape, ask.who)
-        if node != NOWHERE:
+        if scene.room.fits(ask.shape, node, now=False):
             scene.keep(ask, node)
     for crew in scene.by_arrival():
         for worker in list(crew.unplaced):
-            if not _hopes(worker):
-                continue
-            node = scene.same_node(crew.shape, crew.key)
+            node = scene.same_node(crew.shape, crew.key) if _hopes(worker) else NOWHERE
             if node != NOWHERE:
                 seat(scene, worker, node)
 

@@ -21,7 +21,7 @@ def grow(scene: Scene, *, now: bool) -> int:
     """Add workers where they fit; return how many."""
     waiting = [(_order(crew), crew.key) for crew in scene.crews.values() if crew.grows]
     heapq.heapify(waiting)
-    full: set[Shape] = set()
+    full = _takers(scene) if now else set()
     added = 0
     while waiting:
         crew = scene.crews[waiting[0][1]]
@@ -35,6 +35,29 @@ def grow(scene: Scene, *, now: bool) -> int:
         else:
             heapq.heappop(waiting)
     return added
+
+
+def _takers(scene: Scene) -> set[Shape]:
+    """Return the shapes that could get in the way of a larger one.
+
+    When two workers leave for one that is as large, they leave one after the other, and
+    a scheduler gives the room of the first to any pod that fits there.
+    """
+    crews = scene.crews.values()
+    rooms = scene.made_rooms + [
+        (worker.node, crew.shape)
+        for crew in crews
+        for worker in crew.placed
+        if not worker.bound and not scene.room.is_free(crew.shape, worker.node)
+    ]
+    return {
+        crew.shape
+        for crew in crews
+        if any(
+            node in crew.shape.nodes and scene.room.could_take(crew.shape, shape, node)
+            for node, shape in rooms
+        )
+    }
 
 
 def add(scene: Scene, crew: Crew, *, now: bool) -> bool:

@@ -122,6 +122,13 @@ class Room:
         free, held = self.free[node], self.held[node]
         return all(free[i] >= held[i] for i, _ in shape.needs)
 
+    def could_take(self, shape: Shape, other: Shape, node: int) -> bool:
+        """Return whether a pod would fit into the room that is kept for another."""
+        if shape is other:
+            return False
+        kept, free = dict(other.needs), self.free[node]
+        return all(free[i] + kept.get(i, 0) >= need for i, need in shape.needs)
+
     def best(self, shape: Shape, *, now: bool) -> int:
         """Return the node with the most room for a shape; NOWHERE if it fits on none.
 

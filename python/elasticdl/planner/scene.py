@@ -21,6 +21,7 @@ class Ask:
     priority: int
     since: float
     who: str
+    pods: str  # all that are alike: of the same job and role
     crew: Crew | None = None  # whose master or PS it is
     nominated: int = NOWHERE
 
@@ -37,9 +38,11 @@ class Scene:
     asks: list[Ask] = field(default_factory=list)  # those without room yet
     asked: tuple[Ask, ...] = ()  # all of them
     on_node: list[list[Worker]] = field(default_factory=list)  # those that could go
-    # Where there was room at the last plan, for workers, and for others by `Ask.who`.
+    # Where there was room at the last plan, for workers, and for others by `Ask.pods`.
     remembered: dict[JobKey | str, list[int]] = field(default_factory=dict)
     kept: dict[str, list[int]] = field(default_factory=dict)  # by this plan, of asks
+    # Rooms that are being made for workers: a smaller one could take a part of one.
+    made_rooms: list[tuple[int, Shape]] = field(default_factory=list)
     grown: int = 0  # workers added by this plan
     _trail: list[tuple[bool, Worker]] | None = None
 
@@ -65,12 +68,13 @@ class Scene:
         """Give room to a pod that goes before workers."""
         self.room.take(ask.shape, node)
         self.asks.remove(ask)
-        self.kept.setdefault(ask.who, []).append(node)
+        if node != ask.nominated:
+            self.kept.setdefault(ask.pods, []).append(node)
 
     def put(self, worker: Worker, node: int) -> None:
         """Give a worker room on a node."""
         worker.node = node
-        worker.tried = worker.tried or self._trail is not None and not worker.bound
+        worker.tried = worker.tried or (self._trail is not None and not worker.bound)
         self.room.take(worker.crew.shape, node)
         worker.crew.placed.append(worker)
         if worker.crew.part:

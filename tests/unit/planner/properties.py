@@ -72,6 +72,8 @@ def _rests(world: World, made: Plan) -> bool:
     fairness = made.memory.fairness
     if world.changed or world.moves() or fairness.frozen or fairness.open:
         return False
+    if any(not p.node and world.now - p.waiting_since < 6 for p in world.pods.values()):
+        return False
     # A pause that ends is tried again for good, with longer and longer pauses.
     return made.again_at is None or made.again_at in {
         one.until for one in made.memory.pauses
@@ -126,12 +128,15 @@ def _no_room_for(world: World, view: ClusterView, job: Job, made: Plan) -> None:
 
 
 def _fair(view: ClusterView, made: Plan, world: World) -> None:
+    counts = {node.name for node in supply(view.nodes, SETTINGS, world.now)}
     held = {one.key for one in made.memory.pauses}
     jobs = [
         job for job in view.jobs
         if job.takes_part and not job.resting and job.key not in held
         and not made.reasons[job.key].startswith("waits")
         and world.masters[job.key].quota > 1000
+        # Who runs on a node that does not count has nothing to give.
+        and all(pod.node in counts for pod in view.pods if pod.of == job.key)
     ]  # fmt: skip
     for one in jobs:
         for other in jobs:

@@ -14,8 +14,8 @@ from elasticdl.planner.view import (
     Node,
     Placement,
     Resources,
-    Template,
     Taint,
+    Template,
     Toleration,
 )
 
@@ -110,9 +110,7 @@ def _job(random: Random, worker: Template) -> Job:
 
 def _others(random: Random, world: World) -> None:
     for number in range(random.choice([0, 0, 3, 12])):
-        request = Resources.of(
-            {"cpu": random.choice([250, 1000, 3000]), "memory": GIB}
-        )
+        request = Resources.of({"cpu": random.choice([250, 1000, 3000]), "memory": GIB})
         priority = random.choice([HIGH, HIGH, 0])
         at = world.now + random.uniform(0, _LAST_EVENT_SECONDS)
         name = f"p{number}"

@@ -1,7 +1,7 @@
 """A small cluster that moves: nodes, a scheduler, pods, and masters that obey grants.
 
-Owns time and pods for the planner's tests, in steps of a second. It knows nothing of how
-the planner decides: what it is told is a `Plan`, what it shows is a `ClusterView`.
+Owns time and pods for the planner's tests, in steps of a second. It knows nothing of
+how the planner decides: what it is told is a `Plan`, what it shows is a `ClusterView`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from elasticdl.planner.view import (
     Job,
     JobKey,
     Node,
-    Placement,
     Pod,
     Resources,
     Template,
@@ -96,7 +95,7 @@ class World:
         )
 
     def _starts(self, master: Master) -> bool:
-        return 0 <= master.since and self.now - master.since <= _START_SECONDS + 1
+        return master.since >= 0 and self.now - master.since <= _START_SECONDS + 1
 
     def _take_grants(self) -> None:
         for at, key, size, leave in self._grants:
@@ -235,9 +234,7 @@ class World:
 
     def free(self) -> dict[str, dict[str, int]]:
         """Return what is free on each node."""
-        free = {
-            name: dict(node.allocatable.items) for name, node in self.nodes.items()
-        }
+        free = {name: dict(node.allocatable.items) for name, node in self.nodes.items()}
         for pod in self.pods.values():
             if pod.node:
                 _take(free[pod.node], pod.request)
@@ -331,6 +328,3 @@ def _take(free: dict[str, int], request: Resources, count: int = 1) -> None:
         free[name] = free.get(name, 0) - count * amount
     if "pods" in free:
         free["pods"] -= count
-
-
-ANYWHERE = Placement()
