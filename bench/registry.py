@@ -23,6 +23,7 @@ def benchmarks() -> dict[str, Benchmark]:
     import ps
     import recovery
     import scraping
+    import simulator
     import step
     import tls
 
@@ -43,6 +44,7 @@ def benchmarks() -> dict[str, Benchmark]:
         scraping,
         cluster,
         planner,
+        simulator,
     ):
         found.update(module.BENCHMARKS)
     return found

@@ -29,8 +29,10 @@ _HOLDERS = {
     PodKind.SERVING: planned.Holder.SERVING,
     PodKind.OTHER: planned.Holder.OTHER,
 }
-_LONGEST_PAUSE = 5.0  # without a change the planner is asked again after that
-_PodState = tuple[object, ...]
+# Without a change the planner is asked again after so long: while something that it
+# asked for is on its way, and else.
+_PAUSE_SECONDS, _LONG_PAUSE_SECONDS = 5.0, 30.0
+_State = tuple[object, ...]
 
 
 class Elastic:
@@ -44,7 +46,8 @@ class Elastic:
         self._given = settings
         self._memory = Memory()
         self._written: dict[str, Grant] = {}
-        self._seen_pods: dict[int, tuple[_PodState, planned.Pod]] = {}
+        self._seen_pods: dict[int, tuple[_State, planned.Pod]] = {}
+        self._seen_nodes: dict[str, tuple[_State, planned.Node]] = {}
         self._seen_jobs: dict[str, planned.Job] = {}
 
     def replicas(self, job: Jobs) -> int:
@@ -81,7 +84,7 @@ class Elastic:
                 grants[key.name] = self._written[key.name] = grant
         for name in set(self._written) - set(world.jobs):
             del self._written[name]
-        return Decision(grants=grants, next_time=now + _LONGEST_PAUSE)
+        return Decision(grants=grants, next_time=_next_time(made.memory, now))
 
     # -- the view ---------------------------------------------------------------------
 
@@ -89,13 +92,18 @@ class Elastic:
         """Return the cluster as the controller would see it."""
         cluster = world.cluster
         return ClusterView(
-            nodes=tuple(
-                _node(node, cluster, world.node_back.get(node.name))
-                for node in cluster.nodes.values()
-            ),
+            nodes=tuple(self._node(node, world) for node in cluster.nodes.values()),
             pods=tuple(self._pods(cluster)),
             jobs=tuple(self._job(job, world) for job in world.jobs.values()),
         )
+
+    def _node(self, node: Node, world: World) -> planned.Node:
+        state = (node.ready, world.node_back.get(node.name))
+        known = self._seen_nodes.get(node.name)
+        if known is None or known[0] != state:
+            known = (state, _node(node, world.cluster, state[1]))
+            self._seen_nodes[node.name] = known
+        return known[1]
 
     def _pods(self, cluster: Cluster) -> Iterator[planned.Pod]:
         seen = {}
@@ -127,6 +135,16 @@ def settings_of(trace: Trace) -> Settings:
     """Return what the administrator of such a cluster decides."""
     ceilings = ((planned.CPU, trace.ceiling), (planned.MEMORY, trace.ceiling))
     return Settings(ceilings=ceilings, grant_seconds=1800.0)
+
+
+def _next_time(memory: Memory, now: float) -> float:
+    """Return when something is due that no change of the cluster would tell."""
+    on_its_way = memory.asked or memory.expected or memory.fairness.open
+    pause = _PAUSE_SECONDS if on_its_way else _LONG_PAUSE_SECONDS
+    due = [until for _, until in memory.fairness.frozen]
+    due += [one.until for one in memory.pauses]
+    later = [time - _EPOCH for time in due if time - _EPOCH > now]
+    return min([now + pause, *later])
 
 
 def _resources(amounts: Vector, cluster: Cluster, *, pods: bool) -> Resources:
