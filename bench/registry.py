@@ -19,9 +19,11 @@ def benchmarks() -> dict[str, Benchmark]:
     import group_tf
     import jobs
     import master
+    import planner
     import ps
     import recovery
     import scraping
+    import simulator
     import step
     import tls
 
@@ -41,6 +43,8 @@ def benchmarks() -> dict[str, Benchmark]:
         group_tf,
         scraping,
         cluster,
+        planner,
+        simulator,
     ):
         found.update(module.BENCHMARKS)
     return found

@@ -25,6 +25,11 @@ _ROLES = {
     ),
     "ps": ("Parameter servers", "Each PS for itself."),
     "worker": ("Workers", "Each worker process for itself."),
+    "controller": (
+        "Controller",
+        "The sizes of all jobs, decided together: `controller.enabled` of a platform's "
+        "release. Both replicas show their own; what is decided only the leader has.",
+    ),
     "exporter": (
         "Platform exporter",
         "The cluster, whoever uses it: `monitoring.exporter.enabled` of the platform's "

@@ -42,8 +42,10 @@ def with_registry(values):
     """Return values with a registry where stock images are needed and none is said."""
     of_platform = (values.get("jobs") or {}).get("defaults") or {}
     exporter = ((values.get("monitoring") or {}).get("exporter") or {}).get("enabled")
+    controller = (values.get("controller") or {}).get("enabled")
     own = (values.get("job") or {}).get("image")
     needed = (values.get("kind") == "job" and not own) or exporter is True
+    needed = needed or controller is True
     said = [place.get("images", {}) for place in (values, of_platform)]
     if not needed or any(not isinstance(it, dict) or "registry" in it for it in said):
         return values

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from elasticdl.exporter.objects import (
+from elasticdl.kube.amounts import Amounts
+from elasticdl.kube.inventory import (
     ACTIVE,
     NOT_READY,
     TRAINING,
@@ -19,7 +20,6 @@ from elasticdl.exporter.objects import (
     Node,
     Pod,
 )
-from elasticdl.kube.amounts import Amounts
 from elasticdl.metrics.registry import ClusterMetrics
 
 Job = tuple[str, str]  # namespace, name

@@ -15,11 +15,11 @@ import sys
 from collections.abc import Sequence
 
 from elasticdl.errors import ElasticDLError, ExitCode, SpecError
-from elasticdl.exporter.objects import Serving
 from elasticdl.exporter.watching import WatchedCluster
 from elasticdl.job.chart.monitoring import ExporterValues
 from elasticdl.job.context import set_up_logging
 from elasticdl.kube.api import ApiServer
+from elasticdl.kube.inventory import Serving
 from elasticdl.metrics.event_loop import answers, in_loop
 from elasticdl.metrics.registry import ClusterMetrics
 from elasticdl.metrics.server import MetricsServer

@@ -13,7 +13,11 @@ import time
 from collections.abc import Callable
 
 from elasticdl.exporter.figures import ClusterFigures, Usage, Waits, figures, show
-from elasticdl.exporter.objects import (
+from elasticdl.job.names import LABEL_JOB
+from elasticdl.kube.amounts import Amounts, amounts
+from elasticdl.kube.api import ApiServer
+from elasticdl.kube.errors import ApiError, Json
+from elasticdl.kube.inventory import (
     MasterJob,
     Node,
     Pod,
@@ -22,10 +26,6 @@ from elasticdl.exporter.objects import (
     node_of,
     pod_of,
 )
-from elasticdl.job.names import LABEL_JOB
-from elasticdl.kube.amounts import Amounts, amounts
-from elasticdl.kube.api import ApiServer
-from elasticdl.kube.errors import ApiError, Json
 from elasticdl.kube.list_and_watch import Listing, WatchEvent, reflect
 from elasticdl.metrics.registry import ClusterMetrics
 

@@ -101,6 +101,8 @@ MANAGED_BY_MASTER = "elasticdl-master"
 LABEL_SCRAPES = "elasticdl.org/scrapes"
 # On the job's ConfigMap: ends the job in good order; the value is the reason.
 ANNOTATION_STOP = "elasticdl.org/stop"
+# On the job's ConfigMap, by a controller: how many workers it is given.
+ANNOTATION_WORKERS = "elasticdl.org/workers"
 # On the master's batch Job, by the master: what a health check can read of the job.
 ANNOTATION_STATE = "elasticdl.org/state"
 ANNOTATION_MESSAGE = "elasticdl.org/message"

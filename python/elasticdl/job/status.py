@@ -137,6 +137,15 @@ class GroupStatus(_Document):
     out: list[GroupOut] = Field(default_factory=list)
 
 
+class GrantStatus(_Document):
+    """What a controller gave the job."""
+
+    workers: int
+    why: str = ""
+    by: str = ""
+    until: float = 0.0  # Unix seconds
+
+
 class JobStatus(_Document):
     """The job now."""
 
@@ -156,6 +165,7 @@ class JobStatus(_Document):
     workers_wanted: int
     workers_min: int = 0
     workers_max: int = 0  # 0: no maximum
+    grant: GrantStatus | None = None  # by which `workers_wanted` goes
     progress: Progress = Field(default_factory=Progress)
     replicas: list[ReplicaStatus] = Field(default_factory=list)
     relaunches: list[Relaunch] = Field(default_factory=list)  # the newest

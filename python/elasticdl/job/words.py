@@ -188,6 +188,7 @@ class HappeningKind(enum.StrEnum):
     SHRUNK = "shrunk"
     EDITED = "edited"
     REFUSED = "refused"
+    GRANT_REFUSED = "grantRefused"
     REWOUND = "rewound"
     ROUND = "round"  # other workers than before make steps together
     EVALUATED = "evaluated"

@@ -1,6 +1,6 @@
 """Amounts of CPU, memory and GPUs, and what a pod asks its node for.
 
-Owns Kubernetes' rule for the effective request of a pod. Called by `exporter.objects`.
+Owns Kubernetes' rule for the effective request of a pod. Called by `kube.inventory`.
 Pure. Must not know classes of pods.
 """
 
@@ -65,6 +65,43 @@ def amounts(resources: Json | None) -> Amounts:
             if name.endswith(_GPU_ENDINGS)
         ),
     )
+
+
+def named_request(spec: Json) -> dict[str, float]:
+    """Return what a pod's specification takes from its node, by names of resources.
+
+    By the rule of `effective_request`.
+    """
+    sidecars: dict[str, float] = {}
+    starting: dict[str, float] = {}
+    for container in spec.get("initContainers") or []:
+        asked = _named(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars = _sum(sidecars, asked)
+            starting = _larger(starting, sidecars)
+        else:
+            starting = _larger(starting, _sum(sidecars, asked))
+    running = sidecars
+    for container in spec.get("containers") or []:
+        running = _sum(running, _named(container))
+    whole = _larger(running, starting)
+    for name, amount in ((spec.get("resources") or {}).get("requests") or {}).items():
+        whole[name] = quantity(amount)
+    overhead = {k: quantity(v) for k, v in (spec.get("overhead") or {}).items()}
+    return _sum(whole, overhead)
+
+
+def _named(container: Json) -> dict[str, float]:
+    asked = (container.get("resources") or {}).get("requests") or {}
+    return {name: quantity(amount) for name, amount in asked.items()}
+
+
+def _sum(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
+    return {k: one.get(k, 0.0) + other.get(k, 0.0) for k in {**one, **other}}
+
+
+def _larger(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
+    return {k: max(one.get(k, 0.0), other.get(k, 0.0)) for k in {**one, **other}}
 
 
 def effective_request(spec: Json) -> Amounts:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 
 from elasticdl.kube.api import ApiServer
@@ -40,13 +40,18 @@ class WatchEvent:
 
 
 async def reflect(
-    api: ApiServer, path: str, selector: Mapping[str, str]
+    api: ApiServer,
+    path: str,
+    selector: Mapping[str, str],
+    *,
+    on_gap: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[Listing | WatchEvent, None]:
     """Yield the whole list, then changes; the whole list again after an interruption.
 
     `selector` is `labelSelector` or `fieldSelector`. Outages are waited out. Raises
     ApiError if the first list is refused; later a refusal (the permission was taken
-    away) is waited out too: what runs, runs.
+    away) is waited out too: what runs, runs. `on_gap` is called when changes begin to
+    be missed, until the next list.
     """
     backoff = Backoff()
     known = False
@@ -66,6 +71,7 @@ async def reflect(
         except ApiError as error:
             if not known:
                 raise
+            on_gap()
             level = logging.INFO if error.status in (0, _GONE) else logging.WARNING
             log.log(level, "watching %s: %s; listing again", path, error)
         await asyncio.sleep(backoff.next_seconds())

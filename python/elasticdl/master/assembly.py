@@ -30,6 +30,7 @@ from elasticdl.master.job_state import Job, JobEnding, Parts
 from elasticdl.master.master import Master
 from elasticdl.master.members.changes import Changes
 from elasticdl.master.members.goodput import Goodput
+from elasticdl.master.members.granted import Granted
 from elasticdl.master.members.membership import Membership
 from elasticdl.master.members.relaunches import Relaunches
 from elasticdl.master.members.table import MemberTable
@@ -245,6 +246,7 @@ def _make_job(
         side=side,
         table=table,
         membership=Membership(table, ledger, relaunches, goodput, signals.diary),
+        granted=Granted(table, signals.diary),
         relaunches=relaunches,
         goodput=goodput,
         holder=_holder(spec, holding, around),

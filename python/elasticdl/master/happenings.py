@@ -149,6 +149,30 @@ class AttentionNeeded(Happening):
     message: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class SizeGranted(Happening):
+    """A grant changed how many workers the job wants."""
+
+    before: int
+    workers: int
+    why: str  # as whoever granted it says
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrantEnded(Happening):
+    """The grant expired, was taken back, or fits the job no more."""
+
+    before: int
+    workers: int  # wanted without one
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrantRefused(Happening):
+    """A grant does not hold, or not as it is."""
+
+    text: str
+
+
 # -- the model ------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from elasticdl.job.words import JobState
 from elasticdl.master.happenings import JobEntered
 from elasticdl.master.members.changes import Changes
 from elasticdl.master.members.goodput import Goodput
+from elasticdl.master.members.granted import Granted
 from elasticdl.master.members.membership import Membership
 from elasticdl.master.members.relaunches import Relaunches
 from elasticdl.master.members.table import MemberTable
@@ -63,6 +64,7 @@ class Parts:
     side: SideTasks
     table: MemberTable
     membership: Membership
+    granted: Granted
     relaunches: Relaunches
     goodput: Goodput
     holder: ModelHolder

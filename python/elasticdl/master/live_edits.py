@@ -37,6 +37,7 @@ LIVE = (
     "worker.replicas",
     "worker.min",
     "worker.max",
+    "worker.elastic",
 )
 
 

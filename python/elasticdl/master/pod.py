@@ -248,6 +248,8 @@ async def _run(
 
     def attend(master: Master) -> None:
         take_over(context.job_dir, uid)
+        # Before the first turn, which would go by `worker.replicas`.
+        master.loop.grant(cluster.config.current.grant)
         follow = _follow(cluster, master, prepared.text)
         following.extend(
             (
@@ -297,6 +299,7 @@ async def _follow(cluster: Cluster, master: Master, known: str) -> None:
             on_edit=edit,
             on_stop=stop,
             on_deleted=lambda: stop("its ConfigMap was deleted"),
+            on_grant=master.loop.grant,
         )
     except PlatformError as error:
         job.end(JobState.FAILED, str(error), error.exit_code)

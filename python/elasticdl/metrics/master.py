@@ -186,6 +186,17 @@ class MasterMetrics(Catalogue):
         self.workers_wanted = self.gauge(
             "elasticdl_workers_wanted", "Workers the job asks for.", unit="workers"
         )
+        self.workers_granted = self.series(
+            "elasticdl_workers_granted",
+            "Workers that a controller gives the job; absent where none does.",
+            unit="workers",
+        )
+        self.grants_refused = self.series(
+            "elasticdl_grants_refused_total",
+            "Grants that did not hold, or not as they were; the log says why.",
+            unit="grants",
+            optional=False,
+        )
         self.workers_min = self.gauge(
             "elasticdl_workers_min",
             "Workers below which the job counts as short of them.",

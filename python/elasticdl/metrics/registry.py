@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from elasticdl.metrics.catalogue import Catalogue
 from elasticdl.metrics.cluster import ClusterMetrics
+from elasticdl.metrics.controller import ControllerMetrics
 from elasticdl.metrics.master import MasterMetrics
 from elasticdl.metrics.ps import PsMetrics
 from elasticdl.metrics.worker import WorkerMetrics
@@ -20,6 +21,14 @@ ROLES: Mapping[str, type[Catalogue]] = {
     "ps": PsMetrics,
     "worker": WorkerMetrics,
     "exporter": ClusterMetrics,
+    "controller": ControllerMetrics,
 }
 
-__all__ = ["ROLES", "ClusterMetrics", "MasterMetrics", "PsMetrics", "WorkerMetrics"]
+__all__ = [
+    "ROLES",
+    "ClusterMetrics",
+    "ControllerMetrics",
+    "MasterMetrics",
+    "PsMetrics",
+    "WorkerMetrics",
+]

@@ -5,8 +5,11 @@ Owns these spellings. Called by the CLI's views. Must not print.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
+
+from elasticdl.job.status import GrantStatus
 
 _TRACE_BEGINS = "Traceback (most recent call last):"
 _DOING = {
@@ -106,6 +109,16 @@ def plural(number: int, word: str) -> str:
     """`1 worker`, `2 workers`, `2 relaunches`."""
     ending = "es" if word.endswith(("nch", "tch")) else "s"
     return f"{count(number)} {word}{'' if number == 1 else ending}"
+
+
+def grant_words(grant: GrantStatus, least: int, most: int) -> str:
+    """`12 workers granted (2 to 60) until 10:30: make room for ml/b`."""
+    until = time.strftime("%H:%M", time.localtime(grant.until))
+    why = f": {grant.why}" if grant.why else ""
+    return (
+        f"{plural(grant.workers, 'worker')} granted ({max(1, least)} to {most}) "
+        f"until {until}{why}"
+    )
 
 
 def first_line(text: str) -> str:

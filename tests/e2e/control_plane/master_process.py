@@ -57,6 +57,7 @@ async def main(kubeconfig: str, namespace: str, job: str, folder: str) -> None:
         clock=clock,
     )
     end = master.job.end
+    master.loop.grant(cluster.config.current.grant)
 
     async def edit(text: str) -> None:
         master.loop.edit(live_edits.parse(text, "the ConfigMap"))
@@ -68,6 +69,7 @@ async def main(kubeconfig: str, namespace: str, job: str, folder: str) -> None:
             on_edit=edit,
             on_stop=lambda why: end(JobState.STOPPED, why, ExitCode.STOPPED),
             on_deleted=lambda: end(JobState.STOPPED, "deleted", ExitCode.STOPPED),
+            on_grant=master.loop.grant,
         )
     )
     measuring = asyncio.create_task(figures(job_dir.root / "figures.jsonl", api))

@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from elasticdl.exporter.objects import node_of
+from elasticdl.kube.inventory import node_of
 
 from tests.e2e.jobs import serving
 from tests.e2e.jobs.scraping import Monitor, Proxy, Targets, scrapes

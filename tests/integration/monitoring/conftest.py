@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from elasticdl.client import Scaling
 from elasticdl.exporter.figures import Waits, figures, show
-from elasticdl.exporter.objects import Serving, node_of, pod_of
 from elasticdl.job.names import LABEL_JOB
 from elasticdl.job.status import JobReport, JobStatus
 from elasticdl.job.values.file import edit_values
 from elasticdl.kube.amounts import Amounts
+from elasticdl.kube.inventory import Serving, node_of, pod_of
 from elasticdl.metrics.registry import ClusterMetrics
 from elasticdl.testing.job import JobUnderTest
 from prometheus_client import generate_latest

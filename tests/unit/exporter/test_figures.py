@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 from elasticdl.exporter.figures import Waits, figures, show
-from elasticdl.exporter.objects import Holder, Serving, node_of, pod_of
 from elasticdl.exporter.watching import usage_of
 from elasticdl.kube.amounts import Amounts, effective_request, quantity
+from elasticdl.kube.inventory import Holder, Serving, node_of, pod_of
 from elasticdl.metrics.registry import ClusterMetrics
 from prometheus_client.exposition import generate_latest
 

@@ -8,10 +8,10 @@ from collections import defaultdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from elasticdl.exporter.objects import Serving
 from elasticdl.exporter.watching import WatchedCluster
 from elasticdl.kube.api import ApiServer
 from elasticdl.kube.errors import ApiError
+from elasticdl.kube.inventory import Serving
 from elasticdl.metrics.registry import ClusterMetrics
 from kubernetes.client.configuration import Configuration
 from prometheus_client.exposition import generate_latest

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from elasticdl.client.cluster.api import CORE, ClusterClient, ClusterError, Object
 from elasticdl.client.usage import ClusterUsage
 from elasticdl.exporter.figures import figures
-from elasticdl.exporter.objects import NOT_READY, Serving, node_of, pod_of
 from elasticdl.job.chart.monitoring import ExporterValues
 from elasticdl.kube.amounts import Amounts
+from elasticdl.kube.inventory import NOT_READY, Serving, node_of, pod_of
 
 # A platform may have another value: the exporter is told it, here nobody is.
 _SERVING = Serving(ExporterValues().serving_priority)

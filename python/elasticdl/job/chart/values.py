@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from elasticdl.job.chart.controller import ControllerValues
 from elasticdl.job.chart.defaults import JobsValues
 from elasticdl.job.chart.monitoring import MonitoringValues, metrics_readers
 from elasticdl.job.chart.network import CaBundleValues, ProxyValues
@@ -35,6 +36,7 @@ PLATFORM_ONLY = (
     "platform",
     "rbac",
     "claims",
+    "controller",
     "monitoring.dashboards",
     "monitoring.rules",
     "monitoring.exporter",
@@ -264,7 +266,7 @@ class ChartValues(SpecModel):
     images: ImagesValues = Field(
         default_factory=ImagesValues,
         description="The stock images: of a job's roles, and in a platform of its "
-        "exporter; its registry and pull secrets are the default of its jobs. "
+        "exporter and controller; its registry and pull secrets are the default of its jobs. "
         "`job.image` (all roles) and `job.<role>.image` go before "
         "them; the policy is `job.imagePullPolicy`.",
     )
@@ -329,6 +331,11 @@ class ChartValues(SpecModel):
     claims: list[ClaimValues] = Field(
         default_factory=_claims,
         description="Platform: PersistentVolumeClaims for jobs' folders and data.",
+    )
+    controller: ControllerValues = Field(
+        default_factory=ControllerValues,
+        description="Platform: who decides the sizes of all elastic jobs together; "
+        "docs/cluster.md.",
     )
     monitoring: MonitoringValues = Field(
         default_factory=MonitoringValues,

@@ -461,6 +461,18 @@ class JobSpec(SpecModel):
                     "write 1, or strategy: parameterServer",
                 )
             ]
+        if self.strategy is Strategy.LOCAL and self.worker.takes_part:
+            least, most = self.worker.bounds
+            return [
+                Problem(
+                    "worker.max",
+                    str(most),
+                    f"no range of workers ({least} to {most}), since strategy `local` "
+                    "runs one worker",
+                    "leave worker.min and worker.max out, or write strategy: "
+                    "parameterServer",
+                )
+            ]
         return []
 
     def document(self) -> dict[str, Any]:

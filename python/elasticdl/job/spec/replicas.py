@@ -266,7 +266,17 @@ class WorkerSpec(ReplicaSpec):
     min: CountOrZero = Field(
         0, description="Fewer than this are reported as below minimum; 0 is no minimum."
     )
-    max: CountOrZero = Field(0, description="`scale` goes no higher; 0 is no maximum.")
+    max: CountOrZero = Field(
+        0,
+        description="`scale` goes no higher; 0 is no maximum. Where it is above `min`, a "
+        "controller of the platform decides how many there are between both; `replicas` "
+        "is the number where nobody decides.",
+    )
+    elastic: bool = Field(
+        True,
+        description="False: no controller changes the number of workers, whatever "
+        "`min` and `max` say.",
+    )
     priority: NameOrShare = Field(
         "low",
         description="PriorityClass, or a share as `0.5`: that share of the workers is "
@@ -324,6 +334,16 @@ class WorkerSpec(ReplicaSpec):
         description="An OOM-killed worker comes back with half as much again, up to "
         "this; empty gives up after `maxRestarts`.",
     )
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether a controller may decide the number of workers."""
+        return self.elastic and self.max > max(1, self.min)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The fewest and most workers that may be granted, where it takes part."""
+        return max(1, self.min), self.max
 
     @field_validator("priority")
     @classmethod

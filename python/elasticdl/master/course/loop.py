@@ -30,6 +30,7 @@ from elasticdl.master.attention import PAUSE_SECONDS, Attention
 from elasticdl.master.calls.leasing import Leasing
 from elasticdl.master.course.launching import Launching
 from elasticdl.master.course.resting import Resting
+from elasticdl.master.course.sizing import tasks_left
 from elasticdl.master.course.stages import Stages
 from elasticdl.master.course.watchdog import Verdict, Watchdog
 from elasticdl.master.course.wind_down import WindDown
@@ -222,6 +223,9 @@ class MasterLoop:
         """Do what is due by time or after a heartbeat."""
         parts, spec = self._parts, self._job.spec
         self._judge(now)
+        parts.granted.look(now=now)
+        if parts.table.grant is not None:
+            parts.table.tasks_left = tasks_left(self._job)
         workers = self._resting.wanted(self._job, now=now)
         self._launching.add_stops(parts.membership.plan(workers=workers, now=now))
         self._launching.add_stops(parts.membership.overdue(now=now))
@@ -335,6 +339,14 @@ class MasterLoop:
     async def _take_edits(self, edits: AsyncIterator[JobSpec | SpecError]) -> None:
         async for edited in edits:
             self.edit(edited)
+
+    def grant(self, text: str) -> None:
+        """Take the text of the annotation by which the job is given its size."""
+        parts = self._parts
+        if parts.granted.take(text, now=self._job.clock()):
+            parts.signals.bump()
+            parts.signals.work()
+        parts.signals.wake()
 
     def edit(self, edited: JobSpec | SpecError) -> None:
         """Apply an edit of the values file, as far as a running job allows it.

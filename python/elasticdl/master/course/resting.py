@@ -13,7 +13,6 @@ from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.words import JobState, ReplicaState, WorkerPhase
 from elasticdl.master.job_state import Job
 from elasticdl.master.members.member import Member
-from elasticdl.master.members.scale import wanted_workers
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 
@@ -31,7 +30,7 @@ class Resting:
     def wanted(self, job: Job, *, now: float) -> int:
         """Return how many workers the job wants now; 0 while it rests."""
         self._decide(job, now=now)
-        return 0 if self._resting else wanted_workers(job.spec)
+        return 0 if self._resting else job.parts.table.wanted
 
     def next_time(self, spec: JobSpec) -> float | None:
         """Return when the workers go home if nothing happens before."""

@@ -16,7 +16,13 @@ from dataclasses import dataclass
 
 from elasticdl.job.names import Role
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.job.words import ChangeCause, EndCause, ExitReason, ReplicaState
+from elasticdl.job.words import (
+    ChangeCause,
+    EndCause,
+    ExitReason,
+    ReplicaState,
+    WorkerPhase,
+)
 from elasticdl.master.happenings import (
     Diary,
     ReplicaDismissed,
@@ -306,12 +312,22 @@ class Membership:
                     now=now,
                 )
         seats = [
-            Seat(m.key.index, m.priority, m.state is ReplicaState.RUNNING)
+            Seat(
+                m.key.index,
+                m.priority,
+                running=m.state is ReplicaState.RUNNING,
+                idle=m.phase == WorkerPhase.IDLE,
+            )
             for m in self.table.workers()
             if not m.drain
         ]
-        worker = self.table.spec.worker
-        change = scale.resize(seats, wanted=workers, priority=worker.priority)
+        grant = self.table.grant
+        change = scale.resize(
+            seats,
+            wanted=workers,
+            priority=self.table.spec.worker.priority,
+            leave=grant.leave if grant else (),
+        )
         role = str(Role.WORKER)
         why = self._why_more(before, any_there=bool(seats))
         for priority in change.start:
@@ -322,12 +338,19 @@ class Membership:
         stops = []
         for index in change.drain:
             member = self.table.members[ReplicaKey(Role.WORKER, index)]
-            cause = "scaled down" if workers else "the job is paused"
+            cause = self._why_fewer(workers)
             left = ChangeCause.SHRUNK if workers else ChangeCause.PAUSED
             gone = ReplicaDismissed(time=now, replica=member.name, role=role, why=left)
             self._diary.say(gone)
             stops += self.drain(member, cause, now=now)
         return stops
+
+    def _why_fewer(self, workers: int) -> str:
+        """Return why workers leave, in words; the number that stays may be 0."""
+        if not workers:
+            return "the job is paused"
+        grant = self.table.grant
+        return f"scaled down: {grant.why}" if grant and grant.why else "scaled down"
 
     @staticmethod
     def _why_more(before: int | None, *, any_there: bool) -> ChangeCause:
@@ -378,7 +401,7 @@ class Membership:
         *,
         now: float,
     ) -> Member | None:
-        wanted = scale.wanted_workers(self.table.spec)
+        wanted = self.table.wanted
         staying = [m for m in self.table.workers() if not m.drain]
         if member.is_worker and len(staying) >= wanted:
             return None

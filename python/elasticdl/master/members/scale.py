@@ -7,9 +7,10 @@ to be. Knows nothing of runners or clocks.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from elasticdl.job.grant import Grant
 from elasticdl.job.spec.job import JobSpec
 
 HIGH = "high"
@@ -43,6 +44,7 @@ class Seat:
     index: int
     priority: str
     running: bool
+    idle: bool = False  # runs, and has nothing to do
 
 
 @dataclass(frozen=True)
@@ -53,24 +55,46 @@ class Resize:
     drain: tuple[int, ...] = ()  # indexes
 
 
-def wanted_workers(spec: JobSpec) -> int:
+def wanted_workers(
+    spec: JobSpec, grant: Grant | None = None, *, tasks_left: int | None = None
+) -> int:
     """Return how many workers the job is to have now, if it does not rest.
 
-    Everybody in the master asks here, so that a size which is decided elsewhere has one
-    place to come in.
+    Everybody asks here: `MemberTable.wanted` in the master, and the simulator. The
+    user's bounds go before a grant, a grant before `worker.replicas`. `grant` is one
+    that has not expired. More workers than `tasks_left` would be of no use: where the
+    size is decided for the job, what it cannot use is for others.
     """
-    return spec.worker.replicas
+    worker = spec.worker
+    if grant is None or not worker.takes_part:
+        return worker.replicas
+    least, most = worker.bounds
+    wanted = min(max(grant.workers, least), most)
+    return wanted if tasks_left is None else min(wanted, max(tasks_left, least))
 
 
-def resize(seats: Iterable[Seat], *, wanted: int, priority: str) -> Resize:
+def resize(
+    seats: Iterable[Seat], *, wanted: int, priority: str, leave: Sequence[int] = ()
+) -> Resize:
     """Return which workers to start or drain so that `wanted` workers are there.
 
-    Those that only wait for a machine go first, then low priority before high, the
-    newest first. New ones take the priorities that the split lacks.
+    Those named in `leave` go first, in that order; then those that only wait for a
+    machine, those without a task, and low priority before high, the newest first. New
+    ones take the priorities that the split lacks.
     """
     seats = list(seats)
     if len(seats) > wanted:
-        order = sorted(seats, key=lambda s: (s.running, s.priority == HIGH, -s.index))
+        named = {index: place for place, index in enumerate(leave)}
+        order = sorted(
+            seats,
+            key=lambda s: (
+                named.get(s.index, len(named)),
+                s.running,
+                not s.idle,
+                s.priority == HIGH,
+                -s.index,
+            ),
+        )
         return Resize(drain=tuple(s.index for s in order[: len(seats) - wanted]))
     missing = split_priorities(priority, wanted)
     for seat in seats:

@@ -14,12 +14,14 @@ from __future__ import annotations
 import math
 
 from elasticdl.errors import FencedError
+from elasticdl.job.grant import Grant
 from elasticdl.job.names import Role, replica_name
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.spec.quantity import parse_bytes
 from elasticdl.job.tasks import ReplicaId
 from elasticdl.job.words import ReplicaState
 from elasticdl.master.members.member import Member
+from elasticdl.master.members.scale import wanted_workers
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.ledger import Ledger
 from elasticdl.runner.base import ReplicaKey
@@ -38,6 +40,8 @@ class MemberTable:
     def __init__(self, spec: JobSpec, ledger: Ledger, *, ps_seats: int) -> None:
         """Begin without members."""
         self.spec = spec  # replaced when a live edit is taken
+        self.grant: Grant | None = None  # in force (master.members.granted)
+        self.tasks_left: int | None = None  # None: not known, or no end of them
         self._ledger = ledger
         self.ps_seats = ps_seats
         self.members: dict[ReplicaKey, Member] = {}
@@ -55,6 +59,16 @@ class MemberTable:
         self._silence_from = -math.inf  # nobody counts as dead before
 
     # -- looking ------------------------------------------------------------------
+
+    @property
+    def workers_so_far(self) -> int:
+        """Number of workers that the job ever had; their indexes are below it."""
+        return self._ledger.workers_so_far
+
+    @property
+    def wanted(self) -> int:
+        """Number of workers that the job is to have, if it does not rest."""
+        return wanted_workers(self.spec, self.grant, tasks_left=self.tasks_left)
 
     def workers(self) -> list[Member]:
         """Return the present and scheduled workers, oldest first."""

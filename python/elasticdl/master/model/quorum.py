@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from elasticdl.job.spec.job import UpdateMode
-from elasticdl.master.members.scale import wanted_workers
 from elasticdl.master.members.table import MemberTable
 from elasticdl.master.signals import Signals
 from elasticdl.master.tasks.ledger import Ledger
@@ -140,7 +139,7 @@ class Quorum:
                 self._since.pop(worker, None)
             elif worker not in self._since:
                 new.append(worker)
-        wanted = spec.ps.grads_to_wait or wanted_workers(spec)
+        wanted = spec.ps.grads_to_wait or self._table.wanted
         number = max(1, min(wanted, len(self._since) + len(new)))
         if number != self._number:
             rose, self._number = number > self._number, number

@@ -57,7 +57,7 @@ class Ledger:
         self.replayed_records = 0
         self.rewinds = 0
         self.started = 0.0
-        self._worker_index = 0
+        self.workers_so_far = 0  # also the next one's index
         self._replica_generation = 0
         self._lease_id = 0
         self._notes = Notes()
@@ -251,8 +251,8 @@ class Ledger:
 
     def next_worker_index(self) -> int:
         """Return an index that no worker of this job has had."""
-        self._do({"k": "ids", "worker": self._worker_index + 1})
-        return self._worker_index - 1
+        self._do({"k": "ids", "worker": self.workers_so_far + 1})
+        return self.workers_so_far - 1
 
     def next_generation(self) -> int:
         """Return a generation that no replica of this job has had; from 1."""
@@ -370,7 +370,7 @@ class Ledger:
         event["n"] = self.plan.epochs  # what audit needs; the same when replayed
 
     def _on_ids(self, event: Event) -> None:
-        self._worker_index = event.get("worker", self._worker_index)
+        self.workers_so_far = event.get("worker", self.workers_so_far)
         self._replica_generation = event.get("generation", self._replica_generation)
 
     def _on_lease(self, event: Event) -> LeasedTask | None:
@@ -458,7 +458,7 @@ class Ledger:
         return {
             "generation": self.generation,
             "started": self.started,
-            "ids": [self._worker_index, self._replica_generation, self._lease_id],
+            "ids": [self.workers_so_far, self._replica_generation, self._lease_id],
             "plan": self.plan.to_json() if self.plan else None,
             "queue": self.queue.state() if self.queue else None,
             "replays": [r.model_dump() for r in self.replays],
@@ -470,7 +470,7 @@ class Ledger:
     def _load(self, state: Event) -> None:
         self.generation = state["generation"]
         self.started = state["started"]
-        self._worker_index, self._replica_generation, self._lease_id = state["ids"]
+        self.workers_so_far, self._replica_generation, self._lease_id = state["ids"]
         self.replays.extend(Replay(**r) for r in state["replays"])
         self.replayed_records = state["replayed_records"]
         self.rewinds = state["rewinds"]

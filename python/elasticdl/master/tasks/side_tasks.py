@@ -147,6 +147,11 @@ class SideTasks:
                 self._end(lease_id)
         self._lazy = iter(())
 
+    @property
+    def open(self) -> int:
+        """Number of tasks that are leased or wait; those made lazily are not known."""
+        return len(self._waiting) + len(self._leased.all)
+
     def leases_of(self, worker: int) -> list[int]:
         """Return a worker's leases."""
         return self._leased.of(worker)

@@ -69,6 +69,9 @@ class Gauges:
     def _replicas(self, built: JobStatus) -> None:
         metrics, spec = self.metrics, self._job.spec.worker
         metrics.workers_wanted.set(built.workers_wanted)
+        grant = built.grant
+        metrics.workers_granted.set_one(grant.workers if grant else None)
+        metrics.grants_refused.set_one(self._job.parts.granted.refusals)
         metrics.workers_min.set(spec.min)
         metrics.workers_max.set(spec.max)
         living = [r for r in built.replicas if r.state != ReplicaState.ENDED]

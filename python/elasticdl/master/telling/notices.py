@@ -45,11 +45,14 @@ _WORDS: dict[str, tuple[str, bool]] = {
     HappeningKind.SHRUNK: ("Edited", False),
     HappeningKind.EDITED: ("Edited", False),
     HappeningKind.REFUSED: ("EditRefused", True),
+    HappeningKind.GRANT_REFUSED: ("GrantRefused", True),
     HappeningKind.REWOUND: ("Rewound", True),
     HappeningKind.CHECKPOINT_FAILED: ("CheckpointFailed", True),
     HappeningKind.MASTER: ("MasterStarted", False),
     HappeningKind.ATTENTION: ("Attention", True),
 }
+# With a detail these are no edits of the user's.
+_BY_GRANT = (HappeningKind.GROWN, HappeningKind.SHRUNK, HappeningKind.EDITED)
 _MOST_NAMES = 8
 
 
@@ -90,6 +93,8 @@ def _word(decision: Decision) -> tuple[str, bool]:
     if decision.kind == HappeningKind.STATE:
         state = JobState(decision.cause)
         return _STATES.get(state, ""), state is JobState.FAILED
+    if decision.kind in _BY_GRANT and decision.detail:
+        return "Granted", False
     return _WORDS.get(decision.kind, ("", False))
 
 

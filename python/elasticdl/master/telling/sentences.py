@@ -69,6 +69,10 @@ def _of_job(happening: Happening) -> list[Decision]:
     match happening:
         case happenings.JobEdited():
             return [_edited(happening)]
+        case happenings.SizeGranted() | happenings.GrantEnded():
+            return [_granted(happening)]
+        case happenings.GrantRefused(text=text):
+            kind = words.HappeningKind.GRANT_REFUSED
         case happenings.EditRefused(text=text, change=cause):
             kind = words.HappeningKind.REFUSED
         case happenings.MasterTookOver(generation=generation):
@@ -180,6 +184,25 @@ def _edited(happening: happenings.JobEdited) -> Decision:
         kind=kind,
         cause=str(happening),
         text=f"changed: {happening}",
+    )
+
+
+def _granted(happening: happenings.SizeGranted | happenings.GrantEnded) -> Decision:
+    """Return a change of size that the user did not make; `detail` says why."""
+    before, after = happening.before, happening.workers
+    kind = words.HappeningKind.GROWN if after > before else words.HappeningKind.SHRUNK
+    why = "no grant is in force, worker.replicas is"
+    if isinstance(happening, happenings.SizeGranted):
+        why = happening.why or "no reason was given"
+    if after == before:
+        kind = words.HappeningKind.EDITED
+    change = f"granted workers: {before} -> {after}"
+    return Decision(
+        time=happening.time,
+        kind=kind,
+        cause=change,
+        text=f"{change}: {why}",
+        detail=why,
     )
 
 

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from elasticdl.errors import ExitCode
 from elasticdl.job.spec.job import JobType
-from elasticdl.job.status import JobReport, JobStatus, Progress, ReplicaStatus
+from elasticdl.job.status import (
+    GrantStatus,
+    JobReport,
+    JobStatus,
+    Progress,
+    ReplicaStatus,
+)
 from elasticdl.job.words import JobState, ReplicaState
 from elasticdl.master.job_state import Job
 from elasticdl.master.members import goodput
 from elasticdl.master.members.member import Member
-from elasticdl.master.members.scale import wanted_workers
 from elasticdl.master.tasks import facts
 from elasticdl.master.tasks.eta import Pace
 from elasticdl.master.tasks.queue import TaskQueue
@@ -38,9 +43,10 @@ def build(job: Job, *, now: float) -> JobStatus:
         time=now,
         master_generation=parts.ledger.generation,
         master_metrics_port=job.metrics_port,
-        workers_wanted=wanted_workers(job.spec),
+        workers_wanted=table.wanted,
         workers_min=job.spec.worker.min,
         workers_max=job.spec.worker.max,
+        grant=_grant(job),
         progress=progress(job, now=now),
         replicas=[
             _replica(member)
@@ -70,6 +76,13 @@ def build(job: Job, *, now: float) -> JobStatus:
         happened=list(parts.signals.diary.told),
         happened_before=parts.signals.diary.told_before,
     )
+
+
+def _grant(job: Job) -> GrantStatus | None:
+    held = job.parts.granted.grant
+    if held is None:
+        return None
+    return GrantStatus(workers=held.workers, why=held.why, by=held.by, until=held.until)
 
 
 def master_restarts(job: Job) -> int:

@@ -99,13 +99,15 @@ class Cluster:
         on_edit: Callable[[str], Awaitable[None]],
         on_stop: Callable[[str], None],
         on_deleted: Callable[[], None],
+        on_grant: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Keep the job's folder and the templates current, for ever.
 
         A changed `job.yaml` is written to `spec_file`, and its text given to `on_edit`,
         if it is another one than `known`, which the master began with. `on_stop` gets
         the reason of the annotation `elasticdl.org/stop`; `on_deleted` is called when
-        the ConfigMap is gone, and all pods with it.
+        the ConfigMap is gone, and all pods with it. `on_grant` gets the text of
+        `elasticdl.org/workers`.
         """
         await self.config.follow(
             spec_file,
@@ -113,6 +115,7 @@ class Cluster:
             on_edit=on_edit,
             on_stop=on_stop,
             on_deleted=on_deleted,
+            on_grant=on_grant,
         )
 
     @property

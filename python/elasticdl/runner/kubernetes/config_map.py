@@ -40,6 +40,7 @@ class JobConfig:
     job: str  # text of job.yaml
     templates: dict[Role, str]  # text of ps.yaml, worker.yaml
     stop: str  # why the job has to stop; empty if it has not
+    grant: str = ""  # text of the annotation that gives it its size (job/grant.py)
 
     @property
     def owner(self) -> Json:
@@ -57,12 +58,14 @@ class JobConfig:
                 f"ConfigMap {metadata['name']}: has no key {', '.join(missing)}; "
                 "expected what the chart renders: upgrade the job's release"
             )
+        annotations = metadata.get("annotations") or {}
         return JobConfig(
             name=metadata["name"],
             uid=metadata["uid"],
             job=data[names.KEY_JOB],
             templates={role: data[key] for role, key in keys.items()},
-            stop=(metadata.get("annotations") or {}).get(names.ANNOTATION_STOP, ""),
+            stop=annotations.get(names.ANNOTATION_STOP, ""),
+            grant=annotations.get(names.ANNOTATION_WORKERS, ""),
         )
 
 
@@ -116,6 +119,7 @@ class JobConfigMap:
         on_edit: Callable[[str], Awaitable[None]],
         on_stop: Callable[[str], None],
         on_deleted: Callable[[], None],
+        on_grant: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Keep the job's folder and the templates current, for ever.
 
@@ -123,7 +127,9 @@ class JobConfigMap:
         then gives its text to `on_edit`; `known` is the one that the master began
         with. `on_stop` gets the reason of the stop
         annotation; `on_deleted` is called when the ConfigMap is gone, with which all
-        pods of the job go. Raises PlatformError if watching is refused.
+        pods of the job go. `on_grant` gets the text of the annotation that gives the
+        job its size, "" for none, whenever the ConfigMap changes. Raises PlatformError
+        if watching is refused.
         """
         path = f"/api/v1/namespaces/{self._namespace}/configmaps"
         selector = {"fieldSelector": f"metadata.name={self.current.name}"}
@@ -138,6 +144,7 @@ class JobConfigMap:
                     on_deleted()
                     return
                 await self._take(item, spec_file, on_stop)
+                on_grant(self.current.grant)
                 if self.current.job != known:
                     known = self.current.job
                     await on_edit(known)

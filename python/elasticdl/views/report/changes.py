@@ -26,6 +26,7 @@ _KINDS: dict[str, str] = {
     HappeningKind.GROWN: "grown",
     HappeningKind.SHRUNK: "shrunk",
     HappeningKind.REFUSED: "refused",
+    HappeningKind.GRANT_REFUSED: "grant refused",
     HappeningKind.EDITED: "edited",
     HappeningKind.REWOUND: "rewound",
     HappeningKind.ROUND: "round",

@@ -97,8 +97,9 @@ def _of_status(status: JobStatus, *, now: float) -> Iterator[KeyFigure]:
         one.role == Role.WORKER and one.state == ReplicaState.RUNNING
         for one in status.replicas
     )
+    what = "granted" if status.grant else "wanted"
     yield KeyFigure(
-        "workers", text.count(running), f"of {status.workers_wanted} wanted"
+        "workers", text.count(running), f"of {status.workers_wanted} {what}"
     )
     if progress.steps:
         yield _steps(progress.steps, progress.version)

@@ -30,6 +30,7 @@ _KINDS: dict[str, tuple[str, str]] = {
     HappeningKind.SHRUNK: ("shrunk", "cyan"),
     HappeningKind.EDITED: ("edited", "cyan"),
     HappeningKind.REFUSED: ("refused", "yellow"),
+    HappeningKind.GRANT_REFUSED: ("grant refused", "yellow"),
     HappeningKind.REWOUND: ("rewound", "yellow"),
     HappeningKind.ROUND: ("round", "cyan"),
     HappeningKind.CHECKPOINT: ("checkpoint", ""),
@@ -119,6 +120,8 @@ def _present(view: JobView, replica: str) -> Iterator[str]:
     yield f"{head}: {text.first_line(message)}" if message else head
     if status is None:
         return
+    if status.grant and not replica:
+        yield text.grant_words(status.grant, status.workers_min, status.workers_max)
     if status.group and not replica:
         yield from group_lines(status.group, status.replicas)
     for one in status.replicas:

@@ -221,7 +221,8 @@ def roles(status: JobStatus) -> list[str]:
     doing = collections.Counter(_doing(r) for r in workers)
     what = ", ".join(f"{number} {word}" for word, number in doing.most_common())
     parts.append(
-        f"workers {running} of {status.workers_wanted}{f': {what}' if what else ''}"
+        f"workers {running} of {status.workers_wanted}"
+        f"{' granted' if status.grant else ''}{f': {what}' if what else ''}"
     )
     ps = [r for r in status.replicas if r.role == Role.PS]
     if ps:

@@ -116,6 +116,8 @@ def _known(status: JobStatus) -> Iterator[str]:
     yield progress_line(status, short=True)
     yield ", ".join(figures(status))
     yield ", ".join(roles(status))
+    if status.grant:
+        yield text.grant_words(status.grant, status.workers_min, status.workers_max)
     if status.group:
         yield from group_lines(status.group, status.replicas)
     if status.last_evaluation:

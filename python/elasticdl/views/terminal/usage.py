@@ -8,8 +8,8 @@ from __future__ import annotations
 from rich.text import Text
 
 from elasticdl.client.usage import ClusterUsage, Machine, Usage
-from elasticdl.exporter.objects import OTHER, SERVING, TRAINING
 from elasticdl.kube.amounts import Amounts
+from elasticdl.kube.inventory import OTHER, SERVING, TRAINING
 from elasticdl.views import formatting as text
 from elasticdl.views.terminal.bars import bar
 from elasticdl.views.terminal.shading import shaded

@@ -71,6 +71,7 @@ class Workers:
     pending: int
     why_pending: str  # the most frequent reason
     straggling: int
+    granted: str = ""  # why a controller gave it this size; "" where none did
 
 
 @dataclass(frozen=True)
@@ -215,6 +216,7 @@ def _counts(
         pending=len(waiting),
         why_pending=reasons[0][0] if reasons else "",
         straggling=straggling,
+        granted=(status.grant.why or "no reason told") if status.grant else "",
     )
 
 

@@ -215,13 +215,15 @@ def _workers(shown: Top) -> Text:
     short = workers.running < max(workers.least, min(1, workers.wanted))
     content = Text.assemble(
         (f"{workers.running} running", "red" if short else ""),
-        f" of {workers.wanted} wanted",
+        f" of {workers.wanted} {'granted' if workers.granted else 'wanted'}",
         f" ({bounds})" if bounds else "",
     )
     if workers.pending:
         content.append(f", {workers.pending} pending", "yellow")
     if workers.straggling:
         content.append(f", {text.plural(workers.straggling, 'straggler')}", "yellow")
+    if workers.granted:
+        content.append(f"  {workers.granted}", "dim")
     return content
 
 

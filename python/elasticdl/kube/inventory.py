@@ -1,7 +1,8 @@
-"""What the exporter keeps of a node and of a pod, and which class a pod belongs to.
+"""What is kept of a node and of a pod for figures, and which class a pod belongs to.
 
 Owns the reading of Kubernetes' objects: a cluster has many pods, and all that is not
-needed is dropped at once. Called by `exporter.watching`. Pure. Must not sum anything.
+needed is dropped at once. Called by `exporter.watching` and by commands; the class also
+by the controller. Pure. Must not sum anything.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def pod_of(item: Json, serving: Serving) -> Pod | None:
         uid=metadata.get("uid", ""),
         namespace=metadata["namespace"],
         name=metadata["name"],
-        holder=_holder(metadata, spec, serving),
+        holder=holder_of(metadata, spec, serving),
         request=effective_request(spec),
         node=spec.get("nodeName", ""),
         waiting=_waiting(item) if phase == "Pending" else "",
@@ -130,7 +131,8 @@ def master_job_of(item: Json) -> MasterJob:
     )
 
 
-def _holder(metadata: Json, spec: Json, serving: Serving) -> Holder:
+def holder_of(metadata: Json, spec: Json, serving: Serving) -> Holder:
+    """Return who a pod works for."""
     labels = metadata.get("labels") or {}
     if job := labels.get(LABEL_JOB):
         return Holder(TRAINING, metadata["namespace"], job)

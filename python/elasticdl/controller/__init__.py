@@ -1,0 +1,1 @@
+"""The controller of a cluster: decides the sizes of all jobs together."""

@@ -1,0 +1,196 @@
+"""From a job's ConfigMap to what the planner knows of the job.
+
+Owns the reading of it, and that a specification is parsed again only when its text has
+changed. Made by `controller.watching` and by commands that plan. Pure but for that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from elasticdl.controller.reading import placement, resources
+from elasticdl.job import names
+from elasticdl.job.grant import GRANT_SECONDS, Grant, parse_grant
+from elasticdl.job.names import Role
+from elasticdl.job.spec.job import JobSpec, JobType, Strategy
+from elasticdl.job.values.file import parse_values
+from elasticdl.kube.amounts import named_request, quantity
+from elasticdl.kube.times import unix_seconds
+from elasticdl.planner.view import CPU, MEMORY, Job, JobKey, Placement, Template
+
+log = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+# A living controller renews when a third of a grant's time is over; a bit more for its
+# clock, and for an API server that was away.
+_LIVING = 0.5
+
+
+@dataclass(frozen=True)
+class Classes:
+    """PriorityClasses: the names behind `high` and `low`, and the values of all."""
+
+    names: Mapping[str, str] = field(
+        default_factory=lambda: {"high": "elasticdl-high", "low": "elasticdl-low"}
+    )
+    values: Mapping[str, int] = field(default_factory=dict)
+
+    def value(self, priority: str) -> int:
+        """Return the value of a role's `priority`; of a share the lower class's."""
+        name = self.names.get(priority, priority)
+        if priority.replace(".", "", 1).isdecimal():
+            name = self.names["low"]
+        return self.values.get(name, 0)
+
+
+@dataclass(frozen=True)
+class KnownJob:
+    """A job, as its ConfigMap says it."""
+
+    uid: str
+    job: Job
+    run: int
+    grant: Grant | None  # of the annotation, expired or not
+
+
+def is_job(item: Json) -> bool:
+    """Whether a ConfigMap is that of a job."""
+    metadata = item["metadata"]
+    name = (metadata.get("labels") or {}).get(names.LABEL_JOB, "")
+    has = names.KEY_JOB in (item.get("data") or {})
+    return has and metadata["name"] == names.config_map_name(name)
+
+
+class JobReader:
+    """Reads jobs' ConfigMaps, and keeps what it parsed."""
+
+    def __init__(self) -> None:
+        """Begin with nothing parsed."""
+        self._parsed: dict[JobKey, tuple[object, JobSpec | None, Job]] = {}
+
+    def forget(self, key: JobKey) -> None:
+        """Drop what is kept of a job that is gone."""
+        self._parsed.pop(key, None)
+
+    def read(self, item: Json, classes: Classes) -> KnownJob | None:
+        """Return the job of a ConfigMap; None for one that nobody could run."""
+        metadata, data = item["metadata"], item["data"]
+        key = JobKey(metadata["namespace"], metadata["labels"][names.LABEL_JOB])
+        text = tuple(data.get(k, "") for k in _KEYS)
+        if key not in self._parsed or self._parsed[key][0] != text:
+            self._parsed[key] = (text, *_parse(key, data))
+        _, spec, job = self._parsed[key]
+        if spec is None:
+            return None
+        annotations = metadata.get("annotations") or {}
+        grant = parse_grant(annotations.get(names.ANNOTATION_WORKERS, "")).grant
+        return KnownJob(
+            uid=metadata["uid"],
+            job=replace(
+                job,
+                arrived=unix_seconds(metadata.get("creationTimestamp")),
+                stopped=bool(annotations.get(names.ANNOTATION_STOP)),
+                worker=_classed(job.worker, spec.worker.priority, classes),
+                ps=job.ps and _classed(job.ps, spec.ps.priority, classes),
+                master=job.master
+                and _classed(job.master, spec.master.priority, classes),
+            ),
+            run=_run(data),
+            grant=grant,
+        )
+
+
+_KEYS = (names.KEY_JOB, *(names.template_key(role) for role in (Role.PS, Role.WORKER)))
+
+
+def with_grant(
+    known: KnownJob, *, by: str, now: float, grant_seconds: float = GRANT_SECONDS
+) -> Job:
+    """Return the job with the grant that is in force.
+
+    A job that another living controller decides about is one of fixed size.
+    """
+    grant = known.grant
+    if grant is None or grant.expired(now=now):
+        return known.job
+    if is_foreign(grant, by=by, now=now, grant_seconds=grant_seconds):
+        return replace(known.job, elastic=False, replicas=max(1, grant.workers))
+    return replace(
+        known.job, granted=grant.workers, leave=grant.leave, until=grant.until
+    )
+
+
+def is_foreign(
+    grant: Grant, *, by: str, now: float, grant_seconds: float = GRANT_SECONDS
+) -> bool:
+    """Whether a grant is another controller's, which lives."""
+    if not grant.by or grant.by == by:
+        return False
+    age = grant_seconds - (grant.until - now)
+    return age < _LIVING * grant_seconds
+
+
+def _parse(key: JobKey, data: Mapping[str, str]) -> tuple[JobSpec | None, Job]:
+    values, problems = parse_values(data[names.KEY_JOB], source=str(key))
+    nothing = Job(key.namespace, key.name, Template(resources({}, up=True)))
+    if values is None:
+        log.warning("job %s is left alone: %s", key, problems[0] if problems else "")
+        return None, nothing
+    spec = values.job
+    worker = _template(data.get(names.template_key(Role.WORKER), ""), spec.worker)
+    ps = _template(data.get(names.template_key(Role.PS), ""), spec.ps)
+    has_ps = spec.strategy is Strategy.PARAMETER_SERVER and spec.type is JobType.TRAIN
+    job = Job(
+        key.namespace,
+        key.name,
+        worker=worker,
+        min=spec.worker.min,
+        max=spec.worker.max,
+        replicas=spec.worker.replicas,
+        elastic=spec.worker.elastic,
+        paused=spec.paused,
+        # Its pod is in a batch Job, which nobody here may read; pods of one job share
+        # most of where they may be.
+        master=_template("", spec.master, ps.placement),
+        ps=ps if has_ps else None,
+        num_ps=spec.ps.replicas if has_ps else 0,
+    )
+    return spec, job
+
+
+def _template(text: str, role: Any, where: Placement | None = None) -> Template:
+    """Return what a role's pods ask for: the chart's template, else the values file."""
+    pod: Any = None
+    if text:
+        try:
+            pod = YAML(typ="safe").load(text)
+        except YAMLError:
+            pod = None
+    if isinstance(pod, dict) and isinstance(pod.get("spec"), dict):
+        spec = pod["spec"]
+        return Template(resources(named_request(spec), up=True), placement(spec))
+    asked = role.resources
+    amounts = {
+        CPU: asked.cpu,
+        MEMORY: quantity(asked.memory),
+        **{name: quantity(amount) for name, amount in asked.extra.items()},
+    }
+    return Template(resources(amounts, up=True), where or Placement())
+
+
+def _classed(template: Template, priority: str, classes: Classes) -> Template:
+    return replace(template, priority=classes.value(priority))
+
+
+def _run(data: Mapping[str, str]) -> int:
+    # The chart keeps it where the platform says something; else pods tell.
+    text = data.get(names.KEY_PLATFORM, "")
+    line = next((one for one in text.splitlines() if one.startswith("run:")), "run: 1")
+    number = line.partition(":")[2].strip()
+    return int(number) if number.isdecimal() else 1

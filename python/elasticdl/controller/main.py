@@ -1,0 +1,247 @@
+"""The controller's process: reads its arguments, takes the Lease, watches, decides.
+
+Started as `python -m elasticdl.controller.main` in pods of the platform, or by hand
+with a kubeconfig. Only wires; decides nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+import uuid
+from collections.abc import Sequence
+
+from elasticdl.controller.deciding import Deciding, Pace, Rules
+from elasticdl.controller.jobs import Classes
+from elasticdl.controller.lease import Leadership, LeaseTimes
+from elasticdl.controller.watching import WatchedCluster, Watches
+from elasticdl.errors import ElasticDLError, ExitCode, SpecError
+from elasticdl.job.chart.monitoring import ExporterValues
+from elasticdl.job.context import set_up_logging
+from elasticdl.kube.api import ApiServer
+from elasticdl.kube.inventory import Serving
+from elasticdl.metrics.event_loop import answers, in_loop
+from elasticdl.metrics.registry import ControllerMetrics
+from elasticdl.metrics.server import MetricsServer
+from elasticdl.planner.plan import plan
+from elasticdl.planner.view import Settings
+
+log = logging.getLogger("elasticdl.controller.main")
+
+LEASE = "elasticdl-controller"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the arguments."""
+    parser = argparse.ArgumentParser(
+        prog="python -m elasticdl.controller.main",
+        description="Decides how many workers each elastic job of a cluster has, and "
+        "writes that as an annotation of the job's ConfigMap.",
+    )
+    parser.add_argument(
+        "--kubeconfig", help="of a user; without it the account of this pod is used"
+    )
+    parser.add_argument(
+        "--namespace", required=True, help="of the Lease, and of this platform's jobs"
+    )
+    parser.add_argument(
+        "--also-in",
+        default="",
+        metavar="NAMESPACE,...",
+        help="namespaces in which jobs are looked for before they have pods",
+    )
+    parser.add_argument("--lease", default=LEASE, help="name of the Lease")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument(
+        "--serving-priority",
+        type=int,
+        default=ExporterValues().serving_priority,
+        help="pods of at least this priority count as serving",
+    )
+    parser.add_argument(
+        "--serving-labels",
+        default="",
+        metavar="KEY=VALUE,...",
+        help="pods with all these labels count as serving too",
+    )
+    parser.add_argument(
+        "--priority-class",
+        action="append",
+        default=[],
+        metavar="WORD=NAME[:VALUE]",
+        help="the PriorityClass behind `high` or `low`",
+    )
+    parser.add_argument(
+        "--ceilings",
+        default="",
+        metavar="RESOURCE=SHARE,...",
+        help="part of what nodes have that may be held, as cpu=0.97,memory=0.97",
+    )
+    for name, default, text in (
+        ("freeze", Settings.freeze_seconds, "a job that fairness moved is left alone"),
+        ("grant", Settings.grant_seconds, "a grant is good for"),
+        ("stale", Pace.stale, "age from which a view is too old for a plan"),
+        ("rest", Pace.at_rest, "between plans when nothing happens"),
+        ("lease", LeaseTimes.lasts, "until another one may take the Lease"),
+        ("renew", LeaseTimes.every, "between renewals of the Lease"),
+        ("fence", LeaseTimes.fence, "after a renewal in which grants may be written"),
+    ):
+        parser.add_argument(
+            f"--{name}-seconds", type=float, default=default, metavar="S", help=text
+        )
+    return parser
+
+
+def pairs_of(text: str, option: str) -> dict[str, str]:
+    """Return the pairs of `KEY=VALUE,...`. Raises SpecError."""
+    found = {}
+    for part in filter(None, text.split(",")):
+        key, equals, value = part.partition("=")
+        if not (key and equals):
+            raise SpecError(f"{option}: got {part!r}, expected KEY=VALUE")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """Return the planner's settings. Raises SpecError."""
+    ceilings = dict(Settings().ceilings)
+    for resource, share in pairs_of(args.ceilings, "--ceilings").items():
+        try:
+            ceilings[resource] = float(share)
+        except ValueError:
+            ceilings[resource] = 0.0
+        if not 0.0 < ceilings[resource] <= 1.0:
+            raise SpecError(
+                f"--ceilings: got {resource}={share}, expected a share above 0, at "
+                "most 1"
+            )
+    return Settings(
+        ceilings=tuple(sorted(ceilings.items())),
+        freeze_seconds=args.freeze_seconds,
+        grant_seconds=args.grant_seconds,
+    )
+
+
+def classes_of(said: Sequence[str]) -> Classes:
+    """Return the PriorityClasses of `WORD=NAME[:VALUE]`. Raises SpecError."""
+    words, values = dict(Classes().names), {}
+    for one in said:
+        word, _, rest = one.partition("=")
+        name, _, value = rest.partition(":")
+        whole = not value or value.removeprefix("-").isdecimal()
+        if word not in words or not name or not whole:
+            raise SpecError(
+                f"--priority-class: got {one!r}, expected WORD=NAME or "
+                f"WORD=NAME:VALUE, with one of {', '.join(words)}"
+            )
+        words[word] = name
+        if value:
+            values[name] = int(value)
+    return Classes(words, values)
+
+
+async def control(args: argparse.Namespace, api: ApiServer) -> None:
+    """Watch and decide until a signal comes. Raises ElasticDLError."""
+    by = f"{args.namespace}/{args.lease}"
+    serving = Serving(
+        args.serving_priority, pairs_of(args.serving_labels, "--serving-labels")
+    )
+    also = tuple(filter(None, args.also_in.split(",")))
+    watches = Watches(
+        serving=serving,
+        namespaces=(args.namespace, *also),
+        by=by,
+        classes=classes_of(args.priority_class),
+        grant_seconds=args.grant_seconds,
+    )
+    cluster = WatchedCluster(api, watches)
+    leadership = Leadership(
+        api,
+        args.namespace,
+        args.lease,
+        f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",
+        LeaseTimes(args.lease_seconds, args.renew_seconds, args.fence_seconds),
+    )
+    metrics = ControllerMetrics()
+    deciding = Deciding(
+        api,
+        cluster,
+        leadership,
+        Rules(
+            plan,
+            settings_of(args),
+            by,
+            Pace(at_rest=args.rest_seconds, stale=args.stale_seconds),
+        ),
+        metrics,
+    )
+    loop = asyncio.get_running_loop()
+    server = MetricsServer(
+        metrics.registry,
+        # One that waits for the Lease is ready to take it.
+        ready=lambda: cluster.age is not None,
+        healthy=lambda: answers(loop),
+        refresh=lambda: in_loop(loop, deciding.update),
+        host=args.host,
+        port=args.port,
+    )
+    log.info(
+        "controller %s, watching %s, metrics on port %d", by, api.address, server.port
+    )
+    try:
+        await _together(cluster, leadership, deciding)
+    finally:
+        await leadership.give_back()
+        server.close()
+
+
+async def _together(
+    cluster: WatchedCluster, leadership: Leadership, deciding: Deciding
+) -> None:
+    """Run all three until a signal comes. Raises ElasticDLError."""
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(cluster.watch(), name="watch")
+            tasks.create_task(leadership.run(), name="lease")
+            tasks.create_task(deciding.run(), name="decide")
+
+    loop = asyncio.get_running_loop()
+    running = asyncio.create_task(run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, running.cancel)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+    except* ElasticDLError as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the controller; return the exit code."""
+    set_up_logging("controller", "info")
+    args = make_parser().parse_args(arguments)
+    try:
+        if args.kubeconfig:
+            api = ApiServer.from_kubeconfig(args.kubeconfig)
+        else:
+            api = ApiServer.in_cluster()
+        asyncio.run(control(args, api))
+    except ElasticDLError as error:
+        log.error("%s", error)
+        return error.exit_code
+    return ExitCode.OK
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

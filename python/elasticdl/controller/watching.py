@@ -1,0 +1,324 @@
+"""What the controller sees of a cluster: nodes, pods, and the ConfigMaps of jobs.
+
+Owns the copy of them, kept by lists and watches, and how old it is. Made by
+`controller.main` and lives in one event loop. Only reads. Must not know plans.
+
+Jobs are looked for where their pods are, and where it is told to look. A namespace
+whose ConfigMaps may not be read has a platform that does not name this controller: it
+is asked again a minute later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from elasticdl.controller.jobs import Classes, JobReader, KnownJob, is_job, with_grant
+from elasticdl.controller.reading import node_of, pod_of
+from elasticdl.job import names
+from elasticdl.job.grant import GRANT_SECONDS
+from elasticdl.job.names import Role
+from elasticdl.job.status import JobStatus
+from elasticdl.kube.api import ApiServer
+from elasticdl.kube.errors import ApiError, Json
+from elasticdl.kube.inventory import Serving
+from elasticdl.kube.list_and_watch import Listing, reflect
+from elasticdl.planner.view import ClusterView, JobKey, Node, Pod
+
+log = logging.getLogger(__name__)
+
+_NOT_ENDED = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+# Not those that masters write: a status changes every few seconds, and is large.
+_OF_JOBS = {
+    "labelSelector": f"{names.LABEL_JOB},{names.LABEL_MANAGED_BY}"
+    f"!={names.MANAGED_BY_MASTER}"
+}
+_REFUSED_SECONDS = 60.0
+# How soon the status of a job without a master is looked at again; doubled each time.
+_FIRST_LOOK_SECONDS, _LAST_LOOK_SECONDS = 2.0, 60.0
+
+
+@dataclass(frozen=True)
+class Watches:
+    """What is to be watched, and how pods are told apart."""
+
+    serving: Serving
+    namespaces: tuple[str, ...]  # looked at in any case
+    by: str  # what this controller signs grants with
+    classes: Classes = field(default_factory=Classes)
+    grant_seconds: float = GRANT_SECONDS
+
+
+@dataclass
+class _End:
+    """What is known of the end of a job that has no master's pod."""
+
+    of: tuple[str, int]  # uid and run
+    ended: bool | None = None  # None: not looked at yet
+    pause: float = _FIRST_LOOK_SECONDS
+    at: float = 0.0  # when to look again
+
+
+class WatchedCluster:
+    """The observed state of a cluster."""
+
+    def __init__(
+        self,
+        api: ApiServer,
+        watches: Watches,
+        *,
+        clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Start with no observation."""
+        self._api = api
+        self._watches = watches
+        self._clock, self._steady = clock, steady
+        self._nodes: dict[str, Node] = {}
+        self._pods: dict[str, Pod] = {}
+        self._class_values = dict(watches.classes.values)
+        self._items: dict[JobKey, Json] = {}
+        self._reader = JobReader()
+        self._ends: dict[JobKey, _End] = {}
+        self._following: dict[str, float | None] = {}  # None: since when it does not
+        self._looked: dict[str, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self.changed = asyncio.Event()
+
+    # -- asking -------------------------------------------------------------------
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since when something may have been missed; None: never complete."""
+        broken = [at for at in self._following.values() if at is not None]
+        if not {"nodes", "pods"} <= self._following.keys():
+            return None
+        if any(at < 0 for at in broken):
+            return None
+        return self._steady() - min(broken) if broken else 0.0
+
+    def view(self) -> ClusterView:
+        """Return what a plan is made for."""
+        return ClusterView(
+            nodes=tuple(self._nodes.values()),
+            pods=tuple(self._pods.values()),
+            jobs=tuple(
+                with_grant(
+                    known,
+                    by=self._watches.by,
+                    now=self._clock(),
+                    grant_seconds=self._watches.grant_seconds,
+                )
+                for known in self.jobs().values()
+            ),
+        )
+
+    def jobs(self) -> dict[JobKey, KnownJob]:
+        """Return the jobs that have not ended."""
+        classes = replace(self._watches.classes, values=self._class_values)
+        with_master = self._with_master()
+        found = {}
+        for key, item in self._items.items():
+            known = self._reader.read(item, classes)
+            if known is not None and self._lives(key, known, key in with_master):
+                found[key] = known
+        return found
+
+    def _with_master(self) -> set[JobKey]:
+        return {
+            JobKey(pod.namespace, pod.job)
+            for pod in self._pods.values()
+            if pod.role is Role.MASTER
+        }
+
+    def _lives(self, key: JobKey, known: KnownJob, has_master: bool) -> bool:
+        end = self._ends.get(key)
+        of = (known.uid, known.run)
+        if has_master:
+            self._ends.pop(key, None)
+            return True
+        if end is None or end.of != of:
+            self._ends[key] = _End(of)
+            return False  # before anybody knows: it may have ended long ago
+        return end.ended is False
+
+    # -- watching -----------------------------------------------------------------
+
+    async def watch(self) -> None:
+        """Follow the cluster for ever, through outages.
+
+        Raises ApiError (in a group) when the first list of nodes or pods is refused.
+        """
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            group.create_task(self._watch_nodes(), name="nodes")
+            group.create_task(self._watch_pods(), name="pods")
+            group.create_task(self._look_at_ends(), name="ends")
+            self._look_in(self._watches.namespaces)
+
+    def _gap(self, what: str) -> None:
+        if self._following.get(what) is None:
+            self._following[what] = self._steady()
+
+    def _whole(self, what: str) -> None:
+        self._following[what] = None
+        self.changed.set()
+
+    async def _watch_nodes(self) -> None:
+        seen_all = reflect(
+            self._api, "/api/v1/nodes", {}, on_gap=lambda: self._gap("nodes")
+        )
+        async for seen in seen_all:
+            if isinstance(seen, Listing):
+                self._nodes = {n.name: n for n in map(node_of, seen.items)}
+                self._whole("nodes")
+                continue
+            node = node_of(seen.item)
+            # Kubelets say each few seconds that nothing is new.
+            if seen.deleted:
+                self._nodes.pop(node.name, None)
+            elif self._nodes.get(node.name) == node:
+                continue
+            else:
+                self._nodes[node.name] = node
+            self.changed.set()
+
+    async def _watch_pods(self) -> None:
+        seen_all = reflect(
+            self._api, "/api/v1/pods", _NOT_ENDED, on_gap=lambda: self._gap("pods")
+        )
+        async for seen in seen_all:
+            if isinstance(seen, Listing):
+                self._pods = {}
+                for item in seen.items:
+                    self._take_pod(item)
+                self._whole("pods")
+            elif seen.deleted:
+                if self._pods.pop(seen.item["metadata"]["uid"], None):
+                    self.changed.set()
+            else:
+                self._take_pod(seen.item)
+
+    def _take_pod(self, item: Json) -> None:
+        uid = item["metadata"]["uid"]
+        pod = pod_of(item, self._watches.serving)
+        if pod is None:
+            if self._pods.pop(uid, None):
+                self.changed.set()
+            return
+        spec = item["spec"]
+        if name := spec.get("priorityClassName"):
+            self._class_values[name] = pod.priority
+        if self._pods.get(uid) == pod:
+            return
+        self._pods[uid] = pod
+        self.changed.set()
+        if pod.job:
+            self._look_in([pod.namespace])
+
+    def _look_in(self, namespaces: Iterable[str]) -> None:
+        for namespace in namespaces:
+            if namespace not in self._looked and self._group is not None:
+                # What is there is part of a whole view.
+                self._following[namespace] = -1.0
+                self._looked[namespace] = self._group.create_task(
+                    self._watch_jobs(namespace), name=f"jobs of {namespace}"
+                )
+
+    async def _watch_jobs(self, namespace: str) -> None:
+        path = f"/api/v1/namespaces/{namespace}/configmaps"
+        told = False
+        while True:
+            try:
+                async with aclosing(
+                    reflect(
+                        self._api, path, _OF_JOBS, on_gap=lambda: self._gap(namespace)
+                    )
+                ) as seen_all:
+                    async for seen in seen_all:
+                        self._take_jobs(namespace, seen)
+            except ApiError as error:
+                if not told:
+                    log.info(
+                        "jobs of namespace %s are left alone: %s", namespace, error
+                    )
+                told = True
+                self._drop(namespace)
+                self._whole(namespace)  # nothing of it is seen, nor to be
+            await asyncio.sleep(_REFUSED_SECONDS)
+
+    def _take_jobs(self, namespace: str, seen: object) -> None:
+        if isinstance(seen, Listing):
+            self._drop(namespace)
+            for item in filter(is_job, seen.items):
+                self._items[_key(item)] = item
+            self._whole(namespace)
+            return
+        item, deleted = seen.item, seen.deleted  # type: ignore[attr-defined]
+        if not is_job(item):
+            return
+        if deleted:
+            self._forget(_key(item))
+        else:
+            self._items[_key(item)] = item
+        self.changed.set()
+
+    def _drop(self, namespace: str) -> None:
+        for key in [key for key in self._items if key.namespace == namespace]:
+            del self._items[key]
+
+    def _forget(self, key: JobKey) -> None:
+        self._items.pop(key, None)
+        self._ends.pop(key, None)
+        self._reader.forget(key)
+
+    # -- ends ---------------------------------------------------------------------
+
+    async def _look_at_ends(self) -> None:
+        """Find out which of the jobs without a master's pod have ended."""
+        while True:
+            now = self._steady()
+            for key, end in list(self._ends.items()):
+                if not end.ended and end.at <= now:
+                    await self._look_at_end(key, end)
+            await asyncio.sleep(0.25)
+
+    async def _look_at_end(self, key: JobKey, end: _End) -> None:
+        name = names.status_config_map_name(key.name)
+        path = f"/api/v1/namespaces/{key.namespace}/configmaps/{name}"
+        before = end.ended
+        try:
+            item = await self._api.request("GET", path)
+            end.ended = _has_ended(item, end.of[0])
+        except ApiError as error:
+            if error.status != 404:
+                end.at = self._steady() + end.pause
+                return
+            end.ended = False
+        end.at = self._steady() + end.pause
+        end.pause = min(2 * end.pause, _LAST_LOOK_SECONDS)
+        if end.ended != before:
+            self.changed.set()
+
+
+def _key(item: Json) -> JobKey:
+    metadata = item["metadata"]
+    return JobKey(metadata["namespace"], metadata["labels"][names.LABEL_JOB])
+
+
+def _has_ended(item: Json, owner: str) -> bool:
+    """Whether a status says that the job of this ConfigMap has ended."""
+    owners = item["metadata"].get("ownerReferences") or []
+    if owner not in {one.get("uid") for one in owners}:
+        return False
+    try:
+        told = JobStatus.model_validate_json(
+            (item.get("data") or {}).get(names.KEY_STATUS, "")
+        )
+    except ValueError:
+        return False
+    return told.state.ended

@@ -1,0 +1,85 @@
+"""Which grants are to be written: what a plan changed, and what would soon expire.
+
+Owns that choice. Called by `controller.deciding`. Pure: `now` is an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from elasticdl.controller.jobs import KnownJob, is_foreign
+from elasticdl.job.grant import Grant
+from elasticdl.planner.outcome import Plan
+from elasticdl.planner.view import JobKey
+
+# Of a grant's time; what is left is enough for an outage, or for another controller.
+_RENEW_AFTER = 1 / 3
+
+
+@dataclass(frozen=True)
+class Write:
+    """One grant that is to be written."""
+
+    key: JobKey
+    uid: str  # of the ConfigMap
+    grant: Grant
+    cause: str  # changed, renewed
+
+
+def due_writes(
+    plan: Plan,
+    jobs: Mapping[JobKey, KnownJob],
+    *,
+    by: str,
+    grant_seconds: float,
+    most_renewals: int,
+    now: float,
+) -> list[Write]:
+    """Return the writes, changes before renewals, the most urgent renewals alone."""
+    changes: list[Write] = []
+    renewals: list[tuple[float, Write]] = []
+    for key, size in plan.sizes.items():
+        known = jobs.get(key)
+        if known is None:  # it went while the plan was made
+            continue
+        old = known.grant
+        living = old is not None and not old.expired(now=now)
+        if (
+            living
+            and old is not None
+            and is_foreign(old, by=by, now=now, grant_seconds=grant_seconds)
+        ):
+            continue
+        new = Grant(
+            workers=size,
+            leave=tuple(plan.leave.get(key, ())),
+            until=now + grant_seconds,
+            by=by,
+            why=plan.reasons.get(key, ""),
+        )
+        if not living or old is None or _differ(old, new):
+            changes.append(Write(key, known.uid, new, "changed"))
+        elif old.until - now < (1 - _RENEW_AFTER) * grant_seconds or old.by != by:
+            renewals.append((old.until, Write(key, known.uid, new, "renewed")))
+    renewals.sort(key=lambda one: one[0])
+    return [*changes, *(one for _, one in renewals[:most_renewals])]
+
+
+def foreign_jobs(
+    jobs: Mapping[JobKey, KnownJob], *, by: str, grant_seconds: float, now: float
+) -> list[JobKey]:
+    """Return the jobs that another living controller decides about."""
+    return [
+        key
+        for key, known in jobs.items()
+        if known.grant is not None
+        and is_foreign(known.grant, by=by, now=now, grant_seconds=grant_seconds)
+    ]
+
+
+def _differ(old: Grant, new: Grant) -> bool:
+    """Whether a master would do something else; another reason alone can wait."""
+    if old.workers != new.workers:
+        return True
+    return bool(new.leave) and old.leave != new.leave

@@ -1,0 +1,293 @@
+"""From a view to a scene: who holds what, and which size each job has.
+
+Owns two rules. What was granted counts, not only what is seen: workers beyond a grant
+leave, though they still run; workers that a grant names and nobody sees are on their
+way. And master and PS count before they exist. Called by `planner.plan`. Pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+
+from elasticdl.job.names import Role
+from elasticdl.planner.crew import Crew, Worker
+from elasticdl.planner.memory import Asked, Memory, Pause
+from elasticdl.planner.room import NOWHERE, Room
+from elasticdl.planner.scene import Ask, Scene
+from elasticdl.planner.view import (
+    CPU,
+    MEMORY,
+    ClusterView,
+    Job,
+    JobKey,
+    Node,
+    Pod,
+    Settings,
+    Template,
+)
+
+_OWN = (CPU, MEMORY)
+# So long a grant may need until the view has it; then what the view says is right.
+_ON_ITS_WAY_SECONDS = 10.0
+
+
+def scene_of(
+    view: ClusterView, memory: Memory, settings: Settings, now: float
+) -> Scene:
+    """Return the scene of a view."""
+    jobs = {job.key: job for job in view.jobs}
+    room = Room(supply(view.nodes, settings, now), settings, _resources(view))
+    scene = Scene(room, settings, now, situation=_situation(view, room, jobs))
+    scene.on_node = [[] for _ in room.nodes]
+    workers: dict[JobKey, list[Pod]] = defaultdict(list)
+    seen: dict[tuple[JobKey, Role], int] = defaultdict(int)
+    for pod in view.pods:
+        key = pod.of
+        if key in jobs and pod.role == Role.WORKER:
+            workers[key].append(pod)
+            continue
+        if key in jobs and pod.role and not pod.leaving:
+            seen[key, pod.role] += 1
+        _other_pod(scene, pod)
+    asked = {one.key: one for one in memory.asked}
+    pauses = {one.key: one for one in memory.pauses}
+    frozen = {key for key, until in memory.fairness.frozen if until > now}
+    for job in view.jobs:
+        crew = _crew(room, job)
+        scene.crews[job.key] = crew
+        crew.frozen = job.key in frozen
+        crew.pause = _in_force(pauses.get(job.key), scene)
+        crew.probes = job.key in pauses and not crew.pause
+        _unmade_asks(scene, crew, seen)
+        if job.takes_part:
+            _elastic(scene, crew, workers[job.key], asked.get(job.key))
+        else:
+            _fixed(scene, crew, workers[job.key])
+    _whose(scene)
+    scene.asked = tuple(scene.asks)
+    nodes_of = dict[JobKey | str, tuple[str, ...]](memory.kept)
+    nodes_of.update({one.key: one.nodes for one in memory.expected})
+    for whose, names in nodes_of.items():
+        scene.remembered[whose] = [
+            room.place_of[name] for name in names if name in room.place_of
+        ]
+    return scene
+
+
+def supply(nodes: Iterable[Node], settings: Settings, now: float) -> list[Node]:
+    """Return the nodes that count."""
+    return [
+        node
+        for node in nodes
+        if node.ready
+        and not node.cordoned
+        and (not node.ready_since or now - node.ready_since >= settings.ready_seconds)
+    ]
+
+
+def grant_of(
+    job: Job, asked: Asked | None, now: float
+) -> tuple[int, tuple[int, ...]] | None:
+    """Return the size that a job was given and who leaves; None without a grant."""
+    seen = (job.granted, job.leave)
+    if asked and asked.before == seen and now - asked.at < _ON_ITS_WAY_SECONDS:
+        return asked.size, asked.leave
+    if job.granted is None or job.until <= now:
+        return None
+    return job.granted, job.leave
+
+
+def _resources(view: ClusterView) -> set[str]:
+    requests = {pod.request for pod in view.pods}
+    for job in view.jobs:
+        requests.update(
+            one.request for one in (job.worker, job.master, job.ps) if one is not None
+        )
+    return {name for request in requests for name, _ in request.items}
+
+
+def _situation(view: ClusterView, room: Room, jobs: dict[JobKey, Job]) -> str:
+    """Return what is the same while only workers of elastic jobs move."""
+    digest = hashlib.sha1(usedforsecurity=False)
+    digest.update(repr([(node.name, node.allocatable) for node in room.nodes]).encode())
+    pods = sorted(
+        (pod.node, pod.namespace, pod.request.items, pod.leaving)
+        for pod in view.pods
+        if pod.role != Role.WORKER or pod.of not in jobs or not jobs[pod.of].takes_part
+    )
+    digest.update(repr(pods).encode())
+    bounds = sorted(
+        (
+            *(job.key, job.floor, job.cap, job.replicas, job.takes_part),
+            *(job.weight, job.resting, job.worker.request.items),
+        )
+        for job in view.jobs
+    )
+    digest.update(repr(bounds).encode())
+    return digest.hexdigest()
+
+
+def _other_pod(scene: Scene, pod: Pod) -> None:
+    room = scene.room
+    shape = room.shape(pod.request, pod.placement)
+    if pod.node:
+        if (node := room.place_of.get(pod.node, NOWHERE)) == NOWHERE:
+            return
+        if pod.leaving:
+            room.hold(shape, node)
+        else:
+            room.take(shape, node)
+    elif not pod.leaving and not pod.gated:
+        scene.asks.append(
+            Ask(
+                shape,
+                pod.priority,
+                pod.waiting_since,
+                who=f"{pod.namespace}/{pod.job or pod.name}",
+                pods=f"{pod.of} {pod.role}" if pod.of else pod.name,
+                nominated=room.place_of.get(pod.nominated, NOWHERE),
+            )
+        )
+
+
+def _whose(scene: Scene) -> None:
+    """Tie masters and PS that wait to their jobs."""
+    crews = {str(crew.key): crew for crew in scene.crews.values()}
+    scene.asks = [
+        ask if ask.crew else replace(ask, crew=crews.get(ask.who)) for ask in scene.asks
+    ]
+
+
+def _crew(room: Room, job: Job) -> Crew:
+    shape = room.shape(job.worker.request, job.worker.placement)
+    base = [0] * len(room.resources)
+    for template, count in ((job.master, 1), (job.ps, job.num_ps)):
+        if template:
+            for i, need in room.shape(template.request, template.placement).needs:
+                base[i] += need * count
+    needs = dict(shape.needs)
+    parts = {
+        (room.part(i, base[i]), room.part(i, needs.get(i, 0))) for i in range(len(base))
+    }
+    extended = sum(n for name, n in job.worker.request.items if name not in _OWN)
+    tie = (extended, job.worker.request.get(CPU), job.worker.request.get(MEMORY))
+    floor, cap = job.floor, job.cap
+    if not job.takes_part:
+        cap = 0 if job.resting else job.replicas
+        floor = min(floor, cap)
+    return Crew(job, shape, tuple(sorted(parts)), tie, floor, cap)
+
+
+def _in_force(pause: Pause | None, scene: Scene) -> Pause | None:
+    """Return a pause that still holds; a change of the situation ends long ones."""
+    if pause is None or scene.now >= pause.until:
+        return None
+    early = pause.since + scene.settings.pause_seconds
+    if pause.situation != scene.situation and scene.now >= early:
+        return None
+    return pause
+
+
+def _unmade_asks(
+    scene: Scene, crew: Crew, seen: dict[tuple[JobKey, Role], int]
+) -> None:
+    job = crew.job
+    if job.stopped:
+        return
+    wanted: tuple[tuple[Role, Template | None, int], ...] = (
+        (Role.MASTER, job.master, 1),
+        (Role.PS, job.ps, job.num_ps),
+    )
+    for role, template, count in wanted:
+        if template is None:
+            continue
+        shape = scene.room.shape(template.request, template.placement)
+        for _ in range(count - seen[job.key, role]):
+            scene.asks.append(
+                Ask(
+                    *(shape, template.priority, job.arrived),
+                    *(str(job.key), f"{job.key} {role}", crew),
+                )
+            )
+
+
+def _worker(crew: Crew, pod: Pod) -> Worker:
+    return Worker(
+        crew,
+        index=pod.index,
+        bound=bool(pod.node),
+        running=pod.running,
+        gated=pod.gated,
+        priority=pod.priority,
+        since=pod.waiting_since,
+        why=pod.waiting_why,
+    )
+
+
+def _elastic(scene: Scene, crew: Crew, pods: list[Pod], asked: Asked | None) -> None:
+    job = crew.job
+    alive = [pod for pod in pods if not pod.leaving]
+    grant = grant_of(job, asked, scene.now)
+    size = max(crew.floor, len(alive))
+    if grant:
+        size = min(max(grant[0], crew.floor), job.max)
+        crew.granted_leave = grant[1]
+    going: list[Pod] = []
+    if job.resting:
+        going, alive, size = alive, [], crew.floor
+    elif len(alive) > size:
+        alive.sort(key=lambda pod: _leaves_first(pod, crew.granted_leave))
+        going, alive = alive[: len(alive) - size], alive[len(alive) - size :]
+    crew.goes = bool(going)
+    going += [pod for pod in pods if pod.leaving]
+    there = {pod.index for pod in going}
+    crew.still_there = tuple(one for one in crew.granted_leave if one in there)
+    _hold(scene, crew, going)
+    for pod in sorted(alive, key=lambda pod: pod.index):
+        _seat(scene, _worker(crew, pod), pod.node)
+    if not job.resting:
+        for _ in range(size - len(alive)):
+            crew.unplaced.append(Worker(crew, priority=crew.rank))
+    crew.before = size
+
+
+def _hold(scene: Scene, crew: Crew, pods: list[Pod]) -> None:
+    for pod in pods:
+        if (node := scene.room.place_of.get(pod.node, NOWHERE)) != NOWHERE:
+            scene.room.hold(crew.shape, node)
+
+
+def _leaves_first(pod: Pod, leave: tuple[int, ...]) -> tuple[bool, bool, int, int]:
+    """Order workers as a master does that has more than its grant."""
+    return (pod.index not in leave, pod.running, pod.priority, -pod.index)
+
+
+def _seat(scene: Scene, worker: Worker, node_name: str) -> None:
+    crew = worker.crew
+    node = scene.room.place_of.get(node_name, NOWHERE)
+    if not worker.bound:
+        crew.unplaced.append(worker)
+    elif node == NOWHERE:
+        crew.placed.append(worker)  # on a node that does not count
+    else:
+        scene.put(worker, node)
+
+
+def _fixed(scene: Scene, crew: Crew, pods: list[Pod]) -> None:
+    """Count a job of fixed size; what it lacks is found room for, like growth."""
+    for pod in pods:
+        node = scene.room.place_of.get(pod.node, NOWHERE)
+        if pod.leaving and node != NOWHERE:
+            scene.room.hold(crew.shape, node)
+        elif pod.node and not pod.leaving:
+            _seat(scene, _worker(crew, pod), pod.node)
+        elif pod.gated:
+            crew.cap -= 1
+    crew.cap = max(crew.cap, len(crew.placed))
+    crew.floor = min(crew.floor, crew.cap)
+    for _ in range(crew.floor - len(crew.placed)):
+        crew.unplaced.append(Worker(crew))
+    crew.before = crew.job.replicas

@@ -1,0 +1,139 @@
+"""Exchange for fairness: workers of a larger share go, so that a smaller one grows.
+
+Owns which moves are made. Called by `planner.fairness` when nothing can grow. A move is
+tried on the scene with the growth that would follow, and counts if the sorted shares of
+all jobs are better afterwards: the smallest is larger, or it is the same and the next
+one is (`Scene.shares`). What is asked for is only that workers leave; the receiver
+grows once they are gone, and until then the room is kept for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from elasticdl.planner.crew import Crew, Worker
+from elasticdl.planner.growth import grow
+from elasticdl.planner.memory import Move
+from elasticdl.planner.room import NOWHERE, Shape
+from elasticdl.planner.scene import Scene
+from elasticdl.planner.victims import Found, candidates
+from elasticdl.planner.view import JobKey
+
+_EPSILON = 1e-9
+_TRIES = 3  # nodes that are tried for a move
+
+
+@dataclass
+class _Batch:
+    """What is decided at once."""
+
+    real: set[Worker]
+    tried: frozenset[tuple[JobKey, ...]]
+    moves: list[Move] = field(default_factory=list)
+    leavers: list[tuple[Worker, JobKey]] = field(default_factory=list)
+
+
+def exchange(scene: Scene, tried: frozenset[tuple[JobKey, ...]]) -> list[Move]:
+    """Ask workers to leave for the sake of fairness; return what it is for."""
+    real = {worker for crew in scene.crews.values() for worker in crew.placed}
+    batch = _Batch(real, tried)
+    scene.begin()
+    grow(scene, now=False)
+    hopeless: set[Shape] = set()
+    while _one_move(scene, batch, hopeless):
+        pass
+    scene.end()
+    for worker, key in batch.leavers:
+        scene.send_away(worker, f"its share was larger than that of {key}")
+    return batch.moves
+
+
+def _one_move(scene: Scene, batch: _Batch, hopeless: set[Shape]) -> bool:
+    """Make the best move that there is; return whether there was one."""
+    receivers = [one for one in scene.crews.values() if one.grows and not one.frozen]
+    receivers.sort(key=lambda one: (one.share, one.order))
+    for receiver in receivers:
+        if receiver.shape in hopeless:
+            continue
+        for node, leavers in _ways(scene, receiver):
+            if _try(scene, batch, receiver, node, leavers):
+                return True
+        hopeless.add(receiver.shape)
+    return False
+
+
+def _spare(crew: Crew, receiver: Crew) -> int:
+    """Return how many workers a job can lose and still have the larger share."""
+    if crew is receiver or crew.frozen or crew.unmade:
+        return 0
+    real = sum(not one.tried for one in crew.placed)
+    count, most, bound = 0, min(crew.spare, real - crew.floor), receiver.share
+    bound += _EPSILON
+    while count < most and crew.share_of(len(crew.placed) - count - 1) > bound:
+        count += 1
+    return count
+
+
+def _ways(scene: Scene, receiver: Crew) -> Iterator[Found]:
+    """Yield a few ways to make room for a job, the fairest first."""
+    node = scene.room.best(receiver.shape, now=False)
+    if node != NOWHERE:  # it is the ceiling that keeps it from growing
+        yield node, []
+    spare = {crew: _spare(crew, receiver) for crew in scene.crews.values()}
+    found = candidates(scene, receiver.shape, lambda crew: spare[crew])
+    yield from sorted(found, key=lambda one: _fairness(one[1]))[:_TRIES]
+
+
+def _fairness(leavers: list[Worker]) -> tuple[float, int]:
+    least = min((one.crew.share for one in leavers), default=0.0)
+    return (-round(least, 3), len(leavers))
+
+
+def _try(
+    scene: Scene, batch: _Batch, receiver: Crew, node: int, leavers: list[Worker]
+) -> bool:
+    mark, before = scene.mark(), scene.shares()
+    leavers = list(leavers)
+    for worker in leavers:
+        scene.remove(worker)
+    while receiver.part and not scene.room.under_ceiling(receiver.shape, now=False):
+        extra = _one_more(scene, receiver)
+        if extra is None:
+            scene.rewind(mark)
+            return False
+        scene.remove(extra)
+        leavers.append(extra)
+    move = Move(
+        receiver.key,
+        scene.room.nodes[node].name,
+        tuple(sorted({one.crew.key for one in leavers})),
+    )
+    real = [one for one in leavers if one in batch.real]
+    if not real or move.kind in batch.tried:
+        scene.rewind(mark)
+        return False
+    scene.put(Worker(receiver), node)
+    grow(scene, now=False)
+    if scene.shares() <= before:
+        scene.rewind(mark)
+        return False
+    batch.moves.append(move)
+    batch.leavers += [(one, receiver.key) for one in real]
+    return True
+
+
+def _one_more(scene: Scene, receiver: Crew) -> Worker | None:
+    """Return a worker of the largest share, to get below the ceiling."""
+    lacking = [i for i, need in receiver.shape.needs
+               if scene.room.used[i] + need > scene.room.limit[i]]  # fmt: skip
+    givers = [
+        crew
+        for crew in scene.crews.values()
+        if _spare(crew, receiver) and any(i in lacking for i, _ in crew.shape.needs)
+    ]
+    for crew in sorted(givers, key=lambda one: (-one.share, one.order)):
+        there = [one for one in crew.placed if one.node != NOWHERE]
+        if there:
+            return min(there, key=lambda one: (one.bound, one.priority, -one.index))
+    return None

@@ -1,0 +1,78 @@
+"""What becomes of exchanges: their room is kept, their result judged and remembered.
+
+Owns why it ends. In one situation (all that elastic jobs' workers do not decide) every
+exchange either makes the sorted shares better than they ever were, which happens a
+finite number of times, or its kind is not tried again. Called by `planner.plan`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elasticdl.planner.crew import Worker
+from elasticdl.planner.exchange import exchange
+from elasticdl.planner.memory import Fairness, Move
+from elasticdl.planner.room import NOWHERE
+from elasticdl.planner.scene import Scene
+
+# Workers that need longer to leave are not waited for any more.
+OPEN_SECONDS = 60.0
+
+
+def follow(scene: Scene, last: Fairness) -> Fairness:
+    """Give receivers the room that was made for them, or keep it for them."""
+    frozen = tuple(one for one in last.frozen if one[1] > scene.now)
+    if last.situation != scene.situation:
+        last = Fairness(scene.situation, open=last.open, since=last.since)
+    still = tuple(move for move in last.open if _waits(scene, move, last.since))
+    return replace(last, open=still, frozen=frozen)
+
+
+def _waits(scene: Scene, move: Move, since: float) -> bool:
+    """Return whether the room of a move is not there yet; if it is, use it."""
+    crew = scene.crews.get(move.to)
+    node = scene.room.place_of.get(move.node, NOWHERE)
+    if crew is None or node == NOWHERE or not crew.grows:
+        return False
+    if node not in crew.shape.nodes:
+        return False
+    room, shape = scene.room, crew.shape
+    if crew.part and not room.under_ceiling(shape, now=False):
+        return False
+    if not room.fits(shape, node, now=False) or scene.now - since >= OPEN_SECONDS:
+        return False
+    allowed = not crew.part or room.under_ceiling(shape, now=True)
+    if allowed and room.fits(shape, node, now=True):
+        scene.put(Worker(crew, priority=crew.rank), node)
+        crew.cause = "was given room for its fair share"
+        scene.grown += 1
+        return False
+    room.take(shape, node)
+    scene.made_rooms.append((node, shape))
+    return True
+
+
+def settle(scene: Scene, fairness: Fairness) -> Fairness:
+    """Judge the last exchange, and ask for another one; only where nothing grows."""
+    if scene.grown or fairness.open:
+        return fairness
+    shares = scene.shares()
+    if shares > fairness.best:
+        fairness = replace(fairness, best=shares, tried=(), judged=())
+    elif fairness.judged:
+        tried = {*fairness.tried, *fairness.judged}
+        fairness = replace(fairness, tried=tuple(sorted(tried)), judged=())
+    moves = exchange(scene, frozenset(fairness.tried))
+    if not moves:
+        return fairness
+    moved = {key for move in moves for key in move.kind}
+    until = scene.now + scene.settings.freeze_seconds
+    frozen = [one for one in fairness.frozen if one[0] not in moved]
+    frozen += [(key, until) for key in sorted(moved)]
+    return replace(
+        fairness,
+        open=tuple(moves),
+        judged=tuple(sorted({move.kind for move in moves})),
+        since=scene.now,
+        frozen=tuple(frozen),
+    )

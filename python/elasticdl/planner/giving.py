@@ -1,0 +1,197 @@
+"""What goes before growth: bounds, pods that wait, floors, and the ceiling.
+
+Owns who gives way to whom. Called by `planner.plan`. None of this waits for a job that
+was moved lately, and nobody is ever taken below its floor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from elasticdl.planner.crew import Crew, Worker
+from elasticdl.planner.room import NOWHERE, Shape
+from elasticdl.planner.scene import Ask, Scene
+from elasticdl.planner.victims import candidates
+
+
+def keep_bounds(scene: Scene) -> None:
+    """Let workers go for which there is nothing to do, or that the user excludes."""
+    for crew in scene.crews.values():
+        if not crew.part or crew.job.resting:
+            continue
+        while crew.size > crew.cap:
+            leaver = min((*crew.unplaced, *crew.placed), key=_of_least_use)
+            less = crew.cap < crew.job.max
+            scene.send_away(
+                leaver,
+                f"there are {crew.job.tasks_left} tasks left"
+                if less
+                else f"its maximum is {crew.job.max}",
+            )
+
+
+def _of_least_use(worker: Worker) -> tuple[bool, bool, bool, bool, int, int]:
+    made, here = worker.index >= 0, worker.node != NOWHERE
+    return (made, worker.bound, here, worker.running, worker.priority, -worker.index)
+
+
+def seat_again(scene: Scene) -> None:
+    """Give what has no node yet the room that the last plan saw for it.
+
+    Else two plans could make room twice for one pod: somebody who comes before it in
+    the order would find the first room.
+    """
+    for ask in sorted(scene.asks, key=_before):
+        node = scene.same_node(ask.shape, ask.pods)
+        if node == NOWHERE:
+            node = ask.nominated
+        if _goes_last(scene, ask) or node == NOWHERE:
+            continue
+        if scene.room.fits(ask.shape, node, now=False):
+            scene.keep(ask, node)
+    for crew in scene.by_arrival():
+        for worker in list(crew.unplaced):
+            node = scene.same_node(crew.shape, crew.key) if _hopes(worker) else NOWHERE
+            if node != NOWHERE:
+                seat(scene, worker, node)
+
+
+def seat_asks(scene: Scene, *, before_all: bool) -> None:
+    """Give room to pods that wait and go before workers, and make it if need be.
+
+    Those before all workers come before floors, those before some of them after.
+    """
+    highest = max((crew.rank for crew in scene.crews.values()), default=0)
+    hopeless: set[Shape] = set()
+    for ask in sorted(scene.asks, key=_before):
+        if _goes_last(scene, ask):
+            continue
+        if before_all and ask.priority <= highest and not ask.crew:
+            continue
+        node = scene.node_for(ask.shape)
+        if node == NOWHERE and ask.shape not in hopeless:
+            node = _make_room(
+                scene, ask.shape, _may_give(ask), f"made room for {ask.who}"
+            )
+            if node == NOWHERE:
+                hopeless.add(ask.shape)
+        if node != NOWHERE:
+            scene.keep(ask, node)
+        elif ask.crew:
+            ask.crew.blocked = "no node has room for all of its master and PS"
+
+
+def seat_rest(scene: Scene) -> None:
+    """Leave pods that no worker gives way to what they will find free now."""
+    for ask in sorted(scene.asks, key=_before):
+        node = scene.room.best(ask.shape, now=True)
+        if _goes_last(scene, ask) and node != NOWHERE:
+            scene.room.leave_alone(ask.shape, node)
+
+
+def _goes_last(scene: Scene, ask: Ask) -> bool:
+    ranks = [crew.rank for crew in scene.crews.values() if crew.part]
+    return not ask.crew and all(ask.priority <= rank for rank in ranks)
+
+
+def _before(ask: Ask) -> tuple[int, float, float, str]:
+    arrived = ask.crew.job.arrived if ask.crew else ask.since
+    return (-ask.priority, arrived, ask.since, ask.who)
+
+
+def _may_give(ask: Ask) -> Callable[[Crew], int]:
+    def budget(crew: Crew) -> int:
+        return crew.spare if ask.crew or crew.rank < ask.priority else 0
+
+    return budget
+
+
+def keep_floors(scene: Scene) -> None:
+    """Give room to the workers that each job is sure of, and make it if need be.
+
+    They are asked for even without room: a pod that waits is what tells people, and
+    those who add nodes, that more is needed.
+    """
+    hopeless: set[Shape] = set()
+    for crew in scene.by_arrival():
+        while len(crew.placed) < crew.floor and not crew.blocked:
+            worker = next((one for one in crew.unplaced if _hopes(one)), None)
+            if worker is None:
+                break
+            node = scene.node_for(crew.shape)
+            if node == NOWHERE and crew.shape not in hopeless:
+                node = _make_room(
+                    scene,
+                    crew.shape,
+                    lambda one: one.spare,
+                    f"made room for the first workers of {crew.key}",
+                )
+            if node == NOWHERE:
+                hopeless.add(crew.shape)
+                break
+            seat(scene, worker, node)
+
+
+def _hopes(worker: Worker) -> bool:
+    """Return whether a node could be found; else it waits in vain, or behind a gate."""
+    return not worker.gated and not (worker.crew.pause and worker.since)
+
+
+def seat(scene: Scene, worker: Worker, node: int) -> None:
+    """Give room to a worker that had none."""
+    worker.crew.unplaced.remove(worker)
+    scene.put(worker, node)
+
+
+def _make_room(
+    scene: Scene, shape: Shape, budget: Callable[[Crew], int], cause: str
+) -> int:
+    """Let the fewest workers leave one node, so that a pod fits; return the node."""
+    best: tuple[int, list[Worker]] | None = None
+    best_score: tuple[float, ...] = ()
+    for node, leavers in candidates(scene, shape, budget):
+        free = scene.room.free[node]
+        score = (
+            len(leavers),
+            max((one.crew.rank for one in leavers), default=0),
+            # Where more is left over, the next pod may fit without anybody leaving.
+            -min(free[i] / need for i, need in shape.needs if need),
+            -max((one.crew.share for one in leavers), default=0.0),
+            node,
+        )
+        if best is None or score < best_score:
+            best, best_score = (node, leavers), score
+    if best is None:
+        return NOWHERE
+    for worker in best[1]:
+        scene.send_away(worker, cause)
+    return best[0]
+
+
+def keep_ceiling(scene: Scene) -> None:
+    """Let workers go until no more is used than the ceiling allows."""
+    while over := scene.room.over():
+        crews = [crew for crew in scene.crews.values() if _could_help(crew, over)]
+        if not crews:
+            return
+        crew = min(crews, key=lambda one: (one.rank, -one.share, one.order))
+        freed = scene.room
+        leaver = min(
+            (one for one in crew.placed if one.node != NOWHERE),
+            key=lambda one: (
+                *(one.index >= 0, one.bound, one.running, one.priority),
+                # Where much is free already: room for something large comes together.
+                -freed.slots(crew.shape, one.node, now=False),
+                -one.index,
+            ),
+        )
+        names = ", ".join(scene.room.resources[i] for i in over)
+        scene.send_away(leaver, f"gave way: more {names} was used than may be")
+
+
+def _could_help(crew: Crew, over: list[int]) -> bool:
+    return (
+        crew.spare > 0
+        and any(i in over for i, _ in crew.shape.needs)
+        and any(one.node != NOWHERE for one in crew.placed)
+    )

@@ -1,0 +1,62 @@
+"""Whether a node admits a pod: selectors, taints, affinity to nodes.
+
+Owns Kubernetes' rules for that. Called by `planner.room`. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from elasticdl.planner.view import Expression, Node, Placement, Taint, Toleration
+
+_KEEPS_OUT = ("NoSchedule", "NoExecute")
+
+
+def admits(node: Node, placement: Placement) -> bool:
+    """Return whether a pod with this placement may be on a node."""
+    labels = dict(node.labels)
+    if any(labels.get(key) != value for key, value in placement.selector):
+        return False
+    if placement.affinity and not any(
+        all(_holds(one, labels) for one in term) for term in placement.affinity
+    ):
+        return False
+    return all(
+        any(_tolerates(one, taint) for one in placement.tolerations)
+        for taint in node.taints
+        if taint.effect in _KEEPS_OUT
+    )
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if not toleration.key:
+        return toleration.operator == "Exists"
+    if toleration.key != taint.key:
+        return False
+    return toleration.operator == "Exists" or toleration.value == taint.value
+
+
+def _holds(condition: Expression, labels: Mapping[str, str]) -> bool:
+    value = labels.get(condition.key)
+    match condition.operator:
+        case "In":
+            return value in condition.values
+        case "NotIn":
+            return value not in condition.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return _compares(condition, value)
+    return False  # an operator that nobody knows admits nothing, as in Kubernetes
+
+
+def _compares(condition: Expression, value: str | None) -> bool:
+    try:
+        number, bound = int(value or ""), int(condition.values[0])
+    except (ValueError, IndexError):
+        return False
+    return number > bound if condition.operator == "Gt" else number < bound

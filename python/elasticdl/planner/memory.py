@@ -1,0 +1,84 @@
+"""What the planner remembers from one plan to the next.
+
+Owns the frozen types of it. Whoever plans hands back what the last plan brought, and
+`Memory()` after a start; nobody but the planner looks inside. It may be lost: then an
+exchange is perhaps tried once more, and a pause is shorter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elasticdl.planner.view import JobKey
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the last plan asked of a job, until the job's grant says so."""
+
+    key: JobKey
+    size: int
+    leave: tuple[int, ...]
+    at: float  # when this was first asked
+    # The grant as it was seen then: while it is still that one, ours is on its way.
+    before: tuple[int | None, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Workers that a job was given and that have no node yet."""
+
+    key: JobKey
+    nodes: tuple[str, ...]  # where there was room for them
+    unmade: int  # of them, those without a pod
+    since: float  # since when so many are unmade
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A job whose worker waited in vain: it does not grow for a while."""
+
+    key: JobKey
+    since: float
+    until: float
+    seconds: float  # its length; the next one is twice as long
+    why: str
+    situation: str  # in another one it may end early
+
+
+@dataclass(frozen=True)
+class Move:
+    """One step of an exchange: who receives, and who gave for it."""
+
+    to: JobKey
+    node: str  # where the room is made
+    givers: tuple[JobKey, ...]
+
+    @property
+    def kind(self) -> tuple[JobKey, ...]:
+        """Return what is not repeated if it brings nothing."""
+        return (self.to, *self.givers)
+
+
+@dataclass(frozen=True)
+class Fairness:
+    """What exchanges have brought in the present situation."""
+
+    situation: str = ""
+    best: tuple[float, ...] = ()  # the best sorted shares that were reached
+    tried: tuple[tuple[JobKey, ...], ...] = ()  # kinds of moves that brought nothing
+    open: tuple[Move, ...] = ()  # whose room is not free yet
+    judged: tuple[tuple[JobKey, ...], ...] = ()  # kinds whose result is not known yet
+    since: float = 0.0  # of the open ones
+    frozen: tuple[tuple[JobKey, float], ...] = ()  # jobs that were moved, until when
+
+
+@dataclass(frozen=True)
+class Memory:
+    """All of it."""
+
+    asked: tuple[Asked, ...] = ()
+    kept: tuple[tuple[str, tuple[str, ...]], ...] = ()  # nodes, for pods of others
+    expected: tuple[Expected, ...] = ()
+    pauses: tuple[Pause, ...] = ()
+    fairness: Fairness = Fairness()

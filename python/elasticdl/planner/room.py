@@ -1,0 +1,212 @@
+"""The free room of a cluster, node by node, and how much of it may be used.
+
+Owns the sums: what is free on each node now and what will be once those that leave are
+gone, what is used in all, and the ceiling. Used by every step of a plan. Must not know
+jobs.
+
+A shape is what a pod asks for and where it may be. For each shape a heap knows the node
+with the most room for it (`slots`: how many such pods fit). The heap is lazy: an entry
+is compared with the node as it is when it comes to the top, and a node that became
+freer is put in again. So a plan does not look at all nodes for each worker.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from elasticdl.planner.matching import admits
+from elasticdl.planner.view import PODS, Node, Placement, Resources, Settings
+
+NOWHERE = -1
+_UNLIMITED = 1 << 62
+
+
+@dataclass(eq=False)
+class Shape:
+    """A request with its placement; one object for all equal ones."""
+
+    needs: tuple[tuple[int, int], ...]  # (resource, amount)
+    nodes: frozenset[int]  # that admit it
+    heaps: tuple[_Heap, _Heap] = field(init=False)  # by room soon, by room now
+
+    def __post_init__(self) -> None:
+        self.heaps = (_Heap(), _Heap())
+
+
+@dataclass(eq=False)
+class _Heap:
+    """Nodes by their slots for a shape, most first."""
+
+    entries: list[tuple[int, int]] = field(default_factory=list)  # (-slots, node)
+    freer: set[int] = field(default_factory=set)  # to be put in again
+    made: bool = False
+
+
+class Room:
+    """The supply of a cluster and what is left of it."""
+
+    def __init__(self, nodes: Iterable[Node], settings: Settings, names: set[str]):
+        """Begin with empty nodes; `names` are all resources that pods ask for."""
+        self.nodes = list(nodes)
+        self.resources = sorted(
+            names | {PODS} | {n for one in self.nodes for n, _ in one.allocatable.items}
+        )
+        self._number = {name: i for i, name in enumerate(self.resources)}
+        self.place_of = {node.name: i for i, node in enumerate(self.nodes)}
+        self.free = [self._free(node) for node in self.nodes]  # soon
+        self.held = [[0] * len(self.resources) for _ in self.nodes]  # by who leaves
+        self.supply = [
+            sum(node.allocatable.get(name) for node in self.nodes)
+            for name in self.resources
+        ]
+        self.limit = [
+            # Of pods each node has its own limit, and some nodes say none.
+            int(settings.ceiling(name) * total + 1e-6) if name != PODS else _UNLIMITED
+            for name, total in zip(self.resources, self.supply, strict=True)
+        ]
+        self.used = [0] * len(self.resources)  # soon
+        self.leaving = [0] * len(self.resources)
+        self._shapes: dict[tuple[Resources, Placement], Shape] = {}
+        self._admitted: dict[Placement, frozenset[int]] = {}
+
+    def _free(self, node: Node) -> list[int]:
+        free = [node.allocatable.get(name) for name in self.resources]
+        if not node.allocatable.get(PODS):
+            free[self._number[PODS]] = _UNLIMITED
+        return free
+
+    def shape(self, request: Resources, placement: Placement) -> Shape:
+        """Return the shape of a pod."""
+        key = (request, placement)
+        if (known := self._shapes.get(key)) is None:
+            if placement not in self._admitted:
+                self._admitted[placement] = frozenset(
+                    i for i, node in enumerate(self.nodes) if admits(node, placement)
+                )
+            needs = [(self._number[name], amount) for name, amount in request.items]
+            needs.append((self._number[PODS], 1))
+            known = Shape(tuple(needs), self._admitted[placement])
+            self._shapes[key] = known
+        return known
+
+    def amount(self, shape: Shape, resource: str) -> int:
+        """Return how much of a resource a shape needs."""
+        number = self._number.get(resource)
+        return next((need for i, need in shape.needs if i == number), 0)
+
+    # Room on a node.
+
+    def slots(self, shape: Shape, node: int, *, now: bool) -> int:
+        """Return how many pods of a shape fit on a node; now, or once others left."""
+        free, held = self.free[node], self.held[node]
+        least = _UNLIMITED
+        for i, need in shape.needs:
+            left = free[i] - held[i] if now else free[i]
+            if left < need:
+                return 0
+            if (fits := left // need) < least:
+                least = fits
+        return least
+
+    def fits(self, shape: Shape, node: int, *, now: bool) -> bool:
+        """Return whether a pod of a shape fits on a node."""
+        free, held = self.free[node], self.held[node]
+        if now:
+            return all(free[i] - held[i] >= need for i, need in shape.needs)
+        return all(free[i] >= need for i, need in shape.needs)
+
+    def is_free(self, shape: Shape, node: int) -> bool:
+        """Return whether nobody that leaves holds room that was taken here."""
+        free, held = self.free[node], self.held[node]
+        return all(free[i] >= held[i] for i, _ in shape.needs)
+
+    def could_take(self, shape: Shape, other: Shape, node: int) -> bool:
+        """Return whether a pod would fit into the room that is kept for another."""
+        if shape is other:
+            return False
+        kept, free = dict(other.needs), self.free[node]
+        return all(free[i] + kept.get(i, 0) >= need for i, need in shape.needs)
+
+    def best(self, shape: Shape, *, now: bool) -> int:
+        """Return the node with the most room for a shape; NOWHERE if it fits on none.
+
+        That is where a scheduler that spreads its pods is likely to put one.
+        """
+        heap = shape.heaps[now]
+        if not heap.made:
+            heap.made = True
+            heap.freer.update(shape.nodes)
+        for node in heap.freer:
+            if slots := self.slots(shape, node, now=now):
+                heapq.heappush(heap.entries, (-slots, node))
+        heap.freer.clear()
+        while heap.entries:
+            said, node = heap.entries[0]
+            slots = self.slots(shape, node, now=now)
+            if slots == -said:
+                return node
+            if slots and slots < -said:
+                heapq.heapreplace(heap.entries, (-slots, node))
+            else:
+                # Freer than the entry says: there is a newer one.
+                heapq.heappop(heap.entries)
+        return NOWHERE
+
+    # Who takes it and gives it back.
+
+    def take(self, shape: Shape, node: int) -> None:
+        """Give a node's room to a pod."""
+        free = self.free[node]
+        for i, need in shape.needs:
+            free[i] -= need
+            self.used[i] += need
+
+    def leave_alone(self, shape: Shape, node: int) -> None:
+        """Keep a node's room from others, though it may never be used."""
+        for i, need in shape.needs:
+            self.free[node][i] -= need
+
+    def give(self, shape: Shape, node: int, *, held: bool) -> None:
+        """Take a pod off a node; held: it is still there and leaves."""
+        free = self.free[node]
+        for i, need in shape.needs:
+            free[i] += need
+            self.used[i] -= need
+        if held:
+            self.hold(shape, node)
+        self._freer(node)
+
+    def hold(self, shape: Shape, node: int) -> None:
+        """Note a pod that leaves: soon its room is free, now it is not."""
+        held = self.held[node]
+        for i, need in shape.needs:
+            held[i] += need
+            self.leaving[i] += need
+
+    def _freer(self, node: int) -> None:
+        for shape in self._shapes.values():
+            if node in shape.nodes:
+                shape.heaps[0].freer.add(node)
+                shape.heaps[1].freer.add(node)
+
+    # The ceiling.
+
+    def under_ceiling(self, shape: Shape, *, now: bool) -> bool:
+        """Return whether one more pod of a shape keeps below the ceiling."""
+        for i, need in shape.needs:
+            used = self.used[i] + self.leaving[i] if now else self.used[i]
+            if used + need > self.limit[i]:
+                return False
+        return True
+
+    def over(self) -> list[int]:
+        """Return the resources of which more is used than may be."""
+        return [i for i, used in enumerate(self.used) if used > self.limit[i]]
+
+    def part(self, resource: int, amount: int) -> float:
+        """Return which part of a resource's supply an amount is; 0 if there is none."""
+        if resource == self._number[PODS] or not self.supply[resource]:
+            return 0.0
+        return amount / self.supply[resource]

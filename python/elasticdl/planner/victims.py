@@ -1,0 +1,98 @@
+"""Who would have to leave a node, so that a pod fits there.
+
+Owns the choice of a node and of workers on it: the room that is made lies together, and
+few leave. Called by `planner.giving` and `planner.exchange`, which say how many workers
+each job may lose. Changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from elasticdl.planner.crew import Crew, Worker
+from elasticdl.planner.room import Shape
+from elasticdl.planner.scene import Scene
+
+Budget = Callable[[Crew], int]  # how many workers a job may lose
+Found = tuple[int, list[Worker]]  # a node, and who leaves it
+
+
+def candidates(scene: Scene, shape: Shape, budget: Budget) -> Iterator[Found]:
+    """Yield the nodes on which room can be made, and by whom."""
+    allowed = {crew: budget(crew) for crew in scene.crews.values()}
+    order = {
+        crew: (crew.rank, -crew.share) for crew, count in allowed.items() if count > 0
+    }
+    made = {crew: crew.spare_made for crew in order}
+    if not order:
+        return
+    for node in shape.nodes:
+        there = [one for one in scene.on_node[node] if one.crew in order]
+        if not there:
+            continue
+        lacks = _lacks(scene, shape, node)
+        if lacks and not _enough(there, lacks):
+            continue
+        there.sort(
+            key=lambda one: (
+                *(order[one.crew], one.index >= 0, one.bound),
+                *(one.priority, -one.index),
+            )
+        )
+        if (chosen := _choose(there, lacks, allowed, made)) is not None:
+            yield node, chosen
+
+
+def _lacks(scene: Scene, shape: Shape, node: int) -> dict[int, int]:
+    free = scene.room.free[node]
+    return {i: need - free[i] for i, need in shape.needs if need > free[i]}
+
+
+def _enough(there: list[Worker], lacks: dict[int, int]) -> bool:
+    """Return whether all of them together would do; a quick look."""
+    return all(
+        sum(need for one in there for i, need in one.crew.shape.needs if i == lack)
+        >= amount
+        for lack, amount in lacks.items()
+    )
+
+
+def _choose(
+    there: list[Worker],
+    lacks: dict[int, int],
+    allowed: dict[Crew, int],
+    made: dict[Crew, int],
+) -> list[Worker] | None:
+    chosen: list[Worker] = []
+    taken: Counter[Crew] = Counter()
+    taken_made: Counter[Crew] = Counter()
+    lacks = dict(lacks)
+    for one in there:
+        if all(amount <= 0 for amount in lacks.values()):
+            break
+        helps = any(lacks.get(i, 0) > 0 for i, _ in one.crew.shape.needs)
+        is_made = one.index >= 0
+        if is_made and taken_made[one.crew] >= made[one.crew]:
+            continue
+        if helps and taken[one.crew] < allowed[one.crew]:
+            chosen.append(one)
+            taken[one.crew] += 1
+            taken_made[one.crew] += is_made
+            _lessen(lacks, one, 1)
+    if any(amount > 0 for amount in lacks.values()):
+        return None
+    # A large one that came last may have made small ones unnecessary.
+    for one in list(chosen):
+        _lessen(lacks, one, -1)
+        if any(amount > 0 for amount in lacks.values()):
+            _lessen(lacks, one, 1)
+        else:
+            chosen.remove(one)
+    return chosen
+
+
+def _lessen(lacks: dict[int, int], one: Worker, sign: int) -> None:
+    for i, need in one.crew.shape.needs:
+        if i in lacks:
+            lacks[i] -= sign * need

@@ -1,0 +1,117 @@
+"""Workers that were granted and have no node: is there room?
+
+Owns the feedback from what the planner does not model: a worker that waits in vain is
+taken back, and its job does not grow for a while. One of the floor waits on, but for
+that while no room is kept for it. Called by `planner.plan`.
+"""
+
+from __future__ import annotations
+
+from elasticdl.planner.crew import Crew, Worker
+from elasticdl.planner.giving import seat
+from elasticdl.planner.memory import Expected, Memory, Pause
+from elasticdl.planner.room import NOWHERE
+from elasticdl.planner.scene import Scene
+
+
+def seat_granted(scene: Scene) -> None:
+    """Find room for workers above the floor; those without room are taken back."""
+    for crew in scene.by_arrival():
+        if not crew.part or crew.job.resting:
+            continue
+        for worker in list(crew.unplaced):
+            if worker not in crew.unplaced:
+                continue  # it went with one that is there
+            if worker.gated or crew.size <= crew.floor:
+                continue
+            node = scene.node_for(crew.shape)
+            if node != NOWHERE:
+                seat(scene, worker, node)
+            else:
+                scene.send_away(worker, "there is no room for one more worker")
+
+
+def take_back(scene: Scene, memory: Memory) -> list[Pause]:
+    """Take back what waits in vain; return the pauses, new and old."""
+    known = {one.key: one for one in memory.pauses}
+    expected = {one.key: one for one in memory.expected}
+    pauses = []
+    for crew in scene.crews.values():
+        last = known.get(crew.key)
+        why = _in_vain(scene, crew, expected.get(crew.key))
+        if why:
+            crew.pause = _longer(scene, crew, last, why)
+            crew.cause = f"a worker waited in vain: {why}"
+            pauses.append(crew.pause)
+        elif last and scene.now < last.until + last.seconds:
+            pauses.append(last)  # so that the next one is longer
+        crew.waits = any(one.index >= 0 and not one.bound for one in crew.placed)
+    return pauses
+
+
+def _longer(scene: Scene, crew: Crew, last: Pause | None, why: str) -> Pause:
+    settings = scene.settings
+    seconds = settings.pause_seconds
+    lately = last is not None and scene.now < last.until + last.seconds
+    if last and lately and last.situation == scene.situation:
+        seconds = min(2 * last.seconds, settings.max_pause_seconds)
+    until = scene.now + seconds
+    return Pause(crew.key, scene.now, until, seconds, why, scene.situation)
+
+
+def _in_vain(scene: Scene, crew: Crew, expected: Expected | None) -> str:
+    """Send away what waits in vain; return why it does, "" if nothing does."""
+    if not crew.part or crew.job.resting:
+        return ""
+    why = ""
+    for worker in [*crew.unplaced, *crew.placed]:
+        if worker not in crew.unplaced and worker not in crew.placed:
+            continue  # it went with one that is there
+        if not (said := _why(scene, worker, expected)):
+            continue
+        if crew.size > crew.floor:
+            scene.send_away(worker, "")
+            why = said
+        elif worker.node != NOWHERE:
+            scene.remove(worker)
+            crew.unplaced.append(worker)
+            why = said
+    return why
+
+
+def _why(scene: Scene, worker: Worker, expected: Expected | None) -> str:
+    settings, now = scene.settings, scene.now
+    if worker.bound:
+        return ""
+    if worker.index < 0:
+        unmade = expected and expected.unmade and expected.since
+        if unmade and now - unmade >= settings.unseen_seconds:
+            return "its master does not make it"
+        return ""
+    if not worker.since or now - worker.since < settings.wait_seconds:
+        return ""
+    if worker.gated:
+        return worker.why or "a scheduling gate holds its pod"
+    # Where those that leave still hold the room, it does not wait in vain.
+    if worker.node == NOWHERE or scene.room.is_free(worker.crew.shape, worker.node):
+        return worker.why or "the scheduler finds no node for its pod"
+    return ""
+
+
+def expected_of(scene: Scene, memory: Memory) -> tuple[Expected, ...]:
+    """Return what the next plan has to know of workers without a node."""
+    known = {one.key: one for one in memory.expected}
+    found = []
+    for crew in scene.crews.values():
+        if crew.job.resting:
+            continue
+        pending = [one for one in crew.placed if not one.bound]
+        unmade = sum(one.index < 0 for one in (*pending, *crew.unplaced))
+        if not pending and not unmade:
+            continue
+        last = known.get(crew.key)
+        same = last is not None and last.unmade == unmade
+        since = last.since if last is not None and same else scene.now
+        nodes = tuple(scene.room.nodes[one.node].name for one in pending)
+        found.append(Expected(crew.key, nodes, unmade, since))
+    return tuple(found)

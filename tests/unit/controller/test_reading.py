@@ -1,0 +1,256 @@
+"""From the API server's objects to what the planner knows."""
+
+import pytest
+from elasticdl.controller.jobs import (
+    Classes,
+    JobReader,
+    is_foreign,
+    is_job,
+    with_grant,
+)
+from elasticdl.controller.reading import node_of, pod_of
+from elasticdl.job.grant import Grant, format_grant
+from elasticdl.job.names import Role
+from elasticdl.kube.inventory import Serving
+from elasticdl.planner.view import (
+    Expression,
+    Holder,
+    Resources,
+    Taint,
+    Toleration,
+)
+
+SERVING = Serving(1_000_000)
+NOW = 1_795_400_000.0
+AT, CREATED = 1_767_261_600.0, "2026-01-01T10:00:00Z"
+GI = 2**30
+TEMPLATE = """\
+metadata: {labels: {app.kubernetes.io/name: elasticdl}}
+spec:
+  nodeSelector: {pool: train}
+  containers:
+  - name: main
+    resources: {requests: {cpu: 1500m, memory: 2Gi, nvidia.com/gpu: "1"}}
+"""
+VALUES = """\
+kind: job
+job:
+  name: digits
+  model: {definition: net.custom_model}
+  data: {training: train.csv}
+  ps: {replicas: 2}
+  worker: {replicas: 3, min: 2, max: 8, priority: "0.5"}
+"""
+
+
+def node(**changes):
+    item = {
+        "metadata": {"name": "n1", "labels": {"pool": "train"}},
+        "spec": {},
+        "status": {
+            "allocatable": {"cpu": "3920m", "memory": "1000Ki", "pods": "110"},
+            "conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": CREATED}
+            ],
+        },
+    }
+    return {**item, **changes}
+
+
+def pod(*, labels=None, status=None, **spec):
+    return {
+        "metadata": {
+            "name": "p",
+            "namespace": "ml",
+            "uid": "u",
+            "creationTimestamp": CREATED,
+            "labels": labels or {},
+        },
+        "spec": {
+            "containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}],
+            **spec,
+        },
+        "status": {"phase": "Pending", **(status or {})},
+    }
+
+
+def config_map(text=VALUES, *, annotations=None, **data):
+    return {
+        "metadata": {
+            "name": "elasticdl-digits",
+            "namespace": "ml",
+            "uid": "uid-1",
+            "creationTimestamp": CREATED,
+            "labels": {"elasticdl-job-name": "digits"},
+            "annotations": annotations or {},
+        },
+        "data": {
+            "job.yaml": text,
+            "ps.yaml": TEMPLATE,
+            "worker.yaml": TEMPLATE,
+            **data,
+        },
+    }
+
+
+def test_amounts_of_nodes_are_rounded_down_and_requests_up():
+    read = node_of(node())
+    assert read.allocatable == Resources.of(
+        {"cpu": 3920, "memory": 1_024_000, "pods": 110}
+    )
+    third = {"requests": {"cpu": "333.3m", "memory": "0.5"}}
+    asked = pod_of(pod(containers=[{"name": "c", "resources": third}]), SERVING)
+    assert asked.request == Resources.of({"cpu": 334, "memory": 1})
+
+
+def test_a_node_says_whether_it_takes_pods():
+    read = node_of(node())
+    assert (read.ready, read.cordoned, read.ready_since) == (True, False, AT)
+    taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+    cordoned = node_of(node(spec={"unschedulable": True, "taints": [taint]}))
+    assert cordoned.cordoned
+    assert cordoned.taints == (Taint("gpu", "yes", "NoSchedule"),)
+    assert not node_of(node(status={})).ready
+
+
+def test_a_worker_is_known_by_its_labels():
+    labels = {
+        "elasticdl-job-name": "digits",
+        "elasticdl-replica-type": "worker",
+        "elasticdl-replica-index": "7",
+    }
+    read = pod_of(pod(labels=labels), SERVING)
+    assert (read.holder, read.role, read.index) == (Holder.TRAINING, Role.WORKER, 7)
+    assert read.of is not None
+    assert str(read.of) == "ml/digits"
+
+
+def test_who_waits_says_since_when_and_in_the_schedulers_words():
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/3 nodes are available: 3 Insufficient cpu.",
+    }
+    read = pod_of(pod(status={"conditions": [condition]}), SERVING)
+    assert read.waiting_since == AT
+    assert "Insufficient cpu" in read.waiting_why
+    placed = pod_of(pod(nodeName="n1"), SERVING)
+    assert (placed.waiting_since, placed.waiting_why) == (0.0, "")
+
+
+def test_a_gate_is_told_as_one():
+    gates = [{"name": "kueue.x-k8s.io/admission"}]
+    read = pod_of(pod(schedulingGates=gates), SERVING)
+    assert read.gated
+    assert "kueue.x-k8s.io/admission" in read.waiting_why
+
+
+def test_what_has_ended_is_nobodys():
+    assert pod_of(pod(status={"phase": "Succeeded"}), SERVING) is None
+
+
+def test_where_a_pod_may_be_is_read_as_far_as_it_is_required():
+    term = {
+        "matchExpressions": [
+            {"key": "zone", "operator": "In", "values": ["a", "b"]},
+            {"key": "old", "operator": "DoesNotExist"},
+        ]
+    }
+    required = {"nodeSelectorTerms": [term]}
+    affinity = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    }
+    read = pod_of(
+        pod(
+            affinity=affinity,
+            nodeSelector={"pool": "train"},
+            tolerations=[{"operator": "Exists"}],
+        ),
+        SERVING,
+    ).placement
+    assert read.selector == (("pool", "train"),)
+    assert read.tolerations == (Toleration(operator="Exists"),)
+    assert read.affinity == (
+        (Expression("zone", "In", ("a", "b")), Expression("old", "DoesNotExist")),
+    )
+
+
+# -- jobs ---------------------------------------------------------------------------
+
+
+CLASSES = Classes(values={"elasticdl-high": -5, "elasticdl-low": -10})
+
+
+def read(item):
+    assert is_job(item)
+    return JobReader().read(item, CLASSES)
+
+
+def test_a_job_is_what_its_config_map_says():
+    known = read(config_map())
+    job = known.job
+    assert (job.min, job.max, job.replicas, job.num_ps) == (2, 8, 3, 2)
+    assert job.takes_part
+    assert job.arrived == AT
+    asked = {"cpu": 1500, "memory": 2 * GI, "nvidia.com/gpu": 1}
+    assert job.worker.request == Resources.of(asked)
+    assert job.worker.placement.selector == (("pool", "train"),)
+    # Of a share the lower class counts: its workers go first.
+    assert (job.worker.priority, job.ps.priority) == (-10, -5)
+    assert job.master.request.get("cpu") == 100
+
+
+def test_a_specification_that_nobody_could_run_is_no_job():
+    assert read(config_map("kind: job\njob: {name: digits, worker: 3}\n")) is None
+
+
+def test_config_maps_of_masters_and_of_others_are_no_jobs():
+    status = config_map()
+    status["metadata"]["name"] = "elasticdl-digits-status"
+    assert not is_job(status)
+    other = config_map()
+    other["metadata"]["labels"] = {}
+    assert not is_job(other)
+
+
+def test_a_stop_and_a_pause_are_seen():
+    stopped = read(config_map(annotations={"elasticdl.org/stop": "by hand"}))
+    assert stopped.job.stopped
+    assert read(config_map(VALUES + "  paused: true\n")).job.paused
+
+
+def granted(grant, **how):
+    annotations = {"elasticdl.org/workers": format_grant(grant)}
+    return with_grant(read(config_map(annotations=annotations)), now=NOW, **how)
+
+
+def test_the_grant_in_force_is_part_of_the_job():
+    mine = Grant(5, leave=(2,), until=NOW + 1800, by="ops/controller")
+    job = granted(mine, by="ops/controller")
+    assert (job.granted, job.leave, job.until) == (5, (2,), NOW + 1800)
+
+
+def test_an_expired_grant_is_none():
+    old = Grant(5, until=NOW - 1, by="ops/controller")
+    assert granted(old, by="ops/controller").granted is None
+
+
+def test_a_job_of_another_living_controller_has_the_size_that_that_one_gave():
+    theirs = Grant(5, until=NOW + 1800, by="other/controller")
+    job = granted(theirs, by="ops/controller")
+    assert not job.takes_part
+    assert (job.replicas, job.granted) == (5, None)
+
+
+def test_a_controller_that_does_not_renew_is_no_living_one():
+    theirs = Grant(5, until=NOW + 600, by="other/controller")
+    assert not is_foreign(theirs, by="ops/controller", now=NOW)
+    assert granted(theirs, by="ops/controller").granted == 5
+
+
+@pytest.mark.parametrize("rubbish", ["rubbish", '{"workers": -1}', "[]"])
+def test_a_grant_with_rubbish_is_none(rubbish):
+    annotations = {"elasticdl.org/workers": rubbish}
+    known = read(config_map(annotations=annotations))
+    assert with_grant(known, by="ops/controller", now=NOW).granted is None

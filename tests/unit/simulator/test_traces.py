@@ -1,0 +1,137 @@
+"""Traces: what is wrong with a file, and published workloads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from elasticdl.errors import SpecError
+from elasticdl.simulator.imports import Fleet, import_trace
+from elasticdl.simulator.reading import dump_trace, load_trace, parse_trace, shipped
+
+GOOD = "nodes: [{cpu: 4}]\njobs:\n  - {name: one, work: 10}\n"
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_each_shipped_trace_can_be_read_and_says_what_it_shows(name: str) -> None:
+    trace = load_trace(name)
+    assert trace.name == name
+    assert trace.about
+    assert trace.all_jobs()
+
+
+NODE_FAILS = "failures: [{at: 1, kind: node, node: x}]\nnodes:"
+FIRE = "failures: [{at: 1, kind: fire}]\nnodes:"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("cpu: 4", "cpu: lots", "t.yaml:1:15: nodes[0].cpu: got 'lots', expected a"),
+        ("cpu: 4", "cpus: 4", "nodes[0].cpus: got an unknown key"),
+        ("cpu: 4", "cpus: 4", "did you mean `cpu`?"),
+        ("work: 10", "work: -1", "t.yaml:3:23: jobs[0].work: got -1"),
+        (", work: 10", "", "until: got nothing, expected the second"),
+        ("name: one, ", "", "jobs[0].name: got nothing"),
+        (
+            "work: 10",
+            "work: 1, workers: {min: 3}",
+            "replicas: got 1, expected from min",
+        ),
+        ("work: 10", "work: 1, workers: {priority: lo}", "got 'lo', expected one of"),
+        ("jobs:", "jobs:\n  - {name: one, work: 1}", "got 'one' twice"),
+        ("nodes:", NODE_FAILS, "failures[0].node: got 'x', expected a node, as 'nod"),
+        ("nodes:", FIRE, "failures[0].kind: got 'fire', expected one of `node`"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(old: str, new: str, says: str) -> None:
+    text = GOOD.replace(old, new)
+    assert text != GOOD
+    with pytest.raises(SpecError) as error:
+        parse_trace(text, source="t.yaml")
+    assert says in str(error.value)
+    assert "t.yaml:" in str(error.value)
+
+
+def test_a_file_that_is_not_there_is_told_with_the_names_that_are() -> None:
+    with pytest.raises(SpecError, match=r"no-such: got no file .* known are: 20-jobs"):
+        load_trace("no-such")
+
+
+def test_what_is_random_is_the_seeds() -> None:
+    day = load_trace("day")
+    assert day.all_jobs() == load_trace("day").all_jobs()
+    other = day.model_copy(update={"seed": 2})
+    assert other.all_jobs() != day.all_jobs()
+
+
+# -- published workloads ---------------------------------------------------------------
+
+POLLUX = """\
+name,time,application,num_replicas,batch_size
+cifar10-3,130,cifar10,1,128
+imagenet-1,90,imagenet,8,200
+"""
+HELIOS = """\
+job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration
+77,u1,a,2,8,1,COMPLETED,2020-04-01 00:00:10,2020-04-01 00:00:20,2020-04-01 00:10:20,600
+78,u1,a,0,8,1,COMPLETED,2020-04-01 00:00:12,2020-04-01 00:00:20,2020-04-01 00:10:20,600
+"""
+PHILLY = """\
+[{"status": "Pass", "vc": "a", "jobid": "application_1_0001", "user": "u",
+  "submitted_time": "2017-10-09 07:01:51",
+  "attempts": [
+    {"start_time": "2017-10-09 07:02:30", "end_time": "2017-10-09 07:12:30",
+     "detail": [{"ip": "m1", "gpus": ["gpu0", "gpu1"]},
+                {"ip": "m2", "gpus": ["gpu0"]}]}]},
+ {"status": "Killed", "vc": "a", "jobid": "application_1_0002", "user": "u",
+  "submitted_time": "2017-10-09 07:05:00", "attempts": []}]
+"""
+IMAGENET = ("imagenet-1-0", 0, 8, 360_000)
+CIFAR = ("cifar10-3-1", 40, 1, 1800)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "jobs"),
+    [
+        ("pollux", POLLUX, [IMAGENET, CIFAR]),
+        ("helios", HELIOS, [("job-77-0", 0, 2, 1200)]),
+        ("philly", PHILLY, [("application-1-0001-0", 0, 3, 1800)]),
+    ],
+)
+def test_a_published_workload_becomes_a_trace(
+    kind: str, text: str, jobs: list[tuple[str, float, int, float]], tmp_path: Path
+) -> None:
+    file = tmp_path / "log"
+    file.write_text(text)
+    trace = import_trace(kind, file, fleet=Fleet(nodes=2, gpus=8))
+    made = [(j.name, j.at, j.workers.replicas, j.work) for j in trace.all_jobs()]
+    assert made == jobs
+    assert trace.measured == "nvidia.com/gpu"
+    assert parse_trace(dump_trace(trace), source="saved.yaml") == trace
+
+
+NO_TIME = HELIOS.replace("2020-04-01 00:00:10", "?")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "says"),
+    [
+        ("pollux", "name,time\na,1\n", "log:1: got the columns name,time, expected"),
+        ("pollux", POLLUX.replace("130", "soon"), "log:2: time: got 'soon', expected"),
+        ("helios", NO_TIME, "submit_time: got '?', expected a time"),
+        ("philly", "{}", "got dict, expected a list of jobs"),
+        ("philly", "[{}]", "[0]: got no submitted_time, expected a job"),
+        ("philly", "no", "got no JSON"),
+        ("helios", HELIOS.replace("a,2", "a,0"), "got no job that uses GPUs"),
+    ],
+)
+def test_a_file_of_another_format_is_refused(
+    kind: str, text: str, says: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "log"
+    file.write_text(text)
+    with pytest.raises(SpecError) as error:
+        import_trace(kind, file)
+    assert says in str(error.value)
+    assert str(file) in str(error.value)
