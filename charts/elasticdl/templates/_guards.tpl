@@ -34,9 +34,9 @@
     {{- end -}}
   {{- end -}}
 {{- end -}}
-{{- if and (eq $kind "platform") (not $.Values.monitoring.exporter.enabled) -}}
+{{- if and (eq $kind "platform") (not (or $.Values.monitoring.exporter.enabled $.Values.controller.trainingJobs.enabled)) -}}
   {{- if ne (omit $.Values.images "registry" "pullSecrets" | toJson) (omit $defaults.chart.images "registry" "pullSecrets" | toJson) -}}
-    {{- fail "`images` belongs to a job's values and does nothing in the platform's, which runs no exporter, but for `registry` and `pullSecrets`: take it out, put it into `jobs.defaults`, or add `kind: job` and the `job:`" -}}
+    {{- fail "`images` belongs to a job's values and does nothing in the platform's, which runs neither an exporter nor a controller, but for `registry` and `pullSecrets`: take it out, put it into `jobs.defaults`, or add `kind: job` and the `job:`" -}}
   {{- end -}}
 {{- end -}}
 {{- if eq $kind "job" }}{{ include "elasticdl.takeDefaults" $ }}{{ end -}}

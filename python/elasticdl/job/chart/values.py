@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from elasticdl.job.chart.controller import ControllerValues
 from elasticdl.job.chart.defaults import JobsValues
 from elasticdl.job.chart.monitoring import MonitoringValues, metrics_readers
 from elasticdl.job.chart.network import CaBundleValues, ProxyValues
@@ -34,6 +35,7 @@ PLATFORM_ONLY = (
     "platform",
     "rbac",
     "claims",
+    "controller",
     "monitoring.dashboards",
     "monitoring.rules",
     "monitoring.exporter",
@@ -320,6 +322,10 @@ class ChartValues(SpecModel):
     claims: list[ClaimValues] = Field(
         default_factory=_claims,
         description="Platform: PersistentVolumeClaims for jobs' folders and data.",
+    )
+    controller: ControllerValues = Field(
+        default_factory=ControllerValues,
+        description="Platform: processes that decide something for its jobs.",
     )
     monitoring: MonitoringValues = Field(
         default_factory=MonitoringValues,
