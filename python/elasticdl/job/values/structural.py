@@ -115,8 +115,8 @@ def _spec() -> Schema:
     paths = [tuple(path.split(".")) for path in NOT_IN_SPEC]
     spec: Schema = {
         "type": "object",
-        "description": "The job's values file without its `kind`; docs/spec.md, and the "
-        "chart's README for keys beside `job`.",
+        "description": "The job's values file without its `kind`; docs/spec.md, and "
+        "the chart's README for keys beside `job`.",
         "required": ["job"],
         "properties": {
             key: structural(field, definitions)
@@ -145,20 +145,36 @@ def _default_of(definitions: Schema, model: str, key: str) -> Any:
 def structural(field: Schema, definitions: Schema) -> Schema:
     """Return a field's schema in the form that an API server asks for."""
     whole = _resolved(field, definitions)
-    kinds = _kinds(whole)
-    made: Schema = {}
-    if text := _described(whole):
-        made["description"] = text
-    if "null" in kinds:
-        made["nullable"] = True
-    kinds -= {"null"}
+    kinds = _kinds(whole) - {"null"}
+    made = _about(whole)
     if whole.get(_ANYTHING):
         return {**made, "type": "object", _ANYTHING: True}
     if kinds == {"integer", "string"}:
         return {**made, _INT_OR_STRING: True}
     if len(kinds) != 1:  # a number or a text, which no structural schema can say
         return {**made, _ANYTHING: True}
-    (made["type"],) = kinds
+    (kind,) = kinds
+    made |= {"type": kind, **_bounds(whole)}
+    if kind == "array":
+        made["items"] = structural(whole.get("items", {}), definitions)
+    if kind == "object":
+        made |= _inside(whole, definitions)
+    return made
+
+
+def _about(whole: Schema) -> Schema:
+    """Return what a field means, and whether it may be null."""
+    made: Schema = {}
+    if text := _described(whole):
+        made["description"] = text
+    if "null" in _kinds(whole):
+        made["nullable"] = True
+    return made
+
+
+def _bounds(whole: Schema) -> Schema:
+    """Return what limits the values of a type."""
+    made: Schema = {}
     for key in ("pattern", "minLength", "maxLength", "minimum", "maximum", "required"):
         if key in whole:
             made[key] = whole[key]
@@ -166,10 +182,6 @@ def structural(field: Schema, definitions: Schema) -> Schema:
         made |= {"minimum": whole["exclusiveMinimum"], "exclusiveMinimum": True}
     if "enum" in whole:
         made["enum"] = [word for word in whole["enum"] if word is not None]
-    if kinds == {"array"}:
-        made["items"] = structural(whole.get("items", {}), definitions)
-    if kinds == {"object"}:
-        made |= _inside(whole, definitions)
     return made
 
 
@@ -178,8 +190,7 @@ def _inside(whole: Schema, definitions: Schema) -> Schema:
     if properties := whole.get("properties"):
         return {
             "properties": {
-                key: structural(field, definitions)
-                for key, field in properties.items()
+                key: structural(field, definitions) for key, field in properties.items()
             }
         }
     others = whole.get("additionalProperties")

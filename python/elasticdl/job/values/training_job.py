@@ -106,7 +106,9 @@ def _of_the_object(manifest: Mapping[str, Any]) -> list[Problem]:
         ]
     if not isinstance(spec, dict):
         return [
-            Problem("spec", "nothing", "the job's values, as `job:`", "see docs/spec.md")
+            Problem(
+                "spec", "nothing", "the job's values, as `job:`", "see docs/spec.md"
+            )
         ]
     return [*_foreign_keys(spec), *_other_names(metadata, spec)]
 
