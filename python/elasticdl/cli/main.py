@@ -32,6 +32,7 @@ from elasticdl.cli import (
     validate,
     zoo,
 )
+from elasticdl.cli.files import convert
 from elasticdl.cli.options import flags
 from elasticdl.cli.options.arguments import Parser
 from elasticdl.errors import ElasticDLError, ExitCode
@@ -103,6 +104,7 @@ def make_parser() -> argparse.ArgumentParser:
         clean,
         data,
         validate,
+        convert,
         convert_flags,
         zoo,
     ):
