@@ -11,9 +11,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from elasticdl.client.cluster.training_jobs import path_of
 from elasticdl.errors import PlatformError
 from elasticdl.job.names import config_map_name
-from elasticdl.job.values.training_job import API_VERSION, PLURAL, read_manifest
+from elasticdl.job.values.training_job import read_manifest
 from elasticdl.kube import times
 from elasticdl.kube.api import MERGE_PATCH, ApiServer
 from elasticdl.kube.errors import ApiError, Backoff
@@ -206,7 +207,7 @@ class Controller:
             self._look_again(job.name, next_ - now)
             return
         self._wrote[job.name] = now
-        path = f"/apis/{API_VERSION}/namespaces/{job.namespace}/{PLURAL}/{job.name}"
+        path = path_of(job.namespace, job.name)
         changed = await self._api.request(
             "PATCH",
             f"{path}/status",

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from elasticdl.client.cluster.objects import JobObjects, documents, name_of
+from elasticdl.client.cluster.training_jobs import owner_of
 from elasticdl.errors import SpecError
 from elasticdl.job.names import (
     KEY_JOB,
@@ -35,7 +36,7 @@ from elasticdl.job.values.file import dump_values, parse_values
 from elasticdl.job.values.training_job import read_manifest
 from elasticdl.kube.times import unix_seconds
 from elasticdl.master.live_edits import LIVE, compare
-from elasticdl.training_jobs.resource import Seen, TrainingJob, owner_of
+from elasticdl.training_jobs.resource import Seen, TrainingJob
 from elasticdl.training_jobs.verdicts import (
     Decision,
     Edit,

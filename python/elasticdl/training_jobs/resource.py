@@ -108,14 +108,6 @@ class Seen:
     platform: str = ""  # text of the platform's defaults
 
 
-def owner_of(thing: Mapping[str, Any]) -> Json | None:
-    """Return the TrainingJob that an object belongs to, as a reference."""
-    for owner in thing.get("metadata", {}).get("ownerReferences") or []:
-        if owner.get("kind") == KIND and owner.get("controller"):
-            return dict(owner)
-    return None
-
-
 def job_of(thing: Mapping[str, Any]) -> str:
     """Return the name of the job that an object is of, by its label."""
     labels = thing.get("metadata", {}).get("labels") or {}

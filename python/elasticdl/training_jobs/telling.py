@@ -40,10 +40,11 @@ def status_of(job: TrainingJob, seen: Seen, outcome: Outcome, *, now: str) -> Js
     """Return the status that a TrainingJob has now."""
     status, report = told(seen)
     state, message = _state(seen, outcome, status, report)
+    notice = outcome.refused.message if outcome.refused else message
     shown: Json = {
         "observedGeneration": job.generation,
         "state": state,
-        "message": message[:_LONGEST_MESSAGE],
+        "message": notice[:_LONGEST_MESSAGE],
         "replicas": _there(status),
         "selector": f"{LABEL_JOB}={job.name},{LABEL_ROLE}={Role.WORKER}",
         "workers": _workers(job, outcome, status, report),
@@ -137,7 +138,7 @@ def _conditions(
     in_place = (
         ("True", "Applied", "")
         if refused is None
-        else ("False", str(refused.reason), refused.message)
+        else ("False", str(refused.reason), refused.message if applied else "")
     )
     complete = state == JobState.SUCCEEDED
     failed = state == JobState.FAILED

@@ -92,7 +92,8 @@ def converted(text: str, *, source: str) -> str:
 def _is(text: str, values: Any) -> bool:
     from elasticdl.job.values.file import parse_values
 
-    return parse_values(text, source="")[0] == values
+    found: object = parse_values(text, source="")[0]
+    return found == values
 
 
 def _read(file: Path) -> str:
