@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-ROLES = ("master", "ps", "worker")
+# The roles of a job, and the controller of TrainingJobs.
+CONTROLLER = "training-jobs"
+ROLES = ("master", "ps", "worker", CONTROLLER)
 NAMESPACE = "elasticdl-release"
 SUMS = "SHA256SUMS"
 SOURCE = "https://github.com/elasticdl/elasticdl"
@@ -247,7 +249,9 @@ def install_line(release: Release) -> str:
         lines.append("--plain-http")
     lines.append(f"--set images.registry={release.registry}")
     lines += [
-        f"--set jobs.defaults.images.digests.{image.role}={image.digest}"
+        f"--set controller.trainingJobs.image={image.name}@{image.digest}"
+        if image.role == CONTROLLER
+        else f"--set jobs.defaults.images.digests.{image.role}={image.digest}"
         for image in release.images
     ]
     return " \\\n    ".join(lines) + "\n"

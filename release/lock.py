@@ -25,6 +25,7 @@ _EVERY_ROLE = ("ps", "cluster", "examples", "arrow", "tensorboard")
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "images/master/lock.txt": ("cluster",),
     "images/ps/lock.txt": ("ps",),
+    "images/training-jobs/lock.txt": ("cluster", "helm"),
     "images/worker/worker-cpu.lock.txt": ("worker-cpu", *_EVERY_ROLE),
     "images/worker/worker-gpu.lock.txt": ("worker-gpu", *_EVERY_ROLE),
 }

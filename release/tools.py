@@ -120,7 +120,7 @@ def recorded(
             return (record / name).read_text().strip()
         except FileNotFoundError:
             raise ReleaseError(
-                f"record: no {name} in {record}; push all three images with it: "
+                f"record: no {name} in {record}; push all images with it: "
                 f"REGISTRY={registry} PUSH=1 RECORD={record} images/build"
             ) from None
 

@@ -24,6 +24,7 @@ from docs.generate.metrics import metrics_files
 _SPEC = "docs/spec.md"
 _CLI = "docs/cli.md"
 _SCHEMA = f"{CHART}/values.schema.json"
+_DEFINITION = f"{CHART}/files/trainingjob.json"
 _SPEC_INTRO = """\
 # The specification of a job
 
@@ -76,11 +77,13 @@ def generated(root: Path) -> Iterator[tuple[str, str]]:
     """
     from elasticdl.cli.main import make_parser
     from elasticdl.job.values.schema import values_schema
+    from elasticdl.job.values.structural import definition
 
     yield kubernetes_types.FILE, kubernetes_types.types_file()
     yield _SPEC, spec_page()
     yield _CLI, cli_page(make_parser())
     yield _SCHEMA, json.dumps(values_schema(), indent=2) + "\n"
+    yield _DEFINITION, json.dumps(definition(), indent=1) + "\n"
     yield from chart_files()
     yield from dashboard_files(root)
     yield from metrics_files(root)

@@ -97,13 +97,17 @@ def split(found):
 
 def test_the_projects_allow_what_the_chart_renders_and_nothing_else():
     rendered = {"job": set(), "platform": kinds(platform_values())}
-    without_exporter = {"monitoring": {"exporter": {"enabled": False}}}
+    # Neither is in the platform of gitops/.
+    bare = {
+        "monitoring": {"exporter": {"enabled": False}},
+        "controller": {"trainingJobs": {"enabled": False}},
+    }
     for file in EXAMPLES:
         values = values_of(file)
         if file.stem == GRANTS_RIGHTS:
             continue
         if values["kind"] == "platform":
-            values = merged(values, without_exporter)
+            values = merged(values, bare)
         rendered[values["kind"]] |= kinds(values)
     # Too long for an example file (test_dashboards.py).
     rendered["platform"] |= kinds({"monitoring": {"dashboards": {"enabled": True}}})

@@ -20,7 +20,7 @@ SCRIPTS = Path(__file__).parent / "cluster"
 ROLES = ("master", "ps", "worker")
 # What the cloud tutorial's pods need: the scheduler counts, the machine shares.
 CPUS = "19"
-# All that .dockerignore lets into an image.
+# All that .dockerignore lets into one of these images.
 _INPUTS = (
     "images", "model_zoo", "python/elasticdl", "python/pyproject.toml",
     "python/README.md", "python/hatch_build.py", "python/constraints.txt",

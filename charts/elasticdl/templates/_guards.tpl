@@ -34,7 +34,7 @@
     {{- end -}}
   {{- end -}}
 {{- end -}}
-{{- if and (eq $kind "platform") (not (or $.Values.monitoring.exporter.enabled $.Values.controller.enabled)) -}}
+{{- if and (eq $kind "platform") (not (or $.Values.monitoring.exporter.enabled $.Values.controller.enabled $.Values.controller.trainingJobs.enabled)) -}}
   {{- if ne (omit $.Values.images "registry" "pullSecrets" | toJson) (omit $defaults.chart.images "registry" "pullSecrets" | toJson) -}}
     {{- fail "`images` belongs to a job's values and does nothing in the platform's, which runs no exporter and no controller, but for `registry` and `pullSecrets`: take it out, put it into `jobs.defaults`, or add `kind: job` and the `job:`" -}}
   {{- end -}}

@@ -71,6 +71,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: controller
 {{- end -}}
 
+{{- define "elasticdl.trainingJobsSelector" -}}
+{{ include "elasticdl.identity" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: training-jobs
+{{- end -}}
+
 {{/* Labels of an object of a job's release: those, and whose job it is. */}}
 {{- define "elasticdl.jobLabels" -}}
 {{ include "elasticdl.labels" . }}

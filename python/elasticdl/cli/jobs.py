@@ -276,6 +276,6 @@ def _remove(job: ClusterJob, args: argparse.Namespace) -> int:
         job.stop()
         print(f"job {job.name} is stopping ...", file=sys.stderr)
         job.wait()
-    release = remove(job, helm)
-    print(f"job {job.name}: release {release} removed from {job.place}")
+    removed = remove(job, helm)
+    print(f"job {job.name}: {removed} removed from {job.place}")
     return ExitCode.OK

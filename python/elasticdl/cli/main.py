@@ -33,6 +33,7 @@ from elasticdl.cli import (
     validate,
     zoo,
 )
+from elasticdl.cli.files import convert
 from elasticdl.cli.options import flags
 from elasticdl.cli.options.arguments import Parser
 from elasticdl.errors import ElasticDLError, ExitCode
@@ -105,6 +106,7 @@ def make_parser() -> argparse.ArgumentParser:
         simulate,
         data,
         validate,
+        convert,
         convert_flags,
         zoo,
     ):

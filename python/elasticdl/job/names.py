@@ -95,6 +95,7 @@ LABEL_JOB = "elasticdl-job-name"
 LABEL_ROLE = "elasticdl-replica-type"
 LABEL_INDEX = "elasticdl-replica-index"
 LABEL_GENERATION = "elasticdl-generation"
+LABEL_COMPONENT = "app.kubernetes.io/component"
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGED_BY_MASTER = "elasticdl-master"
 # On a namespace: its pods may read the metrics of jobs (networkPolicy.metricsFrom).

@@ -1,6 +1,6 @@
 """A release to a real registry, of a repository with one commit; its images are small.
 
-What images/build does with a builder is in docs/releasing.md; here it has noted three
+What images/build does with a builder is in docs/releasing.md; here it has noted four
 images that were pushed, as it does elsewhere for RECORD=.
 """
 
@@ -21,7 +21,7 @@ from tests.registry import Registry
 ROOT = Path(__file__).parents[3]
 BASE = "python@sha256:" + 64 * "b"
 DEBIAN = [["libstdc++6", "12.2.0-14+deb12u1", "amd64"]]
-ROLES = ("master", "ps", "worker")
+ROLES = ("master", "ps", "worker", "training-jobs")
 # The first run installs the programs of a release.
 pytestmark = pytest.mark.timeout(600)
 
@@ -79,7 +79,7 @@ class Repository:
         return done.stdout.strip()
 
     def push_images(self, content, team):
-        """Push three small images, and note them as images/build does."""
+        """Push four small images, and note them as images/build does."""
         self.team = team
         self.record.mkdir(exist_ok=True)
         (self.record / "revision").write_text(self.git("rev-parse", "HEAD"))
@@ -239,7 +239,10 @@ def test_what_is_installed_is_named_by_digests(made, tmp_path):
     )
     (text,) = (each for each in rendered.values() if "name: elasticdl.defaults" in each)
     defaults = yaml.safe_load(yaml.safe_load(text)["data"]["jobs.yaml"])["defaults"]
-    assert defaults["images"]["digests"] == pushed.images
+    roles = {r: digest for r, digest in pushed.images.items() if r != "training-jobs"}
+    assert defaults["images"]["digests"] == roles
+    controller = values["controller"]["trainingJobs"]["image"]
+    assert controller.endswith(f"@{pushed.images['training-jobs']}")
 
 
 def test_an_sbom_has_hashes_of_python_and_the_packages_of_debian(made, published):
@@ -283,7 +286,7 @@ def test_one_commit_makes_the_same_bytes_but_for_times(made, published):
         ({"registry": "https://r.example"}, "expected a host with folders"),
         ({"registry": "127.0.0.1:1/team"}, "registry 127.0.0.1:1/team: got no answer"),
         ({"record": "", "base_image": "python:3.11"}, "expected NAME@sha256:DIGEST"),
-        ({"record": "/nowhere"}, "record: no revision in /nowhere; push all three"),
+        ({"record": "/nowhere"}, "record: no revision in /nowhere; push all images"),
     ],
 )
 def test_it_refuses(pushed, changed, sentence):

@@ -37,7 +37,7 @@ def build(tmp_path):
 def test_images_that_are_for_no_registry_have_no_name_of_a_public_one(build):
     done, words = build()
     assert done.returncode == 0, done.stderr
-    for role in ("master", "ps", "worker"):
+    for role in ("master", "ps", "worker", "training-jobs"):
         name = f"localhost/elasticdl/{role}:{__version__}"
         assert f"--tag {name} " in words
         assert f"built {name}\n" in done.stdout
@@ -48,7 +48,7 @@ def test_images_that_are_for_no_registry_have_no_name_of_a_public_one(build):
 def test_images_are_called_by_the_registry_that_is_named_and_pushed_there(build):
     done, words = build(REGISTRY="registry.example/team", PUSH="1", TAG="v1")
     assert done.returncode == 0, done.stderr
-    for role in ("master", "ps", "worker"):
+    for role in ("master", "ps", "worker", "training-jobs"):
         assert f"push registry.example/team/elasticdl/{role}:v1\n" in words
 
 

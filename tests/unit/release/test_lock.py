@@ -62,7 +62,7 @@ def test_every_package_of_a_lock_has_hashes(path):
 
 
 def test_dockerfiles_install_by_locks_alone():
-    for role in ("master", "ps", "worker"):
+    for role in ("master", "ps", "worker", "training-jobs"):
         text = (ROOT / "images" / role / "Dockerfile").read_text()
         joined = text.replace("\\\n", " ")
         installs = re.findall(r"pip [^&\n]*install[^&\n]*", joined)

@@ -25,6 +25,7 @@ from elasticdl.client.cluster.objects import (
     view_of,
     why_pending,
 )
+from elasticdl.client.cluster.training_jobs import owner_of, patch_of, path_of
 from elasticdl.client.handle import JobView, parse_replica
 from elasticdl.client.scaling import Scaled, Scaling
 from elasticdl.errors import JobError, NotFoundError
@@ -148,6 +149,10 @@ class ClusterJob:
             config_map = self.config_map()
             made, scaled = changed(config_map, wanted)
             if made is None:
+                return scaled
+            if owner := owner_of(config_map):
+                path = path_of(self.cluster.namespace, str(owner["name"]))
+                self.cluster.patch(path, patch_of(wanted.edits(scaled.before)))
                 return scaled
             try:
                 self._write(made)

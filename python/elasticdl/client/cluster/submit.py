@@ -14,6 +14,7 @@ from elasticdl.client.cluster.api import ClusterClient, ClusterError, Where
 from elasticdl.client.cluster.defaults import notice, platform_of
 from elasticdl.client.cluster.helm import Helm, Values
 from elasticdl.client.cluster.job import ClusterJob
+from elasticdl.client.cluster.training_jobs import owner_of, path_of
 from elasticdl.errors import JobError, NotFoundError, PlatformError
 from elasticdl.job.folder import Condition
 from elasticdl.job.names import LABEL_JOB
@@ -27,6 +28,7 @@ from elasticdl.job.values.defaults import (
     without_registry,
 )
 from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.training_job import KIND
 
 _RELEASE = "meta.helm.sh/release-name"
 _SCHEDULING = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -131,11 +133,17 @@ def _clean_up(helm: Helm, release: str, where: Where) -> str:
 
 
 def remove(job: ClusterJob, helm: Helm) -> str:
-    """Remove all objects of a job but not its folder; return the release's name.
+    """Remove all objects of a job but not its folder; return what had them.
 
-    Raises JobError for a job that was not made by Helm.
+    `release digits`, or `TrainingJob digits`. Raises JobError for a job that was made
+    in another way.
     """
-    annotations = job.config_map()["metadata"].get("annotations") or {}
+    config_map = job.config_map()
+    if owner := owner_of(config_map):
+        name = str(owner["name"])
+        job.cluster.delete(path_of(job.cluster.namespace, name))
+        return f"{KIND} {name}"
+    annotations = config_map["metadata"].get("annotations") or {}
     release = str(annotations.get(_RELEASE) or "")
     if not release:
         raise JobError(
@@ -144,7 +152,7 @@ def remove(job: ClusterJob, helm: Helm) -> str:
             f"jobs,services,configmaps,secrets -l {LABEL_JOB}={job.name}"
         )
     helm.uninstall(release, Where(job.cluster.context, job.cluster.namespace))
-    return release
+    return f"release {release}"
 
 
 def _make_room(cluster: ClusterClient, name: str, *, helm: Helm) -> list[str]:
@@ -166,6 +174,12 @@ def _make_room(cluster: ClusterClient, name: str, *, helm: Helm) -> list[str]:
             f"job {name} is in {place} already and {state}; watch it with `elasticdl "
             f"status {named}`, end it with `elasticdl stop {named}`, or give this one "
             "another name (--job_name, job.name)"
+        )
+    if owner_of(job.config_map()):
+        raise JobError(
+            f"job {name} in {place} belongs to a TrainingJob; raise `run` in it to run "
+            f"it again, or remove it first: kubectl -n {cluster.namespace} delete "
+            f"trainingjob {name}"
         )
     remove(job, helm)
     if view.condition is Condition.SUCCEEDED:

@@ -1,7 +1,7 @@
 """The chart's keys below `controller`: who decides the sizes of all jobs together.
 
-Owns each key, its default and its meaning. Used by `job.chart.values`. Must not know how
-sizes are decided.
+Owns each key, its default and its meaning, but for those of the controller of
+TrainingJobs. Used by `job.chart.values`. Must not know how sizes are decided.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pydantic import Field
 
 from elasticdl.job.chart.monitoring import metrics_readers
 from elasticdl.job.chart.pods import OwnPodValues, container_security, pod_security
+from elasticdl.job.chart.training_jobs import TrainingJobsValues
 from elasticdl.job.spec.base import OBJECT_OR_NONE_PATTERN, SpecModel
 from elasticdl.job.spec.kubernetes_types import (
     NetworkPeer,
@@ -57,6 +58,11 @@ class ControllerValues(OwnPodValues):
         False,
         description="Platform: run it; one is enough for a cluster. It reads nodes and "
         "pods of all namespaces, and changes ConfigMaps of this one.",
+    )
+    training_jobs: TrainingJobsValues = Field(
+        default_factory=TrainingJobsValues,
+        description="The controller of TrainingJobs: a job as an object of Kubernetes, "
+        "for `kubectl apply`, `get` and `scale`; docs/trainingjob.md.",
     )
     runs_in: RunsInValues = Field(
         default_factory=RunsInValues,

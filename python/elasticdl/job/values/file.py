@@ -117,8 +117,17 @@ def dump_values(
             inner = inner.get(part, CommentedMap())
         if key in inner:
             inner.yaml_add_eol_comment(text, key)
+    return _dumped(commented)
+
+
+def dump_yaml(tree: Mapping[str, Any]) -> str:
+    """Return any tree as text, in the form of values files."""
+    return _dumped(_for_dump(tree))
+
+
+def _dumped(commented: CommentedMap) -> str:
     out = io.StringIO()
-    _writer().dump(commented, out)
+    yaml_writer().dump(commented, out)
     return out.getvalue()
 
 
@@ -146,7 +155,7 @@ def edit_text(
     text: str, changes: Mapping[str, Any], *, source: str
 ) -> tuple[str, ValuesFile]:
     """Like edit_values, of a text; `source` names it in messages."""
-    yaml = _writer()
+    yaml = yaml_writer()
     yaml.preserve_quotes = True
     try:
         tree = yaml.load(text)
@@ -170,7 +179,8 @@ def edit_text(
     return out.getvalue(), values
 
 
-def _writer() -> YAML:
+def yaml_writer() -> YAML:
+    """Return the writer of files that people edit."""
     yaml = YAML(typ="rt")
     yaml.width = 4096  # never fold a line that somebody wrote as one
     yaml.indent(mapping=2, sequence=4, offset=2)

@@ -27,7 +27,10 @@ class KeptConfigMap:
     def __init__(
         self, api: ApiServer, name: str, path: str, config: JobConfigMap, job: str
     ) -> None:
-        """`path`: of the namespace, as `/api/v1/namespaces/ml`."""
+        """`path`: of the namespace, as `/api/v1/namespaces/ml`.
+
+        The last part of the name is its component, by which lists leave it out.
+        """
         self._api = api
         self._name = name
         self._path = f"{path}/configmaps"
@@ -108,6 +111,7 @@ class KeptConfigMap:
                 "labels": {
                     names.LABEL_JOB: self._job,
                     names.LABEL_MANAGED_BY: names.MANAGED_BY_MASTER,
+                    names.LABEL_COMPONENT: self._name.rpartition("-")[2],
                 },
                 "ownerReferences": [
                     {"apiVersion": "v1", "kind": "ConfigMap", "controller": True}

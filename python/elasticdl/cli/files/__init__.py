@@ -1,0 +1,1 @@
+"""Verbs about files alone, which know no job that runs."""

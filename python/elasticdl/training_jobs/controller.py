@@ -1,0 +1,234 @@
+"""The one loop that acts: it takes each changed TrainingJob to what it says.
+
+Owns the calls to the API server, when they are tried again, and how often a status is
+written. What to do is decided in `reconcile` and `changes`, what is shown in `telling`.
+Started by `training_jobs.main`; lives in one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from elasticdl.client.cluster.training_jobs import path_of
+from elasticdl.errors import PlatformError
+from elasticdl.job.names import config_map_name
+from elasticdl.job.values.training_job import read_manifest
+from elasticdl.kube import times
+from elasticdl.kube.api import MERGE_PATCH, ApiServer
+from elasticdl.kube.errors import ApiError, Backoff
+from elasticdl.training_jobs.changes import FIELD_MANAGER, changes
+from elasticdl.training_jobs.reconcile import reconcile
+from elasticdl.training_jobs.rendering import Renderer
+from elasticdl.training_jobs.resource import Seen, TrainingJob
+from elasticdl.training_jobs.telling import Outcome, is_soft, patch_of, status_of
+from elasticdl.training_jobs.verdicts import (
+    Changes,
+    Edit,
+    Reason,
+    Refused,
+    Step,
+    Submit,
+    Verb,
+)
+from elasticdl.training_jobs.watching import WatchedNamespace
+
+log = logging.getLogger(__name__)
+
+_APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
+# What is missing may come: nothing tells of it.
+_LOOK_AGAIN_SECONDS = 30.0
+# Loss and progress change all the time; who looks at them looks every now and then.
+_SOFT_SECONDS = 10.0
+# A Secret that is there: of an earlier job, and about to go, or ours. Collecting takes
+# seconds.
+_COLLECTED_SECONDS = 30.0
+_CONFLICT, _ABSENT = 409, 404
+
+
+class Controller:
+    """Makes jobs of the TrainingJobs of one namespace."""
+
+    def __init__(self, api: ApiServer, namespace: str, renderer: Renderer) -> None:
+        """Act on `namespace`; `renderer` blocks, and is called in a thread."""
+        self._api = api
+        self._namespace = namespace
+        self._renderer = renderer
+        self._watched = WatchedNamespace(api, namespace)
+        self._backoffs: dict[str, Backoff] = {}
+        self._refused: dict[str, Refused] = {}  # as they were logged
+        self._wrote: dict[str, float] = {}  # when loss and progress were
+        self._later: dict[str, asyncio.TimerHandle] = {}
+        self._in_the_way: dict[tuple[str, str], float] = {}
+
+    @property
+    def known(self) -> bool:
+        """Whether it has seen everything once."""
+        return self._watched.known
+
+    async def run(self) -> None:
+        """Act for ever. Raises PlatformError where the first lists are refused."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watched.watch(), name="watch")
+            tasks.create_task(self._act(), name="act")
+
+    async def _act(self) -> None:
+        while True:
+            for name in sorted(await self._watched.changed()):
+                await self._one(name)
+
+    async def _one(self, name: str) -> None:
+        job = self._watched.job(name)
+        if job is None or job.leaving:
+            self._forget(name)
+            return
+        seen = self._watched.seen(name)
+        try:
+            outcome = await self._carry_out(job, seen)
+            await self._tell(job, outcome)
+        except PlatformError as error:
+            if isinstance(error, ApiError) and error.status == _ABSENT:
+                return  # it was deleted meanwhile
+            pause = self._backoffs.setdefault(name, Backoff()).next_seconds()
+            log.warning(
+                "TrainingJob %s: %s; trying again in %.1f s", name, error, pause
+            )
+            self._look_again(name, pause)
+            return
+        self._backoffs.pop(name, None)
+        if outcome.refused is None:
+            self._refused.pop(name, None)
+            return
+        if self._refused.get(name) != outcome.refused:
+            log.info("TrainingJob %s: %s", name, outcome.refused.message)
+        self._refused[name] = outcome.refused
+        self._look_again(name, _LOOK_AGAIN_SECONDS)
+
+    async def _carry_out(self, job: TrainingJob, seen: Seen) -> Outcome:
+        decision = reconcile(job, seen)
+        values, _ = read_manifest(job.manifest)
+        match decision:
+            case Refused():
+                return Outcome(job.made, decision, values)
+            case Edit(patch=patch, made=made):
+                path = f"/api/v1/namespaces/{job.namespace}/configmaps"
+                changed = await self._api.request(
+                    "PATCH",
+                    f"{path}/{config_map_name(job.name)}",
+                    query={"fieldManager": FIELD_MANAGER},
+                    body=patch,
+                    content_type=MERGE_PATCH,
+                )
+                self._watched.note(changed)
+                log.info("TrainingJob %s: its specification was changed", job.name)
+                return Outcome(made, None, values)
+            case Submit():
+                return await self._submit(job, seen, decision)
+            case _:
+                return Outcome(decision.made, None, values)
+
+    async def _submit(self, job: TrainingJob, seen: Seen, wanted: Submit) -> Outcome:
+        loop = asyncio.get_running_loop()
+        rendered = await loop.run_in_executor(None, self._renderer.render, job, wanted)
+        planned: Changes | Refused
+        if isinstance(rendered, Refused):
+            planned = rendered
+        else:
+            planned = changes(job, seen, wanted, rendered)
+        if isinstance(planned, Refused):
+            return Outcome(job.made, planned, wanted.values)
+        for step in planned.steps:
+            try:
+                await self._call(job, step)
+            except ApiError as error:
+                if error.transient:
+                    raise
+                refused = Refused(Reason.NOT_APPLIED, str(error))
+                return Outcome(job.made, refused, wanted.values)
+        log.info(
+            "TrainingJob %s: run %d is there, %d objects",
+            job.name, planned.made.run, len(planned.made.objects),
+        )  # fmt: skip
+        return Outcome(planned.made, None, wanted.values)
+
+    async def _call(self, job: TrainingJob, step: Step) -> None:
+        query = {"fieldManager": FIELD_MANAGER}
+        match step.verb:
+            case Verb.APPLY:
+                made = await self._api.request(
+                    "PATCH",
+                    step.path,
+                    query={**query, "force": "true"},
+                    body=step.body,
+                    content_type=_APPLY_PATCH,
+                )
+                self._watched.note(made)
+            case Verb.CREATE:
+                await self._create(job, step)
+            case Verb.DELETE:
+                body = {"propagationPolicy": "Background"}
+                try:
+                    await self._api.request("DELETE", step.path, body=body)
+                except ApiError as error:
+                    if error.status != _ABSENT:
+                        raise
+
+    async def _create(self, job: TrainingJob, step: Step) -> None:
+        """Create a Secret, once: it may not be read, so that ours is known by its time.
+
+        Raises ApiError while one of an earlier job may be in its place.
+        """
+        folder, _, name = step.path.rpartition("/")
+        try:
+            await self._api.request(
+                "POST", folder, query={"fieldManager": FIELD_MANAGER}, body=step.body
+            )
+        except ApiError as error:
+            if error.status != _CONFLICT or error.reason != "AlreadyExists":
+                raise
+            if any(made.endswith(f"/secrets/{name}") for made in job.made.objects):
+                return
+            now = asyncio.get_running_loop().time()
+            since = self._in_the_way.setdefault((job.uid, name), now)
+            if now - since < _COLLECTED_SECONDS:
+                raise ApiError(f"{error}; waiting for it to go") from error
+
+    async def _tell(self, job: TrainingJob, outcome: Outcome) -> None:
+        """Write the status, if it is another one."""
+        seen = self._watched.seen(job.name)
+        shown = status_of(job, seen, outcome, now=times.now())
+        patch = patch_of(job.status, shown)
+        if patch is None:
+            return
+        now = asyncio.get_running_loop().time()
+        next_ = self._wrote.get(job.name, 0.0) + _SOFT_SECONDS
+        if is_soft(patch) and now < next_:
+            self._look_again(job.name, next_ - now)
+            return
+        self._wrote[job.name] = now
+        path = path_of(job.namespace, job.name)
+        changed = await self._api.request(
+            "PATCH",
+            f"{path}/status",
+            query={"fieldManager": FIELD_MANAGER},
+            body=patch,
+            content_type=MERGE_PATCH,
+        )
+        self._watched.note(changed)
+
+    def _look_again(self, name: str, seconds: float) -> None:
+        """Let a job be looked at in so many seconds, if nothing changes before."""
+        if known := self._later.pop(name, None):
+            known.cancel()
+        look: Callable[[str], None] = self._watched.look_again
+        self._later[name] = asyncio.get_running_loop().call_later(seconds, look, name)
+
+    def _forget(self, name: str) -> None:
+        if known := self._later.pop(name, None):
+            known.cancel()
+        for kept in (self._backoffs, self._refused, self._wrote):
+            kept.pop(name, None)
+        self._in_the_way = {
+            key: since for key, since in self._in_the_way.items() if key[1] != name
+        }

@@ -1,0 +1,169 @@
+"""The status of a TrainingJob: what is shown by `kubectl get`, and its conditions.
+
+Owns how a decision and what the job's master says become one. Pure: called by
+`training_jobs.controller`, which writes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from elasticdl.client.cluster.objects import newest
+from elasticdl.job.names import LABEL_JOB, LABEL_ROLE, Role
+from elasticdl.job.status import JobReport, JobStatus
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.words import JobState, ReplicaState
+from elasticdl.training_jobs.reconcile import told
+from elasticdl.training_jobs.resource import Json, Made, Seen, TrainingJob
+from elasticdl.training_jobs.verdicts import Reason, Refused
+
+# States of a job that has no master yet which could say one.
+WAITING = "waiting"
+REFUSED = "refused"
+# What changes with each step of a job: written now and then.
+SOFT = ("loss", "epoch", "recordsDone")
+_LONGEST_MESSAGE = 1000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a decision ended: what is made now, or why not."""
+
+    made: Made
+    refused: Refused | None = None
+    values: ValuesFile | None = None  # None where they cannot be read
+
+
+def status_of(job: TrainingJob, seen: Seen, outcome: Outcome, *, now: str) -> Json:
+    """Return the status that a TrainingJob has now."""
+    status, report = told(seen)
+    state, message = _state(seen, outcome, status, report)
+    notice = outcome.refused.message if outcome.refused else message
+    shown: Json = {
+        "observedGeneration": job.generation,
+        "state": state,
+        "message": notice[:_LONGEST_MESSAGE],
+        "replicas": _there(status),
+        "selector": f"{LABEL_JOB}={job.name},{LABEL_ROLE}={Role.WORKER}",
+        "workers": _workers(job, outcome, status, report),
+        "made": outcome.made.document(),
+        "conditions": _conditions(job, outcome, state, message, now),
+    }
+    loss = report.last_loss if report else status.last_loss if status else None
+    if loss is not None and math.isfinite(loss):
+        shown["loss"] = f"{loss:.4g}"
+    if status is not None and report is None:
+        shown["epoch"] = status.progress.epoch
+        shown["recordsDone"] = status.progress.records_done
+    elif report is not None:
+        shown["epoch"], shown["recordsDone"] = report.epochs, report.records
+    return shown
+
+
+def patch_of(before: Mapping[str, object], after: Json) -> Json | None:
+    """Return the merge patch from one status to another; None for no change."""
+    patch: Json = {key: None for key in before if key not in after}
+    patch |= {key: value for key, value in after.items() if before.get(key) != value}
+    return {"status": patch} if patch else None
+
+
+def is_soft(patch: Json) -> bool:
+    """Whether a patch has nothing but what changes with each step."""
+    return set(patch["status"]) <= set(SOFT)
+
+
+def _state(
+    seen: Seen, outcome: Outcome, status: JobStatus | None, report: JobReport | None
+) -> tuple[str, str]:
+    if report is not None:
+        return str(report.status), report.message
+    if status is not None:
+        return str(status.state), status.message
+    refused = outcome.refused
+    if refused is not None and seen.config_map is None:
+        waits = refused.reason is Reason.WAITING
+        return (WAITING if waits else REFUSED), refused.message
+    for condition in (newest(seen.masters) or {}).get("status", {}).get(
+        "conditions"
+    ) or []:
+        if condition.get("type") == "Failed" and condition.get("status") == "True":
+            return str(JobState.FAILED), str(condition.get("message") or "")
+    return WAITING, "its master has not begun yet"
+
+
+def _there(status: JobStatus | None) -> int:
+    return sum(
+        1
+        for one in (status.replicas if status else ())
+        if one.role == Role.WORKER and one.state != ReplicaState.ENDED
+    )
+
+
+def _workers(
+    job: TrainingJob,
+    outcome: Outcome,
+    status: JobStatus | None,
+    report: JobReport | None,
+) -> Json:
+    before = job.status.get("workers") or {}
+    spec = outcome.values.job if outcome.values else None
+    wanted = before.get("wanted", 0)
+    if spec is not None:
+        wanted = 0 if spec.paused else spec.worker.replicas
+    granted = wanted
+    if report is not None or (status is not None and status.state.ended):
+        granted = 0
+    elif status is not None:
+        granted = status.workers_wanted
+    running = sum(
+        1
+        for one in (status.replicas if status and not report else ())
+        if one.role == Role.WORKER and one.state == ReplicaState.RUNNING
+    )
+    return {"wanted": wanted, "granted": granted, "running": running}
+
+
+def _conditions(
+    job: TrainingJob, outcome: Outcome, state: str, message: str, now: str
+) -> list[Json]:
+    refused = outcome.refused
+    applied = refused is None or refused.reason is Reason.NOT_APPLIED
+    accepted = (
+        ("True", "Valid", "")
+        if applied or refused is None
+        else ("False", str(refused.reason), refused.message)
+    )
+    in_place = (
+        ("True", "Applied", "")
+        if refused is None
+        else ("False", str(refused.reason), refused.message if applied else "")
+    )
+    complete = state == JobState.SUCCEEDED
+    failed = state == JobState.FAILED
+    made = [
+        ("Accepted", *accepted),
+        ("Applied", *in_place),
+        ("Complete", str(complete), state.capitalize(), message if complete else ""),
+        ("Failed", str(failed), state.capitalize(), message if failed else ""),
+    ]
+    return list(_dated(job, made, now))
+
+
+def _dated(
+    job: TrainingJob, made: Iterable[tuple[str, str, str, str]], now: str
+) -> Iterable[Json]:
+    """Yield conditions; the time of one that has not turned stays."""
+    before = {one.get("type"): one for one in job.status.get("conditions") or []}
+    for kind, status, reason, message in made:
+        old = before.get(kind, {})
+        same = old.get("status") == status and old.get("lastTransitionTime")
+        yield {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": same or now,
+            "observedGeneration": job.generation,
+        }

@@ -1,0 +1,135 @@
+"""A values file as a TrainingJob and back: the same job, with its comments."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from elasticdl.cli.files.convert import converted
+from elasticdl.cli.main import main
+from elasticdl.errors import ExitCode, SpecError
+from elasticdl.job.values.file import load_values, parse_values
+from elasticdl.job.values.training_job import manifest_of, read_manifest
+
+ROOT = Path(__file__).parents[4]
+JOBS = [
+    *sorted((ROOT / "values").glob("*.yaml")),
+    ROOT / "tests" / "chart" / "values" / "everything.yaml",
+]
+
+
+@pytest.mark.parametrize("file", JOBS, ids=lambda file: file.stem)
+def test_a_values_file_comes_back_the_same(file):
+    values = load_values(file)
+    there = converted(file.read_text(), source=str(file))
+    back = converted(there, source="manifest")
+    assert parse_values(back, source="back") == (values, [])
+    # But for spaces before comments, and only those, it is the same text.
+    assert [line.split() for line in back.splitlines()] == [
+        line.split() for line in file.read_text().splitlines()
+    ]
+
+
+@pytest.mark.parametrize("file", JOBS, ids=lambda file: file.stem)
+def test_without_comments_it_is_the_same_job_too(file):
+    values = load_values(file)
+    assert read_manifest(manifest_of(values)) == (values, [])
+
+
+def test_the_name_stands_in_the_metadata_alone():
+    text = "kind: job\njob: {name: a, namespace: ml, model: {definition: m.f}, "
+    text += "data: {training: d}}\nrun: 2\n"
+    assert yaml.safe_load(converted(text, source="x")) == {
+        "apiVersion": "elasticdl.org/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": "a", "namespace": "ml"},
+        "spec": {
+            "job": {"model": {"definition": "m.f"}, "data": {"training": "d"}},
+            "run": 2,
+        },
+    }
+
+
+def test_what_kubectl_prints_is_read_too():
+    manifest = {
+        "apiVersion": "elasticdl.org/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": "a", "namespace": "ml", "uid": "1", "generation": 3},
+        "spec": {
+            "job": {"model": {"definition": "m.f"}, "data": {"training": "d"}},
+            "run": 2,
+        },
+        "status": {"state": "running"},
+    }
+    assert yaml.safe_load(converted(json.dumps(manifest), source="-")) == {
+        "kind": "job",
+        "run": 2,
+        "job": {
+            "name": "a",
+            "namespace": "ml",
+            "model": {"definition": "m.f"},
+            "data": {"training": "d"},
+        },
+    }
+
+
+def test_the_result_is_written_where_it_is_wanted(tmp_path, capsys):
+    file, manifest = ROOT / "values" / "digits.yaml", tmp_path / "digits-job.yaml"
+    assert main(["convert", str(file), "-o", str(manifest)]) == ExitCode.OK
+    assert capsys.readouterr().out == ""
+    assert main(["convert", str(manifest)]) == ExitCode.OK
+    back, _ = parse_values(capsys.readouterr().out, source="back")
+    assert back == load_values(file)
+
+
+BASE = {
+    "apiVersion": "elasticdl.org/v1alpha1",
+    "kind": "TrainingJob",
+    "metadata": {"name": "a"},
+    "spec": {"job": {"model": {"definition": "m.f"}, "data": {"training": "d"}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"apiVersion": "elasticdl.org/v2"},
+            "kind: got TrainingJob of elasticdl.org/v2",
+        ),
+        ({"metadata": {}}, "metadata.name: got nothing, expected the job's name"),
+        ({"spec": None}, "spec: got nothing, expected the job's values"),
+        ({"spec": {}}, "job: got nothing"),
+        (
+            {"spec": {"job": {**BASE["spec"]["job"], "name": "b"}}},
+            "spec.job.name: got 'b', expected metadata.name, 'a'; take it out",
+        ),
+        (
+            {"spec": {**BASE["spec"], "jobs": {"fixed": []}}},
+            "spec.jobs: got a key that a TrainingJob does not have",
+        ),
+        (
+            {"spec": {"job": {**BASE["spec"]["job"], "trainig": {"epochs": 2}}}},
+            "job.trainig: got an unknown key, expected a key of `job`; did you mean "
+            "`training`?",
+        ),
+    ],
+)
+def test_mistakes_of_a_manifest_are_said_in_the_words_of_values_files(change, said):
+    with pytest.raises(SpecError) as caught:
+        converted(json.dumps({**BASE, **change}), source="m.yaml")
+    assert f"m.yaml: {said}" in str(caught.value)
+
+
+def test_mistakes_of_a_values_file_have_their_lines():
+    with pytest.raises(SpecError, match=r"f.yaml:3:3: job.modl: got an unknown key"):
+        converted("kind: job\njob:\n  modl: {}\n  name: a\n", source="f.yaml")
+
+
+def test_what_no_trainingjob_has_is_refused_and_not_left_out():
+    text = (
+        "kind: job\njob: {name: a, model: {definition: m.f}, data: {training: d}}\n"
+        "jobs: {fixed: [images.registry]}\n"
+    )
+    with pytest.raises(SpecError, match="got `jobs`, which no TrainingJob has"):
+        converted(text, source="f.yaml")
