@@ -24,9 +24,11 @@ from elasticdl.cli import (
     explain,
     faults,
     jobs,
+    models,
     profile,
     report,
     scale,
+    sql,
     top,
     train,
     validate,
@@ -47,6 +49,7 @@ examples:
   elasticdl status digits --watch
   elasticdl explain digits worker-1     # what happened to it, and why
   elasticdl kill digits worker-1        # fault injection: the job goes on
+  elasticdl sql "SELECT * FROM 'employee.csv' LABEL income INTO income_model"
   elasticdl train -f values/digits.yaml -n ml      # in a cluster, namespace ml
   elasticdl list -A                     # the jobs of the kube context's cluster
 
@@ -68,6 +71,8 @@ exit codes:
 
 environment:
   ELASTICDL_JOBS_DIR   folder of the jobs' folders (default ~/.elasticdl/jobs)
+  ELASTICDL_MODELS_DIR registry of models that SQL trained (~/.elasticdl/models)
+  ELASTICDL_SQL_URL    where the tables of `sql` are, as postgresql://user@host/name
   KUBECONFIG           kube config of the clusters (default ~/.kube/config)
 """
 
@@ -91,6 +96,8 @@ def make_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     for module in (
         train,
+        sql,
+        models,
         profile,
         jobs,
         top,

@@ -9,16 +9,17 @@ says nothing.
 from __future__ import annotations
 
 import csv
+import io
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from elasticdl.data.making.catalog import EMPLOYEE
 from elasticdl.errors import DataError
 from elasticdl.files import write_whole
 
-NAME = "employee"
 NUM_ROWS = 20_000
 LABEL = "income"
 CLASSES = ("<=50K", ">50K")
@@ -120,7 +121,7 @@ def make_employee(
 
     Raises DataError if it cannot be written.
     """
-    path = directory / f"{NAME}.csv"
+    path = directory / f"{EMPLOYEE}.csv"
     table = employees(seed=seed)
     result = MadeTable(path, NUM_ROWS, table.best_accuracy, made=True)
     if path.exists() and not overwrite:
@@ -137,8 +138,6 @@ def make_employee(
 
 
 def _csv(table: Employees) -> str:
-    import io
-
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(table.columns)

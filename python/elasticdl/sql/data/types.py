@@ -2,15 +2,15 @@
 
 Owns the table that docs/sql.md shows. Called by the sources. Must not open anything.
 
-| kind    | DuckDB                            | PostgreSQL, MySQL, SQLite (by value)     |
-|---------|-----------------------------------|------------------------------------------|
-| INTEGER | (U)TINYINT to BIGINT, UINTEGER    | int within 64 signed bits                |
-| NUMBER  | FLOAT, DOUBLE, DECIMAL, HUGEINT, UBIGINT | float, decimal                    |
-| BOOLEAN | BOOLEAN                           | bool (MySQL's are integers)              |
-| TEXT    | VARCHAR, ENUM, UUID               | text, UUID, enum, set                    |
-| TIME    | DATE, TIME, TIMESTAMP, INTERVAL   | date, time, datetime, interval           |
-| ARRAY   | lists and arrays of the above     | list                                     |
-| OTHER   | STRUCT, MAP, UNION, BLOB, BIT, JSON | bytes, JSON, ranges, addresses         |
+| kind    | DuckDB                               | others, by the drivers' values |
+|---------|--------------------------------------|--------------------------------|
+| INTEGER | TINYINT to BIGINT, UTINYINT to UINTEGER | int within 64 signed bits   |
+| NUMBER  | FLOAT, DOUBLE, DECIMAL, HUGEINT, UBIGINT | float, decimal, larger int |
+| BOOLEAN | BOOLEAN                              | bool (MySQL's are integers)    |
+| TEXT    | VARCHAR, ENUM, UUID                  | text, UUID, enum, set          |
+| TIME    | DATE, TIME, TIMESTAMP, INTERVAL      | date, time, datetime, interval |
+| ARRAY   | lists and arrays of the above        | list                           |
+| OTHER   | STRUCT, MAP, UNION, BLOB, BIT, JSON  | bytes, JSON, ranges            |
 
 UBIGINT and HUGEINT do not fit 64 signed bits, so they are numbers; as ids they need
 a CAST to VARCHAR.
