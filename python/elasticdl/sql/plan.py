@@ -373,6 +373,7 @@ class TrainPlan:
     # Fields of the values file: path in its parts below `job`, value.
     fields: tuple[tuple[tuple[str, ...], Any], ...] = ()
     notes: tuple[str, ...] = field(default=())  # One line each: what was chosen, why.
+    statement: str = ""
 
     def column(self, name: str) -> ColumnPlan:
         """Return the plan of a source column; KeyError where it is not used."""
