@@ -2,7 +2,7 @@
 
 Owns the order of the checks, what `*` means, the label's head, which statistics are
 needed and how each column lies in the shards. `check` finds what is wrong without any
-data, `plan_train` the rest; both report all mistakes at once. Called by whoever runs
+data, `plan_training` the rest; both report all mistakes at once. Called by whoever runs
 statements. Pure.
 """
 
@@ -25,7 +25,6 @@ from elasticdl.sql.plan import (
     FeaturePlan,
     ModelPlan,
     Preview,
-    Schema,
     TrainPlan,
 )
 from elasticdl.sql.problems import Problem, StatementError
@@ -133,11 +132,9 @@ def _wrong_group(model: ModelKind, group: Name) -> Iterator[Problem]:
         yield Problem(group.at, f"{model.name} has no group `{group.text}`; {hint}")
 
 
-def plan_train(
-    statement: Train, schema: Schema, preview: Preview, text: str
-) -> TrainPlan:
+def plan_training(statement: Train, preview: Preview, text: str) -> TrainPlan:
     """Return the plan of a training; `text` is what the statement's places are in."""
-    planner = _Planner(statement, replace(preview, schema=schema))
+    planner = _Planner(statement, preview)
     plan = planner.plan()
     if planner.problems or plan is None:
         raise StatementError(text, planner.problems)
