@@ -6,11 +6,12 @@ the step that needs them. Must not import TensorFlow.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from elasticdl.data.formats.row_table import RowTable
 from elasticdl.data.reader import Reader
 from elasticdl.job.tasks import SkippedRecord, Task, TaskType
 
@@ -20,7 +21,7 @@ class LoadedTask:
     """A leased task and its records."""
 
     task: Task
-    records: list[bytes]
+    records: Sequence[bytes]
     bad: tuple[SkippedRecord, ...] = ()
     unplanned: int = 0  # of `records`, beyond the task's range (data.records.Records)
 
@@ -34,9 +35,11 @@ class LoadedTask:
 WITH_RECORDS = frozenset({TaskType.TRAINING, TaskType.EVALUATION, TaskType.PREDICTION})
 
 
-def permuted(records: list[bytes], seed: int) -> list[bytes]:
+def permuted(records: Sequence[bytes], seed: int) -> Sequence[bytes]:
     """Return the records in the seed's order, which is the same on every worker."""
     order = np.random.Generator(np.random.PCG64(seed)).permutation(len(records))
+    if isinstance(records, RowTable):
+        return records.take(order)
     return [records[i] for i in order]
 
 
