@@ -21,7 +21,7 @@ from elasticdl.sql import generate, planning
 from elasticdl.sql.data import shards, statistics
 from elasticdl.sql.data.shards import Shards, Staged
 from elasticdl.sql.data.source import without_secret
-from elasticdl.sql.plan import LabelPlan, Places, Statistics, TrainPlan
+from elasticdl.sql.plan import Head, LabelPlan, Places, Statistics, TrainPlan
 from elasticdl.sql.registry import (
     Description,
     ModelVersion,
@@ -50,6 +50,7 @@ def train(session: Session, statement: Train, text: str) -> list[Answer]:
     `text` is what the user gave, in which mistakes are shown.
     """
     check_name(statement.into.text)
+    statement = replace(statement, text=without_secret(statement.text))
     with _version(session, statement.into.text) as version:
         prepared = _prepare(session, statement, text, version)
         _write_files(version, statement, prepared)
@@ -147,7 +148,7 @@ def _write_files(version: ModelVersion, statement: Train, prepared: _Prepared) -
     module = version.folder / Path(prepared.generated.module_path).name
     write_whole(module, prepared.generated.module, durable=False)
     write_whole(version.values_file, dump_values(prepared.values), durable=False)
-    text = without_secret(statement.text.strip()) + ";\n"
+    text = statement.text.strip().rstrip(";") + ";\n"
     write_whole(version.statement_file, text, durable=False)
     write_statistics(version, prepared.statistics)
 
@@ -195,7 +196,8 @@ def _keep(
 
 def with_classes(label: LabelPlan, made: Shards) -> LabelPlan:
     """Return the label with the classes that the shards were written with."""
-    if label.classes or not made.classes:
+    if not made.classes:
         return label
-    classes = tuple(entry.value for entry in made.classes)
-    return replace(label, classes=classes, num_classes=len(classes))
+    classes = label.classes or tuple(entry.value for entry in made.classes)
+    head = Head.CLASSES if len(classes) > 2 else Head.BINARY
+    return replace(label, head=head, classes=classes, num_classes=len(classes))
