@@ -20,46 +20,13 @@ from elasticdl.job.spec.problems import did_you_mean
 from elasticdl.job.values.checking import Document, find_problems
 from elasticdl.job.values.fields import field_at, known_keys
 from elasticdl.job.values.positions import Positions
+from elasticdl.sql.metrics import METRICS
 from elasticdl.sql.models import OWN, ModelKind, is_number, is_whole
+from elasticdl.sql.optimizers import COMMON, OPTIMIZERS, RATE
 from elasticdl.sql.plan import SplitPlan
 from elasticdl.sql.problems import Problem
 from elasticdl.sql.statements import Attribute, Constant, Expression, Listing, Name
 
-_RATE = ("learning_rate",)
-_COMMON = ("weight_decay", "clipnorm", "clipvalue", "global_clipnorm")
-OPTIMIZERS = {
-    "adam": ("Adam", (*_RATE, "beta_1", "beta_2", "epsilon", "amsgrad")),
-    "adamw": ("AdamW", (*_RATE, "beta_1", "beta_2", "epsilon", "amsgrad")),
-    "sgd": ("SGD", (*_RATE, "momentum", "nesterov")),
-    "rmsprop": ("RMSprop", (*_RATE, "rho", "momentum", "epsilon", "centered")),
-    "adagrad": ("Adagrad", (*_RATE, "initial_accumulator_value", "epsilon")),
-    "adadelta": ("Adadelta", (*_RATE, "rho", "epsilon")),
-    "adamax": ("Adamax", (*_RATE, "beta_1", "beta_2", "epsilon")),
-    "nadam": ("Nadam", (*_RATE, "beta_1", "beta_2", "epsilon")),
-    "ftrl": (
-        "Ftrl",
-        (
-            *_RATE,
-            "learning_rate_power",
-            "initial_accumulator_value",
-            "l1_regularization_strength",
-            "l2_regularization_strength",
-            "beta",
-        ),
-    ),
-}
-METRICS = {
-    "accuracy": "accuracy",
-    "auc": "AUC",
-    "precision": "Precision",
-    "recall": "Recall",
-    "meanabsoluteerror": "MeanAbsoluteError",
-    "mae": "MeanAbsoluteError",
-    "meansquarederror": "MeanSquaredError",
-    "mse": "MeanSquaredError",
-    "rootmeansquarederror": "RootMeanSquaredError",
-    "rmse": "RootMeanSquaredError",
-}
 # Of the values file, what SQL writes itself.
 _WRITTEN = ("kind", "type", "model.definition", "model.files", "model.zoo",
             "data.training", "data.validation", "data.prediction", "data.prepare",
@@ -157,8 +124,8 @@ class _Reader:
             )
         name, allowed = OPTIMIZERS[self.settings.optimizer]
         for key, _ in self.settings.optimizer_params:
-            if key not in (*allowed, *_COMMON):
-                hint = did_you_mean(key, [*allowed, *_COMMON])
+            if key not in (*allowed, *COMMON):
+                hint = did_you_mean(key, [*allowed, *COMMON])
                 attribute = (
                     self._seen.get(f"optimizer.{key}") or self._seen[f"model.{key}"]
                 )
@@ -192,7 +159,7 @@ class _Reader:
             known = [*_FAMILIES[self._verb], "job", "engine", "runtime"]
             if self._verb == "train":
                 known += [f"model.{p.name}" for p in self._parameters()]
-                known += [f"optimizer.{name}" for name in (*_RATE, *_COMMON)]
+                known += [f"optimizer.{name}" for name in (*RATE, *COMMON)]
             hint = did_you_mean(key, known)
             self._problem(attribute, f"there is no attribute `{key}`; {hint}")
 

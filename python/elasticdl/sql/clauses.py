@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from elasticdl.job.spec.problems import did_you_mean, nearest
-from elasticdl.sql import cut as cutting
-from elasticdl.sql.cut import Cut, Part
-from elasticdl.sql.expressions import Failed, Reader
-from elasticdl.sql.lexing import Sort, Token
+from elasticdl.sql.language import cut as cutting
+from elasticdl.sql.language.cut import Cut, Part
+from elasticdl.sql.language.expressions import Failed, Reader
+from elasticdl.sql.language.lexing import Sort, Token
 from elasticdl.sql.problems import Problem, StatementError
 from elasticdl.sql.statements import (
     Attribute,
@@ -101,11 +101,12 @@ class _Statement:
 
     def _guarded(self, read: Callable[[], Name | None]) -> Name | None:
         """Read one clause; after a mistake go on with the next one."""
+        began = self._reader.num_read
         try:
             return read()
         except Failed as failed:
             self.problems.append(failed.problem)
-            self._reader.skip_clause()
+            self._reader.skip_clause(began)
             return None
 
     def _head(self) -> Name | None:
@@ -201,7 +202,8 @@ class _Statement:
         return Explain(self._select, head, with_, explainer, label, into, at, whole)
 
     def _missing(self, word: str, what: str) -> None:
-        if word not in self._places:
+        ended = any("the statement ends here" in p.message for p in self.problems)
+        if word not in self._places and not ended:
             end = self._reader.at(max(self._cut.end - 1, 0), 1)
             self.problems.append(Problem(end, f"the end is too early; expected {what}"))
 

@@ -205,9 +205,10 @@ class Encoder:
         if isinstance(found, _CATEGORIES):
             return found
         raise self.wrong(
-            entry, f"{function} takes a category (VOCABULARIZE, HASH, BUCKETIZE, CROSS, "
-            "CATEGORY_ID), this is a number"
-        )  # fmt: skip
+            entry,
+            f"{function} takes a category (VOCABULARIZE, HASH, BUCKETIZE, CROSS), "
+            "this is a number",
+        )
 
     def whole(self, entry: Expression | None, name: str, least: int = 1) -> int:
         """Return a whole number."""

@@ -1,8 +1,8 @@
 """What COLUMN and LABEL do not say, from the first rows of the query.
 
 Owns the rules by which a column without a function gets one, and a label its head,
-and the words in which the choice is shown. Called by `sql.columns` and `sql.planning`. Pure:
-the rows come as a Preview.
+and the words in which the choice is shown. Called by `sql.columns` and `sql.planning`.
+Pure: the rows come as a Preview.
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ from typing import Any
 
 from elasticdl.job.values.checking import validate
 from elasticdl.job.values.file import dump_values
-from elasticdl.sql.attributes import OPTIMIZERS
+from elasticdl.sql import metrics as metrics_of
 from elasticdl.sql.models import OWN
+from elasticdl.sql.optimizers import OPTIMIZERS
 from elasticdl.sql.plan import (
     LABEL_FEATURE,
     NULL_INTEGER,
@@ -67,9 +68,7 @@ def _module(
 ) -> str:
     family = plan.model.family
     used = set(writer.helpers)
-    if family not in ("linear", "deepfm"):
-        used.add("joined")
-    if family == "deepfm":
+    if family != "linear":
         used.add("joined")
     blocks = [_head(plan, statistics, writer, places, used)]
     blocks += [_model(plan, statistics), _encode(plan, writer, parts)]
@@ -90,15 +89,12 @@ def _head(
     kind = {Head.NUMBER: "regression", Head.BINARY: "two classes"}.get(
         plan.label.head, "classes"
     )
-    lines = [
-        f'"""{plan.model.name}: {kind}, made by `elasticdl sql` for Keras to keep."""'
-    ]
+    title = f"{plan.model.name}: {kind}, made by `elasticdl sql`; yours to change."
+    lines = [f'"""{title}"""']
     if plan.statement:
         lines += ["", "# The statement:", statement_comment(plan.statement)]
     lines.append(
-        comment(
-            f"Numbers below are statistics of its {statistics.num_rows:,} training rows."
-        )
+        comment(f"Numbers are statistics of its {statistics.num_rows:,} training rows.")
     )
     lines.append("")
     if writer.files or {"read_vocabulary", "read_integers"} & used:
@@ -240,9 +236,9 @@ def _compile(plan: TrainPlan, statistics: Statistics) -> str:
     name = OPTIMIZERS[plan.optimizer][0]
     options = dict(plan.optimizer_params) or {"learning_rate": 0.001}
     given = ", ".join(f"{key}={literal(value)}" for key, value in options.items())
-    allowed = networks.ALLOWED_METRICS[what]
+    allowed = metrics_of.ALLOWED_METRICS[what]
     wanted = tuple(name for name in plan.metrics if name in allowed)
-    metrics = networks.metrics(what, wanted)
+    metrics = metrics_of.metrics(what, wanted)
     lines = [
         call("optimizer = keras.optimizers." + name, [given], indent=4),
         listing("metrics = ", metrics, indent=4),
@@ -283,7 +279,7 @@ def _encode(
 def _tree(
     plan: TrainPlan, places: Places, name: str, files: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the values file: what the statement says over what SQL takes by default."""
+    """Return the values file: what the statement says, and defaults for SQL."""
     job: dict[str, Any] = {
         "name": _job_name(plan.name),
         "model": {

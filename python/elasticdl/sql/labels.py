@@ -54,11 +54,12 @@ class LabelReader:
         nulls = derive.nulls(column, self.preview)
         if nulls:
             rows = "rows" if self.preview.complete else "first rows"
-            self.problems.append(Problem(
-                at,
-                f"`{column.name}` is NULL in {nulls:,} of the {self.preview.num_rows:,} "
-                f"{rows}; a label has a value: WHERE {column.name} IS NOT NULL",
-            ))  # fmt: skip
+            message = (
+                f"`{column.name}` is NULL in {nulls:,} of the "
+                f"{self.preview.num_rows:,} {rows}; a label has a value: WHERE "
+                f"{column.name} IS NOT NULL"
+            )
+            self.problems.append(Problem(at, message))
             return None
         head = derive.head_of(column, self.preview)
         distinct = derive.distinct_values(column, self.preview)

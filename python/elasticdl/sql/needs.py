@@ -24,6 +24,7 @@ from elasticdl.sql.plan import (
     Measured,
     Normalize,
     Preview,
+    Raw,
     Source,
     Split,
     Standardize,
@@ -33,7 +34,7 @@ from elasticdl.sql.plan import (
 )
 
 # What asks for statistics of its inside.
-_MEASURED = (Standardize, Normalize, Bucketize, Vocabularize, Hash)
+_MEASURED = (Raw, Standardize, Normalize, Bucketize, Vocabularize, Hash)
 
 
 def inner(encoding: object) -> Iterator[object]:

@@ -16,6 +16,7 @@ from elasticdl.job.spec.problems import did_you_mean
 from elasticdl.sql import attributes, clauses, columns, models
 from elasticdl.sql.attributes import Settings
 from elasticdl.sql.labels import LabelReader, at_attribute, chosen
+from elasticdl.sql.metrics import ALLOWED_METRICS
 from elasticdl.sql.models import ModelKind
 from elasticdl.sql.needs import column_plans, inner, needs_of, sources
 from elasticdl.sql.plan import (
@@ -23,6 +24,8 @@ from elasticdl.sql.plan import (
     Concat,
     Encoding,
     FeaturePlan,
+    Head,
+    LabelPlan,
     ModelPlan,
     Preview,
     TrainPlan,
@@ -172,6 +175,7 @@ class _Planner:
         model = model or models.default_model(label.head)
         if statement.model is None:
             self._notes.insert(0, chosen(model, label, self._preview))
+        self._check_metrics(settings, label)
         needs = tuple(needs_of(features, label))
         return TrainPlan(
             name=statement.into.text,
@@ -193,6 +197,20 @@ class _Planner:
             notes=tuple(self._notes),
             statement=statement.text,
         )
+
+    def _check_metrics(self, settings: Settings, label: LabelPlan) -> None:
+        allowed = ALLOWED_METRICS[label.head]
+        for name in settings.metrics:
+            if name not in allowed:
+                at = at_attribute(self._statement, "validation.metrics")
+                what = "numbers" if label.head is Head.NUMBER else "classes"
+                if label.head is Head.CLASSES:
+                    what = "more than two classes"
+                message = (
+                    f"{name} does not go with a label of {what}; expected "
+                    f"{', '.join(allowed)}"
+                )
+                self.problems.append(Problem(at, message))
 
     def _find_duplicates(self) -> None:
         seen: set[str] = set()

@@ -153,9 +153,11 @@ class EncodingWriter:
             case Normalize(of):
                 return self._normalized(feature, of)
             case Raw(of):
+                found = self.statistics.of(measured(of))
                 name = self._name(feature)
-                self.note(f"{_of(of)} as it is; NULL is 0")
-                self._call(name, "filled", self._number(of), "0.0")
+                self.note(f"{_of(of)} as it is; the mean{_rows(found)} for NULL")
+                mean = literal(found.mean or 0.0)
+                self._call(name, "filled", self._number(of), mean)
                 return name
             case NullIndicator(of):
                 name = self._name(f"{feature}_is_null")
@@ -221,9 +223,9 @@ class EncodingWriter:
                 self._call(name, "identified", self._input(of), str(buckets))
                 return Ids(name, buckets + 1)
             case Hash(of, buckets):
-                return self._hashed(category, of, buckets)
+                return self._hashed(of, buckets)
             case Cross(of, buckets):
-                return self._crossed(category, of, buckets)
+                return self._crossed(of, buckets)
             case Concat(of):
                 return self._concatenated(category, of)
 
@@ -302,7 +304,7 @@ class EncodingWriter:
         longest = max(1, found.longest)
         return f"Split({literal(of.delimiter)}, {longest})({self._input(of.of)})"
 
-    def _hashed(self, category: Hash, of: Source | Split, buckets: int) -> Ids:
+    def _hashed(self, of: Source | Split, buckets: int) -> Ids:
         name = self._name(f"{self._feature(of)}_id")
         found = self.statistics.of(measured(of))
         several = isinstance(of, Split)
@@ -312,9 +314,7 @@ class EncodingWriter:
         self._call(name, helper, self._value(of, found), str(buckets))
         return Ids(name, buckets + 1, several=several, padded=several)
 
-    def _crossed(
-        self, category: Cross, of: tuple[Source | Category, ...], buckets: int
-    ) -> Ids:
+    def _crossed(self, of: tuple[Source | Category, ...], buckets: int) -> Ids:
         parts = [
             self._input(one) if isinstance(one, Source) else self.ids(one).name
             for one in of

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from elasticdl.sql.plan import Category, Embedding, FeaturePlan, Head, Indicator
 from elasticdl.sql.writing.encodings import CATEGORIES, EncodingWriter
-from elasticdl.sql.writing.text import listing, literal
+from elasticdl.sql.writing.text import listing
 
 SIGNATURES = {
     "dnn": 'hidden_units=(128, 64), dropout=0.0, activation="relu"',
@@ -136,31 +136,3 @@ LOSSES = {
     Head.CLASSES: "sparse_categorical_crossentropy",
     Head.NUMBER: "mean_squared_error",
 }
-ALLOWED_METRICS = {
-    Head.BINARY: ("accuracy", "AUC", "Precision", "Recall"),
-    Head.CLASSES: ("accuracy",),
-    Head.NUMBER: ("MeanAbsoluteError", "MeanSquaredError", "RootMeanSquaredError"),
-}
-DEFAULT_METRICS = {
-    Head.BINARY: ("accuracy", "AUC"),
-    Head.CLASSES: ("accuracy",),
-    Head.NUMBER: ("MeanAbsoluteError", "RootMeanSquaredError"),
-}
-_METRIC_NAMES = {
-    "AUC": "auc",
-    "Precision": "precision",
-    "Recall": "recall",
-    "MeanAbsoluteError": "mean_absolute_error",
-    "MeanSquaredError": "mean_squared_error",
-    "RootMeanSquaredError": "root_mean_squared_error",
-}
-
-
-def metrics(head: Head, wanted: tuple[str, ...]) -> list[str]:
-    """Return the metrics of `compile`."""
-    return [
-        literal("accuracy")
-        if name == "accuracy"
-        else f"keras.metrics.{name}(name={literal(_METRIC_NAMES[name])})"
-        for name in (wanted or DEFAULT_METRICS[head])
-    ]
