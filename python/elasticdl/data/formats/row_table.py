@@ -20,8 +20,6 @@ from elasticdl.data.formats.example_rows import Column, Distinct, Texts, encode_
 class RowTable(Sequence[bytes]):
     """Records [0, n) as columns."""
 
-    __hash__ = None  # type: ignore[assignment] - it is equal to lists
-
     def __init__(self, columns: Mapping[str, Column], num_rows: int) -> None:
         """Take the columns; each has a value for each row."""
         self.columns = columns
@@ -32,6 +30,9 @@ class RowTable(Sequence[bytes]):
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._records)
+
+    # Equal to lists, which have no hash either.
+    __hash__ = None  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Sequence):

@@ -8,6 +8,7 @@ be downloaded are never loaded.
 from __future__ import annotations
 
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,6 +52,22 @@ def connect(path: str = "", *, spill: Path | None = None, ordered: bool = True) 
         return duckdb.connect(path or ":memory:", config=config)
     except duckdb.Error as error:
         raise failed(error, doing=f"{path}: cannot be opened") from error
+
+
+@contextmanager
+def working(spill: Path) -> Iterator[Any]:
+    """Give a connection for work on staged rows; what it spills is gone afterwards.
+
+    Raises DataError where the engine refuses, as for a text that is no number.
+    """
+    connection = connect(spill=spill)
+    try:
+        yield connection
+    except import_duckdb().Error as error:
+        raise failed(error, doing="the rows cannot be converted") from error
+    finally:
+        connection.close()
+        shutil.rmtree(spill / "spill", ignore_errors=True)
 
 
 def open_embedded(path: str, *, folder: Path | None) -> Embedded:

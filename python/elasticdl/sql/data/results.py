@@ -53,20 +53,17 @@ def join(
 
     Raises DataError unless each row has exactly one prediction.
     """
-    connection = embedded.connect(spill=out.parent)
     files = literal(str(parts / "part-*.parquet"))
     kept = [c for c in staged.schema.names if c.lower() != names.prediction.lower()]
     columns = [f"r.{quoted(c)}" for c in kept] + _answers(label, names)
     rows = f"read_parquet({literal(str(staged.path))}, file_row_number=true)"
-    try:
+    with embedded.working(out.parent) as connection:
         _check(connection, files, staged.num_rows)
         connection.execute(
             f"COPY (SELECT {', '.join(columns)} FROM {rows} AS r JOIN "
             f"read_parquet({files}) AS p ON p.record = r.file_row_number "
             f"ORDER BY r.file_row_number) TO {literal(str(out))} (FORMAT parquet)"
         )
-    finally:
-        connection.close()
     return embedded.count_rows(out)
 
 
@@ -103,21 +100,3 @@ def _constant(label: LabelPlan, value: str | int | float | bool) -> str:
     if label.kind is Kind.BOOLEAN:
         return "true" if value else "false"
     return literal(value) if isinstance(value, str) else str(value)
-
-
-def score(
-    rows: Path, *, label: LabelPlan, actual: str, names: Names
-) -> float:  # fmt: skip
-    """Return how good predictions are: accuracy, or for numbers minus mean error."""
-    connection = embedded.connect()
-    found, wanted = quoted(names.prediction), quoted(actual)
-    good = f"avg(CAST({found} = {wanted} AS INTEGER))"
-    if label.head is Head.NUMBER:
-        good = f"-avg(abs({found} - {wanted}))"
-    try:
-        (value,) = connection.execute(
-            f"SELECT {good} FROM read_parquet({literal(str(rows))})"
-        ).fetchone()
-    finally:
-        connection.close()
-    return float(value)

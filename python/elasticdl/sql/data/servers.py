@@ -19,7 +19,7 @@ from typing import Any
 from elasticdl.errors import DataError
 from elasticdl.sql.data import types
 from elasticdl.sql.data.source import Answer, failed, one_line
-from elasticdl.sql.plan import PREVIEW_ROWS, Preview, Schema
+from elasticdl.sql.plan import PREVIEW_ROWS, Kind, Preview, Schema
 
 _BATCH_ROWS = 8192  # Rows on their way: a few MB, whatever the table's size.
 _INSERT_ROWS = 2000
@@ -223,7 +223,7 @@ def _shown(value: Any) -> Any:
     """Return a value as the preview has it: plain numbers, text, lists."""
     if value is None or isinstance(value, bool | int | float | str | list):
         return value
-    return float(value) if types.kind_of(value) is types.Kind.NUMBER else value
+    return float(value) if types.kind_of(value) is Kind.NUMBER else value
 
 
 def _columns(parquet_file: Path) -> list[Any]:
@@ -262,10 +262,8 @@ def _given(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     kind = types.kind_of(value)
-    if kind is types.Kind.NUMBER:
+    if kind is Kind.NUMBER:
         return float(value)
-    if kind in (types.Kind.ARRAY, types.Kind.OTHER) or type(value).__name__ == (
-        "timedelta"
-    ):
+    if kind in (Kind.ARRAY, Kind.OTHER) or type(value).__name__ == ("timedelta"):
         return types.text_of(value)
     return value

@@ -102,8 +102,7 @@ def write_training(
     rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    connection = embedded.connect(spill=folder)
-    try:
+    with embedded.working(folder) as connection:
         parts = split.divide(connection, staged.relation, staged.schema, division)
         sides = {"training": (staged, parts.training)}
         if validation is not None:
@@ -120,9 +119,6 @@ def write_training(
             made = [*(settled(column, one.schema) for column in columns), coded]
             query = f"SELECT {', '.join(made)} FROM {one.relation} WHERE {condition}"
             counts[side] = _write(connection, query, folder / side)
-    finally:
-        connection.close()
-        shutil.rmtree(folder / "spill", ignore_errors=True)
     if not counts["training"]:
         raise DataError(
             f"the query has {staged.num_rows} rows, and none of them is left for "
@@ -139,16 +135,12 @@ def write_prediction(
     One file in the order of the staged rows, so that a row's number joins the two.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    connection = embedded.connect(spill=file.parent)
-    try:
+    with embedded.working(file.parent) as connection:
         made = ", ".join(settled(column, staged.schema) for column in columns)
         connection.execute(
             f"COPY (SELECT {made} FROM {staged.relation}) TO {literal(str(file))} "
             f"(FORMAT parquet, ROW_GROUP_SIZE {ROW_GROUP})"
         )
-    finally:
-        connection.close()
-        shutil.rmtree(file.parent / "spill", ignore_errors=True)
     return embedded.count_rows(file)
 
 
@@ -156,9 +148,8 @@ def write_labelled(
     staged: Staged, folder: Path, *, columns: tuple[ColumnPlan, ...], label: LabelPlan
 ) -> int:
     """Write rows with their label, for an evaluation; how many there are."""
-    connection = embedded.connect(spill=folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    with embedded.working(folder) as connection:
         _refuse_null(connection, staged, label)
         classes = tuple(Entry(_plain(value), 0) for value in label.classes)
         if classes:
@@ -166,9 +157,6 @@ def write_labelled(
         made = [settled(column, staged.schema) for column in columns]
         query = f"SELECT {', '.join([*made, _label(label, classes)])}"
         return _write(connection, f"{query} FROM {staged.relation}", folder / "rows")
-    finally:
-        connection.close()
-        shutil.rmtree(folder / "spill", ignore_errors=True)
 
 
 def settled(plan: ColumnPlan, schema: Schema) -> str:

@@ -6,7 +6,7 @@ Called by `sql.running`. Must not know what they are for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,16 +95,13 @@ def measure(
     """
     by_column = {column.column: column for column in columns}
     asked = [_Asked(n, by_column[n.of.column]) for n in needs if n.of.column != label]
-    connection = embedded.connect(spill=shards.folder)
-    try:
+    with embedded.working(shards.folder) as connection:
         rows = f"read_parquet({literal(str(shards.training / '*.parquet'))})"
         numbers = _numbers(connection, rows, asked, shards.num_training)
         found = [
             _with_vocabulary(connection, rows, one, made, shards.folder)
             for one, made in zip(asked, numbers, strict=True)
         ]
-    finally:
-        connection.close()
     found += [_of_label(n, shards) for n in needs if n.of.column == label]
     return Statistics(shards.num_training, tuple(found), shards.num_validation)
 
@@ -180,7 +177,7 @@ def _with_vocabulary(
     )
     limit = f" LIMIT {need.max_size}" if need.max_size else ""
     query = f"SELECT v, n FROM ({counted}) ORDER BY n DESC, v{limit}"
-    found = connection.execute(f"{query}{limit and ''}")
+    found = connection.execute(query)
     first = found.fetchmany(INLINE_ENTRIES + 1)
     if len(first) <= INLINE_ENTRIES:
         return _replaced(made, tuple(Entry(v, n) for v, n in first), "", len(first))
@@ -218,6 +215,4 @@ def _file_name(of: Measured) -> str:
 def _replaced(
     made: ColumnStatistics, entries: tuple[Entry, ...], file: str, size: int
 ) -> ColumnStatistics:
-    from dataclasses import replace
-
     return replace(made, vocabulary=entries, vocabulary_file=file, vocabulary_size=size)

@@ -14,7 +14,7 @@ from elasticdl.sql.data import shards
 from elasticdl.sql.registry import read_description
 from elasticdl.sql.running.predict import put
 from elasticdl.sql.running.session import Answer, Session, Table
-from elasticdl.sql.running.staging import job_name, job_of, staged_rows
+from elasticdl.sql.running.staging import job_name, job_of, said_of_job, stage
 from elasticdl.sql.statements import Evaluate
 
 
@@ -26,8 +26,7 @@ def evaluate(session: Session, statement: Evaluate) -> list[Answer]:
     label = replace(about.label, column=wanted)
     trained = load_values(version.values_file).job
     with session.workspace() as folder:
-        with staged_rows(session, statement.select, about, folder, wanted) as staged:
-            pass
+        staged = stage(session, statement.select, about, folder, wanted)
         column = staged.schema.find(wanted)
         if column is not None:
             label = replace(label, column=column.name)
@@ -41,6 +40,7 @@ def evaluate(session: Session, statement: Evaluate) -> list[Answer]:
                 "job.type": "evaluate",
                 "job.name": job_name(trained.name, "evaluate"),
                 "job.data.validation": str(folder / "shards" / "rows"),
+                **said_of_job(statement),
             },
         )
         report = session.run_job(values)

@@ -21,7 +21,7 @@ from elasticdl.sql.registry import Description, read_description
 from elasticdl.sql.running.evaluate import write_table
 from elasticdl.sql.running.predict import put, run_on_shards
 from elasticdl.sql.running.session import Answer, Bars, Session, Table
-from elasticdl.sql.running.staging import staged_rows
+from elasticdl.sql.running.staging import said_of_job, stage
 from elasticdl.sql.statements import Explain, Explainer
 
 _MOST_ROWS = 2000  # Of the query; each is predicted once for each column.
@@ -37,8 +37,7 @@ def explain(session: Session, statement: Explain) -> list[Answer]:
     about = read_description(version)
     wanted = statement.label.text if statement.label else about.label.column
     with session.workspace() as folder:
-        with staged_rows(session, statement.select, about, folder, wanted) as staged:
-            pass
+        staged = stage(session, statement.select, about, folder, wanted)
         column = staged.schema.find(wanted)
         label = replace(about.label, column=column.name if column else wanted)
         shards.write_labelled(
@@ -46,7 +45,7 @@ def explain(session: Session, statement: Explain) -> list[Answer]:
         )
         rows = folder / "exchanged.parquet"
         number = _exchange(folder / "shards" / "rows" / "rows.parquet", rows, about)
-        outputs = run_on_shards(session, version, rows, folder / "outputs")
+        outputs = run_on_shards(session, version, about, rows, said_of_job(statement))
         values = _importances(rows, outputs, about, number, label)
         if statement.into is not None:
             path = folder / "importance.parquet"
@@ -59,39 +58,36 @@ def explain(session: Session, statement: Explain) -> list[Answer]:
 
 def _exchange(labelled: Path, out: Path, about: Description) -> int:
     """Write the rows as they are, then once for each column with that one exchanged."""
-    connection = embedded.connect(spill=out.parent)
     names = [plan.feature for plan in about.columns]
     listed = ", ".join(map(quoted, [*names, LABEL_FEATURE]))
-    try:
+    with embedded.working(out.parent) as connection:
         connection.execute(
-            f"CREATE TABLE some AS SELECT {listed}, row_number() OVER () AS n FROM "
+            f"CREATE TABLE chosen AS SELECT {listed}, row_number() OVER () AS n FROM "
             f"(SELECT * FROM read_parquet({literal(str(labelled))}, "
             "file_row_number=true) ORDER BY hash(file_row_number) "
             f"LIMIT {_MOST_ROWS})"
         )
-        (number,) = connection.execute("SELECT count(*) FROM some").fetchone()
+        (number,) = connection.execute("SELECT count(*) FROM chosen").fetchone()
         # Row n gets the value of another row: a fixed shift of a mixed order.
         connection.execute(
             "CREATE TABLE other AS SELECT n, lead(n) OVER (ORDER BY hash(n, 1)) AS m, "
-            "first(n) OVER (ORDER BY hash(n, 1)) AS f FROM some"
+            "first(n) OVER (ORDER BY hash(n, 1)) AS f FROM chosen"
         )
-        parts = [f"SELECT 0 AS part, n, {listed} FROM some"]
+        parts = [f"SELECT 0 AS part, n, {listed} FROM chosen"]
         for part, name in enumerate(names, 1):
             taken = ", ".join(
                 f"o.{quoted(one)}" if one == name else f"s.{quoted(one)}"
                 for one in [*names, LABEL_FEATURE]
             )
             parts.append(
-                f"SELECT {part}, s.n, {taken} FROM some s JOIN other x ON x.n = s.n "
-                "JOIN some o ON o.n = coalesce(x.m, x.f)"
+                f"SELECT {part}, s.n, {taken} FROM chosen s JOIN other x ON x.n = s.n "
+                "JOIN chosen o ON o.n = coalesce(x.m, x.f)"
             )
         query = f"SELECT * FROM ({' UNION ALL '.join(parts)}) ORDER BY part, n"
         connection.execute(
             f"COPY ({query}) TO {literal(str(out))} "
             f"(FORMAT parquet, ROW_GROUP_SIZE {ROW_GROUP})"
         )
-    finally:
-        connection.close()
     if not number:
         raise DataError("the query has no rows; expected some to explain the model by")
     return int(number)
@@ -109,8 +105,7 @@ def _importances(
     else:
         place = f"list_position({predicted}, list_max({predicted})) - 1"
         good = f"avg(CAST({place} = r.{LABEL_FEATURE} AS INTEGER))"
-    connection = embedded.connect()
-    try:
+    with embedded.working(rows.parent) as connection:
         found = dict(
             connection.execute(
                 f"SELECT r.part, {good} FROM read_parquet({literal(str(rows))}, "
@@ -119,8 +114,6 @@ def _importances(
                 "ON p.record = r.file_row_number GROUP BY 1"
             ).fetchall()
         )
-    finally:
-        connection.close()
     if len(found) != len(about.columns) + 1:
         raise DataError(
             f"the job answered {len(found)} of {len(about.columns) + 1} parts of "

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 
 from elasticdl.errors import SpecError
-from elasticdl.job.spec.problems import did_you_mean, spec_error
+from elasticdl.job.spec.problems import did_you_mean
 from elasticdl.job.values.document import ValuesFile
 from elasticdl.job.values.file import load_values
+from elasticdl.sql import planning
 from elasticdl.sql.data.shards import Staged
 from elasticdl.sql.plan import Kind, Schema, Stored
 from elasticdl.sql.registry import Description, ModelVersion
 from elasticdl.sql.running.session import Session
+from elasticdl.sql.statements import Evaluate, Explain, Predict
 
 _FITS = {
     Stored.FLOAT: (Kind.NUMBER, Kind.INTEGER, Kind.BOOLEAN),
@@ -26,11 +27,10 @@ _FITS = {
 }
 
 
-@contextmanager
-def staged_rows(
+def stage(
     session: Session, select: str, about: Description, folder: Path, label: str = ""
-) -> Iterator[Staged]:
-    """Give the rows of a query that a model is to see.
+) -> Staged:
+    """Read the rows of a query that a model is to see.
 
     Raises SpecError that lists all columns that are missing or of another kind, before
     anything is read.
@@ -40,8 +40,7 @@ def staged_rows(
         if problems:
             raise SpecError("; ".join(problems))
         path = folder / "rows.parquet"
-        staged = Staged(path, rows.schema, rows.write(path))
-    yield staged
+        return Staged(path, rows.schema, rows.write(path))
 
 
 def _problems(schema: Schema, about: Description, label: str) -> Iterator[str]:
@@ -49,8 +48,10 @@ def _problems(schema: Schema, about: Description, label: str) -> Iterator[str]:
         column = schema.find(plan.column)
         if column is None:
             hint = did_you_mean(plan.column, list(schema.names))
-            yield f"the model needs the column `{plan.column}`, which the query has not"
-            yield hint
+            yield (
+                f"the model needs the column `{plan.column}`, which the query has "
+                f"not: {hint}"
+            )
             continue
         fits = (Kind.ARRAY,) if plan.longest else _FITS.get(plan.stored)
         empty = column.stated == "only NULL"
@@ -83,11 +84,21 @@ def job_of(
         **changes,
     }
     laid = [f"{path}={json.dumps(value)}" for path, value in fixed.items()]
-    if not version.values_file.exists():
-        raise spec_error([])
     return load_values(version.values_file, overrides=[*laid, *session.overrides])
 
 
 def job_name(base: str, use: str) -> str:
     """Return the name of a job beside a training: within a job's 46 characters."""
     return f"{base[: 45 - len(use)].rstrip('-')}-{use}"
+
+
+def said_of_job(statement: Predict | Evaluate | Explain) -> dict[str, object]:
+    """Return the fields of the values file that WITH sets, by path."""
+    settings = planning.settings_of(statement)
+    said: dict[str, object] = {
+        "job." + ".".join(path): value for path, value in settings.fields
+    }
+    for key, value in settings.others:
+        if key.endswith(".batch_size"):
+            said["job.training.batchSize"] = value
+    return said

@@ -21,7 +21,7 @@ from elasticdl.sql import generate, planning
 from elasticdl.sql.data import shards, statistics
 from elasticdl.sql.data.shards import Shards, Staged
 from elasticdl.sql.data.source import without_secret
-from elasticdl.sql.plan import Head, LabelPlan, Places, Statistics, TrainPlan
+from elasticdl.sql.plan import Generated, Head, LabelPlan, Places, Statistics, TrainPlan
 from elasticdl.sql.registry import (
     Description,
     ModelVersion,
@@ -40,7 +40,7 @@ class _Prepared:
     plan: TrainPlan
     shards: Shards
     statistics: Statistics
-    generated: generate.Generated
+    generated: Generated
     values: ValuesFile
 
 
@@ -128,7 +128,7 @@ def _validation(session: Session, plan: TrainPlan, folder: Path) -> Staged | Non
 
 
 def _values(
-    session: Session, version: ModelVersion, generated: generate.Generated
+    session: Session, version: ModelVersion, generated: Generated
 ) -> ValuesFile:
     ours = [
         f"job.checkpoint.dir={json.dumps(str(version.checkpoints_dir))}",
