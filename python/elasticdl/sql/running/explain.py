@@ -73,17 +73,16 @@ def _exchange(labelled: Path, out: Path, about: Description) -> int:
             "CREATE TABLE other AS SELECT n, lead(n) OVER (ORDER BY hash(n, 1)) AS m, "
             "first(n) OVER (ORDER BY hash(n, 1)) AS f FROM chosen"
         )
-        parts = [f"SELECT 0 AS part, n, {listed} FROM chosen"]
-        for part, name in enumerate(names, 1):
-            taken = ", ".join(
-                f"o.{quoted(one)}" if one == name else f"s.{quoted(one)}"
-                for one in [*names, LABEL_FEATURE]
-            )
-            parts.append(
-                f"SELECT {part}, s.n, {taken} FROM chosen s JOIN other x ON x.n = s.n "
-                "JOIN chosen o ON o.n = coalesce(x.m, x.f)"
-            )
-        query = f"SELECT * FROM ({' UNION ALL '.join(parts)}) ORDER BY part, n"
+        taken = ", ".join(
+            f"CASE WHEN part = {part} THEN o.{name} ELSE s.{name} END AS {name}"
+            for part, name in enumerate(map(quoted, names), 1)
+        )
+        query = (
+            f"SELECT part, s.n, {taken}, s.{LABEL_FEATURE} "
+            f"FROM range({len(names) + 1}) AS parts(part) CROSS JOIN chosen AS s "
+            "JOIN other AS x ON x.n = s.n "
+            "JOIN chosen AS o ON o.n = coalesce(x.m, x.f) ORDER BY part, s.n"
+        )
         connection.execute(
             f"COPY ({query}) TO {literal(str(out))} "
             f"(FORMAT parquet, ROW_GROUP_SIZE {ROW_GROUP})"

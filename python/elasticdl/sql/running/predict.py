@@ -80,6 +80,7 @@ def run_on_shards(
             "job.data.readerParams": {"columns": [c.feature for c in about.columns]},
             "job.predictionOutput": str(outputs),
             "job.predictionFormat": "parquet",
+            **said,
         },
     )
     session.run_job(values)
