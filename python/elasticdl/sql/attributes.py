@@ -270,7 +270,8 @@ class _Reader:
         if not isinstance(value, str) or not value.strip():
             what = "a query, in quotes" if name == "select" else "a column's name"
             raise Refused(what)
-        self._set(split=replace(self.settings.split, **{name: value}))
+        changed: Any = {name: value}
+        self._set(split=replace(self.settings.split, **changed))
 
     def metrics(self, value: Any) -> None:
         names = value if isinstance(value, list) else str(value).split(",")

@@ -242,13 +242,33 @@ def _compile(plan: TrainPlan, statistics: Statistics) -> str:
     lines = [
         call("optimizer = keras.optimizers." + name, [given], indent=4),
         listing("metrics = ", metrics, indent=4),
-        call(
-            "network.compile",
-            ["optimizer", literal(networks.LOSSES[what]), "metrics=metrics"],
-            indent=4,
-        ),
+        *_loss(plan, statistics, what),
     ]
     return "\n".join(lines)
+
+
+def _loss(plan: TrainPlan, statistics: Statistics, what: Head) -> list[str]:
+    """Return the lines that compile the network."""
+    arguments = ["optimizer", literal(networks.LOSSES[what]), "metrics=metrics"]
+    variance = _label_variance(plan, statistics) if what is Head.NUMBER else None
+    if variance is None:
+        return [call("network.compile", arguments, indent=4)]
+    # Steps are then of the same size whatever the label's unit is.
+    arguments.append("loss_weights=[weight]")
+    return [
+        comment(
+            "In units of the label's variance: 1 is what the mean alone does.", indent=4
+        ),
+        f"    weight = 1 / {literal(float(variance))}",
+        call("network.compile", arguments, indent=4),
+    ]
+
+
+def _label_variance(plan: TrainPlan, statistics: Statistics) -> float | None:
+    try:
+        return statistics.of(Measured(plan.label.column)).variance or None
+    except KeyError:
+        return None
 
 
 def _encode(

@@ -51,6 +51,11 @@ class Reader:
         """The token that comes."""
         return self._tokens[self._i]
 
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing comes any more."""
+        return self.now.sort is Sort.END
+
     def ahead(self, skip: int, count: int) -> list[Token]:
         """Return some tokens that come later, END where there are fewer."""
         found = self._tokens[self._i + skip : self._i + skip + count]
@@ -122,7 +127,7 @@ class Reader:
         if token.sort is not Sort.WORD or self._is_missing(token):
             raise self.failed(f"expected {what}, got `{token.text}`")
         whole = lexing.long_name(self._text, token, self._end)
-        while self.now.sort is not Sort.END and self.now.begin < whole.end:
+        while not self.at_end and self.now.begin < whole.end:
             self.next()
         return Name(whole.text, self.place(whole))
 
