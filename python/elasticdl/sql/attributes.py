@@ -36,7 +36,7 @@ _TRAIN = ("train.epoch", "train.epochs", "train.batch_size", "train.optimizer")
 _VALIDATION = tuple(
     f"validation.{name}" for name in ("fraction", "key", "order", "select", "metrics")
 )
-_FAMILIES = {
+FAMILIES = {
     "train": (*_TRAIN, *_VALIDATION, "optimizer", "model.optimizer"),
     "evaluate": ("validation.metrics", "validation.batch_size"),
     "predict": ("predict.batch_size", "predict.extra_outputs"),
@@ -153,10 +153,10 @@ class _Reader:
             self._optimizer(rest, value)
         elif self._verb == "train" and family == "model" and rest:
             self._model_argument(rest, value, attribute)
-        elif key.lower() in _FAMILIES[self._verb]:
+        elif key.lower() in FAMILIES[self._verb]:
             _KNOWN[key.lower()](self, value)
         else:
-            known = [*_FAMILIES[self._verb], "job", "engine", "runtime"]
+            known = [*FAMILIES[self._verb], "job", "engine", "runtime"]
             if self._verb == "train":
                 known += [f"model.{p.name}" for p in self._parameters()]
                 known += [f"optimizer.{name}" for name in (*RATE, *COMMON)]

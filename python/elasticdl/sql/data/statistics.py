@@ -14,6 +14,7 @@ from elasticdl.sql.data import embedded
 from elasticdl.sql.data.shards import Shards
 from elasticdl.sql.data.source import literal, quoted
 from elasticdl.sql.plan import (
+    LABEL_FEATURE,
     NULL_INTEGER,
     NULL_TEXT,
     ColumnPlan,
@@ -94,7 +95,9 @@ def measure(
     already.
     """
     by_column = {column.column: column for column in columns}
-    asked = [_Asked(n, by_column[n.of.column]) for n in needs if n.of.column != label]
+    by_column[label] = ColumnPlan(label, LABEL_FEATURE, Stored.FLOAT)
+    classes = [n for n in needs if n.of.column == label and n.vocabulary]
+    asked = [_Asked(n, by_column[n.of.column]) for n in needs if n not in classes]
     with embedded.working(shards.folder) as connection:
         rows = f"read_parquet({literal(str(shards.training / '*.parquet'))})"
         numbers = _numbers(connection, rows, asked, shards.num_training)
@@ -102,7 +105,7 @@ def measure(
             _with_vocabulary(connection, rows, one, made, shards.folder)
             for one, made in zip(asked, numbers, strict=True)
         ]
-    found += [_of_label(n, shards) for n in needs if n.of.column == label]
+    found += [_of_label(n, shards) for n in classes]
     return Statistics(shards.num_training, tuple(found), shards.num_validation)
 
 

@@ -108,7 +108,7 @@ class Reader:
         """Step behind a mistake in the clause that began there, to the next one."""
         if self._i == began:
             self.next()
-        while self.now.sort is not Sort.END:
+        while not self.at_end:
             if self.at_clause() and self.now.word != "FOR":
                 return
             self.next()
@@ -161,14 +161,14 @@ class Reader:
         return found
 
     def _attribute(self) -> Attribute:
-        if self.now.sort is Sort.END or self.at_clause():
+        if self.at_end or self.at_clause():
             raise self.failed(
                 f"expected an attribute as train.epoch = 5, got `{self.now.text}`"
             )
         name = self.column_name("an attribute as train.epoch = 5")
         if not self._takes("="):
             raise self.failed(f"expected = behind `{name.text}`, got `{self.now.text}`")
-        if self.now.sort is Sort.END or self.at_clause() or self.now.text == ",":
+        if self.at_end or self.at_clause() or self.now.text == ",":
             raise self.failed(f"expected a value of `{name.text}`")
         return Attribute(name.text, self.expression(), name.at)
 
@@ -180,7 +180,7 @@ class Reader:
         return found
 
     def _entry(self) -> Expression:
-        if self.at_clause() or self.now.sort is Sort.END:
+        if self.at_end or self.at_clause():
             raise self.failed(f"expected a column, got `{self.now.text}`")
         return self.expression()
 
@@ -262,7 +262,7 @@ class Reader:
                 return found
             if not self._takes(","):
                 break
-        if self.now.sort is Sort.END or self.at_clause():
+        if self.at_end or self.at_clause():
             raise self.failed(
                 f"`{opening.text}` has no end; expected `{closing}`", opening
             )
