@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elasticdl.cli.options.arguments import whole_number
-from elasticdl.data.making.catalog import DEFAULT_SHARE, NAMES, WRITABLE
+from elasticdl.data.making.catalog import DEFAULT_SHARE, EMPLOYEE, NAMES, WRITABLE
 from elasticdl.errors import BadRecordError, DataError
 from elasticdl.job.spec.kinds import DataFormat
 from elasticdl.views.formatting import plural
@@ -56,10 +56,13 @@ def _add_make(verbs: Any) -> None:
         "  elasticdl data make digits\n"
         "  elasticdl data make mnist --dir /data --format tfrecord\n"
         "\ndigits, breast_cancer and wine come with scikit-learn; mnist, fashion_mnist"
-        "\nand cifar10 are fetched through keras.datasets, once.",
+        "\nand cifar10 are fetched through keras.datasets, once. employee is a made-up"
+        "\ntable for `elasticdl sql`, written as DIR/employee.csv.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("name", metavar="NAME", help=f"one of {', '.join(NAMES)}")
+    parser.add_argument(
+        "name", metavar="NAME", help=f"one of {', '.join((*NAMES, EMPLOYEE))}"
+    )
     parser.add_argument(
         "--dir",
         type=Path,
@@ -222,6 +225,8 @@ def _params(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _make(args: argparse.Namespace) -> int:
+    if args.name == EMPLOYEE:
+        return _make_employee(args)
     from elasticdl.data.making.datasets import DatasetOptions, make_dataset
     from elasticdl.views.terminal.progress import RecordProgress
 
@@ -243,6 +248,17 @@ def _make(args: argparse.Namespace) -> int:
         f"{'made' if made.made else 'there already'}: "
         f"{plural(made.num_train, 'training record')} in {made.train}, "
         f"{plural(made.num_test, 'test record')} in {made.test}"
+    )
+    return 0
+
+
+def _make_employee(args: argparse.Namespace) -> int:
+    from elasticdl.data.making.employee import make_employee
+
+    made = make_employee(args.dir, seed=args.seed, overwrite=args.overwrite)
+    print(
+        f"{'made' if made.made else 'there already'}: {made.num_rows} rows in "
+        f"{made.path}; no model is right more often than {made.best_accuracy:.4f}"
     )
     return 0
 

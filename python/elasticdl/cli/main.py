@@ -24,10 +24,12 @@ from elasticdl.cli import (
     explain,
     faults,
     jobs,
+    models,
     profile,
     report,
     scale,
     simulate,
+    sql,
     top,
     train,
     validate,
@@ -49,6 +51,7 @@ examples:
   elasticdl status digits --watch
   elasticdl explain digits worker-1     # what happened to it, and why
   elasticdl kill digits worker-1        # fault injection: the job goes on
+  elasticdl sql "SELECT * FROM 'employee.csv' LABEL income INTO income_model"
   elasticdl train -f values/digits.yaml -n ml      # in a cluster, namespace ml
   elasticdl list -A                     # the jobs of the kube context's cluster
 
@@ -70,6 +73,8 @@ exit codes:
 
 environment:
   ELASTICDL_JOBS_DIR   folder of the jobs' folders (default ~/.elasticdl/jobs)
+  ELASTICDL_MODELS_DIR registry of models that SQL trained (~/.elasticdl/models)
+  ELASTICDL_SQL_URL    where the tables of `sql` are, as postgresql://user@host/name
   KUBECONFIG           kube config of the clusters (default ~/.kube/config)
 """
 
@@ -93,6 +98,8 @@ def make_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     for module in (
         train,
+        sql,
+        models,
         profile,
         jobs,
         top,

@@ -113,7 +113,15 @@ def run_job(args: argparse.Namespace) -> int:
     console.print(live.greeting(launcher.spec), soft_wrap=True)
     folder = text.path(launcher.job_dir.root)
     console.print(f"folder: {folder}", soft_wrap=True)
-    with live.choose_view(console, values.job.name) as view, _signals() as signals:
+    outcome = watch(launcher, console)
+    return show_outcome(launcher, outcome, console, debug=args.debug)
+
+
+def watch(launcher: Launcher, console: Console) -> LaunchOutcome:
+    """Show a job until it ends; Ctrl-C stops it cleanly, a second one at once."""
+    from elasticdl.views.terminal import live
+
+    with live.choose_view(console, launcher.spec.name) as view, _signals() as signals:
         told = 0
         while True:
             outcome = launcher.wait(_REFRESH_SECONDS)
@@ -123,8 +131,7 @@ def run_job(args: argparse.Namespace) -> int:
                 notices.append(_pass_on(launcher, told))
             view.update(launcher.status, notices)
             if outcome is not None:
-                break
-    return show_outcome(launcher, outcome, console, debug=args.debug)
+                return outcome
 
 
 def read_values(args: argparse.Namespace) -> ValuesFile:

@@ -62,7 +62,8 @@ class Records:
     """Records [start, end) of a source: serialized bytes, in order, without bad ones.
 
     A CSV record is its line's text as UTF-8 bytes without the line end (quoted
-    newlines kept); a NumPy, Parquet or Arrow row is a serialized tf.train.Example.
+    newlines kept); a NumPy, Parquet or Arrow row is a serialized tf.train.Example
+    (those of Parquet and Arrow become one when they are asked for: `RowTable`).
 
     Attributes:
         values: The records.
@@ -71,7 +72,7 @@ class Records:
             records than it holds, which is known only when they are read.
     """
 
-    values: list[bytes]
+    values: Sequence[bytes]
     bad: tuple[BadRecord, ...] = ()
     unplanned: int = 0
 
@@ -105,7 +106,7 @@ class FileReader(Protocol):
     def metadata(self) -> Metadata:
         """What is known of the records."""
 
-    def read(self, start: int, end: int, bad: BadRecords) -> list[bytes]:
+    def read(self, start: int, end: int, bad: BadRecords) -> Sequence[bytes]:
         """Return the good records of [start, end); report the others to `bad`."""
 
 

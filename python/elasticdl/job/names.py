@@ -30,6 +30,8 @@ ENV_PLATFORM_ADDRESS = "ELASTICDL_PLATFORM_ADDRESS"
 ENV_LIFELINE_FD = "ELASTICDL_LIFELINE_FD"
 ENV_LAUNCH = "ELASTICDL_LAUNCH"  # one and the same for all masters of a launcher
 ENV_JOBS_DIR = "ELASTICDL_JOBS_DIR"
+ENV_MODELS_DIR = "ELASTICDL_MODELS_DIR"  # the registry of models that SQL trained
+ENV_SQL_URL = "ELASTICDL_SQL_URL"  # where its tables are; may hold a password
 ENV_TOKEN = "ELASTICDL_TOKEN"
 # `off`: workers and PS of one machine send frames, as pods do; for measurements.
 ENV_LENT_MEMORY = "ELASTICDL_LENT_MEMORY"

@@ -8,12 +8,13 @@ nothing of tasks, files or leases: records are bytes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
+from elasticdl.data.formats.row_table import RowTable
 from elasticdl.data.reader import Metadata
 from elasticdl.errors import DataError, UserCodeError
 from elasticdl.model.definition import ModelDefinition
@@ -21,7 +22,7 @@ from elasticdl.model.feed import chain as feed_chain
 from elasticdl.model.feed import plans as feed_plans
 from elasticdl.model.feed import refusals as feed_refusals
 from elasticdl.model.feed.call import fit_features, split_element
-from elasticdl.model.feed.default import default_parser
+from elasticdl.model.feed.default import column_parser, default_parser
 from elasticdl.model.feed.plans import FeedPlan
 from elasticdl.model.specs import Shape, shapes_of
 from elasticdl.model.user_code import short
@@ -251,12 +252,20 @@ class Feeder:
                 shuffle=False,
                 seed=self._definition.seed,
                 order_preserved=True,
+                columns=self._column_parser(records),
             )
             return
         block = self._block_plan(records)
         if block is not None:
             self._plan = block
         log.debug("feed in mode %s runs as %s", self._mode, self.plan_name)
+
+    def _column_parser(
+        self, records: Sequence[bytes]
+    ) -> Callable[[RowTable], Any] | None:
+        if not isinstance(records, RowTable):
+            return None
+        return column_parser(self._model, self._metadata, records, self._mode)
 
     def _pipeline(self) -> FeedPlan:
         feed = self._definition.feed

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from elasticdl.data.formats import arrow_columns, index
 from elasticdl.data.formats.chunk_cache import ChunkCache
-from elasticdl.data.formats.example_rows import Column, Distinct, encode_rows
+from elasticdl.data.formats.example_rows import Column, Distinct
+from elasticdl.data.formats.row_table import RowTable, joined
 from elasticdl.data.records import BadRecords, Metadata
 from elasticdl.errors import DataError
 from elasticdl.job.spec.kinds import DataFormat
@@ -102,11 +103,11 @@ class ArrowReader:
         """Rows in the file."""
         return int(self._chunks.starts[-1])
 
-    def read(self, start: int, end: int, bad: BadRecords) -> list[bytes]:
+    def read(self, start: int, end: int, bad: BadRecords) -> Sequence[bytes]:
         """Return the good records of [start, end); report the others to `bad`."""
         starts = self._chunks.starts
         end = min(end, self.num_records)
-        values: list[bytes] = []
+        values: list[RowTable] = []
         # Behind chunks without rows, which begin where the next one does.
         chunk = int(np.searchsorted(starts, start, side="right")) - 1
         while start < end:
@@ -115,11 +116,11 @@ class ArrowReader:
                 values += self._read_chunk(chunk, start, stop, bad)
             start = stop
             chunk += 1
-        return values
+        return joined(values) if values else []
 
     def _read_chunk(
         self, chunk: int, start: int, stop: int, bad: BadRecords
-    ) -> list[bytes]:
+    ) -> list[RowTable]:
         try:
             decoded = self._decoded(chunk)
             first = int(self._chunks.starts[chunk])
@@ -128,12 +129,13 @@ class ArrowReader:
             for row in range(start, stop):
                 bad.add(row, f"row group {chunk} cannot be read: {_one_line(error)}")
             return []
-        records = encode_rows(columns, stop - start)
+        table = RowTable(columns, stop - start)
         if not nulls:
-            return records
+            return [table]
         for row in sorted(nulls):
             bad.add(start + row, f"column {nulls[row]!r} is null")
-        return [record for row, record in enumerate(records) if row not in nulls]
+        good = [row for row in range(stop - start) if row not in nulls]
+        return [table.take(np.asarray(good, np.int64))] if good else []
 
     def _decoded(self, chunk: int) -> _Decoded:
         decoded: _Decoded | None = self._cache.get(self._path, chunk)

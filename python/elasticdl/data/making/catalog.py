@@ -11,6 +11,7 @@ from elasticdl.job.spec.kinds import DataFormat
 FROM_SKLEARN = ("digits", "breast_cancer", "wine")
 FROM_KERAS = ("mnist", "fashion_mnist", "cifar10")
 NAMES = FROM_SKLEARN + FROM_KERAS
+EMPLOYEE = "employee"  # a table for SQL, no folder of records
 IMAGES = ("digits", *FROM_KERAS)
 
 WRITABLE = (DataFormat.RECORDIO, DataFormat.TFRECORD, DataFormat.PARQUET)

@@ -19,9 +19,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from elasticdl.data.formats.row_table import RowTable
 from elasticdl.data.reader import Metadata
 from elasticdl.errors import DataError, UserCodeError
 from elasticdl.model.feed.call import PREDICTION, functional_inputs
+from elasticdl.model.feed.columns import ColumnTensors
 from elasticdl.model.user_code import did_you_mean
 
 LABEL_NAMES = ("label", "labels")
@@ -85,9 +87,58 @@ def _features_of(sample: bytes) -> dict[str, tuple[tf.DType, int]]:
     return found
 
 
-def _example_parser(
+@dataclass(frozen=True)
+class _Parts:
+    """What a model takes of an Example, and the labels; none in prediction."""
+
+    features: dict[str, _Wanted]
+    labels: dict[str, _Wanted]
+
+    def element(self, made: Callable[[_Wanted], tf.Tensor], mode: str) -> Any:
+        """Return features and labels in the form of a feed's element."""
+        features = {key: made(wanted) for key, wanted in self.features.items()}
+        if mode == PREDICTION:
+            return features
+        found = {key: made(wanted) for key, wanted in self.labels.items()}
+        return features, found if len(found) > 1 else next(iter(found.values()))
+
+
+def column_parser(
+    model: keras.Model, metadata: Metadata, sample: RowTable, mode: str
+) -> Callable[[RowTable], Any] | None:
+    """Return rows -> what `default_parser` gives for their Examples.
+
+    None where the model takes something of them that only an Example shows.
+    """
+    inputs = functional_inputs(model)
+    if inputs is None or not metadata.examples:
+        return None
+    parts = _parts(model, keras.tree.flatten(inputs), sample[:1][0], mode)
+    tensors = ColumnTensors()
+    for wanted in [*parts.features.values(), *parts.labels.values()]:
+        text_as_numbers = wanted.stored == tf.string and wanted.dtype != tf.string
+        if text_as_numbers or not tensors.fits(
+            sample.columns[wanted.name], wanted.stored
+        ):
+            return None
+
+    def parse(rows: RowTable) -> Any:
+        return parts.element(
+            lambda wanted: tensors.tensor(
+                rows.columns[wanted.name],
+                stored=wanted.stored,
+                shape=wanted.shape,
+                dtype=wanted.dtype,
+            ),
+            mode,
+        )
+
+    return parse
+
+
+def _parts(
     model: keras.Model, inputs: Sequence[Any], sample: bytes, mode: str
-) -> Parser:
+) -> _Parts:
     there = _features_of(sample)
     wanted: dict[str, _Wanted] = {}
     for tensor in inputs:
@@ -97,19 +148,21 @@ def _example_parser(
         wanted[tensor.name] = _Wanted(
             name, stored, count, shape, tf.as_dtype(tensor.dtype)
         )
-    labels = {} if mode == PREDICTION else _labels(model, there)
+    return _Parts(wanted, {} if mode == PREDICTION else _labels(model, there))
+
+
+def _example_parser(
+    model: keras.Model, inputs: Sequence[Any], sample: bytes, mode: str
+) -> Parser:
+    parts = _parts(model, inputs, sample, mode)
     spec = {
         w.name: tf.io.FixedLenFeature([w.count], w.stored)
-        for w in [*wanted.values(), *labels.values()]
+        for w in [*parts.features.values(), *parts.labels.values()]
     }
 
     def parse(records: tf.Tensor) -> Any:
         values = tf.io.parse_example(records, spec)
-        features = {key: _convert(values[w.name], w) for key, w in wanted.items()}
-        if mode == PREDICTION:
-            return features
-        found = {key: _convert(values[w.name], w) for key, w in labels.items()}
-        return features, found if len(found) > 1 else next(iter(found.values()))
+        return parts.element(lambda w: _convert(values[w.name], w), mode)
 
     return parse
 

@@ -16,6 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from elasticdl.data.formats.row_table import RowTable
+
 _BLOCK_RECORDS = 1024  # Large enough to hide the call, small enough for the caches.
 _BLOCK_BYTES = 64 << 20  # Blocks of large records must not fill the memory.
 
@@ -40,6 +42,7 @@ class BlockPlan:
     shuffle: bool
     seed: int
     order_preserved: bool
+    columns: Callable[[RowTable], Element] | None = None  # the same, of rows
     # Elements of one block and one size have the same shapes.
     block: int = 0
     _count: int = 0
@@ -60,6 +63,8 @@ class BlockPlan:
         records. Raises tf.errors.OpError.
         """
         count = self._count
+        if any(self._shows_columns(records) for records in tasks):
+            return None  # nothing is gained where nothing is parsed
         ordered = [self._ordered(records) for records in tasks]
         joined = [record for records in ordered for record in records]
         try:
@@ -76,6 +81,8 @@ class BlockPlan:
         return ([next(elements) for _ in task] for task in sizes)
 
     def _ordered(self, records: Sequence[bytes]) -> Sequence[bytes]:
+        if not self._shows_columns(records):
+            records = list(records)
         if not self.shuffle:
             return records
         # Another order each time; the same ones in each run of a job.
@@ -87,7 +94,12 @@ class BlockPlan:
 
     def _made(self, block: Sequence[bytes]) -> Element:
         self.block += 1
+        if self.columns is not None and isinstance(block, RowTable):
+            return self.columns(block)
         return self.function(tf.constant(block))
+
+    def _shows_columns(self, records: Sequence[bytes]) -> bool:
+        return self.columns is not None and isinstance(records, RowTable)
 
     def _sizes(self, records: int) -> list[int]:
         """Return the sizes of a task's batches."""
@@ -95,6 +107,8 @@ class BlockPlan:
         return [min(self.batch_size, records - start) for start in starts]
 
     def _block_records(self, records: Sequence[bytes]) -> int:
+        if isinstance(records, RowTable):
+            return max(1, _BLOCK_RECORDS // self.batch_size) * self.batch_size
         largest = max(len(records[0]), len(records[-1]), 1) if records else 1
         wanted = min(_BLOCK_RECORDS, _BLOCK_BYTES // largest)
         return max(1, wanted // self.batch_size) * self.batch_size

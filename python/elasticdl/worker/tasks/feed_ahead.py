@@ -59,7 +59,7 @@ class FeedAhead:
     def __init__(self, feeder: Feeder) -> None:
         """Use `feeder`, which nobody else uses from now on."""
         self._feeder = feeder
-        self._wanted: queue.SimpleQueue[list[tuple[_Feeding, list[bytes]]]]
+        self._wanted: queue.SimpleQueue[list[tuple[_Feeding, Sequence[bytes]]]]
         self._wanted = queue.SimpleQueue()
         # A daemon: a worker that leaves does not wait for what the feed is at.
         threading.Thread(target=self._run, name="feed", daemon=True).start()
@@ -122,7 +122,7 @@ class FeedAhead:
                 for feeding, records in group:
                     self._feed(feeding, records)
 
-    def _feed_together(self, group: list[tuple[_Feeding, list[bytes]]]) -> bool:
+    def _feed_together(self, group: list[tuple[_Feeding, Sequence[bytes]]]) -> bool:
         """Feed tasks in one call; return whether that was possible."""
         try:
             made = self._feeder.together([records for _, records in group])
@@ -135,7 +135,7 @@ class FeedAhead:
                 feeding.put(_End([]))
         return True
 
-    def _feed(self, feeding: _Feeding, records: list[bytes]) -> None:
+    def _feed(self, feeding: _Feeding, records: Sequence[bytes]) -> None:
         try:
             for batch in self._feeder.batches(records):
                 if not feeding.put(batch):

@@ -64,7 +64,7 @@ class Readers:
                 end = min(shard.end, shard.start + num_records)
                 found = reader.read(shard.source, shard.start, end, skip_bad=True)
                 if found.values:
-                    return RecordSample(reader.metadata, found.values)
+                    return RecordSample(reader.metadata, list(found.values))
         except DataError:
             return None
         return None

@@ -6,12 +6,13 @@ the step that needs them. Must not import TensorFlow.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from elasticdl.data.formats.row_table import RowTable
 from elasticdl.data.reader import Reader
 from elasticdl.job.tasks import SkippedRecord, Task, TaskType
 
@@ -21,7 +22,7 @@ class LoadedTask:
     """A leased task and its records."""
 
     task: Task
-    records: list[bytes]
+    records: Sequence[bytes]
     bad: tuple[SkippedRecord, ...] = ()
     unplanned: int = 0  # of `records`, beyond the task's range (data.records.Records)
     permuted: bool = False  # by the task's seed
@@ -46,9 +47,12 @@ class LoadedTask:
 WITH_RECORDS = frozenset({TaskType.TRAINING, TaskType.EVALUATION, TaskType.PREDICTION})
 
 
-def permuted(records: list[bytes], seed: int) -> list[bytes]:
+def permuted(records: Sequence[bytes], seed: int) -> Sequence[bytes]:
     """Return the records in the seed's order, which is the same on every worker."""
-    return [records[i] for i in _order(len(records), seed)]
+    order = _order(len(records), seed)
+    if isinstance(records, RowTable):
+        return records.take(order)
+    return [records[i] for i in order]
 
 
 def _order(number: int, seed: int) -> NDArray[np.int64]:

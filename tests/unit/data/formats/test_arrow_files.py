@@ -312,7 +312,7 @@ def test_a_value_of_text_is_encoded_once_for_its_row_group(
 
     monkeypatch.setattr(example_rows, "_text_entries", counting)
     for start in range(0, 150, 10):
-        reader.read(start, start + 10, strict)
+        list(reader.read(start, start + 10, strict))
     assert sorted(encoded) == [b"a", b"b", b"c"]
 
 

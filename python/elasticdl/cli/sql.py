@@ -1,0 +1,223 @@
+"""`elasticdl sql`: statements from the command line, a file, a pipe or a prompt.
+
+Owns the verb's arguments, how a statement's job is shown, and the way answers are
+printed. What statements do is in `elasticdl.sql`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from elasticdl.cli.options.arguments import Verbs, add_jobs_dir, add_overrides, add_verb
+from elasticdl.errors import ElasticDLError, ExitCode, JobError, SpecError
+from elasticdl.job import names
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from elasticdl.job.status import JobReport
+    from elasticdl.job.values.document import ValuesFile
+    from elasticdl.sql.data.source import Source
+    from elasticdl.sql.running.session import Answer, Session
+
+DEFAULT_MODELS_DIR = "~/.elasticdl/models"
+_EXAMPLES = (
+    "elasticdl sql \"SELECT * FROM 'employee.csv' LABEL income INTO income_model\"",
+    "elasticdl sql \"SELECT * FROM 'new.csv' TO PREDICT USING income_model\"",
+    "elasticdl sql -f nightly.sql --db postgresql://reader@db.example/shop",
+    'elasticdl sql "SHOW MODELS"',
+    "elasticdl sql                        # a prompt",
+)
+_DESCRIPTION = (
+    "Trains, evaluates, predicts and explains with SQL; docs/sql.md has the language.\n"
+    "Without --db an embedded DuckDB answers, so that files are tables: FROM 'a.csv'.\n"
+    "A URL with a password belongs into $ELASTICDL_SQL_URL, not on the command line."
+)
+
+
+def add_parser(verbs: Verbs) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "sql",
+        handler=sql,
+        help_text="train, evaluate, predict and explain with SQL",
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
+    )
+    parser.add_argument(
+        "statements",
+        nargs="?",
+        metavar="STATEMENTS",
+        help="one or several, with semicolons between them (default: a prompt)",
+    )
+    parser.add_argument(
+        "-f", "--file", type=Path, metavar="FILE", help="statements from a file"
+    )
+    parser.add_argument(
+        "--db",
+        metavar="URL",
+        help="where the tables are: a URL (mysql://, postgresql://, sqlite://, ...), "
+        "or a DuckDB or SQLite file (default: $ELASTICDL_SQL_URL, else DuckDB without "
+        "a file)",
+    )
+    add_models_dir(parser)
+    add_overrides(parser)
+    add_jobs_dir(parser)
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="run no job: write its values file, its module and its data",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="where --dry-run writes (default: a folder of the model's name)",
+    )
+
+
+def add_models_dir(parser: argparse.ArgumentParser) -> None:
+    """Add `--models-dir`."""
+    parser.add_argument(
+        "--models-dir",
+        type=Path,
+        metavar="DIR",
+        help=f"the registry (default: $ELASTICDL_MODELS_DIR, or {DEFAULT_MODELS_DIR})",
+    )
+
+
+def models_dir(args: argparse.Namespace) -> Path:
+    """Return the folder of the registry."""
+    given = args.models_dir or args.environ.get(names.ENV_MODELS_DIR)
+    return Path(given or DEFAULT_MODELS_DIR).expanduser().absolute()
+
+
+def sql(args: argparse.Namespace) -> int:
+    """Run the statements; stop at the first that fails."""
+    from elasticdl.sql.data.source import open_source
+
+    text = _text(args)
+    source = open_source(args.db or args.environ.get(names.ENV_SQL_URL, ""))
+    try:
+        session = _session(args, source)
+        if text is None:
+            from elasticdl.sql.prompt import prompt
+
+            return prompt(session, show)
+        return run_text(session, text, debug=args.debug)
+    finally:
+        source.close()
+
+
+def run_text(session: Session, text: str, *, debug: bool = False) -> int:
+    """Run the statements of a text and print their answers; the exit code."""
+    from elasticdl.sql import planning
+    from elasticdl.sql.problems import StatementError
+    from elasticdl.sql.running.statements import run_one
+
+    statements = planning.read_statements(text, session.source.engine)
+    for number, statement in enumerate(statements, 1):
+        try:
+            for answer in run_one(session, statement, text):
+                show(answer)
+        except ElasticDLError as error:
+            if debug:
+                raise
+            at = statement.at
+            if len(statements) > 1 and not isinstance(error, StatementError):
+                first = statement.text.strip().splitlines()[0]
+                print(f"statement {number}, line {at.line}: {first}", file=sys.stderr)
+            print(f"error: {error}", file=sys.stderr)
+            return error.exit_code
+    return ExitCode.OK
+
+
+def _text(args: argparse.Namespace) -> str | None:
+    """Return the statements; None for a prompt."""
+    if args.statements is not None and args.file is not None:
+        raise SpecError("got statements and --file, expected one of them")
+    if args.output is not None and not args.dry_run:
+        raise SpecError("-o: got it without --dry-run, which alone writes there")
+    if args.file is not None:
+        try:
+            return str(args.file.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise SpecError(
+                f"{args.file}: cannot be read: {error}; expected a file of statements"
+            ) from error
+    if args.statements is not None:
+        return str(args.statements)
+    return None if sys.stdin.isatty() else sys.stdin.read()
+
+
+def _session(args: argparse.Namespace, source: Source) -> Session:
+    from rich.console import Console
+
+    from elasticdl.sql.registry import Registry
+    from elasticdl.sql.running.session import Session
+
+    console = Console(highlight=False, markup=False, stderr=True)
+
+    def run_job(values: ValuesFile) -> JobReport:
+        return run_here(values, args, console)
+
+    dry_run = (args.output or Path("dry-run")) if args.dry_run else None
+    return Session(
+        source,
+        Registry(models_dir(args)),
+        run_job,
+        say=lambda line: console.print(line, soft_wrap=True),
+        overrides=tuple(args.overrides),
+        dry_run=dry_run,
+    )
+
+
+def run_here(
+    values: ValuesFile, args: argparse.Namespace, console: Console
+) -> JobReport:
+    """Run a statement's job on this machine, shown on standard error.
+
+    Raises JobError with the job's own last line unless it succeeded.
+    """
+    from elasticdl import client
+    from elasticdl.cli.train import watch
+    from elasticdl.job.words import JobState
+    from elasticdl.views import formatting
+
+    # A job's processes need no password of the source.
+    environ = {k: v for k, v in args.environ.items() if k != names.ENV_SQL_URL}
+    launcher = client.launch(
+        values, environ=environ, jobs_dir=args.jobs_dir, restart=True
+    )
+    outcome = watch(launcher, console)
+    report = outcome.report
+    if report is not None and report.status == JobState.SUCCEEDED:
+        return report
+    message = report.message if report is not None else outcome.message
+    why = formatting.without_trace(message).strip() or "it was stopped"
+    logs = formatting.path(launcher.job_dir.logs_dir)
+    raise JobError(f"job {values.job.name} did not succeed: {why} (logs: {logs})")
+
+
+def show(answer: Answer) -> None:
+    """Print an answer: a table that fits the terminal, bars or lines."""
+    from rich.console import Console
+
+    from elasticdl.sql.running.session import Bars, Table, Told
+    from elasticdl.views.terminal import answers
+
+    match answer:
+        case Told(lines):
+            for line in lines:
+                print(line)
+        case Table(columns, rows, more):
+            console = Console(highlight=False, markup=False)
+            answers.print_table(console, columns, rows, more=more)
+        case Bars(title, values):
+            console = Console(highlight=False, markup=False)
+            answers.print_bars(console, title, values)

@@ -1,0 +1,54 @@
+"""The default feed for records that show their columns: no Example is made or parsed.
+
+Owns how an array, or text with its different values, becomes a tensor. Called by
+`feed.default`. It gives what parsing the rows' Examples gives, value by value.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from elasticdl.data.formats.example_rows import Column, Distinct, Texts
+
+_NUMPY = {tf.int64: np.int64, tf.float32: np.float32}
+
+
+class ColumnTensors:
+    """Makes tensors of columns. The values of a text column are handed over once."""
+
+    def __init__(self) -> None:
+        """Begin without any text."""
+        self._distinct: weakref.WeakKeyDictionary[Distinct, tf.Tensor] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def fits(self, column: Column, stored: tf.DType) -> bool:
+        """Whether `tensor` can make one of this column."""
+        if isinstance(column, Texts):
+            return bool(stored == tf.string)
+        return (
+            isinstance(column, np.ndarray)
+            and column.dtype.kind in "fiub"
+            and stored in _NUMPY
+        )
+
+    def tensor(
+        self, column: Column, *, stored: tf.DType, shape: tuple[int, ...], dtype: Any
+    ) -> tf.Tensor:
+        """Return a column's rows, each of `shape`, as `dtype`."""
+        if isinstance(column, Texts):
+            values = tf.gather(self._values(column.distinct), column.codes)
+            return tf.reshape(values, [-1, *shape])
+        array = np.asarray(column).astype(_NUMPY[stored], copy=False)
+        # A constant copies: what a reader keeps decoded must not be the step's.
+        return tf.cast(tf.constant(array.reshape(-1, *shape)), dtype)
+
+    def _values(self, distinct: Distinct) -> tf.Tensor:
+        made = self._distinct.get(distinct)
+        if made is None:
+            made = self._distinct[distinct] = tf.constant(distinct.values, tf.string)
+        return made

@@ -1,0 +1,369 @@
+"""WITH: what each attribute means, and what is wrong with those that mean nothing.
+
+Owns the families `model.*`, `train.*`, `validation.*`, `optimizer.*`, `engine.*` and
+`runtime.*` (a classic flag), `job.*` (a field of the values file), `predict.*`,
+`explain.*` and `summary.*`. Called by `sql.planning`. Must not know columns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from elasticdl.job.classic_flags.table import flags_of
+from elasticdl.job.classic_flags.values import FlagValueError
+from elasticdl.job.spec.job import JobSpec
+from elasticdl.job.spec.kinds import JobType
+from elasticdl.job.spec.problems import did_you_mean
+from elasticdl.job.values.checking import Document, find_problems
+from elasticdl.job.values.fields import field_at, known_keys
+from elasticdl.job.values.positions import Positions
+from elasticdl.sql.metrics import METRICS
+from elasticdl.sql.models import OWN, ModelKind, is_number, is_whole
+from elasticdl.sql.optimizers import COMMON, OPTIMIZERS, RATE
+from elasticdl.sql.plan import SplitPlan
+from elasticdl.sql.problems import Problem
+from elasticdl.sql.statements import Attribute, Constant, Expression, Listing, Name
+
+# Of the values file, what SQL writes itself.
+_WRITTEN = ("kind", "type", "model.definition", "model.files", "model.zoo",
+            "data.training", "data.validation", "data.prediction", "data.prepare",
+            "data.format", "data.readerParams", "predictionOutput",
+            "predictionFormat")  # fmt: skip
+_TRAIN = ("train.epoch", "train.epochs", "train.batch_size", "train.optimizer")
+_VALIDATION = tuple(
+    f"validation.{name}" for name in ("fraction", "key", "order", "select", "metrics")
+)
+FAMILIES = {
+    "train": (*_TRAIN, *_VALIDATION, "optimizer", "model.optimizer"),
+    "evaluate": ("validation.metrics", "validation.batch_size"),
+    "predict": ("predict.batch_size", "predict.extra_outputs"),
+    "explain": ("summary.plot_type", "explain.num_rows", "explain.seed"),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What WITH says, read; what it does not say is the default."""
+
+    epochs: int = 10
+    batch_size: int = 128
+    optimizer: str = "adam"
+    optimizer_params: tuple[tuple[str, Any], ...] = ()
+    model_params: tuple[tuple[str, Any], ...] = ()
+    num_classes: int = 0
+    split: SplitPlan = field(default_factory=SplitPlan)
+    metrics: tuple[str, ...] = ()
+    fields: tuple[tuple[tuple[str, ...], Any], ...] = ()
+    others: tuple[tuple[str, Any], ...] = ()  # predict.*, explain.*, summary.*
+
+
+class Refused(ValueError):  # noqa: N818 - it never leaves this module's callers
+    """A value that an attribute does not take; says what it expects."""
+
+
+def plain(expression: Expression) -> Any:
+    """Return the value of an attribute as Python has it."""
+    if isinstance(expression, Constant):
+        return expression.value
+    if isinstance(expression, Name):
+        return expression.text
+    if isinstance(expression, Listing):
+        return [plain(item) for item in expression.items]
+    raise Refused("a number, a text, a list or true or false")
+
+
+def read(
+    verb: str, attributes: Sequence[Attribute], model: ModelKind | None
+) -> tuple[Settings, list[Problem]]:
+    """Return what WITH says in a statement of this verb, and its mistakes."""
+    reader = _Reader(verb, model)
+    for attribute in attributes:
+        reader.take(attribute)
+    reader.settle()
+    return reader.settings, reader.problems
+
+
+class _Reader:
+    def __init__(self, verb: str, model: ModelKind | None) -> None:
+        self._verb = verb
+        self._model = model
+        self._seen: dict[str, Attribute] = {}
+        self.settings = Settings()
+        self.problems: list[Problem] = []
+
+    def take(self, attribute: Attribute) -> None:
+        key = attribute.key
+        if key.lower() in self._seen:
+            self._problem(attribute, f"`{key}` is there twice; expected it once")
+            return
+        self._seen[key.lower()] = attribute
+        try:
+            value = plain(attribute.value)
+            self._read(key, value, attribute)
+        except Refused as refused:
+            at = attribute.value.at
+            got = _shown(attribute.value)
+            message = f"`{key}` is {got}; expected {refused}"
+            self.problems.append(Problem(at, message))
+
+    def settle(self) -> None:
+        """Check what several attributes say together."""
+        ways = [w for w in ("select", "order", "key") if getattr(self._split(), w)]
+        if "select" in ways and (len(ways) > 1 or "validation.fraction" in self._seen):
+            first = self._seen["validation.select"]
+            self._problem(
+                first, "validation.select names all validation rows; expected it alone"
+            )
+        elif "key" in ways and "order" in ways:
+            first = self._seen["validation.order"]
+            self._problem(
+                first, "validation.order and validation.key exclude each other"
+            )
+        name, allowed = OPTIMIZERS[self.settings.optimizer]
+        for key, _ in self.settings.optimizer_params:
+            if key not in (*allowed, *COMMON):
+                hint = did_you_mean(key, [*allowed, *COMMON])
+                attribute = (
+                    self._seen.get(f"optimizer.{key}") or self._seen[f"model.{key}"]
+                )
+                self._problem(attribute, f"{name} has no `{key}`; {hint}")
+
+    def _split(self) -> SplitPlan:
+        return self.settings.split
+
+    def _problem(self, attribute: Attribute, message: str) -> None:
+        self.problems.append(Problem(attribute.at, message))
+
+    def _set(self, **changes: Any) -> None:
+        self.settings = replace(self.settings, **changes)
+
+    def _read(self, key: str, value: Any, attribute: Attribute) -> None:
+        family, _, rest = key.partition(".")
+        family = family.lower()
+        if family == "job" and rest:
+            self._field(tuple(rest.split(".")), value, attribute)
+        elif family in ("engine", "runtime") and rest:
+            self._flag(rest, value, attribute)
+        elif self._verb == "train" and (
+            family == "optimizer" or key in _ALSO_OPTIMIZER
+        ):
+            self._optimizer(rest, value)
+        elif self._verb == "train" and family == "model" and rest:
+            self._model_argument(rest, value, attribute)
+        elif key.lower() in FAMILIES[self._verb]:
+            _KNOWN[key.lower()](self, value)
+        else:
+            known = [*FAMILIES[self._verb], "job", "engine", "runtime"]
+            if self._verb == "train":
+                known += [f"model.{p.name}" for p in self._parameters()]
+                known += [f"optimizer.{name}" for name in (*RATE, *COMMON)]
+            hint = did_you_mean(key, known)
+            self._problem(attribute, f"there is no attribute `{key}`; {hint}")
+
+    def _parameters(self) -> Iterable[Any]:
+        return self._model.parameters if self._model else ()
+
+    def _optimizer(self, rest: str, value: Any) -> None:
+        if rest in ("", "name", "optimizer"):
+            found = str(value).lower()
+            if found not in OPTIMIZERS:
+                raise Refused(
+                    f"an optimizer of Keras; {did_you_mean(found, OPTIMIZERS)}"
+                )
+            self._set(optimizer=found)
+            return
+        if not is_number(value) and not isinstance(value, bool):
+            raise Refused("a number")
+        self._set(optimizer_params=(*self.settings.optimizer_params, (rest, value)))
+
+    def _model_argument(self, name: str, value: Any, attribute: Attribute) -> None:
+        if name in ("num_classes", "n_classes"):
+            if not is_whole(value, 2):
+                raise Refused("a whole number, 2 or more")
+            self._set(num_classes=value)
+            return
+        if self._model is not None and self._model.family != OWN:
+            known = {one.name: one for one in self._model.parameters}
+            if name not in known:
+                hint = did_you_mean(name, [*known, "num_classes", "optimizer"])
+                model = self._model.name
+                self._problem(attribute, f"{model} has no `model.{name}`; {hint}")
+                return
+            if not known[name].check(value):
+                raise Refused(known[name].expected)
+        value = tuple(value) if isinstance(value, list) else value
+        self._set(model_params=(*self.settings.model_params, (name, value)))
+
+    def _flag(self, name: str, value: Any, attribute: Attribute) -> None:
+        verb = JobType.TRAIN if self._verb == "train" else JobType.PREDICT
+        flags = flags_of(verb)
+        flag = flags.get(name)
+        if flag is None:
+            known = [one.name for one in flags.values() if not one.refusal]
+            hint = did_you_mean(name, known)
+            if not hint.startswith("did"):
+                hint = "docs/spec.md lists them"
+            self._problem(attribute, f"there is no classic flag --{name}; {hint}")
+            return
+        if flag.refusal:
+            self._problem(attribute, f"--{name}: {flag.refusal}")
+            return
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        try:
+            parsed = flag.parse(text)
+        except FlagValueError as error:
+            raise Refused(str(error.expected)) from error
+        if name == "records_per_task":
+            parsed = max(1, parsed // self.settings.batch_size)
+        self._field(tuple(flag.field.split(".")), parsed, attribute)
+
+    def _field(self, path: tuple[str, ...], value: Any, attribute: Attribute) -> None:
+        dotted = ".".join(path)
+        own = next(
+            (w for w in _WRITTEN if dotted == w or dotted.startswith(f"{w}.")), None
+        )
+        if own is not None:
+            self._problem(
+                attribute, f"job.{own} is what the statement makes; take it out"
+            )
+            return
+        wrong = _wrong_path(path)
+        if wrong:
+            self._problem(attribute, wrong)
+            return
+        expected = _wrong_value(path, value)
+        if expected:
+            raise Refused(expected)
+        named = {
+            "training.epochs": "epochs",
+            "training.batchSize": "batch_size",
+        }.get(dotted)
+        if named:
+            self._set(**{named: value})
+        else:
+            self._set(fields=(*self.settings.fields, (path, value)))
+
+    # What single attributes say.
+
+    def epochs(self, value: Any) -> None:
+        if not is_whole(value):
+            raise Refused("a whole number, 1 or more")
+        self._set(epochs=value)
+
+    def batch_size(self, value: Any) -> None:
+        if not is_whole(value):
+            raise Refused("a whole number, 1 or more")
+        self._set(batch_size=value)
+
+    def train_optimizer(self, value: Any) -> None:
+        self._optimizer("", value)
+
+    def fraction(self, value: Any) -> None:
+        if not is_number(value) or not 0 <= value < 1:
+            raise Refused("a number from 0 to below 1")
+        self._set(split=replace(self.settings.split, fraction=float(value)))
+
+    def split_word(self, name: str, value: Any) -> None:
+        if not isinstance(value, str) or not value.strip():
+            what = "a query, in quotes" if name == "select" else "a column's name"
+            raise Refused(what)
+        changed: Any = {name: value}
+        self._set(split=replace(self.settings.split, **changed))
+
+    def metrics(self, value: Any) -> None:
+        names = value if isinstance(value, list) else str(value).split(",")
+        found = []
+        for name in (str(one).strip() for one in names):
+            metric = METRICS.get(name.lower().replace("_", ""))
+            if metric is None:
+                hint = did_you_mean(name, sorted(set(METRICS.values())))
+                raise Refused(f"metrics, as AUC,Accuracy; {hint}")
+            found.append(metric)
+        self._set(metrics=tuple(dict.fromkeys(found)))
+
+    def other(self, name: str, check: Callable[[Any], bool], expected: str) -> Any:
+        def take(value: Any) -> None:
+            if not check(value):
+                raise Refused(expected)
+            self._set(others=(*self.settings.others, (name, value)))
+
+        return take
+
+
+_ALSO_OPTIMIZER = ("model.optimizer", "optimizer")
+
+
+def _one(name: str, check: Callable[[Any], bool], expected: str) -> Any:
+    return lambda reader, value: reader.other(name, check, expected)(value)
+
+
+_KNOWN: dict[str, Callable[[_Reader, Any], None]] = {
+    "train.epoch": _Reader.epochs,
+    "train.epochs": _Reader.epochs,
+    "train.batch_size": _Reader.batch_size,
+    "train.optimizer": _Reader.train_optimizer,
+    "validation.fraction": _Reader.fraction,
+    "validation.key": lambda reader, value: reader.split_word("key", value),
+    "validation.order": lambda reader, value: reader.split_word("order", value),
+    "validation.select": lambda reader, value: reader.split_word("select", value),
+    "validation.metrics": _Reader.metrics,
+    "validation.batch_size": _Reader.batch_size,
+    "predict.batch_size": _Reader.batch_size,
+    "predict.extra_outputs": _one(
+        "extra_outputs", lambda v: isinstance(v, str), "a text, as 'probabilities'"
+    ),
+    "summary.plot_type": _one("plot_type", lambda v: v == "bar", "'bar'"),
+    "explain.num_rows": _one("num_rows", is_whole, "a whole number, 1 or more"),
+    "explain.seed": _one("seed", lambda v: is_whole(v, 0), "a whole number, 0 or more"),
+}
+
+
+def _shown(expression: Expression) -> str:
+    try:
+        value = plain(expression)
+    except Refused:
+        return "a call"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value) if not isinstance(value, list) else json.dumps(value)
+
+
+def _wrong_path(path: tuple[str, ...]) -> str:
+    """Return what is wrong with the path of a field, or ""."""
+    for length in range(1, len(path) + 1):
+        if field_at(JobSpec, path[:length]) is not None:
+            continue
+        known = known_keys(JobSpec, path[: length - 1])
+        above = ".".join(("job", *path[: length - 1]))
+        if length > 1 and not known:
+            # A mapping with free keys (model.params) takes any; a plain value none.
+            info = field_at(JobSpec, path[: length - 1])
+            if info is not None and "dict" in str(info.annotation):
+                return ""
+            return f"{above} has no fields; take `.{path[length - 1]}` away"
+        hint = did_you_mean(path[length - 1], known)
+        return f"there is no field `{path[length - 1]}` in {above}; {hint}"
+    return ""
+
+
+def _wrong_value(path: tuple[str, ...], value: Any) -> str:
+    """Return what a field expects where it does not take a value, or ""."""
+    job: dict[str, Any] = {
+        "name": "name",
+        "model": {"definition": "a.b"},
+        "data": {"training": "training", "validation": "validation"},
+    }
+    inner = job
+    for key in path[:-1]:
+        inner = inner.setdefault(key, {})
+    inner[path[-1]] = value
+    tree = {"kind": "job", "job": job}
+    document = Document(tree, "", Positions({}, {}), ())
+    dotted = ".".join(("job", *path))
+    for problem in find_problems(document):
+        if problem.path == dotted or problem.path.startswith(f"{dotted}."):
+            return problem.expected
+    return ""

@@ -1,0 +1,409 @@
+"""COLUMN: entries into encodings, checked against the query's schema.
+
+Owns what each function means and which kinds of columns it takes; every mistake is
+noted with its place. Called by `sql.planning`, once without a schema, so that mistakes
+in functions are known before anything is read, and once with it. The functions'
+arguments are in `sql.signatures`, what is not written in `sql.derive`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from elasticdl.job.spec.problems import did_you_mean
+from elasticdl.sql import derive, signatures
+from elasticdl.sql.models import is_number, is_whole
+from elasticdl.sql.plan import (
+    Bucketize,
+    Category,
+    Column,
+    Concat,
+    Cross,
+    Embedding,
+    Encoding,
+    Hash,
+    Identity,
+    Indicator,
+    Kind,
+    Log,
+    Normalize,
+    NullIndicator,
+    Preview,
+    Raw,
+    Source,
+    Split,
+    Standardize,
+    Vocabularize,
+)
+from elasticdl.sql.problems import Problem
+from elasticdl.sql.statements import Call, Constant, Expression, Listing, Name, Star
+
+COMBINERS = ("mean", "sum", "sqrtn")
+_NUMBERS = (Kind.NUMBER, Kind.INTEGER, Kind.BOOLEAN)
+_VALUES = (Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN)
+_CATEGORIES = (Bucketize, Vocabularize, Identity, Hash, Cross, Concat)
+
+
+class _Wrong(Exception):  # noqa: N818 - it never leaves this module
+    """A mistake that has been noted."""
+
+
+@dataclass
+class Encoder:
+    """Makes encodings; `problems` is what was wrong, `preview` None before reading."""
+
+    preview: Preview | None
+    aliases: dict[str, Encoding] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def encode(self, entry: Expression) -> tuple[Encoding, str] | None:
+        """Return the encoding of one entry and why, if it was derived."""
+        try:
+            return self._entry(entry)
+        except _Wrong:
+            return None
+
+    def column(self, name: Name | Constant) -> Column | None:
+        """Return the column of a name; None where there is no schema yet."""
+        text = name.text if isinstance(name, Name) else str(name.value)
+        if self.preview is None:
+            return None
+        schema = self.preview.schema
+        found = schema.find(text)
+        if found is None and "." in text:  # `t.age`: a query's column has no table
+            found = schema.find(text.rpartition(".")[2])
+        if found is None:
+            hint = did_you_mean(text, schema.names)
+            raise self.wrong(name, f"the query has no column `{text}`; {hint}")
+        if found.kind is Kind.TIME:
+            kind = found.stated or "time"
+            raise self.wrong(name, f"`{text}` is a {kind}; {derive.extract(found)}")
+        if found.kind in (Kind.OTHER, Kind.ARRAY):
+            kind = found.stated or str(found.kind)
+            raise self.wrong(
+                name, f"`{text}` is a {kind}, which no function takes; leave it out of "
+                "the query, or select parts of it"
+            )  # fmt: skip
+        return found
+
+    def wrong(self, where: Expression, message: str) -> _Wrong:
+        """Note a mistake; what it returns is to be raised."""
+        self.problems.append(Problem(where.at, message))
+        return _Wrong(message)
+
+    def _entry(self, entry: Expression) -> tuple[Encoding, str]:
+        if isinstance(entry, Name | Constant):
+            return self._bare(entry)
+        if isinstance(entry, Call):
+            return self._call(entry), ""
+        what = "a list" if isinstance(entry, Listing) else "this"
+        raise self.wrong(
+            entry,
+            f"{what} is no column; expected a name or a function, as EMBEDDING(x, 8)",
+        )
+
+    def _bare(self, entry: Name | Constant) -> tuple[Encoding, str]:
+        source = self._source(entry)
+        if isinstance(entry, Name) and entry.text in self.aliases:
+            return self.aliases[entry.text], ""
+        column = self.column(entry)
+        if column is None or self.preview is None:
+            return Raw(source), ""
+        found = derive.derive(column, self.preview)
+        if found is None:  # pragma: no cover - `column` refused these kinds
+            raise self.wrong(entry, f"`{column.name}` has no encoding")
+        return found.encoding, found.why
+
+    def _call(self, call: Call) -> Encoding:
+        signature = signatures.find(call)
+        if isinstance(signature, Problem):
+            self.problems.append(signature)
+            raise _Wrong
+        bound = signatures.bind(call, signature, self.problems.append)
+        if bound is None:
+            raise _Wrong
+        encoding = _BUILDERS[signature.name](self, call, bound)
+        if call.alias is not None:
+            self.aliases[call.alias.text] = encoding
+        return encoding
+
+    # Arguments.
+
+    def _source(self, entry: Expression) -> Source:
+        if isinstance(entry, Name):
+            return Source(entry.text)
+        if isinstance(entry, Constant) and isinstance(entry.value, str):
+            return Source(entry.value)
+        raise self.wrong(entry, "this is no column; expected the name of one")
+
+    def of_kind(
+        self, entry: Expression, function: str, kinds: tuple[Kind, ...], takes: str
+    ) -> Source:
+        """Return the column of a name; refused where its kind is none of these."""
+        source = self._source(entry)
+        assert isinstance(entry, Name | Constant)  # noqa: S101 - `_source` saw to it
+        column = self.column(entry)
+        if column is None:
+            return source
+        if column.kind not in kinds:
+            raise self.wrong(
+                entry, f"`{column.name}` is {column.kind}; {function} takes {takes}"
+            )
+        return Source(column.name)
+
+    def number(self, entry: Expression, function: str) -> Source | Log:
+        """Return a number, or the logarithm of one."""
+        if isinstance(entry, Call):
+            inner = self._call(entry)
+            if isinstance(inner, Raw) and isinstance(inner.of, Log):
+                return inner.of
+            raise self.wrong(
+                entry, f"{function} takes a column or LOG(column), not {entry.function}"
+            )
+        takes = "a number; VOCABULARIZE, HASH and EMBEDDING take text"
+        return self.of_kind(entry, function, _NUMBERS, takes)
+
+    def value(self, entry: Expression, function: str) -> Source | Split:
+        """Return a text or an integer, or the parts of a text."""
+        if isinstance(entry, Call):
+            if entry.function.upper() == "SPLIT":
+                return self.split(entry)
+            raise self.wrong(
+                entry,
+                f"{function} takes a column or SPLIT(x, ','), not {entry.function}",
+            )
+        takes = "text, integers and booleans; put BUCKETIZE around a number"
+        return self.of_kind(entry, function, _VALUES, takes)
+
+    def split(self, call: Call) -> Split:
+        """Return the parts of a text column."""
+        signature = signatures.SIGNATURES["SPLIT"]
+        bound = signatures.bind(call, signature, self.problems.append)
+        if bound is None:
+            raise _Wrong
+        source = self.of_kind(bound["x"], "SPLIT", (Kind.TEXT,), "text")
+        delimiter = self.text(bound.get("delimiter"), ",", "a text, as ','")
+        return Split(source, delimiter)
+
+    def category(self, entry: Expression, function: str) -> Category:
+        """Return a category; one is derived for a column alone."""
+        if isinstance(entry, Call):
+            if entry.function.upper() == "SPLIT":
+                return Vocabularize(self.split(entry), derive.LARGEST_VOCABULARY)
+            found = self._call(entry)
+        elif isinstance(entry, Name) and entry.text in self.aliases:
+            found = self.aliases[entry.text]
+        else:
+            takes = "a category; put BUCKETIZE around a number"
+            source = self.of_kind(entry, function, _VALUES, takes)
+            if self.preview is None:
+                return Vocabularize(source)
+            column = self.preview.schema.find(source.column)
+            derived = derive.category(column, self.preview) if column else None
+            found = derived.encoding if derived else Vocabularize(source)
+        if isinstance(found, _CATEGORIES):
+            return found
+        raise self.wrong(
+            entry,
+            f"{function} takes a category (VOCABULARIZE, HASH, BUCKETIZE, CROSS), "
+            "this is a number",
+        )
+
+    def whole(self, entry: Expression | None, name: str, least: int = 1) -> int:
+        """Return a whole number."""
+        if isinstance(entry, Constant) and is_whole(entry.value, least):
+            return int(entry.value)  # type: ignore[arg-type]
+        assert entry is not None  # noqa: S101 - needed arguments are there
+        raise self.wrong(entry, f"expected `{name}`, a whole number, {least} or more")
+
+    def text(self, entry: Expression | None, default: str, expected: str) -> str:
+        """Return a text."""
+        if entry is None:
+            return default
+        if isinstance(entry, Constant) and isinstance(entry.value, str) and entry.value:
+            return entry.value
+        if isinstance(entry, Name):
+            return entry.text
+        raise self.wrong(entry, f"expected {expected}")
+
+    def boundaries(self, entry: Expression) -> tuple[float, ...]:
+        """Return ascending numbers."""
+        if not isinstance(entry, Listing) or not entry.items:
+            raise self.wrong(
+                entry, "expected boundaries, as [18, 30, 60], or num_buckets=10"
+            )
+        found: list[float] = []
+        for item in entry.items:
+            if not isinstance(item, Constant) or not is_number(item.value):
+                raise self.wrong(item, "expected a number")
+            number = float(item.value)  # type: ignore[arg-type]
+            if found and number <= found[-1]:
+                raise self.wrong(
+                    item, "boundaries ascend; this one is not above the one before"
+                )
+            found.append(number)
+        return tuple(found)
+
+
+# What each function makes of its arguments. All take the call, for the places of
+# mistakes, and its arguments by name.
+
+_Bound = dict[str, Expression]
+
+
+def _simple(kind: type[Raw | Standardize | Normalize]) -> Callable[..., Encoding]:
+    def build(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
+        return kind(encoder.number(bound["x"], call.function.upper()))
+
+    return build
+
+
+def _log(encoder: Encoder, call: Call, bound: _Bound) -> Encoding:
+    inner = encoder.number(bound["x"], "LOG")
+    if isinstance(inner, Log):
+        raise encoder.wrong(call, "LOG takes a column, not another LOG")
+    return Raw(Log(inner))
+
+
+def _null_indicator(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
+    every = (Kind.NUMBER, Kind.INTEGER, Kind.BOOLEAN, Kind.TEXT)
+    return NullIndicator(
+        encoder.of_kind(bound["x"], "NULL_INDICATOR", every, "a column")
+    )
+
+
+def _bucketize(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
+    number = encoder.number(bound["x"], "BUCKETIZE")
+    given = bound.get("boundaries")
+    count = bound.get("num_buckets")
+    if given is not None and count is not None:
+        raise encoder.wrong(
+            count, "boundaries are given; expected them or num_buckets, not both"
+        )
+    if isinstance(given, Constant):
+        given, count = None, given  # BUCKET(x, 10)
+    if given is not None:
+        return Bucketize(number, boundaries=encoder.boundaries(given))
+    if count is None:
+        return Bucketize(number, num_buckets=10)
+    return Bucketize(number, num_buckets=encoder.whole(count, "num_buckets", 2))
+
+
+def _vocabularize(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
+    value = encoder.value(bound["x"], "VOCABULARIZE")
+    most = bound.get("max_size")
+    least = bound.get("min_count")
+    return Vocabularize(
+        value,
+        encoder.whole(most, "max_size") if most is not None else None,
+        encoder.whole(least, "min_count") if least is not None else 1,
+    )
+
+
+def _category_id(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
+    kinds = (Kind.INTEGER, Kind.BOOLEAN)
+    source = encoder.of_kind(bound["x"], "CATEGORY_ID", kinds, "integers")
+    return Identity(source, encoder.whole(bound["buckets"], "buckets"))
+
+
+def _hash(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
+    value = encoder.value(bound["x"], "HASH")
+    return Hash(value, encoder.whole(bound["buckets"], "buckets"))
+
+
+def _cross(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
+    items = bound["items"]
+    if not isinstance(items, Listing) or len(items.items) < 2:
+        raise encoder.wrong(items, "CROSS takes a list of two or more, as [a, b]")
+    crossed: list[Source | Category] = []
+    for item in items.items:
+        if isinstance(item, Name) and item.text not in encoder.aliases:
+            takes = "text, integers and booleans; put BUCKETIZE around a number"
+            crossed.append(encoder.of_kind(item, "CROSS", _VALUES, takes))
+        else:
+            found = encoder.category(item, "CROSS")
+            if several(found):
+                raise encoder.wrong(item, "CROSS takes columns of one value a row")
+            crossed.append(found)
+    return Cross(tuple(crossed), encoder.whole(bound["buckets"], "buckets"))
+
+
+def _concat(encoder: Encoder, call: Call, _: _Bound) -> Encoding:
+    if len(call.arguments) < 2:
+        raise encoder.wrong(call, "CONCAT takes two or more, as CONCAT(a, b) AS name")
+    parts = []
+    for argument in call.arguments:
+        found = encoder.category(argument, "CONCAT")
+        if several(found):
+            raise encoder.wrong(argument, "CONCAT takes columns of one value a row")
+        parts.append(found)
+    return Concat(tuple(parts), call.alias.text if call.alias else "")
+
+
+def _indicator(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
+    return Indicator(encoder.category(bound["x"], "INDICATOR"))
+
+
+def _embedding(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
+    inner = encoder.category(bound["x"], "EMBEDDING")
+    combiner = bound.get("combiner")
+    word = encoder.text(combiner, "mean", f"one of {', '.join(COMBINERS)}").lower()
+    if word not in COMBINERS:
+        assert combiner is not None  # noqa: S101 - "mean" is one of them
+        raise encoder.wrong(combiner, f"expected one of {', '.join(COMBINERS)}")
+    return Embedding(inner, encoder.whole(bound["dim"], "dim"), word)
+
+
+def _split(encoder: Encoder, call: Call, _: _Bound) -> Encoding:
+    return Vocabularize(encoder.split(call), derive.LARGEST_VOCABULARY)
+
+
+def _dense(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
+    shape = bound.get("shape")
+    if isinstance(shape, Listing) and len(shape.items) == 1:
+        shape = shape.items[0]
+    if shape is not None and encoder.whole(shape, "shape") != 1:
+        raise encoder.wrong(
+            shape, "DENSE takes one number a row; select the others as columns"
+        )
+    return Raw(encoder.number(bound["x"], "DENSE"))
+
+
+def _sequence(encoder: Encoder, _: Call, bound: _Bound) -> Encoding:
+    source = encoder.of_kind(bound["x"], "SEQ_CATEGORY_ID", (Kind.TEXT,), "text")
+    delimiter = encoder.text(bound.get("delimiter"), ",", "a text, as ','")
+    return Hash(Split(source, delimiter), encoder.whole(bound["buckets"], "buckets"))
+
+
+def several(encoding: Encoding) -> bool:
+    """Whether an encoding has several values a row."""
+    if isinstance(encoding, Concat):
+        return True
+    of = getattr(encoding, "of", None)
+    return isinstance(of, Split) or (isinstance(of, _CATEGORIES) and several(of))
+
+
+_BUILDERS: dict[str, Callable[[Encoder, Call, _Bound], Encoding]] = {
+    "RAW": _simple(Raw),
+    "STANDARDIZE": _simple(Standardize),
+    "NORMALIZE": _simple(Normalize),
+    "LOG": _log,
+    "NULL_INDICATOR": _null_indicator,
+    "BUCKETIZE": _bucketize,
+    "VOCABULARIZE": _vocabularize,
+    "CATEGORY_ID": _category_id,
+    "HASH": _hash,
+    "CROSS": _cross,
+    "CONCAT": _concat,
+    "INDICATOR": _indicator,
+    "EMBEDDING": _embedding,
+    "SPLIT": _split,
+    "DENSE": _dense,
+    "SEQ_CATEGORY_ID": _sequence,
+}
+
+
+def is_star(entry: Expression) -> bool:
+    """Whether an entry stands for all columns that no other uses."""
+    return isinstance(entry, Star)

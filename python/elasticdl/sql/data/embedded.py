@@ -1,0 +1,180 @@
+"""The embedded engine: files, DuckDB databases, and all work on staged rows.
+
+Owns DuckDB's connections and limits. Called by `source` for what the user asks, and by
+`shards`, `statistics` and `results` for their own queries. Its extensions that would
+be downloaded are never loaded.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from elasticdl.errors import DataError
+from elasticdl.sql.data import types
+from elasticdl.sql.data.source import Answer, failed, literal, one_line, quoted
+from elasticdl.sql.plan import PREVIEW_ROWS, Preview, Schema
+
+# Of the engine alone. A process has about 0.5 GiB beside it.
+MEMORY_LIMIT = "600MiB"
+_STAGED_ROWS = 61_440  # Of a row group of staged rows: read again as a whole.
+
+
+def import_duckdb() -> Any:
+    """Return the module. Raises DataError naming the extra if it is not there."""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise DataError(
+            "SQL needs duckdb, which is not installed; install elasticdl[sql]"
+        ) from error
+    return duckdb
+
+
+def connect(path: str = "", *, spill: Path | None = None, ordered: bool = True) -> Any:
+    """Return a connection with bounded memory that downloads nothing."""
+    duckdb = import_duckdb()
+    config: dict[str, Any] = {
+        "memory_limit": MEMORY_LIMIT,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        "preserve_insertion_order": ordered,
+    }
+    if spill is not None:
+        config["temp_directory"] = str(spill / "spill")
+    try:
+        return duckdb.connect(path or ":memory:", config=config)
+    except duckdb.Error as error:
+        raise failed(error, doing=f"{path}: cannot be opened") from error
+
+
+@contextmanager
+def working(spill: Path) -> Iterator[Any]:
+    """Give a connection for work on staged rows; what it spills is gone afterwards.
+
+    Raises DataError where the engine refuses, as for a text that is no number.
+    """
+    connection = connect(spill=spill)
+    try:
+        yield connection
+    except import_duckdb().Error as error:
+        raise failed(error, doing="the rows cannot be converted") from error
+    finally:
+        connection.close()
+        shutil.rmtree(spill / "spill", ignore_errors=True)
+
+
+def open_embedded(path: str, *, folder: Path | None) -> Embedded:
+    """Return the engine on a database file; without one its tables are in memory."""
+    return Embedded(connect(path, spill=folder), keeps_tables=bool(path))
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A source that is DuckDB itself."""
+
+    connection: Any
+    keeps_tables: bool
+    engine: str = "duckdb"
+
+    @contextmanager
+    def rows(self, select: str) -> Iterator[EmbeddedRows]:
+        duckdb = import_duckdb()
+        # In one transaction, so that the preview is of the same rows.
+        self.connection.begin()
+        try:
+            relation = self.connection.sql(select)
+            if relation is None:
+                raise DataError("the statement before TO returns no rows")
+            yield EmbeddedRows(relation)
+        except duckdb.Error as error:
+            raise failed(error, doing="the query failed") from error
+        finally:
+            self.connection.rollback()
+
+    def execute(self, sql: str, *, most_rows: int) -> Answer:
+        duckdb = import_duckdb()
+        try:
+            cursor = self.connection.execute(sql)
+            if cursor.description is None:
+                return Answer((), ())
+            names = tuple(one[0] for one in cursor.description)
+            found = cursor.fetchmany(most_rows + 1)
+        except duckdb.Error as error:
+            raise DataError(one_line(error)) from error
+        rows = tuple(map(tuple, found))
+        return Answer(names, rows[:most_rows], len(rows) > most_rows)
+
+    def put_table(self, name: str, parquet: Path) -> int:
+        aside = f"{name.rpartition('.')[2]}_{secrets.token_hex(4)}"
+        last = quoted(name.rpartition(".")[2])
+        place = f"{quoted(name.rpartition('.')[0])}." if "." in name else ""
+        duckdb = import_duckdb()
+        run = self.connection.execute
+        try:
+            run("BEGIN")
+            run(
+                f"CREATE TABLE {place}{quoted(aside)} AS SELECT * FROM "
+                f"read_parquet({literal(str(parquet))})"
+            )
+            run(f"DROP TABLE IF EXISTS {place}{last}")
+            run(f"ALTER TABLE {place}{quoted(aside)} RENAME TO {last}")
+            run("COMMIT")
+            (count,) = run(f"SELECT count(*) FROM {place}{last}").fetchone()
+        except duckdb.Error as error:
+            self._give_up()
+            raise failed(error, doing=f"table {name} cannot be written") from error
+        return int(count)
+
+    def _give_up(self) -> None:
+        duckdb = import_duckdb()
+        try:
+            self.connection.rollback()
+        except duckdb.Error:
+            return
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+@dataclass(frozen=True)
+class EmbeddedRows:
+    """A query of the embedded engine, bound but not run yet."""
+
+    relation: Any
+
+    @cached_property
+    def schema(self) -> Schema:
+        columns = zip(self.relation.columns, self.relation.types, strict=True)
+        return Schema(tuple(types.of_duckdb(name, str(t)) for name, t in columns))
+
+    @cached_property
+    def preview(self) -> Preview:
+        table = self.relation.limit(PREVIEW_ROWS).to_arrow_table()
+        values = {
+            name: tuple(column.to_pylist())
+            for name, column in zip(self.schema.names, table.columns, strict=True)
+        }
+        return Preview(
+            self.schema, values, table.num_rows, table.num_rows < PREVIEW_ROWS
+        )
+
+    def write(self, path: Path) -> int:
+        self.relation.write_parquet(
+            str(path), compression="lz4_raw", row_group_size=_STAGED_ROWS
+        )
+        return count_rows(path)
+
+
+def count_rows(path: Path) -> int:
+    """Return the rows of a Parquet file, by its footer."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        return int(file.metadata.num_rows)

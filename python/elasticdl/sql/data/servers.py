@@ -1,0 +1,269 @@
+"""Databases that SQLAlchemy reaches: SQLite, MySQL, MariaDB, PostgreSQL and others.
+
+Owns cursors on the server's side, rows in batches of Arrow, and tables written back.
+Called by `source`. Types are those of the values that drivers return (`types`), as few
+drivers agree in how they name them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from elasticdl.errors import DataError
+from elasticdl.sql.data import types
+from elasticdl.sql.data.source import Answer, failed, one_line
+from elasticdl.sql.plan import PREVIEW_ROWS, Kind, Preview, Schema
+
+_BATCH_ROWS = 8192  # Rows on their way: a few MB, whatever the table's size.
+_INSERT_ROWS = 2000
+# What a URL names alone, where SQLAlchemy would look for a driver nobody installs.
+_DRIVERS = {
+    "mysql": "mysql+pymysql",
+    "mariadb": "mariadb+pymysql",
+    "postgresql": "postgresql+psycopg",
+    "postgres": "postgresql+psycopg",
+}
+_PACKAGES = {"pymysql": "pymysql", "psycopg": "'psycopg[binary]'"}
+
+
+def open_server(url: str) -> Server:
+    """Return the source of a URL. Raises DataError if a driver is missing."""
+    try:
+        import sqlalchemy
+    except ImportError as error:
+        raise DataError(
+            "databases need sqlalchemy, which is not installed; install elasticdl[sql]"
+        ) from error
+    scheme, _, rest = url.partition("://")
+    driver = _DRIVERS.get(scheme, scheme)
+    try:
+        parsed = sqlalchemy.engine.make_url(f"{driver}://{rest}")
+        engine = sqlalchemy.create_engine(parsed)
+    except ModuleNotFoundError as error:
+        package = _PACKAGES.get(error.name or "", error.name)
+        raise DataError(
+            f"--db: {scheme} needs the driver {error.name}, which is not installed; "
+            f"install it with `pip install {package}`, or name another one, as "
+            f"{scheme.partition('+')[0]}+DRIVER://..."
+        ) from None
+    except sqlalchemy.exc.ArgumentError as error:
+        raise DataError(
+            f"--db: {one_line(error)}; expected a URL as postgresql://user@host/name, "
+            "or the path of a file"
+        ) from None
+    except sqlalchemy.exc.NoSuchModuleError:
+        raise DataError(
+            f"--db: SQLAlchemy has no dialect {scheme!r}; install the package that "
+            "brings it, or check the spelling"
+        ) from None
+    return Server(engine, secret=parsed.password or "")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A source behind SQLAlchemy."""
+
+    _engine: Any
+    secret: str = field(default="", repr=False)
+    keeps_tables: bool = True
+
+    @property
+    def engine(self) -> str:
+        """The name of SQLAlchemy's dialect."""
+        return str(self._engine.dialect.name)
+
+    @contextmanager
+    def rows(self, select: str) -> Iterator[ServerRows]:
+        from sqlalchemy import exc
+
+        try:
+            with self._engine.connect() as connection:
+                options = {"stream_results": True, "no_parameters": True}
+                streamed = connection.execution_options(**options)
+                result = streamed.exec_driver_sql(select)
+                if not result.returns_rows:
+                    raise DataError("the statement before TO returns no rows")
+                yield ServerRows(result)
+        except exc.SQLAlchemyError as error:
+            raise self._failed(error, "the query failed") from None
+
+    def execute(self, sql: str, *, most_rows: int) -> Answer:
+        from sqlalchemy import exc
+
+        try:
+            with self._engine.begin() as connection:
+                quiet = connection.execution_options(no_parameters=True)
+                result = quiet.exec_driver_sql(sql)
+                if not result.returns_rows:
+                    return Answer((), (), changed=result.rowcount)
+                names = tuple(result.keys())
+                rows = tuple(map(tuple, result.fetchmany(most_rows + 1)))
+                result.close()
+        except exc.SQLAlchemyError as error:
+            raise DataError(one_line(_original(error), self.secret)) from None
+        return Answer(names, rows[:most_rows], len(rows) > most_rows)
+
+    def put_table(self, name: str, parquet: Path) -> int:
+        from sqlalchemy import MetaData, Table, exc
+
+        schema, _, last = name.rpartition(".")
+        aside = f"{last[:40]}_{secrets.token_hex(4)}"
+        table = Table(
+            aside, MetaData(), *_columns(parquet), schema=schema or None
+        )  # fmt: skip
+        written = 0
+        try:
+            with self._engine.begin() as connection:
+                table.create(connection)
+                for batch in _batches(parquet):
+                    connection.execute(table.insert(), batch)
+                    written += len(batch)
+                for statement in self._swap(aside, last, schema):
+                    connection.exec_driver_sql(statement)
+        except exc.SQLAlchemyError as error:
+            with self._engine.begin() as connection:
+                table.drop(connection, checkfirst=True)
+            raise self._failed(error, f"table {name} cannot be written") from None
+        return written
+
+    def _swap(self, aside: str, name: str, schema: str) -> list[str]:
+        """Return the statements that put a table in the place of another one."""
+        mark = self._engine.dialect.identifier_preparer.quote_identifier
+        place = f"{mark(schema)}." if schema else ""
+        new, there = place + mark(aside), place + mark(name)
+        if self.engine not in ("mysql", "mariadb"):
+            # MySQL alone renames two tables in one step and has no transaction here.
+            renamed = f"ALTER TABLE {new} RENAME TO {mark(name)}"
+            return [f"DROP TABLE IF EXISTS {there}", renamed]
+        old = place + mark(f"{aside}_old")
+        return [
+            f"CREATE TABLE IF NOT EXISTS {there} LIKE {new}",
+            f"RENAME TABLE {there} TO {old}, {new} TO {there}",
+            f"DROP TABLE {old}",
+        ]
+
+    def _failed(self, error: BaseException, doing: str) -> DataError:
+        return failed(_original(error), doing=doing, secret=self.secret)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def _original(error: BaseException) -> BaseException:
+    """Return the driver's own error: SQLAlchemy's repeats the whole statement."""
+    return getattr(error, "orig", None) or error
+
+
+@dataclass(frozen=True)
+class ServerRows:
+    """A cursor on the server: its first rows were fetched, the others follow."""
+
+    result: Any
+
+    @cached_property
+    def _first(self) -> list[Sequence[Any]]:
+        found: list[Sequence[Any]] = self.result.fetchmany(PREVIEW_ROWS)
+        return found
+
+    @cached_property
+    def _by_column(self) -> list[tuple[Any, ...]]:
+        columns = list(zip(*self._first, strict=True))
+        return columns or [() for _ in self.result.keys()]  # noqa: SIM118
+
+    @cached_property
+    def schema(self) -> Schema:
+        named = zip(self.result.keys(), self._by_column, strict=True)
+        return Schema(tuple(types.of_values(name, values) for name, values in named))
+
+    @cached_property
+    def preview(self) -> Preview:
+        values = {
+            column.name: tuple(map(_shown, found))
+            for column, found in zip(self.schema.columns, self._by_column, strict=True)
+        }
+        number = len(self._first)
+        return Preview(self.schema, values, number, number < PREVIEW_ROWS)
+
+    def write(self, path: Path) -> int:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        columns = self.schema.columns
+        kinds = [
+            types.arrow_type(pa, column, first)
+            for column, first in zip(columns, self._by_column, strict=True)
+        ]
+        fields = list(zip(self.schema.names, kinds, strict=True))
+        schema = pa.schema(fields)
+        written = 0
+        fetched = iter(lambda: self.result.fetchmany(_BATCH_ROWS), [])
+        with parquet.ParquetWriter(path, schema, compression="lz4") as file:
+            for rows in itertools.chain([self._first], fetched):
+                if not rows:
+                    continue
+                arrays = [
+                    types.to_arrow(pa, column, values, kind)
+                    for column, values, kind in zip(
+                        columns, zip(*rows, strict=True), kinds, strict=True
+                    )
+                ]
+                file.write_batch(pa.record_batch(arrays, schema=schema))
+                written += len(rows)
+        return written
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as the preview has it: plain numbers, text, lists."""
+    if value is None or isinstance(value, bool | int | float | str | list):
+        return value
+    return float(value) if types.kind_of(value) is Kind.NUMBER else value
+
+
+def _columns(parquet_file: Path) -> list[Any]:
+    import pyarrow as pa
+    import sqlalchemy as sa
+    from pyarrow import parquet
+
+    def kind(arrow: Any) -> Any:
+        of = pa.types
+        if of.is_boolean(arrow):
+            return sa.Boolean()
+        if of.is_integer(arrow):
+            return sa.BigInteger()
+        if of.is_floating(arrow) or of.is_decimal(arrow):
+            return sa.Double()
+        if of.is_timestamp(arrow):
+            return sa.DateTime(timezone=arrow.tz is not None)
+        if of.is_date(arrow):
+            return sa.Date()
+        return sa.Time() if of.is_time(arrow) else sa.Text()
+
+    schema = parquet.read_schema(parquet_file)
+    return [sa.Column(one.name, kind(one.type)) for one in schema]
+
+
+def _batches(parquet_file: Path) -> Iterator[list[dict[str, Any]]]:
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(parquet_file) as file:
+        for batch in file.iter_batches(_INSERT_ROWS):
+            yield [{k: _given(v) for k, v in row.items()} for row in batch.to_pylist()]
+
+
+def _given(value: Any) -> Any:
+    """Return a value as drivers take it: lists and intervals as text."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    kind = types.kind_of(value)
+    if kind is Kind.NUMBER:
+        return float(value)
+    if kind in (Kind.ARRAY, Kind.OTHER) or type(value).__name__ == ("timedelta"):
+        return types.text_of(value)
+    return value

@@ -1,0 +1,290 @@
+"""Staged rows as the shards that a job reads: NULLs settled, label coded, divided.
+
+Owns what lies in the shards (`sql.plan` has the table) and the size of their row
+groups. Called by `sql.running`. Must not know where staged rows came from.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elasticdl.errors import DataError
+from elasticdl.sql.data import embedded, split
+from elasticdl.sql.data.source import literal, quoted
+from elasticdl.sql.plan import (
+    LABEL_FEATURE,
+    NULL_INTEGER,
+    NULL_TEXT,
+    Column,
+    ColumnPlan,
+    Entry,
+    Head,
+    Kind,
+    LabelPlan,
+    Schema,
+    SplitPlan,
+    Stored,
+)
+
+ROW_GROUP = 4096  # The engine makes none below 2,048; a task reads whole ones.
+_GROUPS_IN_FILE = 256  # About a million rows, so that footers stay small.
+_MOST_CLASSES = 10_000
+_NULLS = {
+    Stored.FLOAT: "'nan'::FLOAT",
+    # Made of two numbers, because the smallest integer cannot be written as one.
+    Stored.INTEGER: f"({NULL_INTEGER + 1}::BIGINT - 1)",
+    Stored.TEXT: literal(NULL_TEXT),
+}
+_TYPES = {Stored.FLOAT: "FLOAT", Stored.INTEGER: "BIGINT", Stored.TEXT: "VARCHAR"}
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Rows of a source on disk, as they came."""
+
+    path: Path
+    schema: Schema
+    num_rows: int
+
+    @property
+    def relation(self) -> str:
+        """What stands behind FROM."""
+        return f"read_parquet({literal(str(self.path))})"
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The shards of a training.
+
+    `classes` are the label's values in the order of their numbers, each with its count
+    over training rows; empty where the label is a number.
+    """
+
+    folder: Path
+    num_training: int
+    num_validation: int
+    classes: tuple[Entry, ...] = ()
+
+    @property
+    def training(self) -> Path:
+        """Folder of training shards."""
+        return self.folder / "training"
+
+    @property
+    def validation(self) -> Path:
+        """Folder of validation shards."""
+        return self.folder / "validation"
+
+
+def write_training(
+    staged: Staged,
+    folder: Path,
+    *,
+    columns: tuple[ColumnPlan, ...],
+    label: LabelPlan,
+    division: SplitPlan,
+    validation: Staged | None = None,
+) -> Shards:
+    """Write the shards of a training; what is there already is replaced.
+
+    Args:
+        staged: All rows, or with `validation` those for training.
+        folder: Where `training` and `validation` are made.
+        columns: What goes into the shards beside the label.
+        label: The label.
+        division: How rows are divided where `validation` does not say it.
+        validation: Rows of validation.select.
+
+    Raises DataError for a label that is NULL or of no known class, and for too few
+    rows.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with embedded.working(folder) as connection:
+        parts = split.divide(connection, staged.relation, staged.schema, division)
+        sides = {"training": (staged, parts.training)}
+        if validation is not None:
+            sides["validation"] = (validation, split.ALL)
+        elif parts.validation != split.NONE:
+            sides["validation"] = (staged, parts.validation)
+        whole = tuple(dict.fromkeys(one for one, _ in sides.values()))
+        for one in whole:
+            _refuse_null(connection, one, label)
+        classes = _classes(connection, staged, parts.training, whole, label)
+        coded = _label(label, classes)
+        counts = {"training": 0, "validation": 0}
+        for side, (one, condition) in sides.items():
+            made = [*(settled(column, one.schema) for column in columns), coded]
+            query = f"SELECT {', '.join(made)} FROM {one.relation} WHERE {condition}"
+            counts[side] = _write(connection, query, folder / side)
+    if not counts["training"]:
+        raise DataError(
+            f"the query has {staged.num_rows} rows, and none of them is left for "
+            "training; expected more rows, or a smaller validation.fraction"
+        )
+    return Shards(folder, counts["training"], counts["validation"], classes)
+
+
+def write_prediction(
+    staged: Staged, file: Path, *, columns: tuple[ColumnPlan, ...]
+) -> int:
+    """Write the rows for a prediction or an evaluation without a label; how many.
+
+    One file in the order of the staged rows, so that a row's number joins the two.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with embedded.working(file.parent) as connection:
+        made = ", ".join(settled(column, staged.schema) for column in columns)
+        connection.execute(
+            f"COPY (SELECT {made} FROM {staged.relation}) TO {literal(str(file))} "
+            f"(FORMAT parquet, ROW_GROUP_SIZE {ROW_GROUP})"
+        )
+    return embedded.count_rows(file)
+
+
+def write_labelled(
+    staged: Staged, folder: Path, *, columns: tuple[ColumnPlan, ...], label: LabelPlan
+) -> int:
+    """Write rows with their label, for an evaluation; how many there are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with embedded.working(folder) as connection:
+        _refuse_null(connection, staged, label)
+        classes = tuple(Entry(_plain(value), 0) for value in label.classes)
+        if classes:
+            _refuse_unknown(connection, staged, label, classes)
+        made = [settled(column, staged.schema) for column in columns]
+        query = f"SELECT {', '.join([*made, _label(label, classes)])}"
+        return _write(connection, f"{query} FROM {staged.relation}", folder / "rows")
+
+
+def settled(plan: ColumnPlan, schema: Schema) -> str:
+    """Return a column of the staged rows as it lies in the shards."""
+    column = schema.find(plan.column)
+    name = quoted(column.name if column is not None else plan.column)
+    null = _NULLS[plan.stored]
+    kind = _TYPES[plan.stored]
+    if not plan.longest:
+        return f"{_settled_value(name, plan.stored, column)} AS {quoted(plan.feature)}"
+    values = (
+        f"list_transform(coalesce({name}, []), lambda v: "
+        f"coalesce(CAST(v AS {kind}), {null}))"
+    )
+    padded = f"list_resize({values}, {plan.longest}, {null})"
+    return f"CAST({padded} AS {kind}[{plan.longest}]) AS {quoted(plan.feature)}"
+
+
+def _settled_value(name: str, stored: Stored, column: Column | None) -> str:
+    kind = column.kind if column is not None else None
+    value = f"CAST({name} AS {_TYPES[stored]})"
+    if stored is Stored.INTEGER and kind is Kind.NUMBER:
+        value = f"CAST(trunc({name}) AS BIGINT)"
+    return f"coalesce({value}, {_NULLS[stored]})"
+
+
+def _write(connection: Any, query: str, folder: Path) -> int:
+    """Write a query's rows into a folder of files; return how many."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    file = folder / "rows.parquet"
+    connection.execute(
+        f"COPY ({query}) TO {literal(str(file))} "
+        f"(FORMAT parquet, ROW_GROUP_SIZE {ROW_GROUP})"
+    )
+    number = embedded.count_rows(file)
+    if not number:
+        shutil.rmtree(folder)
+    return number
+
+
+def _refuse_null(connection: Any, staged: Staged, label: LabelPlan) -> None:
+    name = quoted(label.column)
+    empty = f"{name} IS NULL"
+    if label.kind is Kind.NUMBER:
+        empty += f" OR isnan({name})"
+    (nulls,) = connection.execute(
+        f"SELECT count(*) FROM {staged.relation} WHERE {empty}"
+    ).fetchone()
+    if nulls:
+        rows = "1 row" if nulls == 1 else f"{nulls:,} rows"
+        raise DataError(
+            f"the label `{label.column}` is NULL in {rows} of {staged.num_rows:,}; "
+            f"leave them out: SELECT ... WHERE {label.column} IS NOT NULL"
+        )
+
+
+def _classes(
+    connection: Any,
+    staged: Staged,
+    training: str,
+    whole: tuple[Staged, ...],
+    label: LabelPlan,
+) -> tuple[Entry, ...]:
+    """Return the label's values in ascending order with their counts in training."""
+    if label.head is Head.NUMBER:
+        return ()
+    value = _class_value(label)
+    counted = dict(
+        connection.execute(
+            f"SELECT {value} AS v, count(*) FROM {staged.relation} WHERE {training} "
+            f"GROUP BY 1 LIMIT {_MOST_CLASSES + 1}"
+        ).fetchall()
+    )
+    if len(counted) > _MOST_CLASSES:
+        raise DataError(
+            f"the label `{label.column}` has more than {_MOST_CLASSES:,} different "
+            "values; expected a class, or a fraction for a regressor: CAST it to DOUBLE"
+        )
+    if label.classes:
+        known = tuple(
+            Entry(_plain(one), counted.get(_plain(one), 0)) for one in label.classes
+        )
+        for one in whole:
+            _refuse_unknown(connection, one, label, known)
+        return known
+    for one in whole:
+        found = connection.execute(f"SELECT DISTINCT {value} FROM {one.relation}")
+        for (other,) in found.fetchall():
+            counted.setdefault(other, 0)
+    return tuple(Entry(one, counted[one]) for one in sorted(counted))
+
+
+def _refuse_unknown(
+    connection: Any, staged: Staged, label: LabelPlan, classes: tuple[Entry, ...]
+) -> None:
+    value = _class_value(label)
+    listed = ", ".join(_constant(entry.value) for entry in classes)
+    odd = connection.execute(
+        f"SELECT {value}, count(*) FROM {staged.relation} WHERE {value} NOT IN "
+        f"({listed}) GROUP BY 1 ORDER BY 2 DESC LIMIT 1"
+    ).fetchone()
+    if odd is not None:
+        raise DataError(
+            f"the label `{label.column}` has the value {odd[0]!r} in {odd[1]:,} rows, "
+            f"expected one of {listed[:200]}, as in the first rows; leave them out "
+            "with a WHERE, or sort the rows so that all classes come early"
+        )
+
+
+def _plain(value: str | int | float | bool) -> str | int:
+    """Return a class as the shards' query has it: a boolean is a number."""
+    return value if isinstance(value, str) else int(value)
+
+
+def _class_value(label: LabelPlan) -> str:
+    kind = "VARCHAR" if label.kind is Kind.TEXT else "BIGINT"
+    return f"CAST({quoted(label.column)} AS {kind})"
+
+
+def _constant(value: str | int) -> str:
+    return literal(value) if isinstance(value, str) else str(value)
+
+
+def _label(label: LabelPlan, classes: tuple[Entry, ...]) -> str:
+    """Return the label as it lies in the shards."""
+    if label.head is Head.NUMBER:
+        return f"CAST({quoted(label.column)} AS FLOAT) AS {LABEL_FEATURE}"
+    listed = ", ".join(_constant(entry.value) for entry in classes)
+    place = f"list_position([{listed}], {_class_value(label)})"
+    return f"CAST({place} - 1 AS BIGINT) AS {LABEL_FEATURE}"

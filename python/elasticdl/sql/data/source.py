@@ -1,0 +1,140 @@
+"""A source of rows: where `--db` leads, and what can be asked of it.
+
+Owns the protocol that both kinds of source keep and the choice between them: the
+embedded engine for files and databases of its own, SQLAlchemy for servers. Called by
+`sql.running`. Must not know statements. Its errors never hold a password.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from elasticdl.errors import DataError
+from elasticdl.sql.plan import Preview, Schema
+
+_DUCKDB_ENDINGS = (".duckdb", ".ddb", ".db.duckdb")
+_SQLITE_ENDINGS = (".sqlite", ".sqlite3")
+_SQLITE_MAGIC = b"SQLite format 3\x00"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What plain SQL returned: the first rows, and how many there were at least."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    more: bool = False  # whether there were further rows
+    changed: int = -1  # rows that the statement changed, where the engine tells
+
+
+class Rows(Protocol):
+    """The rows of one query: looked at, then written once."""
+
+    @property
+    def schema(self) -> Schema:
+        """The columns."""
+
+    @property
+    def preview(self) -> Preview:
+        """The first rows, at most PREVIEW_ROWS."""
+
+    def write(self, path: Path) -> int:
+        """Write all rows as one Parquet file; return how many. Once."""
+
+
+class Source(Protocol):
+    """An engine that answers queries and takes tables."""
+
+    @property
+    def engine(self) -> str:
+        """The name of its dialect: `duckdb`, `sqlite`, `mysql`, `postgresql`, ..."""
+
+    @property
+    def keeps_tables(self) -> bool:
+        """Whether tables are there after the end of this process."""
+
+    def rows(self, select: str) -> AbstractContextManager[Rows]:
+        """Run a SELECT, unchanged. Raises DataError with the engine's own message."""
+
+    def execute(self, sql: str, *, most_rows: int) -> Answer:
+        """Run a statement of the engine's own language."""
+
+    def put_table(self, name: str, parquet: Path) -> int:
+        """Make a table of a Parquet file's rows, in place of one of that name.
+
+        It is built aside and put in place at the end, so that nobody sees half of it.
+        """
+
+    def close(self) -> None:
+        """Close all connections."""
+
+
+def open_source(url: str, *, folder: Path | None = None) -> Source:
+    """Return the source of a URL or path; "" is an embedded engine without a file.
+
+    Raises DataError if a driver is missing or nothing answers.
+    """
+    from elasticdl.sql.data import embedded, servers
+
+    if not url:
+        return embedded.open_embedded("", folder=folder)
+    if url.startswith("duckdb://"):
+        return embedded.open_embedded(url.removeprefix("duckdb://"), folder=folder)
+    if "://" in url:
+        return servers.open_server(url)
+    path = Path(url).expanduser()
+    if is_sqlite(path):
+        return servers.open_server(f"sqlite:///{path}")
+    return embedded.open_embedded(str(path), folder=folder)
+
+
+def is_sqlite(path: Path) -> bool:
+    """Return whether a file is one of SQLite, by its first bytes or else its name."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
+    except OSError:
+        return path.suffix in _SQLITE_ENDINGS
+
+
+def without_secret(text: str) -> str:
+    """Return a text in which no URL holds a user's password any more."""
+    text = re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", text)
+    # As drivers write it in their messages, and as parameters of a URL.
+    return re.sub(
+        r"(?i)\b(password|passwd|pwd)(\s*[=:]\s*)[^\s&;,)]+", r"\1\2***", text
+    )
+
+
+def one_line(error: BaseException, secret: str = "") -> str:
+    """Return an engine's message in one line, without the password."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if secret:
+        text = text.replace(secret, "***")
+    return without_secret(text)
+
+
+def failed(error: BaseException, *, doing: str, secret: str = "") -> DataError:
+    """Return the engine's refusal as an error of ours."""
+    return DataError(f"{doing}: {one_line(error, secret)}")
+
+
+def quoted(name: str, mark: str = '"') -> str:
+    """Return an identifier in quotes; each part of `a.b` for itself."""
+    return ".".join(f"{mark}{p.replace(mark, mark * 2)}{mark}" for p in name.split("."))
+
+
+def literal(text: str) -> str:
+    """Return a text as a constant of SQL, for the embedded engine."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def batches_of(rows: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    """Yield slices of `size`."""
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]

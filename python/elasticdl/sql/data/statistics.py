@@ -1,0 +1,221 @@
+"""Statistics of training shards: moments, quantiles and vocabularies, in few queries.
+
+Owns how they are computed: by the embedded engine over the shards of training alone.
+Called by `sql.running`. Must not know what they are for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from elasticdl.sql.data import embedded
+from elasticdl.sql.data.shards import Shards
+from elasticdl.sql.data.source import literal, quoted
+from elasticdl.sql.plan import (
+    LABEL_FEATURE,
+    NULL_INTEGER,
+    NULL_TEXT,
+    ColumnPlan,
+    ColumnStatistics,
+    Entry,
+    Measured,
+    Statistics,
+    StatisticsNeeded,
+    Stored,
+)
+
+INLINE_ENTRIES = 1000  # Larger vocabularies are files: a values file stays legible.
+# Exact quantiles keep all values in memory; from here on a sketch does, of 1 % of rank.
+_EXACT_ROWS = 1_000_000
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A need, its column, and the values behind it as SQL."""
+
+    need: StatisticsNeeded
+    column: ColumnPlan
+
+    @property
+    def name(self) -> str:
+        return quoted(self.column.feature)
+
+    @property
+    def is_null(self) -> str:
+        """Whether a row has no value."""
+        if self.column.longest:
+            return f"len({self.present}) = 0"
+        return _is_null(self.name, self.column.stored)
+
+    @property
+    def present(self) -> str:
+        """An array without what stands for NULL and fills it up."""
+        return (
+            f"list_filter({self.name}, lambda v: "
+            f"NOT {_is_null('v', self.column.stored)})"
+        )
+
+    @property
+    def value(self) -> str:
+        """The measured number of a row."""
+        double = f"CAST({self.name} AS DOUBLE)"
+        if not self.need.of.log:
+            return double
+        return f"(sign({double}) * ln(1 + abs({double})))"
+
+    @property
+    def parts(self) -> str:
+        """The list of a row's values."""
+        if self.column.longest:
+            return self.present
+        split = f"string_split({self.name}, {literal(self.need.of.split)})"
+        return f"list_filter({split}, lambda v: v <> '')"
+
+
+def _is_null(name: str, stored: Stored) -> str:
+    if stored is Stored.FLOAT:
+        return f"isnan({name})"
+    if stored is Stored.INTEGER:
+        return f"({name} = {NULL_INTEGER + 1}::BIGINT - 1)"
+    return f"({name} = {literal(NULL_TEXT)})"
+
+
+def measure(
+    shards: Shards,
+    *,
+    columns: tuple[ColumnPlan, ...],
+    needs: tuple[StatisticsNeeded, ...],
+    label: str = "",
+) -> Statistics:
+    """Return all statistics of a training; large vocabularies are written as files.
+
+    `label` is the label's column: its vocabulary are the classes, which the shards know
+    already.
+    """
+    by_column = {column.column: column for column in columns}
+    by_column[label] = ColumnPlan(label, LABEL_FEATURE, Stored.FLOAT)
+    classes = [n for n in needs if n.of.column == label and n.vocabulary]
+    asked = [_Asked(n, by_column[n.of.column]) for n in needs if n not in classes]
+    with embedded.working(shards.folder) as connection:
+        rows = f"read_parquet({literal(str(shards.training / '*.parquet'))})"
+        numbers = _numbers(connection, rows, asked, shards.num_training)
+        found = [
+            _with_vocabulary(connection, rows, one, made, shards.folder)
+            for one, made in zip(asked, numbers, strict=True)
+        ]
+    found += [_of_label(n, shards) for n in classes]
+    return Statistics(shards.num_training, tuple(found), shards.num_validation)
+
+
+def _of_label(need: StatisticsNeeded, shards: Shards) -> ColumnStatistics:
+    return ColumnStatistics(
+        need.of,
+        num_rows=shards.num_training,
+        null_count=0,
+        vocabulary=tuple(
+            sorted(shards.classes, key=lambda entry: (-entry.count, entry.value))
+        ),
+        vocabulary_size=len(shards.classes),
+    )
+
+
+def _numbers(
+    connection: Any, rows: str, asked: list[_Asked], num_rows: int
+) -> list[ColumnStatistics]:
+    """Compute what one row of results holds, for all columns in one pass."""
+    wanted: list[str] = []
+    for one in asked:
+        there = f"FILTER (WHERE NOT {one.is_null})"
+        wanted.append(f"count(*) FILTER (WHERE {one.is_null})")
+        moments = ("avg", "var_pop", "min", "max") if one.need.moments else ()
+        wanted += [f"{name}({one.value}) {there}" for name in moments]
+        if one.need.num_buckets > 1:
+            shares = [i / one.need.num_buckets for i in range(1, one.need.num_buckets)]
+            exact = num_rows <= _EXACT_ROWS
+            name = "quantile_disc" if exact else "approx_quantile"
+            wanted.append(f"{name}({one.value}, {shares}) {there}")
+        if one.need.longest:
+            wanted.append(f"max(len({one.parts}))")
+    if not wanted:
+        return []
+    answer = iter(
+        connection.execute(f"SELECT {', '.join(wanted)} FROM {rows}").fetchone()
+    )
+    return [_read(one.need, answer, num_rows) for one in asked]
+
+
+def _read(need: StatisticsNeeded, answer: Any, num_rows: int) -> ColumnStatistics:
+    nulls = next(answer)
+    mean, variance, least, most = (
+        [next(answer) for _ in range(4)] if need.moments else [None] * 4
+    )
+    bounds = (next(answer) or []) if need.num_buckets > 1 else []
+    longest = (next(answer) or 0) if need.longest else 0
+    return ColumnStatistics(
+        need.of,
+        num_rows=num_rows,
+        null_count=nulls,
+        mean=mean,
+        variance=variance,
+        minimum=least,
+        maximum=most,
+        boundaries=tuple(sorted(set(bounds))),
+        longest=longest,
+    )
+
+
+def _with_vocabulary(
+    connection: Any, rows: str, one: _Asked, made: ColumnStatistics, folder: Path
+) -> ColumnStatistics:
+    need = one.need
+    if not need.vocabulary:
+        return made
+    several = bool(need.of.split or one.column.longest)
+    value = f"unnest({one.parts})" if several else one.name
+    counted = (
+        f"SELECT v, count(*) AS n FROM (SELECT {value} AS v FROM {rows} WHERE NOT "
+        f"{one.is_null}) GROUP BY v HAVING count(*) >= {need.min_count}"
+    )
+    limit = f" LIMIT {need.max_size}" if need.max_size else ""
+    query = f"SELECT v, n FROM ({counted}) ORDER BY n DESC, v{limit}"
+    found = connection.execute(query)
+    first = found.fetchmany(INLINE_ENTRIES + 1)
+    if len(first) <= INLINE_ENTRIES:
+        return _replaced(made, tuple(Entry(v, n) for v, n in first), "", len(first))
+    name, size = _write_vocabulary(found, first, made, folder)
+    return _replaced(made, (), name, size)
+
+
+def _write_vocabulary(
+    found: Any, first: list[Any], made: ColumnStatistics, folder: Path
+) -> tuple[str, int]:
+    """Write a line for each value; return the file's name and the number of values."""
+    name = f"vocabulary-{_file_name(made.of)}.txt"
+    place = folder / "vocabularies"
+    place.mkdir(parents=True, exist_ok=True)
+    size = 0
+    with (place / name).open("w", encoding="utf-8", newline="\n") as file:
+        block = first
+        while block:
+            for value, _ in block:
+                # A value with a line end in it cannot be a line: it stays unseen.
+                if not isinstance(value, str) or value.splitlines() == [value]:
+                    file.write(f"{value}\n")
+                    size += 1
+            block = found.fetchmany(INLINE_ENTRIES)
+        if made.null_count:
+            file.write(f"{NULL_TEXT}\n")
+    return name, size
+
+
+def _file_name(of: Measured) -> str:
+    plain = "".join(c if c.isalnum() else "-" for c in of.column.lower())
+    return f"{plain}-parts" if of.split else plain
+
+
+def _replaced(
+    made: ColumnStatistics, entries: tuple[Entry, ...], file: str, size: int
+) -> ColumnStatistics:
+    return replace(made, vocabulary=entries, vocabulary_file=file, vocabulary_size=size)

@@ -1,0 +1,189 @@
+"""Which kind of value a column has, by what an engine or a driver calls its type.
+
+Owns the table that docs/sql.md shows. Called by the sources. Must not open anything.
+
+| kind    | DuckDB                               | others, by the drivers' values |
+|---------|--------------------------------------|--------------------------------|
+| INTEGER | TINYINT to BIGINT, UTINYINT to UINTEGER | int within 64 signed bits   |
+| NUMBER  | FLOAT, DOUBLE, DECIMAL, HUGEINT, UBIGINT | float, decimal, larger int |
+| BOOLEAN | BOOLEAN                              | bool (MySQL's are integers)    |
+| TEXT    | VARCHAR, ENUM, UUID                  | text, UUID, enum, set          |
+| TIME    | DATE, TIME, TIMESTAMP, INTERVAL      | date, time, datetime, interval |
+| ARRAY   | lists and arrays of the above        | list                           |
+| OTHER   | STRUCT, MAP, UNION, BLOB, BIT, JSON  | bytes, JSON, ranges            |
+
+UBIGINT and HUGEINT do not fit 64 signed bits, so they are numbers; as ids they need
+a CAST to VARCHAR.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import re
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from elasticdl.errors import DataError
+from elasticdl.sql.plan import Column, Kind
+
+_INTEGERS = {
+    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER",
+}  # fmt: skip
+_NUMBERS = {"FLOAT", "DOUBLE", "UBIGINT", "HUGEINT", "UHUGEINT", "BIGNUM"}
+_TEXTS = {"VARCHAR", "UUID", "CHAR", "TEXT", "STRING"}
+_TIMES = ("DATE", "TIME", "TIMESTAMP", "INTERVAL")
+
+# By the type of a value that a driver returned; bool comes before int, its parent.
+_OF_VALUES: tuple[tuple[type, Kind], ...] = (
+    (bool, Kind.BOOLEAN),
+    (int, Kind.INTEGER),
+    (float, Kind.NUMBER),
+    (decimal.Decimal, Kind.NUMBER),
+    (str, Kind.TEXT),
+    (uuid.UUID, Kind.TEXT),
+    (datetime.date, Kind.TIME),
+    (datetime.time, Kind.TIME),
+    (datetime.timedelta, Kind.TIME),
+    (list, Kind.ARRAY),
+    (tuple, Kind.ARRAY),
+)
+LARGEST, SMALLEST = 2**63 - 1, -(2**63) + 1  # -2**63 stands for NULL
+
+
+def of_duckdb(name: str, stated: str) -> Column:
+    """Return the column of a type as DuckDB writes it."""
+    listed = re.fullmatch(r"(.*?)\[\d*\]", stated, re.DOTALL)
+    if listed is not None:
+        item = _kind_of_duckdb(listed[1])
+        nested = item in (Kind.ARRAY, Kind.OTHER, Kind.TIME)
+        if nested or listed[1].endswith("]"):
+            return Column(name, Kind.OTHER, stated=stated)
+        return Column(name, Kind.ARRAY, item=item, stated=stated)
+    return Column(name, _kind_of_duckdb(stated), stated=stated)
+
+
+def _kind_of_duckdb(stated: str) -> Kind:
+    word = stated.split("(", maxsplit=1)[0].strip().upper()
+    if word in _INTEGERS:
+        return Kind.INTEGER
+    if word in _NUMBERS or word == "DECIMAL":
+        return Kind.NUMBER
+    if word == "BOOLEAN":
+        return Kind.BOOLEAN
+    if word in _TEXTS or word == "ENUM":
+        return Kind.TEXT
+    return Kind.TIME if word.startswith(_TIMES) else Kind.OTHER
+
+
+def of_values(name: str, values: Iterable[Any], stated: str = "") -> Column:
+    """Return the column of the first values; one without any value is text.
+
+    Engines without types (SQLite) may mix them: integers and fractions are numbers, and
+    anything beside text is text.
+    """
+    kinds: set[Kind] = set()
+    items: set[Kind] = set()
+    words: set[str] = set()
+    for value in values:
+        if value is None:
+            continue
+        kind = kind_of(value)
+        kinds.add(kind)
+        words.add(type(value).__name__)
+        if kind is Kind.ARRAY:
+            items.update(kind_of(item) for item in value if item is not None)
+    stated = stated or "/".join(sorted(words)) or "only NULL"
+    kind = _common(kinds)
+    if kind is not Kind.ARRAY:
+        return Column(name, kind, stated=stated)
+    item = _common(items)
+    if item in (Kind.ARRAY, Kind.OTHER, Kind.TIME):
+        return Column(name, Kind.OTHER, stated=stated)
+    return Column(name, Kind.ARRAY, item=item, stated=stated)
+
+
+def kind_of(value: Any) -> Kind:
+    """Return the kind of one value that is not None."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Kind.INTEGER if SMALLEST <= value <= LARGEST else Kind.NUMBER
+    return next((kind for of, kind in _OF_VALUES if isinstance(value, of)), Kind.OTHER)
+
+
+def _common(kinds: set[Kind]) -> Kind:
+    """Return the kind that holds all of them."""
+    if not kinds:
+        return Kind.TEXT
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    if kinds <= {Kind.INTEGER, Kind.NUMBER, Kind.BOOLEAN}:
+        return Kind.INTEGER if Kind.NUMBER not in kinds else Kind.NUMBER
+    if kinds <= {Kind.INTEGER, Kind.NUMBER, Kind.BOOLEAN, Kind.TEXT}:
+        return Kind.TEXT
+    return Kind.OTHER
+
+
+def arrow_type(pa: Any, column: Column, first: Sequence[Any] = ()) -> Any:
+    """Return the Arrow type in which rows of a server are staged."""
+    if column.kind is Kind.ARRAY and column.item is not None:
+        return pa.list_(arrow_type(pa, Column(column.name, column.item)))
+    if column.kind is Kind.TIME:
+        return _arrow_time(pa, next((v for v in first if v is not None), None))
+    return {
+        Kind.NUMBER: pa.float64(),
+        Kind.INTEGER: pa.int64(),
+        Kind.BOOLEAN: pa.bool_(),
+        Kind.TEXT: pa.string(),
+    }.get(column.kind, pa.string())
+
+
+def _arrow_time(pa: Any, value: Any) -> Any:
+    if isinstance(value, datetime.datetime):
+        return pa.timestamp("us", tz="UTC" if value.tzinfo is not None else None)
+    if isinstance(value, datetime.date):
+        return pa.date32()
+    if isinstance(value, datetime.timedelta):
+        return pa.duration("us")
+    return pa.time64("us")
+
+
+def to_arrow(pa: Any, column: Column, values: Sequence[Any], kind: Any) -> Any:
+    """Return a batch of a server's values as an Arrow array.
+
+    Raises DataError that names the column and a value of another type than the first
+    rows had.
+    """
+    try:
+        return pa.array(_plain(column, values), kind)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        pass
+    if column.kind in (Kind.TEXT, Kind.OTHER):
+        return pa.array([None if v is None else text_of(v) for v in values], kind)
+    odd = next(v for v in values if not _fits(pa, column, v, kind))
+    raise DataError(
+        f"column `{column.name}`: got {text_of(odd)[:60]!r} ({type(odd).__name__}), "
+        f"expected {column.kind} as in the rows before; CAST it in the SELECT"
+    )
+
+
+def _plain(column: Column, values: Sequence[Any]) -> Sequence[Any]:
+    """Return the values as Arrow takes them: decimals do not become floats by it."""
+    if column.kind is Kind.NUMBER:
+        return [None if v is None else float(v) for v in values]
+    return values
+
+
+def _fits(pa: Any, column: Column, value: Any, kind: Any) -> bool:
+    try:
+        pa.array(_plain(column, [value]), kind)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return False
+    return True
+
+
+def text_of(value: Any) -> str:
+    """Return a value of another kind as text, bytes as their hexadecimal digits."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).hex()
+    return str(value)

@@ -1,0 +1,109 @@
+"""What COLUMN and LABEL do not say, from the first rows of the query.
+
+Owns the rules by which a column without a function gets one, and a label its head,
+and the words in which the choice is shown. Called by `sql.columns` and `sql.planning`.
+Pure: the rows come as a Preview.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from elasticdl.sql.plan import (
+    Category,
+    Column,
+    Dense,
+    Hash,
+    Head,
+    Kind,
+    Preview,
+    Source,
+    Standardize,
+    Vocabularize,
+)
+
+LARGEST_VOCABULARY = 10_000
+_NEARLY_UNIQUE = 0.9  # Distinct values to rows: names, addresses, ids as text.
+_FEW_ROWS = 100  # Below so many rows hardly anything repeats.
+_HASH_BUCKETS = 4_096
+MOST_CLASSES = 20  # Distinct whole numbers that are taken for classes, not amounts.
+
+
+@dataclass(frozen=True)
+class Derived:
+    """An encoding and why it was chosen, in a few words."""
+
+    encoding: Category | Dense
+    why: str
+
+
+def derive(column: Column, preview: Preview) -> Derived | None:
+    """Return the encoding of a column for which none is written, if there is one."""
+    source = Source(column.name)
+    if column.kind in (Kind.NUMBER, Kind.INTEGER):
+        return Derived(Standardize(source), f"{column.kind}: standardised")
+    if column.kind is Kind.BOOLEAN:
+        return Derived(Vocabularize(source), "boolean: by vocabulary")
+    if column.kind is Kind.TEXT:
+        return Derived(*_of_text(source, _values(column, preview)))
+    return None
+
+
+def category(column: Column, preview: Preview) -> Derived | None:
+    """Return the category of a column inside EMBEDDING(x, ..) or INDICATOR(x)."""
+    source = Source(column.name)
+    if column.kind is Kind.TEXT:
+        return Derived(*_of_text(source, _values(column, preview)))
+    if column.kind in (Kind.INTEGER, Kind.BOOLEAN):
+        why = f"{column.kind} as category: by vocabulary"
+        return Derived(Vocabularize(source, LARGEST_VOCABULARY), why)
+    return None
+
+
+def _of_text(source: Source, values: Sequence[Any]) -> tuple[Category, str]:
+    distinct = len(set(values))
+    if len(values) >= _FEW_ROWS and distinct > _NEARLY_UNIQUE * len(values):
+        why = f"text, {distinct:,} values in {len(values):,} rows: hashed"
+        return Hash(source, _HASH_BUCKETS), why
+    why = f"text, {distinct:,} {'value' if distinct == 1 else 'values'}: by vocabulary"
+    return Vocabularize(source, LARGEST_VOCABULARY), why
+
+
+def _values(column: Column, preview: Preview) -> list[Any]:
+    return [value for value in preview.values.get(column.name, ()) if value is not None]
+
+
+def nulls(column: Column, preview: Preview) -> int:
+    """Return how many NULLs a column has in the preview."""
+    return sum(value is None for value in preview.values.get(column.name, ()))
+
+
+def distinct_values(column: Column, preview: Preview) -> list[Any]:
+    """Return the distinct values of a column in the preview, ascending."""
+    return sorted(set(_values(column, preview)))
+
+
+def head_of(column: Column, preview: Preview) -> Head:
+    """Return what the label's type says is to be predicted."""
+    distinct = distinct_values(column, preview)
+    classes = column.kind in (Kind.TEXT, Kind.BOOLEAN)
+    if column.kind is Kind.INTEGER:
+        classes = len(distinct) <= MOST_CLASSES
+    elif column.kind is Kind.NUMBER:
+        classes = set(distinct) <= {0, 1}
+    if not classes:
+        return Head.NUMBER
+    return Head.BINARY if len(distinct) <= 2 else Head.CLASSES
+
+
+def extract(column: Column) -> str:
+    """Return what to write for a date or time, which no function here takes."""
+    name = column.name
+    stated = column.stated.upper()
+    parts = ("HOUR", "MINUTE") if stated.startswith("TIME") else ("YEAR", "MONTH")
+    if stated.startswith(("TIMESTAMP", "DATETIME")):
+        parts = ("DOW", "HOUR")
+    some = ", ".join(f"EXTRACT({p} FROM {name}) AS {name}_{p.lower()}" for p in parts)
+    return f"select its parts as numbers: {some}"

@@ -1,0 +1,349 @@
+"""From a plan and its statistics to the Keras module and the values file.
+
+Owns the module's outline and the values file's fields. Called by `sql.running`. Pure;
+the parts of the module are in `sql.writing`. Must not import Keras.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from elasticdl.job.values.checking import validate
+from elasticdl.job.values.file import dump_values
+from elasticdl.sql import metrics as metrics_of
+from elasticdl.sql.models import OWN
+from elasticdl.sql.optimizers import OPTIMIZERS
+from elasticdl.sql.plan import (
+    LABEL_FEATURE,
+    NULL_INTEGER,
+    NULL_TEXT,
+    Generated,
+    Head,
+    Measured,
+    Places,
+    Statistics,
+    Stored,
+    TrainPlan,
+)
+from elasticdl.sql.writing import helpers, networks
+from elasticdl.sql.writing.encodings import EncodingWriter
+from elasticdl.sql.writing.text import (
+    call,
+    comment,
+    joined,
+    listing,
+    literal,
+    statement_comment,
+)
+
+_DTYPES = {Stored.FLOAT: "", Stored.INTEGER: "int64", Stored.TEXT: "string"}
+_MOST_SHOWN_CLASSES = 20
+_MANY_WORKERS = ("ps", "allReduce")
+
+
+def generate(plan: TrainPlan, statistics: Statistics, places: Places) -> Generated:
+    """Return the module and the values file of a training."""
+    writer = EncodingWriter(plan, statistics)
+    parts = networks.write_columns(writer, plan.model.family, plan.features)
+    name = re.sub(r"\W", "_", plan.name)
+    module = _module(plan, statistics, places, writer, parts)
+    files = {f"sql/{name}.py": module}
+    files |= {f"sql/{file}": text for file, text in writer.files.items()}
+    values = dump_values(validate(_tree(plan, places, name, files)))
+    path = f"sql/{name}.py"
+    return Generated(
+        module, path, values, {k: v for k, v in files.items() if k != path}
+    )
+
+
+def _module(
+    plan: TrainPlan,
+    statistics: Statistics,
+    places: Places,
+    writer: EncodingWriter,
+    parts: Mapping[str, list[str]],
+) -> str:
+    family = plan.model.family
+    used = set(writer.helpers)
+    if family != "linear":
+        used.add("joined")
+    blocks = [_head(plan, statistics, writer, places, used)]
+    blocks += [_model(plan, statistics), _encode(plan, writer, parts)]
+    blocks += helpers.texts(used)
+    if family in ("linear", "wide_and_deep", "deepfm"):
+        blocks.append(networks.SUMMED)
+    return joined(blocks)
+
+
+def _head(
+    plan: TrainPlan,
+    statistics: Statistics,
+    writer: EncodingWriter,
+    places: Places,
+    used: set[str],
+) -> str:
+    """Return docstring, statement, imports and constants."""
+    kind = {Head.NUMBER: "regression", Head.BINARY: "two classes"}.get(
+        plan.label.head, "classes"
+    )
+    title = f"{plan.model.name}: {kind}, made by `elasticdl sql`; yours to change."
+    lines = [f'"""{title}"""']
+    if plan.statement:
+        lines += ["", "# The statement:", statement_comment(plan.statement)]
+    lines.append(
+        comment(f"Numbers are statistics of its {statistics.num_rows:,} training rows.")
+    )
+    lines.append("")
+    if writer.files or {"read_vocabulary", "read_integers"} & used:
+        lines += ["from pathlib import Path", ""]
+    lines.append("import keras")
+    if "Split" in used:
+        lines.append("import tensorflow as tf")
+    if plan.model.family == OWN:
+        module = plan.model.definition.rpartition(".")[0]
+        lines.append(f"import {module}")
+    lines += ["from keras import layers, ops", ""]
+    lines += _constants(plan, statistics, writer, places, used)
+    return "\n".join(lines)
+
+
+def _constants(
+    plan: TrainPlan,
+    statistics: Statistics,
+    writer: EncodingWriter,
+    places: Places,
+    used: set[str],
+) -> list[str]:
+    lines = []
+    if used & set(helpers.OF_NULL_INTEGER):
+        lines.append(f"NULL_INTEGER = -(2**63)  # {NULL_INTEGER} stands for NULL")
+    if used & set(helpers.OF_NULL_TEXT):
+        lines.append(f"NULL_TEXT = {literal(NULL_TEXT)}  # the same for text")
+    if writer.files:
+        lines.append("FOLDER = Path(__file__).parent")
+    if writer.large_files:
+        lines.append(f"VOCABULARIES = {literal(places.vocabularies)}")
+    classes = _classes(plan, statistics)
+    if classes:
+        listed = [literal(value) for value in classes[:_MOST_SHOWN_CLASSES]]
+        if len(classes) <= _MOST_SHOWN_CLASSES:
+            lines.append(
+                comment(f"{plan.label.column}: what the model says is a place in here.")
+            )
+            lines.append(listing("CLASSES = ", listed, indent=0))
+    outputs = _num_outputs(plan, statistics)
+    lines.append(f"OUTPUTS = {outputs}")
+    return lines
+
+
+def _classes(plan: TrainPlan, statistics: Statistics) -> list[Any]:
+    if plan.label.head is Head.NUMBER:
+        return []
+    if plan.label.classes:
+        return list(plan.label.classes)
+    try:
+        found = statistics.of(Measured(plan.label.column))
+    except KeyError:
+        return []
+    return sorted(entry.value for entry in found.vocabulary)
+
+
+def _num_classes(plan: TrainPlan, statistics: Statistics) -> int:
+    if plan.label.num_classes:
+        return plan.label.num_classes
+    found = statistics.of(Measured(plan.label.column))
+    return found.vocabulary_size or len(found.vocabulary)
+
+
+def _num_outputs(plan: TrainPlan, statistics: Statistics) -> int:
+    if head(plan, statistics) is Head.CLASSES:
+        return _num_classes(plan, statistics)
+    return 1
+
+
+def head(plan: TrainPlan, statistics: Statistics) -> Head:
+    """Return the head by all classes, of which the first rows may not have had all."""
+    if plan.label.head is Head.NUMBER:
+        return Head.NUMBER
+    return Head.CLASSES if _num_classes(plan, statistics) > 2 else Head.BINARY
+
+
+def _model(plan: TrainPlan, statistics: Statistics) -> str:
+    """Return the function that makes the compiled model."""
+    family = plan.model.family
+    signature = networks.SIGNATURES[family]
+    lines = [call("def model", [signature] if signature else [], ":", indent=0)]
+    lines.append('    """Return the compiled model; it takes the query\'s columns."""')
+    inputs = [_input(column.feature, _DTYPES[column.stored]) for column in plan.columns]
+    lines.append(listing("inputs = ", inputs, indent=4, signs="{}"))
+    if family in ("deepfm",):
+        lines.append("    columns = encode(inputs, embedding_dim)")
+    else:
+        lines.append("    columns = encode(inputs)")
+    if family == OWN:
+        lines += _own(plan)
+    else:
+        lines.append(networks.NETWORKS[family].rstrip("\n"))
+        lines += _output(plan, statistics)
+    lines.append("    network = keras.Model(inputs, output)")
+    lines.append(_compile(plan, statistics))
+    lines.append("    return network")
+    return "\n".join(lines)
+
+
+def _input(feature: str, dtype: str) -> str:
+    name = literal(feature)
+    end = f", dtype={literal(dtype)}" if dtype else ""
+    return f"{name}: keras.Input((1,), name={name}{end})"
+
+
+def _own(plan: TrainPlan) -> list[str]:
+    return [
+        "    groups = {name: joined(parts) for name, parts in columns.items()}",
+        f"    output = {plan.model.definition}(groups, **params)",
+    ]
+
+
+def _output(plan: TrainPlan, statistics: Statistics) -> list[str]:
+    what = head(plan, statistics)
+    if what is Head.BINARY:
+        return ['    output = layers.Activation("sigmoid")(logits)']
+    if what is Head.CLASSES:
+        return ['    output = layers.Activation("softmax")(logits)']
+    try:
+        found = statistics.of(Measured(plan.label.column))
+    except KeyError:
+        found = None
+    if found is None or found.mean is None:
+        return ["    output = logits"]
+    scale = math.sqrt(found.variance or 0.0) or 1.0
+    return [
+        comment("To the label's own scale: its deviation and its mean.", indent=4),
+        call(
+            "output = layers.Rescaling",
+            [literal(float(scale)), f"offset={literal(float(found.mean))}"],
+            "(logits)",
+            indent=4,
+        ),
+    ]
+
+
+def _compile(plan: TrainPlan, statistics: Statistics) -> str:
+    what = head(plan, statistics)
+    name = OPTIMIZERS[plan.optimizer][0]
+    options = dict(plan.optimizer_params) or {"learning_rate": 0.001}
+    given = ", ".join(f"{key}={literal(value)}" for key, value in options.items())
+    allowed = metrics_of.ALLOWED_METRICS[what]
+    wanted = tuple(name for name in plan.metrics if name in allowed)
+    metrics = metrics_of.metrics(what, wanted)
+    lines = [
+        call("optimizer = keras.optimizers." + name, [given], indent=4),
+        listing("metrics = ", metrics, indent=4),
+        *_loss(plan, statistics, what),
+    ]
+    return "\n".join(lines)
+
+
+def _loss(plan: TrainPlan, statistics: Statistics, what: Head) -> list[str]:
+    """Return the lines that compile the network."""
+    arguments = ["optimizer", literal(networks.LOSSES[what]), "metrics=metrics"]
+    variance = _label_variance(plan, statistics) if what is Head.NUMBER else None
+    if variance is None:
+        return [call("network.compile", arguments, indent=4)]
+    # Steps are then of the same size whatever the label's unit is.
+    arguments.append("loss_weights=[weight]")
+    return [
+        comment(
+            "In units of the label's variance: 1 is what the mean alone does.", indent=4
+        ),
+        f"    weight = 1 / {literal(float(variance))}",
+        call("network.compile", arguments, indent=4),
+    ]
+
+
+def _label_variance(plan: TrainPlan, statistics: Statistics) -> float | None:
+    try:
+        return statistics.of(Measured(plan.label.column)).variance or None
+    except KeyError:
+        return None
+
+
+def _encode(
+    plan: TrainPlan, writer: EncodingWriter, parts: Mapping[str, list[str]]
+) -> str:
+    signature = "inputs, embedding_dim" if plan.model.family == "deepfm" else "inputs"
+    lines = [f"def encode({signature}):"]
+    lines.append(
+        '    """Return the columns as numbers, by the part that takes them."""'
+    )
+    lines += writer.lines
+    if writer.lines:
+        lines.append("")
+    inner = []
+    for name, variables in parts.items():
+        block = listing(f"{literal(name)}: ", variables, indent=8)
+        inner.append(block.lstrip())
+    one = "    return {" + ", ".join(inner) + "}"
+    if "\n" not in one and len(one) <= 88:
+        lines.append(one)
+    else:
+        lines.append("    return {")
+        lines += [f"        {block}," for block in inner]
+        lines.append("    }")
+    return "\n".join(lines)
+
+
+def _tree(
+    plan: TrainPlan, places: Places, name: str, files: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the values file: what the statement says, and defaults for SQL."""
+    job: dict[str, Any] = {
+        "name": _job_name(plan.name),
+        "model": {
+            "definition": f"sql.{name}.model",
+            "files": dict(files),
+        },
+        "data": {
+            "training": places.training,
+            "readerParams": {
+                "columns": [*(c.feature for c in plan.columns), LABEL_FEATURE]
+            },
+            "shuffleRecords": True,
+        },
+        "training": {"epochs": plan.epochs, "batchSize": plan.batch_size},
+        "export": {"dir": places.export, "formats": ["keras", "savedModel"]},
+    }
+    params = {key: _plain(value) for key, value in plan.model.params}
+    if params:
+        job["model"]["params"] = params
+    if places.validation:
+        job["data"]["validation"] = places.validation
+    else:
+        job["evaluation"] = {"atEpochEnd": False, "atEnd": False}
+    for path, value in plan.fields:
+        inner = job
+        for key in path[:-1]:
+            inner = inner.setdefault(key, {})
+        inner[path[-1]] = value
+    if "strategy" not in job and not _spreads(job):
+        job["strategy"] = "local"
+    return {"kind": "job", "job": job}
+
+
+def _spreads(job: Mapping[str, Any]) -> bool:
+    """Whether the statement asks for more than one worker."""
+    worker = job.get("worker", {})
+    asked = any(key in job for key in _MANY_WORKERS)
+    return asked or worker.get("replicas", 1) > 1 or worker.get("max", 0) > 1
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _job_name(name: str) -> str:
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return plain[:40].strip("-") or "sql"

@@ -1,0 +1,123 @@
+"""The label of a TRAIN: its column, what is predicted, which model that fits.
+
+Owns what is wrong with a label. Called by `sql.planning`. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from elasticdl.job.spec.problems import did_you_mean
+from elasticdl.sql import derive
+from elasticdl.sql.attributes import Settings
+from elasticdl.sql.models import ModelKind
+from elasticdl.sql.plan import Column, Head, Kind, LabelPlan, Preview
+from elasticdl.sql.problems import Problem
+from elasticdl.sql.statements import Position, Train
+
+
+@dataclass
+class LabelReader:
+    """Reads the label of one statement; `problems` is what is wrong."""
+
+    statement: Train
+    preview: Preview
+    problems: list[Problem] = field(default_factory=list)
+
+    def column(self) -> Column | None:
+        """Return the label's column."""
+        name = self.statement.label
+        if name is None:
+            return None
+        schema = self.preview.schema
+        found = schema.find(name.text) or schema.find(name.text.rpartition(".")[2])
+        if found is None:
+            hint = did_you_mean(name.text, schema.names)
+            message = f"the query has no column `{name.text}`; {hint}"
+            self.problems.append(Problem(name.at, message))
+        elif found.kind in (Kind.TIME, Kind.ARRAY, Kind.OTHER):
+            kind = found.stated or str(found.kind)
+            message = (
+                f"`{found.name}` is a {kind}; a label is a number, text or boolean"
+            )
+            self.problems.append(Problem(name.at, message))
+            return None
+        return found
+
+    def plan(
+        self, column: Column, model: ModelKind | None, settings: Settings
+    ) -> LabelPlan | None:
+        """Return what is predicted, and its classes where all rows were seen."""
+        assert self.statement.label is not None  # noqa: S101 - it gave the column
+        at = self.statement.label.at
+        nulls = derive.nulls(column, self.preview)
+        if nulls:
+            rows = "rows" if self.preview.complete else "first rows"
+            message = (
+                f"`{column.name}` is NULL in {nulls:,} of the "
+                f"{self.preview.num_rows:,} {rows}; a label has a value: WHERE "
+                f"{column.name} IS NOT NULL"
+            )
+            self.problems.append(Problem(at, message))
+            return None
+        head = derive.head_of(column, self.preview)
+        distinct = derive.distinct_values(column, self.preview)
+        if model is not None and model.classifies is not None:
+            wrong = _does_not_fit(column, model, distinct)
+            if wrong:
+                self.problems.append(Problem(at, wrong))
+                return None
+            head = Head.NUMBER if not model.classifies else head
+            if model.classifies and head is Head.NUMBER:
+                head = Head.BINARY if len(distinct) <= 2 else Head.CLASSES
+        if head is Head.NUMBER:
+            return LabelPlan(column.name, column.kind, head)
+        if len(distinct) < 2 and self.preview.complete:
+            message = (
+                f"`{column.name}` has {len(distinct)} value, there is nothing to tell "
+                "apart; expected two or more"
+            )
+            self.problems.append(Problem(at, message))
+        if settings.num_classes and self.preview.complete:
+            self._compare_classes(settings.num_classes, len(distinct))
+        classes = tuple(distinct) if self.preview.complete else ()
+        return LabelPlan(column.name, column.kind, head, len(classes), classes)
+
+    def _compare_classes(self, said: int, found: int) -> None:
+        if said != found:
+            key = "model.num_classes"
+            message = f"num_classes is {said}, but the label has {found} values"
+            self.problems.append(Problem(at_attribute(self.statement, key), message))
+
+
+def at_attribute(statement: Train, key: str) -> Position:
+    """Return the place of an attribute's value."""
+    for attribute in statement.attributes:
+        if attribute.key.lower() == key:
+            return attribute.value.at
+    return statement.at
+
+
+def _does_not_fit(column: Column, model: ModelKind, distinct: Sequence[object]) -> str:
+    """Return why a label is none for a model of a name, or ""."""
+    if not model.classifies and column.kind is Kind.TEXT:
+        other = model.name.replace("Regressor", "Classifier")
+        return f"`{column.name}` is text, {model.name} learns numbers; use {other}"
+    many = len(distinct) > derive.MOST_CLASSES and column.kind is Kind.NUMBER
+    if model.classifies and many:
+        other = model.name.replace("Classifier", "Regressor")
+        return (
+            f"`{column.name}` has {len(distinct):,} different numbers, {model.name} "
+            f"learns classes; use {other}, or CAST the label to an integer"
+        )
+    return ""
+
+
+def chosen(model: ModelKind, label: LabelPlan, preview: Preview) -> str:
+    """Return the line that says which model was chosen, and why."""
+    column = preview.schema.find(label.column)
+    assert column is not None  # noqa: S101 - the label was found
+    count = len(derive.distinct_values(column, preview))
+    what = f"{count:,} values" if label.head is Head.NUMBER else f"{count} classes"
+    return f"{model.name}: the label {label.column} is {column.kind} with {what}"

@@ -1,0 +1,149 @@
+"""What a plan's encodings ask of the data: columns, how they lie, statistics.
+
+Owns the walk through encodings. Called by `sql.planning` and `sql.generate`. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from elasticdl.sql.plan import (
+    LABEL_FEATURE,
+    Bucketize,
+    ColumnPlan,
+    Cross,
+    Encoding,
+    FeaturePlan,
+    Hash,
+    Head,
+    Identity,
+    Kind,
+    LabelPlan,
+    Log,
+    Measured,
+    Normalize,
+    Preview,
+    Raw,
+    Source,
+    Split,
+    Standardize,
+    StatisticsNeeded,
+    Stored,
+    Vocabularize,
+)
+
+# What asks for statistics of its inside.
+_MEASURED = (Raw, Standardize, Normalize, Bucketize, Vocabularize, Hash)
+
+
+def inner(encoding: object) -> Iterator[object]:
+    """Yield what an encoding is made of, itself left out."""
+    of = getattr(encoding, "of", ())
+    for part in of if isinstance(of, tuple) else (of,):
+        yield part
+        yield from inner(part)
+
+
+def sources(encoding: Encoding) -> list[str]:
+    """Return the columns that an encoding is made of, each once."""
+    every = [one.column for one in inner(encoding) if isinstance(one, Source)]
+    return list(dict.fromkeys(every))
+
+
+def needs_of(
+    features: Iterable[FeaturePlan], label: LabelPlan
+) -> Iterator[StatisticsNeeded]:
+    """Yield the statistics that encodings need, one for each measured thing."""
+    needed: dict[Measured, StatisticsNeeded] = {}
+    for feature in features:
+        for one in (feature.encoding, *inner(feature.encoding)):
+            for need in _of_encoding(one):
+                before = needed.get(need.of)
+                needed[need.of] = _both(before, need) if before else need
+    whole = Measured(label.column)
+    if label.head is Head.NUMBER:
+        needed[whole] = StatisticsNeeded(whole, moments=True)
+    else:
+        needed[whole] = StatisticsNeeded(whole, vocabulary=True)
+    yield from needed.values()
+
+
+def _of_encoding(one: object) -> Iterator[StatisticsNeeded]:
+    if not isinstance(one, _MEASURED):
+        return
+    of = measured(one.of)
+    if isinstance(one, Bucketize):
+        yield StatisticsNeeded(of, num_buckets=0 if one.boundaries else one.num_buckets)
+    elif isinstance(one, Vocabularize):
+        yield StatisticsNeeded(
+            of, vocabulary=True, max_size=one.max_size, min_count=one.min_count,
+            longest=bool(of.split),
+        )  # fmt: skip
+    elif isinstance(one, Hash):
+        yield StatisticsNeeded(of, longest=bool(of.split))
+    else:
+        yield StatisticsNeeded(of, moments=True)
+
+
+def measured(of: Source | Log | Split) -> Measured:
+    """Return what a statistic of an encoding's inside is about."""
+    if isinstance(of, Log):
+        return Measured(of.of.column, log=True)
+    if isinstance(of, Split):
+        return Measured(of.of.column, split=of.delimiter)
+    return Measured(of.column)
+
+
+def _both(one: StatisticsNeeded, other: StatisticsNeeded) -> StatisticsNeeded:
+    sizes = [need.max_size for need in (one, other) if need.vocabulary]
+    return StatisticsNeeded(
+        one.of,
+        one.moments or other.moments,
+        max(one.num_buckets, other.num_buckets),
+        one.vocabulary or other.vocabulary,
+        None if None in sizes else max((s for s in sizes if s), default=None),
+        min(n.min_count for n in (one, other) if n.vocabulary) if sizes else 1,
+        one.longest or other.longest,
+    )  # fmt: skip
+
+
+def column_plans(
+    features: Sequence[FeaturePlan], preview: Preview
+) -> Iterator[ColumnPlan]:
+    """Yield how each column lies in the shards: by its kind and its uses."""
+    as_category = {
+        name for feature in features for name in _used_as_category(feature.encoding)
+    }
+    taken = {LABEL_FEATURE}
+    names = [name for feature in features for name in sources(feature.encoding)]
+    for name in dict.fromkeys(names):
+        column = preview.schema.find(name)
+        assert column is not None  # noqa: S101 - the encoder found it
+        stored = Stored.FLOAT
+        if column.kind is Kind.TEXT:
+            stored = Stored.TEXT
+        elif column.kind in (Kind.INTEGER, Kind.BOOLEAN) and name in as_category:
+            stored = Stored.INTEGER
+        yield ColumnPlan(name, _feature_name(name, taken), stored)
+
+
+def _used_as_category(encoding: Encoding) -> Iterator[str]:
+    for one in (encoding, *inner(encoding)):
+        of = getattr(one, "of", None)
+        if isinstance(one, Cross):
+            yield from (part.column for part in one.of if isinstance(part, Source))
+        elif isinstance(one, Vocabularize | Hash | Identity) and isinstance(of, Source):
+            yield of.column
+
+
+def _feature_name(column: str, taken: set[str]) -> str:
+    """Return the column's name as an identifier that no other feature has."""
+    plain = re.sub(r"\W", "_", column, flags=re.ASCII)
+    if not re.match(r"[A-Za-z]", plain):
+        plain = f"c{plain}" if plain.startswith("_") else f"c_{plain}"
+    name, number = plain, 2
+    while name.lower() in taken:
+        name, number = f"{plain}_{number}", number + 1
+    taken.add(name.lower())
+    return name

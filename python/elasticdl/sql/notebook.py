@@ -1,0 +1,197 @@
+"""SQL in Python: `elasticdl.sql("...")`, and the cell magic `%%elasticdl`.
+
+Owns how a notebook's statements run and what they give back. Jobs run here, by
+`client`; their progress is printed a line at a time. Must not know statements.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elasticdl.errors import JobError
+from elasticdl.job import names
+from elasticdl.job.status import JobReport
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.words import JobState
+from elasticdl.sql.data.source import open_source
+from elasticdl.sql.registry import Registry
+from elasticdl.sql.running.session import Answer, Bars, Session, Table, Told
+from elasticdl.sql.running.statements import run as run_all
+
+_MODELS_DIR = "~/.elasticdl/models"
+_JOBS_DIR = "~/.elasticdl/jobs"
+_WAIT_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the statements of one text answered; the last table is its value."""
+
+    answers: tuple[Answer, ...]
+
+    @property
+    def table(self) -> Table | None:
+        """The last table, if there was one."""
+        tables = [one for one in self.answers if isinstance(one, Table)]
+        return tables[-1] if tables else None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the last table's columns."""
+        return self.table.names if self.table else ()
+
+    @property
+    def rows(self) -> tuple[tuple[Any, ...], ...]:
+        """The rows of the last table."""
+        return self.table.rows if self.table else ()
+
+    def __repr__(self) -> str:
+        """Return all answers as text."""
+        return "\n".join(_text(one) for one in self.answers)
+
+    def _repr_html_(self) -> str:
+        """Return all answers as a notebook shows them."""
+        return "\n".join(_html(one) for one in self.answers)
+
+
+def sql(
+    statements: str,
+    *,
+    db: str = "",
+    models_dir: str | Path = "",
+    jobs_dir: str | Path = "",
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+) -> Answers:
+    """Run statements as `elasticdl sql` does, and return what they answer.
+
+    Args:
+        statements: One or several, with semicolons between them.
+        db: Where the tables are, as `--db`; $ELASTICDL_SQL_URL without it.
+        models_dir: The registry; $ELASTICDL_MODELS_DIR or ~/.elasticdl/models.
+        jobs_dir: Folders of jobs; $ELASTICDL_JOBS_DIR or ~/.elasticdl/jobs.
+        overrides: `job.path=value`, as `--set`.
+        environ: Stands for the process's environment.
+    """
+    # A notebook has no main of ours that could read it.
+    given = dict(os.environ if environ is None else environ)  # noqa: TID251
+    models = models_dir or given.get(names.ENV_MODELS_DIR, "") or _MODELS_DIR
+    jobs = jobs_dir or given.get("ELASTICDL_JOBS_DIR", "") or _JOBS_DIR
+    source = open_source(db or given.get(names.ENV_SQL_URL, ""))
+    # A job's processes need no password of the source.
+    inherited = {k: v for k, v in given.items() if k != names.ENV_SQL_URL}
+
+    def run_job(values: ValuesFile) -> JobReport:
+        return _run_here(values, inherited, _folder(jobs))
+
+    try:
+        session = Session(
+            source, Registry(_folder(models)), run_job, _say, overrides=overrides
+        )
+        found = [one for _, answers in run_all(session, statements) for one in answers]
+    finally:
+        source.close()
+    return Answers(tuple(found))
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """`%load_ext elasticdl.sql.notebook` gives `%%elasticdl [--db URL]`."""
+    ipython.register_magic_function(magic, "line_cell", "elasticdl")
+
+
+def magic(line: str, cell: str | None = None) -> Answers:
+    """Run a cell's statements; a line alone is a statement itself."""
+    if cell is None:
+        return sql(line)
+    parser = argparse.ArgumentParser("%%elasticdl", add_help=False)
+    parser.add_argument("--db", default="")
+    parser.add_argument("--models-dir", default="")
+    parser.add_argument("--jobs-dir", default="")
+    parser.add_argument("--set", action="append", default=[], dest="overrides")
+    args = parser.parse_args(shlex.split(line))
+    return sql(
+        cell,
+        db=args.db,
+        models_dir=args.models_dir,
+        jobs_dir=args.jobs_dir,
+        overrides=args.overrides,
+    )
+
+
+def _folder(path: str | Path) -> Path:
+    return Path(path).expanduser().absolute()
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+def _run_here(values: ValuesFile, environ: dict[str, str], jobs: Path) -> JobReport:
+    """Run a job to its end. Raises JobError unless it succeeded."""
+    from elasticdl import client
+
+    launcher = client.launch(values, environ=environ, jobs_dir=jobs, restart=True)
+    try:
+        while (outcome := launcher.wait(_WAIT_SECONDS)) is None:
+            for notice in launcher.take_notices():
+                _say(str(notice))
+    except KeyboardInterrupt:
+        launcher.stop("stopped in the notebook")
+        while launcher.wait(_WAIT_SECONDS) is None:
+            pass
+        raise
+    report = outcome.report
+    if report is not None and report.status == JobState.SUCCEEDED:
+        return report
+    why = report.message if report is not None else outcome.message
+    logs = launcher.job_dir.logs_dir
+    raise JobError(f"job {values.job.name} did not succeed: {why} (logs: {logs})")
+
+
+def _text(answer: Answer) -> str:
+    match answer:
+        case Told(lines):
+            return "\n".join(lines)
+        case Bars(title, values):
+            return "\n".join([title, *(f"{name}: {v:.4g}" for name, v in values)])
+        case Table(columns, rows, more):
+            texts = [[_cell(value) for value in row] for row in rows]
+            shown = ["\t".join(row) for row in [list(columns), *texts]]
+            return "\n".join([*shown, "..."] if more else shown)
+
+
+def _html(answer: Answer) -> str:
+    match answer:
+        case Told(lines):
+            return f"<pre>{html.escape(chr(10).join(lines))}</pre>"
+        case Bars(title, values):
+            most = max((abs(value) for _, value in values), default=0.0) or 1.0
+            rows = "".join(
+                f"<tr><td>{html.escape(name)}</td><td>{value:.4g}</td><td><div style='"
+                f"background:#4c78a8;height:1em;width:{200 * abs(value) / most:.0f}px'>"
+                "</div></td></tr>"
+                for name, value in values
+            )
+            return f"<table><caption>{html.escape(title)}</caption>{rows}</table>"
+        case Table(columns, cells, more):
+            head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+            body = "".join(
+                "<tr>"
+                + "".join(f"<td>{html.escape(_cell(v))}</td>" for v in row)
+                + "</tr>"
+                for row in cells
+            )
+            end = "<p>there are further rows</p>" if more else ""
+            return f"<table><tr>{head}</tr>{body}</table>{end}"
+
+
+def _cell(value: Any) -> str:
+    return "NULL" if value is None else str(value)

@@ -1,0 +1,321 @@
+"""From a statement and the first rows of its query to the plan of a training.
+
+Owns the order of the checks, what `*` means, the label's head, which statistics are
+needed and how each column lies in the shards. `check` finds what is wrong without any
+data, `plan_training` the rest; both report all mistakes at once. Called by whoever runs
+statements. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from elasticdl.job.spec.problems import did_you_mean
+from elasticdl.sql import attributes, clauses, columns, models
+from elasticdl.sql.attributes import Settings
+from elasticdl.sql.labels import LabelReader, at_attribute, chosen
+from elasticdl.sql.metrics import ALLOWED_METRICS
+from elasticdl.sql.models import ModelKind
+from elasticdl.sql.needs import column_plans, inner, needs_of, sources
+from elasticdl.sql.plan import (
+    Column,
+    Concat,
+    Encoding,
+    FeaturePlan,
+    Head,
+    LabelPlan,
+    ModelPlan,
+    Preview,
+    TrainPlan,
+)
+from elasticdl.sql.problems import Problem, StatementError
+from elasticdl.sql.statements import (
+    Evaluate,
+    Explain,
+    Name,
+    Position,
+    Predict,
+    Star,
+    Statement,
+    Train,
+)
+
+_NAME = re.compile(r"[A-Za-z][\w-]*")
+_VERSIONED = re.compile(r"[A-Za-z][\w-]*(@\d+)?")
+
+
+def read_statements(text: str, engine: str) -> list[Statement]:
+    """Return a text's statements; StatementError has all mistakes seen so far."""
+    statements = clauses.parse(text, engine)
+    problems = [problem for one in statements for problem in check(one)]
+    if problems:
+        raise StatementError(text, problems)
+    return statements
+
+
+def check(statement: Statement) -> list[Problem]:
+    """Return the mistakes of a statement that can be seen without its data."""
+    if isinstance(statement, Train):
+        return _check_training(statement)
+    problems: list[Problem] = []
+    for verb, kind in (
+        ("evaluate", Evaluate),
+        ("predict", Predict),
+        ("explain", Explain),
+    ):
+        if isinstance(statement, kind):
+            problems += attributes.read(verb, statement.attributes, None)[1]
+            problems += _wrong_name(statement.using, _VERSIONED)
+    model = getattr(statement, "model", None)
+    if isinstance(model, Name):
+        problems += _wrong_name(model, _VERSIONED)
+    return problems
+
+
+def settings_of(statement: Evaluate | Predict | Explain) -> Settings:
+    """Return what WITH says in a statement that `check` found right."""
+    verb = type(statement).__name__.lower()
+    return attributes.read(verb, statement.attributes, None)[0]
+
+
+def _wrong_name(name: Name, pattern: re.Pattern[str]) -> Iterator[Problem]:
+    if not pattern.fullmatch(name.text):
+        form = "letters, digits, - and _"
+        if pattern is _VERSIONED:
+            form += ", perhaps with a version, as income@2"
+        yield Problem(name.at, f"`{name.text}` names no model; expected {form}")
+
+
+def _check_training(statement: Train) -> list[Problem]:
+    problems = list(_wrong_name(statement.into, _NAME))
+    model = _model(statement, problems)
+    problems += attributes.read("train", statement.attributes, model)[1]
+    encoder = columns.Encoder(None)
+    stars: list[Star] = []
+    for clause in statement.columns:
+        if clause.group is not None and isinstance(model, ModelKind):
+            problems += _wrong_group(model, clause.group)
+        for entry in clause.entries:
+            if isinstance(entry, Star):
+                stars.append(entry)
+            else:
+                encoder.encode(entry)
+    problems += encoder.problems
+    problems += [
+        Problem(star.at, "* is there twice; it means all columns that no entry uses")
+        for star in stars[1:]
+    ]
+    if statement.label is None:
+        end = statement.into.at
+        problems.append(Problem(end, "LABEL is missing; expected LABEL and a column"))
+    return problems
+
+
+def _model(statement: Train, problems: list[Problem]) -> ModelKind | None:
+    if statement.model is None:
+        return None
+    found = models.find_model(statement.model.text)
+    if isinstance(found, ModelKind):
+        return found
+    problems.append(Problem(statement.model.at, found))
+    return None
+
+
+def _wrong_group(model: ModelKind, group: Name) -> Iterator[Problem]:
+    if model.family == models.OWN or group.text == "feature_columns":
+        return
+    known = models.GROUPS.get(model.family)
+    if known is None:
+        message = f"{model.name} has one group of columns; take FOR away"
+        yield Problem(group.at, message)
+    elif group.text not in known:
+        hint = did_you_mean(group.text, known)
+        yield Problem(group.at, f"{model.name} has no group `{group.text}`; {hint}")
+
+
+def plan_training(statement: Train, preview: Preview, text: str) -> TrainPlan:
+    """Return the plan of a training; `text` is what the statement's places are in."""
+    planner = _Planner(statement, preview)
+    plan = planner.plan()
+    if planner.problems or plan is None:
+        raise StatementError(text, planner.problems)
+    return plan
+
+
+class _Planner:
+    def __init__(self, statement: Train, preview: Preview) -> None:
+        self._statement = statement
+        self._preview = preview
+        self.problems: list[Problem] = []
+        self._notes: list[str] = []
+
+    def plan(self) -> TrainPlan | None:
+        """Return the plan; None, or one that is no use, where there are problems."""
+        statement = self._statement
+        model = _model(statement, self.problems)
+        settings, wrong = attributes.read("train", statement.attributes, model)
+        self.problems += wrong
+        self._find_duplicates()
+        settings = self._checked_split(settings)
+        labels = LabelReader(statement, self._preview)
+        label_column = labels.column()
+        label = labels.plan(label_column, model, settings) if label_column else None
+        self.problems += labels.problems
+        features = self._features(label_column, settings, model)
+        if self.problems or label is None:
+            return None
+        if not features:
+            at = statement.label.at if statement.label else statement.at
+            self.problems.append(
+                Problem(at, "no column is left to learn from besides the label")
+            )
+            return None
+        model = model or models.default_model(label.head)
+        if statement.model is None:
+            self._notes.insert(0, chosen(model, label, self._preview))
+        self._check_metrics(settings, label)
+        needs = tuple(needs_of(features, label))
+        return TrainPlan(
+            name=statement.into.text,
+            schema=self._preview.schema,
+            columns=tuple(column_plans(features, self._preview)),
+            features=features,
+            label=label,
+            model=ModelPlan(
+                model.name, model.family, settings.model_params, model.definition
+            ),
+            split=settings.split,
+            needs=needs,
+            epochs=settings.epochs,
+            batch_size=settings.batch_size,
+            optimizer=settings.optimizer,
+            optimizer_params=settings.optimizer_params,
+            metrics=settings.metrics,
+            fields=settings.fields,
+            notes=tuple(self._notes),
+            statement=statement.text,
+        )
+
+    def _check_metrics(self, settings: Settings, label: LabelPlan) -> None:
+        allowed = ALLOWED_METRICS[label.head]
+        for name in settings.metrics:
+            if name not in allowed:
+                at = at_attribute(self._statement, "validation.metrics")
+                what = "numbers" if label.head is Head.NUMBER else "classes"
+                if label.head is Head.CLASSES:
+                    what = "more than two classes"
+                message = (
+                    f"{name} does not go with a label of {what}; expected "
+                    f"{', '.join(allowed)}"
+                )
+                self.problems.append(Problem(at, message))
+
+    def _find_duplicates(self) -> None:
+        seen: set[str] = set()
+        for name in self._preview.schema.names:
+            if name.lower() in seen:
+                message = (
+                    f"the query has two columns `{name}`; name one of them with AS"
+                )
+                self.problems.append(Problem(self._statement.at, message))
+            seen.add(name.lower())
+
+    def _checked_split(self, settings: Settings) -> Settings:
+        split = settings.split
+        for word in ("key", "order"):
+            name = getattr(split, word)
+            if not name:
+                continue
+            found = self._preview.schema.find(name)
+            if found is None:
+                hint = did_you_mean(name, self._preview.schema.names)
+                at = at_attribute(self._statement, f"validation.{word}")
+                message = f"the query has no column `{name}`; {hint}"
+                self.problems.append(Problem(at, message))
+            else:
+                split = (
+                    replace(split, key=found.name)
+                    if word == "key"
+                    else replace(split, order=found.name)
+                )
+        return replace(settings, split=split)
+
+    def _features(
+        self, label: Column | None, settings: Settings, model: ModelKind | None
+    ) -> tuple[FeaturePlan, ...]:
+        encoder = columns.Encoder(self._preview)
+        groups = models.GROUPS.get(model.family, {}) if model else {}
+        found: list[tuple[FeaturePlan | Star, str]] = []
+        for clause in self._statement.columns:
+            group = clause.group.text if clause.group else ""
+            group = groups.get(group, "" if group == "feature_columns" else group)
+            for entry in clause.entries:
+                if isinstance(entry, Star):
+                    found.append((entry, group))
+                    continue
+                if encoded := encoder.encode(entry):
+                    self._refuse_label(encoded[0], label, entry.at)
+                    found.append((FeaturePlan(encoded[0], group, encoded[1]), group))
+        if not self._statement.columns:
+            at = self._statement.label.at if self._statement.label else None
+            found.append((Star(at or self._statement.at), ""))
+        self.problems += encoder.problems
+        return tuple(self._expanded(found, label, settings))
+
+    def _expanded(
+        self,
+        found: Sequence[tuple[FeaturePlan | Star, str]],
+        label: Column | None,
+        settings: Settings,
+    ) -> Iterator[FeaturePlan]:
+        """Yield the features, with those that * stands for in its place."""
+        written = [one for one, _ in found if isinstance(one, FeaturePlan)]
+        used = {name for one in written for name in sources(one.encoding)}
+        aliased = _inside_others(found)
+        for feature, group in found:
+            if isinstance(feature, Star):
+                yield from self._rest(feature, group, used, label, settings)
+            elif feature.encoding not in aliased:
+                yield feature
+
+    def _refuse_label(
+        self, encoding: Encoding, label: Column | None, at: Position
+    ) -> None:
+        if label is not None and label.name in sources(encoding):
+            message = f"`{label.name}` is the label; a model must not see it"
+            self.problems.append(Problem(at, message))
+
+    def _rest(
+        self,
+        star: Star,
+        group: str,
+        used: set[str],
+        label: Column | None,
+        settings: Settings,
+    ) -> Iterator[FeaturePlan]:
+        """Yield a feature for each column that no entry uses."""
+        encoder = columns.Encoder(self._preview)
+        aside = (settings.split.key, settings.split.order)
+        for column in self._preview.schema.columns:
+            if column.name in used or column == label:
+                continue
+            if column.name in aside:
+                self._notes.append(f"{column.name}: splits the rows, left out")
+                continue
+            encoded = encoder.encode(Name(column.name, star.at))
+            if encoded is not None:
+                self._notes.append(f"{column.name}: {encoded[1]}")
+                yield FeaturePlan(encoded[0], group, encoded[1])
+        self.problems += encoder.problems
+
+
+def _inside_others(found: Sequence[tuple[FeaturePlan | Star, str]]) -> set[Encoding]:
+    """Return entries that only give a name to what another entry uses."""
+    every = [f.encoding for f, _ in found if isinstance(f, FeaturePlan)]
+    return {
+        one
+        for one in every
+        if isinstance(one, Concat) and any(one in inner(other) for other in every)
+    }

@@ -1,0 +1,278 @@
+"""The registry of models: a folder for each name, in it one for each version.
+
+Owns its layout and the rule that a version is whole or not there: it counts from the
+moment it has its model.json, which is written last. Called by `sql.running` and by
+`elasticdl models`. Must not know how a model is trained.
+
+    <root>/<name>/<version>/
+        statement.sql     what was written, without a password
+        job.yaml          the values file of its training
+        <module>.py       the Keras module
+        model.json        columns, label, schema and split that a prediction needs
+        statistics.json   what was computed over training rows
+        evaluation.json   the last evaluation's figures
+        checkpoints/      the last checkpoint
+        export/           the model for serving
+        data/             shards and vocabularies; shards of the newest version alone
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from elasticdl.errors import NotFoundError, SpecError
+from elasticdl.files import write_whole
+from elasticdl.job.spec.problems import did_you_mean
+from elasticdl.sql.plan import (
+    Column,
+    ColumnPlan,
+    Head,
+    Kind,
+    LabelPlan,
+    Schema,
+    Statistics,
+    Stored,
+)
+
+_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,98}[A-Za-z0-9_])?")
+_MODEL_FILE = "model.json"
+
+
+@dataclass(frozen=True)
+class ModelVersion:
+    """A version in the registry; its files, named in one place."""
+
+    name: str
+    version: int
+    folder: Path
+
+    @property
+    def reference(self) -> str:
+        """How USING names it: `name@3`."""
+        return f"{self.name}@{self.version}"
+
+    @property
+    def statement_file(self) -> Path:
+        """The statement that made it."""
+        return self.folder / "statement.sql"
+
+    @property
+    def values_file(self) -> Path:
+        """The values file of its training."""
+        return self.folder / "job.yaml"
+
+    @property
+    def model_file(self) -> Path:
+        """What a prediction has to know, as JSON."""
+        return self.folder / _MODEL_FILE
+
+    @property
+    def statistics_file(self) -> Path:
+        """The statistics, as JSON."""
+        return self.folder / "statistics.json"
+
+    @property
+    def evaluation_file(self) -> Path:
+        """Figures of the last evaluation in training, as JSON."""
+        return self.folder / "evaluation.json"
+
+    @property
+    def checkpoints_dir(self) -> Path:
+        """Where its checkpoints are."""
+        return self.folder / "checkpoints"
+
+    @property
+    def export_dir(self) -> Path:
+        """The exported model."""
+        return self.folder / "export"
+
+    @property
+    def data_dir(self) -> Path:
+        """Shards and vocabularies."""
+        return self.folder / "data"
+
+    @property
+    def modules(self) -> list[Path]:
+        """The files of its model code."""
+        return sorted(self.folder.glob("*.py"))
+
+
+@dataclass(frozen=True)
+class Description:
+    """What is known of a model beside its files."""
+
+    columns: tuple[ColumnPlan, ...]
+    label: LabelPlan
+    schema: Schema
+    model: str
+    engine: str = ""
+    notes: tuple[str, ...] = ()
+    num_training: int = 0
+    num_validation: int = 0
+    made: float = 0.0  # Unix seconds
+    evaluation: dict[str, float] = field(default_factory=dict)
+
+
+class Registry:
+    """The models of a folder."""
+
+    def __init__(self, root: Path) -> None:
+        """Take the folder, which is made with the first model."""
+        self.root = root
+
+    def names(self) -> list[str]:
+        """Return the models' names, in order."""
+        if not self.root.is_dir():
+            return []
+        return sorted(p.name for p in self.root.iterdir() if self._versions(p.name))
+
+    def versions(self, name: str) -> list[ModelVersion]:
+        """Return the whole versions of a model, oldest first."""
+        place = self.root / name
+        return [ModelVersion(name, v, place / str(v)) for v in self._versions(name)]
+
+    def all(self) -> list[ModelVersion]:
+        """Return all versions of all models."""
+        return [one for name in self.names() for one in self.versions(name)]
+
+    def find(self, reference: str) -> ModelVersion:
+        """Return `name@2`, or of `name` the newest version.
+
+        Raises NotFoundError with names that are near.
+        """
+        name, mark, number = reference.partition("@")
+        there = self.versions(name) if _NAME.fullmatch(name) else []
+        if not there:
+            known = self.names()
+            hint = did_you_mean(name, known) if known else "no model was trained yet"
+            raise NotFoundError(f"no model {name!r} in {self.root}; {hint}")
+        if not mark:
+            return there[-1]
+        found = [one for one in there if str(one.version) == number]
+        if not found:
+            known_versions = ", ".join(one.reference for one in there)
+            raise NotFoundError(
+                f"no version {number!r} of model {name!r}; there are: {known_versions}"
+            )
+        return found[0]
+
+    def _versions(self, name: str) -> list[int]:
+        place = self.root / name
+        if not place.is_dir():
+            return []
+        return sorted(
+            int(p.name)
+            for p in place.iterdir()
+            if p.name.isdecimal() and (p / _MODEL_FILE).exists()
+        )
+
+    @contextmanager
+    def adding(self, name: str) -> Iterator[ModelVersion]:
+        """Give the folder of a new version, which is removed if this fails.
+
+        The caller ends with `write_description`.
+        """
+        check_name(name)
+        place = self.root / name
+        place.mkdir(parents=True, exist_ok=True)
+        version = self._reserve(name, place)
+        try:
+            yield version
+        except BaseException:
+            shutil.rmtree(version.folder, ignore_errors=True)
+            if not any(place.iterdir()):
+                place.rmdir()
+            raise
+        for older in self.versions(name)[:-1]:
+            for side in ("training", "validation"):
+                shutil.rmtree(older.data_dir / side, ignore_errors=True)
+
+    def _reserve(self, name: str, place: Path) -> ModelVersion:
+        """Make the folder of the next number, which nobody else has then."""
+        taken = [int(p.name) for p in place.iterdir() if p.name.isdecimal()]
+        number = max(taken, default=0) + 1
+        while True:
+            try:
+                (place / str(number)).mkdir()
+            except FileExistsError:
+                number += 1
+            else:
+                return ModelVersion(name, number, place / str(number))
+
+    def drop(self, reference: str) -> list[ModelVersion]:
+        """Remove a version, or with a bare name all of them; return which."""
+        one = self.find(reference)
+        gone = [one] if "@" in reference else self.versions(one.name)
+        for version in gone:
+            aside = version.folder.with_name(f"{version.version}.gone")
+            version.folder.rename(aside)
+            shutil.rmtree(aside)
+        if not self._versions(one.name):
+            shutil.rmtree(self.root / one.name, ignore_errors=True)
+        return gone
+
+
+def check_name(name: str) -> None:
+    """Raise SpecError unless a name can be a folder's."""
+    if not _NAME.fullmatch(name):
+        raise SpecError(
+            f"INTO: got the name {name!r}, expected letters, digits, `_`, `-` and `.`, "
+            "as income_model; a version is numbered by the registry"
+        )
+
+
+def write_description(version: ModelVersion, about: Description) -> None:
+    """Write model.json."""
+    tree = {**asdict(about), "made": about.made or time.time()}
+    write_whole(version.model_file, json.dumps(tree, indent=1), durable=True)
+
+
+def write_statistics(version: ModelVersion, statistics: Statistics) -> None:
+    """Write statistics.json."""
+    text = json.dumps(asdict(statistics), indent=1)
+    write_whole(version.statistics_file, text, durable=False)
+
+
+def read_description(version: ModelVersion) -> Description:
+    """Return what model.json says. Raises SpecError if it cannot be read."""
+    try:
+        tree = json.loads(version.model_file.read_text(encoding="utf-8"))
+        return Description(
+            columns=tuple(_column_plan(one) for one in tree["columns"]),
+            label=_label(tree["label"]),
+            schema=Schema(tuple(_column(c) for c in tree["schema"]["columns"])),
+            model=tree["model"],
+            engine=tree["engine"],
+            notes=tuple(tree["notes"]),
+            num_training=tree["num_training"],
+            num_validation=tree["num_validation"],
+            made=tree["made"],
+            evaluation=tree["evaluation"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SpecError(
+            f"{version.model_file}: cannot be read: {error!r}; drop "
+            f"{version.reference} and train it again"
+        ) from error
+
+
+def _column_plan(tree: Mapping[str, Any]) -> ColumnPlan:
+    return ColumnPlan(**{**tree, "stored": Stored(tree["stored"])})
+
+
+def _column(tree: Mapping[str, Any]) -> Column:
+    item = Kind(tree["item"]) if tree["item"] else None
+    return Column(**{**tree, "kind": Kind(tree["kind"]), "item": item})
+
+
+def _label(tree: Mapping[str, Any]) -> LabelPlan:
+    made = {"kind": Kind(tree["kind"]), "head": Head(tree["head"])}
+    return LabelPlan(**{**tree, **made, "classes": tuple(tree["classes"])})

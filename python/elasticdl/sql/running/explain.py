@@ -1,0 +1,125 @@
+"""TO EXPLAIN: how much a model's answers depend on each column.
+
+Owns permutation importance: the rows are predicted as they are, and again with the
+values of one column exchanged among them; how much worse the answers get is that
+column's importance. All of it is one job over one file, elastic as any. Called by
+`sql.running.statements`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from elasticdl.errors import DataError, SpecError
+from elasticdl.sql.data import embedded, shards
+from elasticdl.sql.data.results import PREDICTION
+from elasticdl.sql.data.shards import ROW_GROUP
+from elasticdl.sql.data.source import literal, quoted
+from elasticdl.sql.plan import LABEL_FEATURE, Head, LabelPlan
+from elasticdl.sql.registry import Description, read_description
+from elasticdl.sql.running.evaluate import write_table
+from elasticdl.sql.running.predict import put, run_on_shards
+from elasticdl.sql.running.session import Answer, Bars, Session, Table
+from elasticdl.sql.running.staging import said_of_job, stage
+from elasticdl.sql.statements import Explain, Explainer
+
+_MOST_ROWS = 2000  # Of the query; each is predicted once for each column.
+
+
+def explain(session: Session, statement: Explain) -> list[Answer]:
+    """Run an EXPLAIN; the answer is a chart of bars."""
+    if statement.explainer is Explainer.GRADIENTS:
+        raise SpecError(
+            "IntegratedGradients is not there yet; take USING PermutationImportance"
+        )
+    version = session.registry.find(statement.using.text)
+    about = read_description(version)
+    wanted = statement.label.text if statement.label else about.label.column
+    with session.workspace() as folder:
+        staged = stage(session, statement.select, about, folder, wanted)
+        column = staged.schema.find(wanted)
+        label = replace(about.label, column=column.name if column else wanted)
+        shards.write_labelled(
+            staged, folder / "shards", columns=about.columns, label=label
+        )
+        rows = folder / "exchanged.parquet"
+        number = _exchange(folder / "shards" / "rows" / "rows.parquet", rows, about)
+        outputs = run_on_shards(session, version, about, rows, said_of_job(statement))
+        values = _importances(rows, outputs, about, number, label)
+        if statement.into is not None:
+            path = folder / "importance.parquet"
+            write_table(path, Table(("column", "importance"), values))
+            put(session, statement.into.text, path)
+    what = "mean error" if label.head is Head.NUMBER else "accuracy"
+    title = f"{what} lost when a column's values are exchanged ({number:,} rows)"
+    return [Bars(title, values)]
+
+
+def _exchange(labelled: Path, out: Path, about: Description) -> int:
+    """Write the rows as they are, then once for each column with that one exchanged."""
+    names = [plan.feature for plan in about.columns]
+    listed = ", ".join(map(quoted, [*names, LABEL_FEATURE]))
+    with embedded.working(out.parent) as connection:
+        connection.execute(
+            f"CREATE TABLE chosen AS SELECT {listed}, row_number() OVER () AS n FROM "
+            f"(SELECT * FROM read_parquet({literal(str(labelled))}, "
+            "file_row_number=true) ORDER BY hash(file_row_number) "
+            f"LIMIT {_MOST_ROWS})"
+        )
+        (number,) = connection.execute("SELECT count(*) FROM chosen").fetchone()
+        # Row n gets the value of another row: a fixed shift of a mixed order.
+        connection.execute(
+            "CREATE TABLE other AS SELECT n, lead(n) OVER (ORDER BY hash(n, 1)) AS m, "
+            "first(n) OVER (ORDER BY hash(n, 1)) AS f FROM chosen"
+        )
+        taken = ", ".join(
+            f"CASE WHEN part = {part} THEN o.{name} ELSE s.{name} END AS {name}"
+            for part, name in enumerate(map(quoted, names), 1)
+        )
+        query = (
+            f"SELECT part, s.n, {taken}, s.{LABEL_FEATURE} "
+            f"FROM range({len(names) + 1}) AS parts(part) CROSS JOIN chosen AS s "
+            "JOIN other AS x ON x.n = s.n "
+            "JOIN chosen AS o ON o.n = coalesce(x.m, x.f) ORDER BY part, s.n"
+        )
+        connection.execute(
+            f"COPY ({query}) TO {literal(str(out))} "
+            f"(FORMAT parquet, ROW_GROUP_SIZE {ROW_GROUP})"
+        )
+    if not number:
+        raise DataError("the query has no rows; expected some to explain the model by")
+    return int(number)
+
+
+def _importances(
+    rows: Path, outputs: Path, about: Description, number: int, label: LabelPlan
+) -> tuple[tuple[str, float], ...]:
+    """Return each column's loss of accuracy, or gain of error; the largest first."""
+    predicted = f"p.{quoted(PREDICTION)}"
+    if label.head is Head.NUMBER:
+        good = f"-avg(abs({predicted} - r.{LABEL_FEATURE}))"
+    elif label.head is Head.BINARY:
+        good = f"avg(CAST(({predicted} >= 0.5) = (r.{LABEL_FEATURE} = 1) AS INTEGER))"
+    else:
+        place = f"list_position({predicted}, list_max({predicted})) - 1"
+        good = f"avg(CAST({place} = r.{LABEL_FEATURE} AS INTEGER))"
+    with embedded.working(rows.parent) as connection:
+        found = dict(
+            connection.execute(
+                f"SELECT r.part, {good} FROM read_parquet({literal(str(rows))}, "
+                "file_row_number=true) r JOIN read_parquet("
+                f"{literal(str(outputs / 'part-*.parquet'))}) p "
+                "ON p.record = r.file_row_number GROUP BY 1"
+            ).fetchall()
+        )
+    if len(found) != len(about.columns) + 1:
+        raise DataError(
+            f"the job answered {len(found)} of {len(about.columns) + 1} parts of "
+            f"{number} rows each; run the statement again"
+        )
+    values = [
+        (plan.column, float(found[0] - found[part]))
+        for part, plan in enumerate(about.columns, 1)
+    ]
+    return tuple(sorted(values, key=lambda one: -one[1]))

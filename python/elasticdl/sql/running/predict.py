@@ -1,0 +1,119 @@
+"""TO PREDICT: rows in, a job over them, the same rows and predictions out.
+
+Owns these steps. Called by `sql.running.statements`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from elasticdl.errors import DataError, SpecError
+from elasticdl.job.values.file import load_values
+from elasticdl.sql.data import embedded, results, shards
+from elasticdl.sql.data.results import Names
+from elasticdl.sql.data.source import literal
+from elasticdl.sql.registry import Description, ModelVersion, read_description
+from elasticdl.sql.running.session import SHOWN_ROWS, Answer, Session, Table, Told
+from elasticdl.sql.running.staging import job_name, job_of, said_of_job, stage
+from elasticdl.sql.statements import Predict
+
+_FILE_ENDINGS = (".parquet", ".csv")
+
+
+def predict(session: Session, statement: Predict) -> list[Answer]:
+    """Run a PREDICT; the answer is the rows, or what was written."""
+    version = session.registry.find(statement.using.text)
+    about = read_description(version)
+    with session.workspace() as folder:
+        staged = stage(session, statement.select, about, folder)
+        column = statement.column.text if statement.column is not None else ""
+        names = results.names_beside(staged.schema.names, column)
+        out = folder / "predicted.parquet"
+        if not staged.num_rows:
+            return [Told(("the query has no rows: nothing to predict",))]
+        rows = folder / "shards" / "rows.parquet"
+        shards.write_prediction(staged, rows, columns=about.columns)
+        said = said_of_job(statement)
+        outputs = run_on_shards(session, version, about, rows, said)
+        results.join(staged, outputs, out, label=about.label, names=names)
+        if statement.table is None:
+            return [_shown(out)]
+        table = statement.table.text
+        number = put(session, table, out)
+    lines = [f"{number:,} rows with {_added(about, names)} in {table}"]
+    if not session.source.keeps_tables and not table.endswith(_FILE_ENDINGS):
+        lines.append(
+            f"{table} is in memory and gone at the end of this session; --db FILE "
+            f'keeps it, or write TO PREDICT "{table}.parquet"'
+        )
+    return [Told(tuple(lines))]
+
+
+def _added(about: Description, names: Names) -> str:
+    if about.label.classes:
+        return f"`{names.prediction}` and `{names.probability}`"
+    return f"`{names.prediction}`"
+
+
+def run_on_shards(
+    session: Session,
+    version: ModelVersion,
+    about: Description,
+    rows: Path,
+    said: Mapping[str, object],
+) -> Path:
+    """Run the job over rows as the model takes them; return its part files' folder.
+
+    `said` is what WITH says of the job.
+    """
+    outputs = rows.with_name("outputs")
+    trained = load_values(version.values_file).job
+    values = job_of(
+        version,
+        session,
+        {
+            "job.type": "predict",
+            "job.name": job_name(trained.name, "predict"),
+            "job.data.prediction": str(rows),
+            # The training's are these and the label.
+            "job.data.readerParams": {"columns": [c.feature for c in about.columns]},
+            "job.predictionOutput": str(outputs),
+            "job.predictionFormat": "parquet",
+            **said,
+        },
+    )
+    session.run_job(values)
+    return outputs
+
+
+def _shown(parquet: Path) -> Table:
+    with embedded.working(parquet.parent) as connection:
+        cursor = connection.execute(
+            f"SELECT * FROM read_parquet({literal(str(parquet))})"
+        )
+        names = tuple(one[0] for one in cursor.description)
+        rows = tuple(map(tuple, cursor.fetchmany(SHOWN_ROWS + 1)))
+    return Table(names, rows[:SHOWN_ROWS], len(rows) > SHOWN_ROWS)
+
+
+def put(session: Session, table: str, parquet: Path) -> int:
+    """Put rows in place: a table of the source, or a file by its ending."""
+    if not table.endswith(_FILE_ENDINGS):
+        return session.source.put_table(table, parquet)
+    place = Path(table).expanduser()
+    aside = place.with_name(f".{place.name}.tmp")
+    kind = "parquet" if place.suffix == ".parquet" else "csv, HEADER"
+    try:
+        with embedded.working(parquet.parent) as connection:
+            connection.execute(
+                f"COPY (SELECT * FROM read_parquet({literal(str(parquet))})) TO "
+                f"{literal(str(aside))} (FORMAT {kind})"
+            )
+        aside.replace(place)
+    except (OSError, DataError) as error:
+        aside.unlink(missing_ok=True)
+        raise SpecError(
+            f"{place}: cannot be written: {error}; name another file or a table"
+        ) from error
+    return embedded.count_rows(parquet)

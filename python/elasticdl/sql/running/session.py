@@ -1,0 +1,80 @@
+"""What all statements of one session share, and the kinds of answers they give.
+
+Owns these types. Made by `cli.sql`, the prompt and notebooks. Must not do anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from elasticdl.job.status import JobReport
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.sql.data.source import Source
+from elasticdl.sql.registry import Registry
+
+SHOWN_ROWS = 40  # More do not fit a screen.
+
+# Runs a job to its end; raises an ElasticDLError unless it succeeded.
+RunJob = Callable[[ValuesFile], JobReport]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows to show."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    more: bool = False  # whether there are further ones
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A number for each name, to show as bars; the largest first."""
+
+    title: str
+    values: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Told:
+    """Lines to show."""
+
+    lines: tuple[str, ...]
+
+
+Answer = Table | Bars | Told
+
+
+@dataclass(frozen=True)
+class Session:
+    """Where statements run.
+
+    Attributes:
+        source: What they ask.
+        registry: Where models are.
+        run_job: Runs a job, here or in a cluster.
+        say: Told one line at a time what is about to happen.
+        overrides: `path=value`, laid over each values file.
+        dry_run: A folder for values file, module and shards of a TRAIN, which is then
+            not run; None runs.
+        work_dir: Where rows are staged; None is the system's temporary folder.
+    """
+
+    source: Source
+    registry: Registry
+    run_job: RunJob
+    say: Callable[[str], None]
+    overrides: Sequence[str] = field(default=())
+    dry_run: Path | None = None
+    work_dir: Path | None = None
+
+    @contextmanager
+    def workspace(self) -> Iterator[Path]:
+        """Give a folder that is gone afterwards."""
+        with TemporaryDirectory(prefix="elasticdl-sql-", dir=self.work_dir) as name:
+            yield Path(name)

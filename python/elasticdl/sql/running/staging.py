@@ -1,0 +1,104 @@
+"""The rows of a query on disk, and whether a model can take them.
+
+Owns what PREDICT, EVALUATE and EXPLAIN have in common: the query is read once, its
+columns are compared with those of the model. Called by these.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from elasticdl.errors import SpecError
+from elasticdl.job.spec.problems import did_you_mean
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.file import load_values
+from elasticdl.sql import planning
+from elasticdl.sql.data.shards import Staged
+from elasticdl.sql.plan import Kind, Schema, Stored
+from elasticdl.sql.registry import Description, ModelVersion
+from elasticdl.sql.running.session import Session
+from elasticdl.sql.statements import Evaluate, Explain, Predict
+
+_FITS = {
+    Stored.FLOAT: (Kind.NUMBER, Kind.INTEGER, Kind.BOOLEAN),
+    Stored.INTEGER: (Kind.INTEGER, Kind.BOOLEAN, Kind.NUMBER),
+}
+
+
+def stage(
+    session: Session, select: str, about: Description, folder: Path, label: str = ""
+) -> Staged:
+    """Read the rows of a query that a model is to see.
+
+    Raises SpecError that lists all columns that are missing or of another kind, before
+    anything is read.
+    """
+    with session.source.rows(select) as rows:
+        problems = list(_problems(rows.schema, about, label))
+        if problems:
+            raise SpecError("; ".join(problems))
+        path = folder / "rows.parquet"
+        return Staged(path, rows.schema, rows.write(path))
+
+
+def _problems(schema: Schema, about: Description, label: str) -> Iterator[str]:
+    for plan in about.columns:
+        column = schema.find(plan.column)
+        if column is None:
+            hint = did_you_mean(plan.column, list(schema.names))
+            yield (
+                f"the model needs the column `{plan.column}`, which the query has "
+                f"not: {hint}"
+            )
+            continue
+        fits = (Kind.ARRAY,) if plan.longest else _FITS.get(plan.stored)
+        empty = column.stated == "only NULL"
+        if fits is not None and column.kind not in fits and not empty:
+            yield (
+                f"column `{plan.column}` is {column.kind} ({column.stated}), the model "
+                f"was trained with numbers; CAST it in the SELECT"
+            )
+    if label and schema.find(label) is None:
+        hint = did_you_mean(label, list(schema.names))
+        yield f"the label `{label}` is no column of the query; {hint}"
+
+
+def job_of(
+    version: ModelVersion, session: Session, changes: Mapping[str, object]
+) -> ValuesFile:
+    """Return the values of a job on a model of the registry.
+
+    What the statement needs is laid over the training's values file, and over that
+    what the user set.
+    """
+    checkpoints = version.checkpoints_dir
+    fixed = {
+        "job.checkpoint.initFrom": str(checkpoints),
+        "job.checkpoint.dir": "",
+        "job.export.dir": "",
+        "job.data.training": "",
+        "job.data.validation": "",
+        "job.data.prepare": None,
+        **changes,
+    }
+    laid = [f"{path}={json.dumps(value)}" for path, value in fixed.items()]
+    return load_values(version.values_file, overrides=[*laid, *session.overrides])
+
+
+def job_name(base: str, use: str) -> str:
+    """Return the name of a job beside a training: within a job's 46 characters."""
+    return f"{base[: 45 - len(use)].rstrip('-')}-{use}"
+
+
+def said_of_job(statement: Predict | Evaluate | Explain) -> dict[str, object]:
+    """Return the fields of the values file that WITH sets, by path."""
+    settings = planning.settings_of(statement)
+    said: dict[str, object] = {
+        "job." + ".".join(path): value for path, value in settings.fields
+    }
+    for key, value in settings.others:
+        if key.endswith(".batch_size"):
+            said["job.training.batchSize"] = value
+    return said

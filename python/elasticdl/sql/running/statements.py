@@ -1,0 +1,128 @@
+"""Each kind of statement, led to what runs it.
+
+Owns that table, and the answers of statements about models. Called by `cli.sql`, by
+the prompt and by notebooks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from elasticdl.errors import NotFoundError
+from elasticdl.sql import planning
+from elasticdl.sql.registry import ModelVersion, read_description
+from elasticdl.sql.running.evaluate import evaluate
+from elasticdl.sql.running.explain import explain
+from elasticdl.sql.running.predict import predict
+from elasticdl.sql.running.session import SHOWN_ROWS, Answer, Session, Table, Told
+from elasticdl.sql.running.train import train
+from elasticdl.sql.statements import (
+    DescribeModel,
+    DropModel,
+    Evaluate,
+    Explain,
+    Plain,
+    Predict,
+    ShowModels,
+    ShowTrain,
+    Statement,
+    Train,
+)
+
+
+def run(session: Session, text: str) -> Iterator[tuple[Statement, list[Answer]]]:
+    """Run the statements of a text in order; yield each with its answers.
+
+    All of them are parsed before the first one runs. Raises what the first one that
+    fails raises.
+    """
+    for statement in planning.read_statements(text, session.source.engine):
+        yield statement, run_one(session, statement, text)
+
+
+def run_one(session: Session, statement: Statement, text: str) -> list[Answer]:
+    """Run one statement of a text."""
+    match statement:
+        case Train():
+            return train(session, statement, text)
+        case Predict():
+            return predict(session, statement)
+        case Evaluate():
+            return evaluate(session, statement)
+        case Explain():
+            return explain(session, statement)
+        case Plain():
+            return [_plain(session, statement)]
+        case _:
+            return [_about_models(session, statement)]
+
+
+def _plain(session: Session, statement: Plain) -> Answer:
+    found = session.source.execute(statement.sql, most_rows=SHOWN_ROWS)
+    if found.names:
+        return Table(found.names, found.rows, found.more)
+    if found.changed >= 0:
+        return Told((f"{found.changed:,} rows changed",))
+    return Told(("done",))
+
+
+def _about_models(session: Session, statement: Statement) -> Answer:
+    registry = session.registry
+    match statement:
+        case ShowModels():
+            return models_table(registry.all())
+        case DescribeModel():
+            return description(registry.find(statement.model.text))
+        case ShowTrain():
+            version = registry.find(statement.model.text)
+            text = version.statement_file.read_text(encoding="utf-8")
+            return Told(tuple(text.rstrip().splitlines()))
+        case DropModel():
+            return _drop(session, statement)
+        case _:
+            raise TypeError(f"{type(statement).__name__} is no statement about models")
+
+
+def _drop(session: Session, statement: DropModel) -> Answer:
+    try:
+        gone = session.registry.drop(statement.model.text)
+    except NotFoundError:
+        if statement.if_exists:
+            return Told(("there was none",))
+        raise
+    return Told((f"dropped {', '.join(one.reference for one in gone)}",))
+
+
+def models_table(versions: list[ModelVersion]) -> Table:
+    """Return the models as a table."""
+    rows = []
+    for one in versions:
+        about = read_description(one)
+        figures = [f"{k} {v:.4g}" for k, v in sorted(about.evaluation.items())]
+        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(about.made))
+        rows.append(
+            (one.reference, about.model, about.label.column, about.num_training,
+             ", ".join(figures), made)
+        )  # fmt: skip
+    return Table(
+        ("model", "kind", "label", "rows", "evaluation", "trained"), tuple(rows)
+    )
+
+
+def description(version: ModelVersion) -> Told:
+    """Return a model's columns, label, figures and files as lines."""
+    about = read_description(version)
+    columns = ", ".join(f"{c.column} ({c.stored})" for c in about.columns)
+    lines = [
+        f"{version.reference}: {about.model}, {about.num_training:,} rows for training "
+        f"and {about.num_validation:,} for validation, from {about.engine}",
+        f"label: {about.label.column} ({about.label.head})",
+        f"columns: {columns}",
+    ]
+    if about.label.classes:
+        lines.append(f"classes: {', '.join(map(str, about.label.classes[:20]))}")
+    lines += [f"{k}: {v:.6g}" for k, v in sorted(about.evaluation.items())]
+    lines += list(about.notes)
+    lines.append(f"files: {version.folder}")
+    return Told(tuple(lines))

@@ -1,0 +1,203 @@
+"""TO TRAIN: a plan, shards with statistics, a module, a job, a version of a model.
+
+Owns these steps. Called by `sql.running.statements`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from elasticdl.files import write_whole
+from elasticdl.job.spec.problems import spec_error
+from elasticdl.job.status import JobReport
+from elasticdl.job.values.document import ValuesFile
+from elasticdl.job.values.file import dump_values, parse_values
+from elasticdl.sql import generate, planning
+from elasticdl.sql.data import shards, statistics
+from elasticdl.sql.data.shards import Shards, Staged
+from elasticdl.sql.data.source import without_secret
+from elasticdl.sql.plan import Generated, Head, LabelPlan, Places, Statistics, TrainPlan
+from elasticdl.sql.registry import (
+    Description,
+    ModelVersion,
+    check_name,
+    write_description,
+    write_statistics,
+)
+from elasticdl.sql.running.session import Answer, Session, Told
+from elasticdl.sql.statements import Train
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What a job needs, on disk."""
+
+    plan: TrainPlan
+    shards: Shards
+    statistics: Statistics
+    generated: Generated
+    values: ValuesFile
+
+
+def train(session: Session, statement: Train, text: str) -> list[Answer]:
+    """Run a TRAIN; the answer names the version and its figures.
+
+    `text` is what the user gave, in which mistakes are shown.
+    """
+    check_name(statement.into.text)
+    statement = replace(statement, text=without_secret(statement.text))
+    with _version(session, statement.into.text) as version:
+        prepared = _prepare(session, statement, text, version)
+        _write_files(version, statement, prepared)
+        if session.dry_run is not None:
+            return [_told_dry(version)]
+        report = session.run_job(prepared.values)
+        _keep(version, prepared, report, session.source.engine)
+    figures = ", ".join(f"{name} {value:.4g}" for name, value in _figures(report))
+    rows = prepared.shards
+    told = f"{version.reference}: {rows.num_training:,} rows for training"
+    if rows.num_validation:
+        told += f", {rows.num_validation:,} for validation: {figures}"
+    return [Told((told,))]
+
+
+@contextmanager
+def _version(session: Session, name: str) -> Iterator[ModelVersion]:
+    """Give a new version's folder, or with a dry run the folder that was named."""
+    if session.dry_run is not None:
+        session.dry_run.mkdir(parents=True, exist_ok=True)
+        yield ModelVersion(name, 0, session.dry_run.absolute())
+        return
+    with session.registry.adding(name) as version:
+        yield version
+
+
+def _prepare(
+    session: Session, statement: Train, text: str, version: ModelVersion
+) -> _Prepared:
+    folder = version.data_dir
+    folder.mkdir(parents=True, exist_ok=True)
+    with session.source.rows(statement.select) as rows:
+        plan = planning.plan_training(statement, rows.preview, text)
+        for note in plan.notes:
+            session.say(note)
+        path = folder / "rows.parquet"
+        staged = Staged(path, rows.schema, rows.write(path))
+    validation = _validation(session, plan, folder)
+    made = shards.write_training(
+        staged,
+        folder,
+        columns=plan.columns,
+        label=plan.label,
+        division=plan.split,
+        validation=validation,
+    )
+    for one in (staged, validation):
+        if one is not None:
+            one.path.unlink()
+    session.say(
+        f"{made.num_training:,} rows for training, {made.num_validation:,} for "
+        "validation"
+    )
+    measured = statistics.measure(
+        made, columns=plan.columns, needs=plan.needs, label=plan.label.column
+    )
+    places = Places(
+        training=str(made.training),
+        validation=str(made.validation) if made.num_validation else "",
+        vocabularies=str(folder / "vocabularies"),
+        export=str(version.export_dir),
+    )
+    generated = generate.generate(plan, measured, places)
+    return _Prepared(
+        plan, made, measured, generated, _values(session, version, generated)
+    )
+
+
+def _validation(session: Session, plan: TrainPlan, folder: Path) -> Staged | None:
+    if not plan.split.select:
+        return None
+    with session.source.rows(plan.split.select) as rows:
+        path = folder / "validation-rows.parquet"
+        return Staged(path, rows.schema, rows.write(path))
+
+
+def _values(
+    session: Session, version: ModelVersion, generated: Generated
+) -> ValuesFile:
+    ours = [
+        f"job.checkpoint.dir={json.dumps(str(version.checkpoints_dir))}",
+        "job.checkpoint.keep=1",
+    ]
+    values, problems = parse_values(
+        generated.values,
+        source=str(version.values_file),
+        overrides=[*ours, *session.overrides],
+    )
+    if values is None:
+        raise spec_error(problems)
+    return values
+
+
+def _write_files(version: ModelVersion, statement: Train, prepared: _Prepared) -> None:
+    module = version.folder / Path(prepared.generated.module_path).name
+    write_whole(module, prepared.generated.module, durable=False)
+    write_whole(version.values_file, dump_values(prepared.values), durable=False)
+    text = statement.text.strip().rstrip(";") + ";\n"
+    write_whole(version.statement_file, text, durable=False)
+    write_statistics(version, prepared.statistics)
+
+
+def _told_dry(version: ModelVersion) -> Told:
+    modules = ", ".join(path.name for path in version.modules)
+    return Told(
+        (
+            f"written: {version.values_file}, {modules}, shards in {version.data_dir}",
+            f"run it: elasticdl train -f {version.values_file}",
+        )
+    )
+
+
+def _figures(report: JobReport) -> Sequence[tuple[str, float]]:
+    return sorted(report.metrics.items())
+
+
+def _keep(
+    version: ModelVersion, prepared: _Prepared, report: JobReport, engine: str
+) -> None:
+    """Complete a version: what a prediction needs, and the figures."""
+    figures = dict(report.metrics)
+    text = json.dumps({"metrics": figures, "last_loss": report.last_loss}, indent=1)
+    write_whole(version.evaluation_file, text, durable=False)
+    for older in sorted(version.checkpoints_dir.glob("*")):
+        if older.name != Path(report.checkpoint).name and report.checkpoint:
+            shutil.rmtree(older, ignore_errors=True)
+    plan = prepared.plan
+    write_description(
+        version,
+        Description(
+            columns=plan.columns,
+            label=with_classes(plan.label, prepared.shards),
+            schema=plan.schema,
+            model=plan.model.name,
+            engine=engine,
+            notes=plan.notes,
+            num_training=prepared.shards.num_training,
+            num_validation=prepared.shards.num_validation,
+            evaluation=figures,
+        ),
+    )
+
+
+def with_classes(label: LabelPlan, made: Shards) -> LabelPlan:
+    """Return the label with the classes that the shards were written with."""
+    if not made.classes:
+        return label
+    classes = label.classes or tuple(entry.value for entry in made.classes)
+    head = Head.CLASSES if len(classes) > 2 else Head.BINARY
+    return replace(label, head=head, classes=classes, num_classes=len(classes))

@@ -1,0 +1,165 @@
+"""The small functions that generated modules begin with, each where it is used.
+
+Owns their texts: this is the one place where a function of COLUMN meets Keras. Must
+not know plans.
+"""
+
+from __future__ import annotations
+
+HELPERS = {
+    "read_vocabulary": '''\
+def read_vocabulary(path):
+    """Return the lines of a file: one value a line, the most frequent first."""
+    return Path(path).read_text(encoding="utf-8").removesuffix("\\n").split("\\n")
+''',
+    "read_integers": '''\
+def read_integers(path):
+    """Return the lines of a file as integers."""
+    lines = read_vocabulary(path)
+    return [NULL_INTEGER if line == NULL_TEXT else int(line) for line in lines]
+''',
+    "as_number": '''\
+def as_number(x):
+    """Return an integer column as float; NULL is NaN."""
+    is_null = ops.equal(x, NULL_INTEGER)
+    return ops.where(is_null, float("nan"), ops.cast(x, "float32"))
+''',
+    "logarithm": '''\
+def logarithm(x):
+    """Return sign(x) * ln(1 + |x|), which is defined for all numbers."""
+    return ops.sign(x) * ops.log1p(ops.abs(x))
+''',
+    "filled": '''\
+def filled(x, mean):
+    """Put the mean where a number is NULL (NaN)."""
+    return ops.where(ops.isnan(x), mean, x)
+''',
+    "standardized": '''\
+def standardized(x, mean, variance):
+    """Return (x - mean) / standard deviation; NULL is taken for the mean."""
+    x = filled(x, mean)
+    return layers.Normalization(axis=None, mean=mean, variance=variance)(x)
+''',
+    "normalized": '''\
+def normalized(x, minimum, maximum, mean):
+    """Return x on the scale from 0 (minimum) to 1; NULL is taken for the mean."""
+    scale = 1 / (maximum - minimum)
+    return layers.Rescaling(scale, offset=-minimum * scale)(filled(x, mean))
+''',
+    "bucketized": '''\
+def bucketized(x, boundaries):
+    """Return the bucket of a number; NULL has the one after the last."""
+    buckets = layers.Discretization(bin_boundaries=boundaries)(x)
+    null_bucket = ops.full_like(buckets, len(boundaries) + 1)
+    return ops.where(ops.isnan(x), null_bucket, buckets)
+''',
+    "looked_up": '''\
+def looked_up(x, vocabulary):
+    """Return the place of a value, from 1; values that are not there have 0."""
+    lookup = layers.StringLookup if x.dtype == "string" else layers.IntegerLookup
+    return lookup(vocabulary=vocabulary, num_oov_indices=1)(x)
+''',
+    "parts_looked_up": '''\
+def parts_looked_up(x, vocabulary):
+    """Return the places of parts, from 2; parts not there have 1, no part has 0."""
+    lookup = layers.StringLookup(vocabulary=vocabulary, mask_token="")
+    return lookup(x)
+''',
+    "identified": '''\
+def identified(x, buckets):
+    """Return an integer below `buckets` as it is; all others, and NULL, are last."""
+    inside = ops.logical_and(ops.greater_equal(x, 0), ops.less(x, buckets))
+    return ops.where(inside, x, ops.full_like(x, buckets))
+''',
+    "hashed": '''\
+def hashed(x, buckets):
+    """Return a hash of the value, from 1 to `buckets`; NULL has 0."""
+    null = NULL_TEXT if x.dtype == "string" else NULL_INTEGER
+    return layers.Hashing(buckets + 1, mask_value=null)(x)
+''',
+    "parts_hashed": '''\
+def parts_hashed(x, buckets):
+    """Return a hash of each part, from 1 to `buckets`; no part has 0."""
+    return layers.Hashing(buckets + 1, mask_value="")(x)
+''',
+    "crossed": '''\
+def crossed(columns, buckets):
+    """Return a hash of a combination; the layer takes two at a time."""
+    first, *others, last = columns
+    for column in others:
+        first = layers.HashedCrossing(2**31 - 1)((first, column))
+    return layers.HashedCrossing(buckets)((first, last))
+''',
+    "null_indicator": '''\
+def null_indicator(x):
+    """Return 1 where a value is NULL, else 0."""
+    if x.dtype == "float32":
+        return ops.cast(ops.isnan(x), "float32")
+    null = NULL_TEXT if x.dtype == "string" else NULL_INTEGER
+    lookup = layers.StringLookup if x.dtype == "string" else layers.IntegerLookup
+    return ops.cast(lookup(vocabulary=[null])(x), "float32")
+''',
+    "one_hot": '''\
+def one_hot(ids, size):
+    """Return a vector with 1 at the place of the category, else 0."""
+    return layers.CategoryEncoding(size, output_mode="multi_hot")(ids)
+''',
+    "embedded": '''\
+def embedded(ids, size, dim, name):
+    """Return a trained vector of `dim` numbers for the category."""
+    vectors = layers.Embedding(size, dim, name=name)(ids)
+    return layers.Reshape((dim,))(vectors)
+''',
+    "combined": '''\
+def combined(ids, size, dim, combiner, name):
+    """Return the mean, sum or sum / sqrt(count) of the vectors of several values."""
+    vectors = layers.Embedding(size, dim, name=name)(ids)
+    there = ops.cast(ops.expand_dims(ops.not_equal(ids, 0), -1), "float32")
+    total = ops.sum(vectors * there, axis=1)
+    count = ops.maximum(ops.sum(there, axis=1), 1.0)
+    if combiner == "sum":
+        return total
+    return total / (count if combiner == "mean" else ops.sqrt(count))
+''',
+    "joined": '''\
+def joined(columns):
+    """Return columns side by side."""
+    return layers.Concatenate()(columns) if len(columns) > 1 else columns[0]
+''',
+}
+SPLIT = '''\
+@keras.saving.register_keras_serializable("elasticdl_sql")
+class Split(layers.Layer):
+    """Cuts a text at a delimiter into `longest` parts; "" fills up."""
+
+    def __init__(self, delimiter, longest, **kwargs):
+        super().__init__(**kwargs)
+        self.delimiter = delimiter
+        self.longest = longest
+
+    def call(self, x):
+        parts = tf.strings.split(tf.reshape(x, [-1]), self.delimiter)
+        return parts.to_tensor("", shape=[None, self.longest])
+
+    def compute_output_spec(self, x):
+        return keras.KerasTensor((x.shape[0], self.longest), dtype="string")
+
+    def get_config(self):
+        config = super().get_config()
+        return {**config, "delimiter": self.delimiter, "longest": self.longest}
+'''
+# What a helper is made of besides Keras.
+NEEDS = {
+    "read_integers": ("read_vocabulary",),
+    "standardized": ("filled",),
+    "normalized": ("filled",),
+}
+OF_NULL_INTEGER = ("as_number", "hashed", "null_indicator", "read_integers")
+OF_NULL_TEXT = ("hashed", "null_indicator", "read_integers")
+
+
+def texts(used: set[str]) -> list[str]:
+    """Return the texts of the helpers in use and of those that they need."""
+    every = used | {need for name in used for need in NEEDS.get(name, ())}
+    found = [SPLIT] if "Split" in used else []
+    return found + [text for name, text in HELPERS.items() if name in every]

@@ -1,0 +1,69 @@
+"""Rows of Parquet reach the model as columns, and are what their Examples are."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tensorflow as tf
+from elasticdl.data.formats.row_table import RowTable
+from elasticdl.data.reader import open_reader
+
+MODULE = """
+import keras
+
+
+def model():
+    age = keras.Input((1,), name="age")
+    number = keras.Input((), name="number", dtype="int64")
+    city = keras.Input((1,), name="city", dtype="string")
+    pair = keras.Input((2,), name="pair")
+    numbers = keras.ops.expand_dims(keras.ops.cast(number, "float32"), 1)
+    place = keras.layers.StringLookup(vocabulary=["bonn", "köln"])(city)
+    place = keras.ops.cast(place, "float32")
+    joined = keras.layers.Concatenate()([age, numbers, place, pair])
+    network = keras.Model([age, number, city, pair], keras.layers.Dense(1)(joined))
+    network.compile(optimizer="sgd", loss="mse")
+    return network
+"""
+
+
+@pytest.fixture
+def records(tmp_path):
+    n = 300
+    rows = pa.table(
+        {
+            "age": np.where(np.arange(n) % 7, np.arange(n) / 3, np.nan),
+            "number": np.arange(n) * 2**40,
+            "city": pa.array([["bonn", "köln", "", "\\N"][i % 4] for i in range(n)]),
+            "pair": pa.array([[i, -i] for i in range(n)], pa.list_(pa.int64())),
+            "label": np.arange(n) % 2,
+        }
+    )
+    pq.write_table(rows, tmp_path / "a.parquet", row_group_size=128)
+    reader = open_reader("a.parquet", data_root=tmp_path)
+    found = reader.read("a.parquet", 20, 290, skip_bad=False).values
+    assert isinstance(found, RowTable)
+    return reader, found
+
+
+@pytest.mark.parametrize("mode", ["training", "evaluation", "prediction"])
+def test_columns_give_the_batches_of_their_examples(mode, built, feeder, records):
+    reader, rows = records
+    definition = built(MODULE, "net.model")
+    arguments = {"mode": mode, "metadata": reader.metadata, "batch_size": 32}
+    by_column = list(feeder(definition, **arguments).batches(rows))
+    by_example = list(feeder(definition, **arguments).batches(list(rows)))
+    assert [b.num_records for b in by_column] == [b.num_records for b in by_example]
+    assert sum(b.num_records for b in by_column) == len(rows)
+    for one, other in zip(by_column, by_example, strict=True):
+        same = tf.nest.map_structure(_equal, one.features, other.features)
+        assert all(tf.nest.flatten(same))
+        if mode != "prediction":
+            assert _equal(one.labels, other.labels)
+
+
+def _equal(one, other):
+    assert (one.shape, one.dtype) == (other.shape, other.dtype)
+    if one.dtype == tf.string:
+        return bool(tf.reduce_all(one == other))
+    return np.array_equal(one.numpy(), other.numpy(), equal_nan=one.dtype.is_floating)

@@ -1,0 +1,158 @@
+"""Real servers: types, streaming, NULLs and tables put in place; secrets stay secret."""
+
+import datetime
+
+import pyarrow.parquet as pq
+import pytest
+from elasticdl.errors import DataError
+from elasticdl.sql.data.source import open_source
+from elasticdl.sql.plan import Kind
+
+from tests.integration.sql import servers
+from tests.integration.sql.servers import PASSWORD
+
+TYPES = {
+    "mariadb": {
+        "TINYINT DEFAULT -1": Kind.INTEGER,
+        "BOOLEAN DEFAULT true": Kind.INTEGER,
+        "BIGINT DEFAULT 9223372036854775807": Kind.INTEGER,
+        "INT UNSIGNED DEFAULT 4294967295": Kind.INTEGER,
+        "BIGINT UNSIGNED DEFAULT 18446744073709551615": Kind.NUMBER,
+        "DECIMAL(18, 4) DEFAULT 12.3456": Kind.NUMBER,
+        "DECIMAL(30, 0) DEFAULT 123456789012345678901234567890": Kind.NUMBER,
+        "FLOAT DEFAULT 1.5": Kind.NUMBER,
+        "DOUBLE DEFAULT 1.5": Kind.NUMBER,
+        "VARCHAR(20) DEFAULT 'köln'": Kind.TEXT,
+        "ENUM('a', 'b') DEFAULT 'b'": Kind.TEXT,
+        "SET('a', 'b') DEFAULT 'a,b'": Kind.TEXT,
+        "DATE DEFAULT '2026-01-02'": Kind.TIME,
+        "DATETIME DEFAULT '2026-01-02 03:04:05'": Kind.TIME,
+        "TIME DEFAULT '03:04:05'": Kind.TIME,
+        "YEAR DEFAULT 2026": Kind.INTEGER,
+        "VARBINARY(4) DEFAULT 'ab'": Kind.OTHER,
+    },
+    "postgresql": {
+        "SMALLINT DEFAULT -1": Kind.INTEGER,
+        "BOOLEAN DEFAULT true": Kind.BOOLEAN,
+        "BIGINT DEFAULT 9223372036854775807": Kind.INTEGER,
+        "NUMERIC(18, 4) DEFAULT 12.3456": Kind.NUMBER,
+        "REAL DEFAULT 1.5": Kind.NUMBER,
+        "DOUBLE PRECISION DEFAULT 1.5": Kind.NUMBER,
+        "TEXT DEFAULT 'köln'": Kind.TEXT,
+        "UUID DEFAULT '00000000-0000-0000-0000-000000000001'": Kind.TEXT,
+        "DATE DEFAULT '2026-01-02'": Kind.TIME,
+        "TIMESTAMP DEFAULT '2026-01-02 03:04:05'": Kind.TIME,
+        "TIMESTAMPTZ DEFAULT '2026-01-02 03:04:05+00'": Kind.TIME,
+        "TIME DEFAULT '03:04:05'": Kind.TIME,
+        "INTERVAL DEFAULT '1 day'": Kind.TIME,
+        "INTEGER[] DEFAULT '{1, 2}'": Kind.ARRAY,
+        "TEXT[] DEFAULT '{a, b}'": Kind.ARRAY,
+        "JSONB DEFAULT '{\"a\": 1}'": Kind.OTHER,
+        "BYTEA DEFAULT 'ab'": Kind.OTHER,
+    },
+}
+SERIES = {
+    "mariadb": "SELECT seq AS n, IF(seq % 3 = 0, NULL, seq / 4) AS x, CONCAT('w', "
+    "seq % 100) AS w FROM seq_1_to_30000",
+    "postgresql": "SELECT n, CASE WHEN n % 3 = 0 THEN NULL ELSE n / 4.0 END AS x, "
+    "'w' || n % 100 AS w FROM generate_series(1, 30000) AS n",
+}
+
+
+@pytest.fixture(scope="module", params=["mariadb", "postgresql"])
+def server(request, tmp_path_factory):
+    with getattr(servers, request.param)(tmp_path_factory.mktemp(request.param)) as one:
+        yield request.param, one
+
+
+@pytest.fixture
+def source(server):
+    opened = open_source(server[1].url)
+    yield opened
+    opened.close()
+
+
+def execute(source, sql):
+    return source.execute(sql, most_rows=10)
+
+
+def test_each_type_has_the_kind_of_the_table_and_comes_back(server, source, tmp_path):
+    wanted = list(TYPES[server[0]].items())
+    columns = ", ".join(f"c{i} {kind}" for i, (kind, _) in enumerate(wanted))
+    execute(source, "DROP TABLE IF EXISTS kinds")
+    execute(source, f"CREATE TABLE kinds (id INT, {columns})")
+    execute(source, "INSERT INTO kinds (id) VALUES (1), (2)")
+    execute(source, "INSERT INTO kinds VALUES (3" + ", NULL" * len(wanted) + ")")
+    with source.rows("SELECT * FROM kinds ORDER BY id") as rows:
+        found = {column.name: column.kind for column in rows.schema.columns}
+        assert found == {
+            "id": Kind.INTEGER, **{f"c{i}": kind for i, (_, kind) in enumerate(wanted)}
+        }  # fmt: skip
+        assert rows.write(tmp_path / "kinds.parquet") == 3
+    table = pq.read_table(tmp_path / "kinds.parquet")
+    for i, (stated, kind) in enumerate(wanted):
+        value, _, null = table[f"c{i}"].to_pylist()
+        assert null is None
+        if stated.startswith("BIGINT DEFAULT"):
+            assert value == 2**63 - 1
+        if "12.3456" in stated:
+            assert value == pytest.approx(12.3456)
+        if stated.startswith("DATE "):
+            assert value == datetime.date(2026, 1, 2)
+        if kind is Kind.ARRAY:
+            assert value in ([1, 2], ["a", "b"])
+    assert source.put_table("kinds_back", tmp_path / "kinds.parquet") == 3
+    back = execute(source, "SELECT c0 FROM kinds_back ORDER BY id").rows
+    assert [row[0] for row in back][-1] is None
+
+
+def test_rows_are_streamed_once_with_a_preview_before(server, source, tmp_path):
+    with source.rows(SERIES[server[0]]) as rows:
+        preview = rows.preview
+        assert (preview.num_rows, preview.complete) == (10_000, False)
+        assert preview.values["x"][:4] == (0.25, 0.5, None, 1.0)
+        assert rows.write(tmp_path / "rows.parquet") == 30_000
+    table = pq.read_table(tmp_path / "rows.parquet")
+    assert table["n"].to_pylist() == list(range(1, 30_001))
+    assert table["x"].null_count == 10_000
+
+
+def test_a_table_takes_the_place_of_one_that_it_was_read_from(server, source, tmp_path):
+    execute(source, "DROP TABLE IF EXISTS people")
+    execute(source, f"CREATE TABLE people AS {SERIES[server[0]]} LIMIT 50")
+    with source.rows("SELECT n, w FROM people") as rows:
+        rows.write(tmp_path / "people.parquet")
+    assert source.put_table("people", tmp_path / "people.parquet") == 50
+    found = execute(source, "SELECT count(*), count(DISTINCT n) FROM people").rows
+    assert found == ((50, 50),)
+    listed = "SELECT table_name FROM information_schema.tables WHERE table_name LIKE "
+    tables = execute(source, listed + "'people!_%' ESCAPE '!'")
+    assert tables.rows == ()
+
+
+def test_a_percent_sign_is_the_querys_own(server, source, tmp_path):
+    like = (
+        "SELECT w FROM (" + SERIES[server[0]] + ") AS s WHERE w LIKE '%w1' AND n < 99"
+    )
+    with source.rows(like) as rows:
+        assert rows.preview.values["w"] == ("w1",)
+
+
+def test_no_message_has_the_password(server):
+    with pytest.raises(DataError) as refused:
+        wrong = open_source(server[1].url.replace(PASSWORD, "wr0ng-pass"))
+        wrong.execute("SELECT 1", most_rows=1)
+    assert "wr0ng-pass" not in str(refused.value)
+    away = server[1].url.replace(str(server[1].port), str(servers.free_port()))
+    with pytest.raises(DataError) as gone:
+        open_source(away).execute("SELECT 1", most_rows=1)
+    assert PASSWORD not in str(gone.value)
+    assert PASSWORD not in repr(open_source(server[1].url))
+
+
+def test_the_engines_own_message_says_what_is_wrong(server, source):
+    with (
+        pytest.raises(DataError, match="the query failed: .*nowhere"),
+        source.rows("SELECT * FROM nowhere") as rows,
+    ):
+        assert not rows.schema

@@ -1,0 +1,225 @@
+"""Shards hold each row once, NULLs settled, on the side that every engine gives it."""
+
+import math
+import sqlite3
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from elasticdl.errors import DataError
+from elasticdl.sql.data import shards
+from elasticdl.sql.data.shards import Staged
+from elasticdl.sql.data.source import open_source
+from elasticdl.sql.plan import (
+    NULL_INTEGER,
+    NULL_TEXT,
+    ColumnPlan,
+    Head,
+    Kind,
+    LabelPlan,
+    SplitPlan,
+    Stored,
+)
+
+ROWS = 3000
+COLUMNS = (
+    ColumnPlan("age", "age", Stored.FLOAT),
+    ColumnPlan("id", "id", Stored.INTEGER),
+    ColumnPlan("city", "city_name", Stored.TEXT),
+)
+LABEL = LabelPlan("y", Kind.TEXT, Head.BINARY, 2, ("no", "yes"))
+
+
+def table():
+    n = np.arange(ROWS)
+    return {
+        "age": [None if i % 7 == 0 else i / 4 for i in n.tolist()],
+        "id": [None if i % 11 == 0 else i for i in n.tolist()],
+        "city": [None if i % 5 == 0 else f"city {i % 13}" for i in n.tolist()],
+        "user": [f"u{i % 97}" for i in n.tolist()],
+        "y": ["yes" if i % 3 else "no" for i in n.tolist()],
+    }
+
+
+@pytest.fixture(scope="module")
+def engines(tmp_path_factory):
+    """The same rows behind two engines."""
+    folder = tmp_path_factory.mktemp("engines")
+    rows = table()
+    pq.write_table(pa.table(rows), folder / "t.parquet")
+    with sqlite3.connect(folder / "t.sqlite") as connection:
+        connection.execute("CREATE TABLE t (age REAL, id INT, city TEXT, user TEXT, y)")
+        connection.executemany(
+            "INSERT INTO t VALUES (?, ?, ?, ?, ?)", zip(*rows.values(), strict=True)
+        )
+    connection.close()
+    return {
+        "duckdb": ("", f"SELECT * FROM '{folder / 't.parquet'}'"),
+        # The order of columns and rows is another one.
+        "sqlite": (
+            str(folder / "t.sqlite"),
+            "SELECT y, user, city, id, age FROM t ORDER BY age DESC",
+        ),
+    }
+
+
+def staged(engines, name, folder):
+    url, select = engines[name]
+    source = open_source(url)
+    try:
+        with source.rows(select) as rows:
+            path = folder / f"{name}.parquet"
+            return Staged(path, rows.schema, rows.write(path))
+    finally:
+        source.close()
+
+
+def read(folder):
+    if not folder.exists():
+        return []
+    return pq.read_table(folder).to_pylist()
+
+
+def write(engines, name, tmp_path, division=None, label=LABEL):
+    return shards.write_training(
+        staged(engines, name, tmp_path),
+        tmp_path / f"{name}-shards",
+        columns=COLUMNS,
+        label=label,
+        division=division or SplitPlan(),
+    )
+
+
+@pytest.mark.parametrize(
+    "division",
+    [SplitPlan(), SplitPlan(fraction=0.35), SplitPlan(key="user"),
+     SplitPlan(order="id", fraction=0.25), SplitPlan(fraction=0)],
+)  # fmt: skip
+def test_each_row_is_on_one_side_and_every_engine_gives_the_same(
+    engines, tmp_path, division
+):
+    sides = {}
+    for name in engines:
+        made = write(engines, name, tmp_path, division)
+        training, validation = read(made.training), read(made.validation)
+        assert len(training) == made.num_training
+        assert len(validation) == made.num_validation
+        assert made.num_training + made.num_validation == ROWS
+        if division.fraction:
+            share = made.num_validation / ROWS
+            assert share == pytest.approx(division.fraction, abs=0.06)
+        sides[name] = sorted(str(sorted(row.items())) for row in validation)
+    assert sides["duckdb"] == sides["sqlite"]
+
+
+def test_a_split_is_the_same_in_every_run_and_version(engines, tmp_path):
+    """A change of the engine's hash would mix training rows into validation rows."""
+    made = write(engines, "duckdb", tmp_path)
+    assert (made.num_training, made.num_validation) == RECORDED_SPLIT
+    again = write(engines, "duckdb", tmp_path)
+    assert again == made
+
+
+def test_rows_of_one_key_are_on_one_side(engines, tmp_path):
+    one = staged(engines, "duckdb", tmp_path)
+    columns = (ColumnPlan("user", "user", Stored.TEXT),)
+    made = shards.write_training(
+        one,
+        tmp_path / "s",
+        columns=columns,
+        label=LABEL,
+        division=SplitPlan(key="user"),
+    )
+    users = [{row["user"] for row in read(s)} for s in (made.training, made.validation)]
+    assert users[0]
+    assert users[1]
+    assert not users[0] & users[1]
+
+
+def test_the_last_rows_by_an_order_are_for_validation(engines, tmp_path):
+    made = write(engines, "duckdb", tmp_path, SplitPlan(order="id", fraction=0.1))
+    known = [r["id"] for r in read(made.training) if r["id"] != NULL_INTEGER]
+    assert max(known) < min(row["id"] for row in read(made.validation))
+
+
+def test_nulls_are_settled_and_labels_are_numbers(engines, tmp_path):
+    made = write(engines, "duckdb", tmp_path, SplitPlan(fraction=0))
+    found, rows = read(made.training), table()
+    assert [set(row) for row in found[:1]] == [{"age", "id", "city_name", "label"}]
+    for i, row in enumerate(found):
+        age, number, city = rows["age"][i], rows["id"][i], rows["city"][i]
+        assert row["age"] == age or (age is None and math.isnan(row["age"]))
+        assert row["id"] == (NULL_INTEGER if number is None else number)
+        assert row["city_name"] == (NULL_TEXT if city is None else city)
+        assert row["label"] == ["no", "yes"].index(rows["y"][i])
+    file = pq.ParquetFile(made.training / "rows.parquet")
+    kinds = {field.name: str(field.type) for field in file.schema_arrow}
+    assert kinds == {
+        "age": "float", "id": "int64", "city_name": "string", "label": "int64",
+    }  # fmt: skip
+
+
+def test_row_groups_are_small(tmp_path):
+    pq.write_table(pa.table({"x": np.arange(50_000.0), "y": np.arange(50_000) % 2}),
+                   tmp_path / "x.parquet")  # fmt: skip
+    source = open_source("")
+    with source.rows(f"SELECT * FROM '{tmp_path / 'x.parquet'}'") as rows:
+        one = Staged(tmp_path / "s.parquet", rows.schema, 0)
+        rows.write(one.path)
+    columns = (ColumnPlan("x", "x", Stored.FLOAT),)
+    label = LabelPlan("y", Kind.INTEGER, Head.BINARY, 2, (0, 1))
+    made = shards.write_training(
+        one, tmp_path / "shards", columns=columns, label=label, division=SplitPlan()
+    )
+    file = pq.ParquetFile(made.training / "rows.parquet")
+    groups = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
+    assert max(groups) <= 8192
+    assert min(groups[:-1]) >= 2048
+
+
+def test_a_null_label_is_an_error_with_the_count_and_the_where(engines, tmp_path):
+    label = LabelPlan("city", Kind.TEXT, Head.CLASSES)
+    with pytest.raises(DataError, match=r"NULL in 600 rows.*WHERE city IS NOT NULL"):
+        write(engines, "duckdb", tmp_path, label=label)
+
+
+def test_a_class_that_was_not_in_the_first_rows_is_named(engines, tmp_path):
+    label = LabelPlan("y", Kind.TEXT, Head.BINARY, 2, ("maybe", "yes"))
+    with pytest.raises(DataError, match=r"the value 'no' in 1,000 rows"):
+        write(engines, "duckdb", tmp_path, label=label)
+
+
+def test_classes_that_nobody_knew_are_those_of_all_rows(engines, tmp_path):
+    label = LabelPlan("y", Kind.TEXT, Head.BINARY)
+    made = write(engines, "duckdb", tmp_path, label=label)
+    assert [entry.value for entry in made.classes] == ["no", "yes"]
+    assert sum(entry.count for entry in made.classes) == made.num_training
+
+
+def test_an_order_without_enough_values_is_refused(engines, tmp_path):
+    with pytest.raises(DataError, match="one and the same `y`, yes"):
+        write(engines, "duckdb", tmp_path, SplitPlan(order="y"))
+
+
+def test_arrays_are_filled_up_to_one_length(tmp_path):
+    source = open_source("")
+    with source.rows("SELECT [1, NULL, 3] AS a, 1 AS y UNION ALL SELECT NULL, 0 "
+                     "UNION ALL SELECT [9, 8, 7, 6, 5], 1") as rows:  # fmt: skip
+        one = Staged(
+            tmp_path / "s.parquet", rows.schema, rows.write(tmp_path / "s.parquet")
+        )
+    made = shards.write_training(
+        one,
+        tmp_path / "shards",
+        columns=(ColumnPlan("a", "a", Stored.INTEGER, longest=4),),
+        label=LabelPlan("y", Kind.INTEGER, Head.BINARY, 2, (0, 1)),
+        division=SplitPlan(fraction=0),
+    )
+    null = NULL_INTEGER
+    found = sorted(tuple(row["a"]) for row in read(made.training))
+    wanted = [(1, null, 3, null), (null,) * 4, (9, 8, 7, 6)]
+    assert found == sorted(wanted)
+
+
+RECORDED_SPLIT = (2404, 596)

@@ -1,0 +1,157 @@
+"""Statistics are NumPy's, over the training rows alone."""
+
+import collections
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from elasticdl.sql.data import shards, statistics
+from elasticdl.sql.data.shards import Shards, Staged
+from elasticdl.sql.data.source import open_source
+from elasticdl.sql.plan import (
+    ColumnPlan,
+    Head,
+    Kind,
+    LabelPlan,
+    Measured,
+    SplitPlan,
+    StatisticsNeeded,
+    Stored,
+)
+
+ROWS = 20_000
+COLUMNS = (
+    ColumnPlan("gauss", "gauss", Stored.FLOAT),
+    ColumnPlan("long", "long", Stored.FLOAT),
+    ColumnPlan("id", "id", Stored.INTEGER),
+    ColumnPlan("word", "word", Stored.TEXT),
+    ColumnPlan("tags", "tags", Stored.TEXT),
+)
+LABEL = LabelPlan("y", Kind.TEXT, Head.CLASSES, 3, ("a", "b", "c"))
+NEEDS = (
+    StatisticsNeeded(Measured("gauss"), moments=True, num_buckets=10),
+    StatisticsNeeded(Measured("long"), moments=True, num_buckets=20),
+    StatisticsNeeded(Measured("long", log=True), moments=True, num_buckets=4),
+    StatisticsNeeded(Measured("id"), vocabulary=True, max_size=50),
+    StatisticsNeeded(Measured("word"), vocabulary=True, min_count=20),
+    StatisticsNeeded(Measured("tags", split=","), vocabulary=True, longest=True),
+    StatisticsNeeded(Measured("y"), vocabulary=True),
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("statistics")
+    random = np.random.default_rng(7)
+    nothing = random.random(ROWS) < 0.1
+    rows = {
+        "gauss": pa.array(random.normal(1e3, 2.5, ROWS), mask=nothing),
+        "long": pa.array(random.lognormal(3, 2, ROWS), mask=nothing[::-1]),
+        "id": pa.array(random.zipf(1.3, ROWS).clip(0, 10**9)),
+        "word": pa.array([f"w{n}" for n in random.zipf(1.5, ROWS)], mask=nothing),
+        "tags": pa.array([",".join(f"t{i}" for i in range(n)) + ",,"
+                          for n in random.integers(0, 9, ROWS)]),
+        "y": pa.array(random.choice(["a", "b", "c"], ROWS)),
+    }  # fmt: skip
+    pq.write_table(pa.table(rows), folder / "t.parquet")
+    source = open_source("")
+    with source.rows(f"SELECT * FROM '{folder / 't.parquet'}'") as found:
+        staged = Staged(folder / "s.parquet", found.schema, ROWS)
+        found.write(staged.path)
+    written = shards.write_training(
+        staged, folder / "shards", columns=COLUMNS, label=LABEL, division=SplitPlan()
+    )
+    measured = statistics.measure(
+        written, columns=COLUMNS, needs=NEEDS, label=LABEL.column
+    )
+    return written, measured, pq.read_table(written.training)
+
+
+def numbers(table, name, *, log=False):
+    values = table[name].to_numpy().astype(np.float64)
+    values = values[~np.isnan(values)]
+    return np.sign(values) * np.log1p(np.abs(values)) if log else values
+
+
+@pytest.mark.parametrize(("name", "log"), [("gauss", False), ("long", False),
+                                           ("long", True)])  # fmt: skip
+def test_moments_are_those_of_numpy(made, name, log):
+    _, measured, table = made
+    found = measured.of(Measured(name, log=log))
+    values = numbers(table, name, log=log)
+    assert found.num_rows == len(table)
+    assert found.null_count == len(table) - len(values)
+    assert found.mean == pytest.approx(values.mean(), rel=1e-5)
+    assert found.variance == pytest.approx(values.var(), rel=1e-5)
+    assert found.minimum == pytest.approx(values.min())
+    assert found.maximum == pytest.approx(values.max())
+
+
+@pytest.mark.parametrize("sketched", [False, True])
+@pytest.mark.parametrize(("name", "log", "buckets"), [("gauss", False, 10),
+    ("long", False, 20), ("long", True, 4)])  # fmt: skip
+def test_quantiles_are_within_a_hundredth_of_their_rank(
+    made, name, log, buckets, sketched, monkeypatch
+):
+    written, measured, table = made
+    if sketched:
+        monkeypatch.setattr(statistics, "_EXACT_ROWS", 0)
+        measured = statistics.measure(
+            written, columns=COLUMNS, needs=NEEDS, label=LABEL.column
+        )
+    values = np.sort(numbers(table, name, log=log))
+    bounds = measured.of(Measured(name, log=log)).boundaries
+    assert len(bounds) == buckets - 1
+    for number, bound in enumerate(bounds, 1):
+        rank = np.searchsorted(values, bound) / len(values)
+        assert rank == pytest.approx(number / buckets, abs=0.01)
+
+
+def test_vocabularies_and_counts_are_exact(made):
+    _, measured, table = made
+    ids = collections.Counter(table["id"].to_pylist())
+    words = collections.Counter(w for w in table["word"].to_pylist() if w != "\\N")
+    for name, counted, least, most in (("id", ids, 1, 50), ("word", words, 20, None)):
+        wanted = sorted(
+            ((v, n) for v, n in counted.items() if n >= least),
+            key=lambda one: (-one[1], one[0]),
+        )[:most]
+        found = measured.of(Measured(name))
+        assert [(entry.value, entry.count) for entry in found.vocabulary] == wanted
+        assert found.vocabulary_size == len(wanted)
+    nulls = table["word"].to_pylist().count("\\N")
+    assert measured.of(Measured("word")).null_count == nulls
+
+
+def test_the_parts_of_a_text_are_counted_without_empty_ones(made):
+    _, measured, table = made
+    parts = [[p for p in t.split(",") if p] for t in table["tags"].to_pylist()]
+    counted = collections.Counter(p for row in parts for p in row)
+    found = measured.of(Measured("tags", split=","))
+    assert {e.value: e.count for e in found.vocabulary} == dict(counted)
+    assert found.longest == max(map(len, parts))
+
+
+def test_the_classes_are_counted_over_training_rows(made):
+    written, measured, table = made
+    counted = collections.Counter(table["label"].to_pylist())
+    found = {e.value: e.count for e in measured.of(Measured("y")).vocabulary}
+    assert found == {value: counted[i] for i, value in enumerate("abc")}
+    assert measured.num_rows == written.num_training
+    assert measured.num_validation_rows == written.num_validation
+
+
+def test_a_large_vocabulary_is_a_file_with_null_at_its_end(made, tmp_path, monkeypatch):
+    written, measured, _ = made
+    monkeypatch.setattr(statistics, "INLINE_ENTRIES", 10)
+    elsewhere = Shards(tmp_path, written.num_training, 0)
+    (tmp_path / "training").symlink_to(written.training)
+    needs = (StatisticsNeeded(Measured("word"), vocabulary=True, min_count=20),)
+    found = statistics.measure(elsewhere, columns=COLUMNS, needs=needs)
+    one = found.columns[0]
+    lines = (tmp_path / "vocabularies" / one.vocabulary_file).read_text().splitlines()
+    wanted = [str(entry.value) for entry in measured.of(Measured("word")).vocabulary]
+    assert lines == [*wanted, "\\N"]
+    assert one.vocabulary_size == len(wanted)
+    assert one.vocabulary == ()

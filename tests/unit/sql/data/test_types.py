@@ -1,0 +1,98 @@
+"""Each type of each engine has the kind that docs/sql.md says, or is refused by name."""
+
+import datetime
+import decimal
+import uuid
+
+import duckdb
+import pyarrow as pa
+import pytest
+from elasticdl.errors import DataError
+from elasticdl.sql.data import types
+from elasticdl.sql.plan import Column, Kind
+
+DUCKDB = {
+    "1::TINYINT": Kind.INTEGER,
+    "1::SMALLINT": Kind.INTEGER,
+    "1::INTEGER": Kind.INTEGER,
+    "1::BIGINT": Kind.INTEGER,
+    "1::UTINYINT": Kind.INTEGER,
+    "1::USMALLINT": Kind.INTEGER,
+    "1::UINTEGER": Kind.INTEGER,
+    "1::UBIGINT": Kind.NUMBER,
+    "1::HUGEINT": Kind.NUMBER,
+    "1::FLOAT": Kind.NUMBER,
+    "1::DOUBLE": Kind.NUMBER,
+    "1::DECIMAL(18, 3)": Kind.NUMBER,
+    "true": Kind.BOOLEAN,
+    "'a'": Kind.TEXT,
+    "'a'::ENUM('a', 'b')": Kind.TEXT,
+    "uuid()": Kind.TEXT,
+    "DATE '2026-01-01'": Kind.TIME,
+    "TIME '10:00'": Kind.TIME,
+    "TIMESTAMP '2026-01-01'": Kind.TIME,
+    "TIMESTAMPTZ '2026-01-01'": Kind.TIME,
+    "INTERVAL 1 DAY": Kind.TIME,
+    "[1, 2]": Kind.ARRAY,
+    "['a']": Kind.ARRAY,
+    "[1.5, 2]::DOUBLE[2]": Kind.ARRAY,
+    "[[1], [2]]": Kind.OTHER,
+    "[DATE '2026-01-01']": Kind.OTHER,
+    "{'a': 1}": Kind.OTHER,
+    "MAP {'a': 1}": Kind.OTHER,
+    "'a'::BLOB": Kind.OTHER,
+    "'101'::BIT": Kind.OTHER,
+    "'{}'::JSON": Kind.OTHER,
+}
+
+
+@pytest.mark.parametrize("value", DUCKDB)
+def test_a_type_of_duckdb_has_its_kind(value):
+    relation = duckdb.connect().sql(f"SELECT {value} AS x")
+    column = types.of_duckdb("x", str(relation.types[0]))
+    assert column.kind is DUCKDB[value], relation.types[0]
+
+
+def test_an_array_tells_the_kind_of_its_values():
+    assert types.of_duckdb("x", "VARCHAR[]").item is Kind.TEXT
+    assert types.of_duckdb("x", "DOUBLE[3]").item is Kind.NUMBER
+    assert types.of_values("x", [["a", None], []]).item is Kind.TEXT
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, None, 3], Kind.INTEGER),
+        ([2**63], Kind.NUMBER),
+        ([-(2**63)], Kind.NUMBER),  # it stands for NULL
+        ([1, 2.5], Kind.NUMBER),
+        ([True, None], Kind.BOOLEAN),
+        ([decimal.Decimal("1.50")], Kind.NUMBER),
+        ([1, "a"], Kind.TEXT),
+        ([uuid.UUID(int=1)], Kind.TEXT),
+        ([datetime.date(2026, 1, 1)], Kind.TIME),
+        ([datetime.timedelta(hours=1)], Kind.TIME),
+        ([datetime.datetime(2026, 1, 1)], Kind.TIME),  # noqa: DTZ001
+        ([[1, 2], None], Kind.ARRAY),
+        ([[[1]]], Kind.OTHER),
+        ([b"x"], Kind.OTHER),
+        ([{"a": 1}], Kind.OTHER),
+        ([None, None], Kind.TEXT),
+        ([], Kind.TEXT),
+    ],
+)
+def test_values_of_a_driver_have_their_kind(values, kind):
+    assert types.of_values("x", values).kind is kind
+
+
+def test_a_later_value_of_another_type_is_named_with_its_column():
+    column = Column("age", Kind.INTEGER)
+    with pytest.raises(DataError, match="column `age`: got 'old' .* expected integer"):
+        types.to_arrow(pa, column, [1, None, "old"], pa.int64())
+
+
+def test_numbers_among_text_are_text():
+    column = Column("x", Kind.TEXT)
+    assert types.to_arrow(pa, column, ["a", 2, None], pa.string()).to_pylist() == [
+        "a", "2", None,
+    ]  # fmt: skip

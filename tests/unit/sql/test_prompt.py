@@ -1,0 +1,100 @@
+"""Claims about the prompt and about statements in Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import elasticdl
+import pytest
+from elasticdl.errors import SpecError
+from elasticdl.sql import notebook, prompt
+from elasticdl.sql.data.source import open_source
+from elasticdl.sql.registry import Registry
+from elasticdl.sql.running.session import Answer, Session, Table, Told
+
+
+def _no_job(values: Any) -> Any:
+    raise AssertionError("no job runs here")
+
+
+def _asked(tmp_path: Path, text: str) -> list[Answer]:
+    from prompt_toolkit.input import create_pipe_input
+    from prompt_toolkit.output import DummyOutput
+
+    source = open_source("")
+    shown: list[Answer] = []
+    try:
+        session = Session(source, Registry(tmp_path / "models"), _no_job, print)
+        with create_pipe_input() as keys:
+            keys.send_text(text)
+            code = prompt.prompt(
+                session,
+                shown.append,
+                history=tmp_path / "history",
+                io={"input": keys, "output": DummyOutput()},
+            )
+    finally:
+        source.close()
+    assert code == 0
+    return shown[1:]
+
+
+def test_a_statement_runs_at_its_semicolon_and_exit_leaves(tmp_path: Path) -> None:
+    (answer,) = _asked(tmp_path, "SELECT 1 AS a,\r2 AS b;\rexit\r")
+    assert isinstance(answer, Table)
+    assert answer.names == ("a", "b")
+    assert "SELECT 1 AS a," in (tmp_path / "history").read_text(encoding="utf-8")
+
+
+def test_an_empty_line_ends_a_statement_too(tmp_path: Path) -> None:
+    (answer,) = _asked(tmp_path, "SELECT 1 AS a\r\rexit\r")
+    assert isinstance(answer, Table)
+
+
+def test_a_mistake_is_an_answer_and_the_prompt_goes_on(tmp_path: Path) -> None:
+    wrong, right = _asked(tmp_path, "SELECT 1 TO TRAIN;\rSELECT 2 AS b;\rexit\r")
+    assert isinstance(wrong, Told)
+    assert "line 1, column 17" in wrong.lines[0]
+    assert isinstance(right, Table)
+
+
+def test_words_are_completed() -> None:
+    assert "EMBEDDING" in prompt.suggestions("emb", ())
+    assert "DeepFMClassifier" in prompt.suggestions("DeepFM", ())
+    assert "validation.fraction" in prompt.suggestions("validation.f", ())
+    assert prompt.suggestions("inc", ["income@1"]) == ["income@1"]
+    assert prompt.suggestions("", ["income@1"]) == []
+
+
+def test_the_package_is_a_function_in_python(tmp_path: Path) -> None:
+    call: Any = elasticdl.sql  # a package that can be called
+    found = call("SELECT 1 AS a, 'x<y' AS b", models_dir=tmp_path, environ={})
+    assert found.columns == ("a", "b")
+    assert found.rows == ((1, "x<y"),)
+    assert "<td>x&lt;y</td>" in found._repr_html_()
+    assert repr(found) == "a\tb\n1\tx<y"
+
+
+def test_the_cell_magic_takes_a_database(tmp_path: Path) -> None:
+    db = tmp_path / "t.duckdb"
+    registered: dict[str, Any] = {}
+
+    class Shell:
+        def register_magic_function(self, function: Any, kind: str, name: str) -> None:
+            registered[name] = function
+
+    notebook.load_ipython_extension(Shell())
+    run = registered["elasticdl"]
+    run(f"--db {db} --models-dir {tmp_path}", "CREATE TABLE t AS SELECT 7 AS a")
+    found = run(f"--db {db} --models-dir {tmp_path}", "SELECT a FROM t")
+    assert found.rows == ((7,),)
+
+
+def test_a_wrong_statement_raises_in_python(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="did you mean `DNNClassifier`"):
+        notebook.sql(
+            "SELECT 1 AS a TO TRAIN DNNClasifier LABEL a INTO m",
+            models_dir=tmp_path,
+            environ={},
+        )

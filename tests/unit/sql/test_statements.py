@@ -1,0 +1,132 @@
+"""Claims about statements: what is cut, what is read, where mistakes are shown."""
+
+from __future__ import annotations
+
+import pytest
+from elasticdl.sql import planning
+from elasticdl.sql.clauses import parse
+from elasticdl.sql.problems import StatementError
+from elasticdl.sql.statements import Plain, Predict, Train
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.sql.corpus import ALL, BAD, GOOD
+
+_GOOD = [(kind, sql, engine) for kind, sql, engines in GOOD for engine in engines]
+
+
+@pytest.mark.parametrize(("kind", "marked", "engine"), _GOOD)
+def test_a_good_statement_is_cut_where_the_engine_ends(
+    kind: str, marked: str, engine: str
+) -> None:
+    text = marked.replace("¦", "")
+    (statement,) = parse(text, engine)
+    assert type(statement).__name__ == kind
+    if "¦" in marked:
+        # Comments and blanks behind the last token are not the engine's.
+        select = getattr(statement, "select", "")
+        before = marked.split("¦", maxsplit=1)[0]
+        assert before.startswith(select)
+        assert before[len(select) :].strip() == "" or "#" in before[len(select) :]
+    else:
+        assert statement.text == text.partition(" /*")[0].strip().rstrip(";")
+
+
+@pytest.mark.parametrize("engine", ALL)
+@pytest.mark.parametrize(("marked", "message"), BAD)
+def test_a_bad_statement_is_one_mistake_at_its_place(
+    marked: str, message: str, engine: str
+) -> None:
+    text = marked.replace("¦", "")
+    with pytest.raises(StatementError) as caught:
+        planning.read_statements(text, engine)
+    (problem,) = caught.value.problems
+    assert message in problem.message
+    assert problem.at.offset == marked.index("¦")
+
+
+def test_the_corpus_is_large() -> None:
+    assert len(GOOD) >= 60
+    assert len(BAD) >= 60
+
+
+def test_all_mistakes_are_told_at_once_with_carets() -> None:
+    text = (
+        "SELECT * FROM t\n"
+        "TO TRAIN DNNClasifier WITH train.epoc = 3\n"
+        "COLUMN EMBEDING(a, 3), HASH(b)\n"
+        "LABEL y INTO m;\n"
+        "SELECT * FROM t TO PREDICT r"
+    )
+    with pytest.raises(StatementError) as caught:
+        planning.read_statements(text.rpartition(";")[0], "duckdb")
+    told = str(caught.value)
+    assert told.startswith("4 mistakes:\n")
+    assert (
+        "line 3, column 8: there is no function `EMBEDING`; did you mean `EMBEDDING`?\n"
+        "    COLUMN EMBEDING(a, 3), HASH(b)\n"
+        "           ^^^^^^^^\n"
+    ) in told
+
+
+def test_mistakes_of_all_statements_are_told_together() -> None:
+    with pytest.raises(StatementError) as caught:
+        parse("SELECT 1 TO PREDICT r; SELECT 2 TO EVALUATE", "duckdb")
+    assert len(caught.value.problems) == 2
+
+
+def test_the_original_line_has_no_model() -> None:
+    (statement,) = parse("SELECT * FROM employee LABEL income INTO m", "duckdb")
+    assert isinstance(statement, Train)
+    assert statement.model is None
+    assert statement.label is not None
+    assert statement.label.text == "income"
+
+
+def test_the_last_name_of_a_target_is_the_column() -> None:
+    (statement,) = parse("SELECT 1 TO PREDICT db.r.class USING m", "duckdb")
+    assert isinstance(statement, Predict)
+    assert statement.table is not None
+    assert statement.column is not None
+    assert (statement.table.text, statement.column.text) == ("db.r", "class")
+
+
+def test_statements_come_in_order() -> None:
+    text = "SELECT 1;; SELECT 2 LABEL a INTO m;\nSHOW MODELS"
+    kinds = [
+        type(one).__name__ for one in parse(text.replace("2", "* FROM t"), "mysql")
+    ]
+    assert kinds == ["Plain", "Train", "ShowModels"]
+
+
+# Pieces of SELECTs that a rewriting parser would change: blanks, case, comments,
+# spellings, quotes.
+_PIECES = st.sampled_from([
+    "a", "  b", "\tc", "/* x */ d", "-- y\n e", "'TO TRAIN z'", "'it''s'", "LOG(a)",
+    "CONCAT(a, 'b')", "(SELECT label x FROM u)", "1e5", "COUNT( * )", "cast(a AS int)",
+    "a<>b", "a!=b", "not  a", "CASE WHEN a THEN 'x' END", "ä", "名",
+])  # fmt: skip
+_ENDS = st.sampled_from([
+    " LABEL y INTO m", "\nTO TRAIN DNNClassifier LABEL y INTO m", " TO PREDICT USING m",
+    "\tTO EVALUATE m", " TO EXPLAIN m -- end",
+])  # fmt: skip
+
+
+@given(st.lists(_PIECES, min_size=1, max_size=6), _ENDS, st.sampled_from(ALL))
+def test_cutting_never_changes_a_byte_of_the_select(
+    pieces: list[str], end: str, engine: str
+) -> None:
+    select = f"SELECT {', '.join(pieces)} FROM t"
+    (statement,) = parse(select + end, engine)
+    assert getattr(statement, "select", "") == select
+
+
+@given(st.lists(_PIECES, min_size=1, max_size=4), st.sampled_from(ALL))
+def test_a_plain_statement_is_handed_on_as_it_is(
+    pieces: list[str], engine: str
+) -> None:
+    sql = f"SELECT {', '.join(pieces)} FROM t"
+    first, second = parse(f"{sql};\n{sql}", engine)
+    assert isinstance(first, Plain)
+    assert isinstance(second, Plain)
+    assert first.sql == second.sql == sql
