@@ -7,6 +7,7 @@ fake nodes and contain nothing; the master is a process, and its pod on no node.
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -69,6 +70,8 @@ def control_plane(tmp_path_factory) -> Iterator[ControlPlane]:
     one = ControlPlane(tmp_path_factory.mktemp("queued"))
     if not (one.programs / "bin" / "kueue").exists():
         pytest.skip("tests/e2e/cluster/build-kueue was not run")
+    # A plain kill ends the tests as Ctrl-C does: what was brought up is taken down.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     one.up()
     yield one
     one.run("down")
