@@ -135,4 +135,7 @@ def test_a_group_leaves_bad_records_out_and_names_each_of_them(job, net):
     listed = Counter((bad["source"], bad["record"]) for bad in report.bad_records)
     assert set(listed.values()) == {1}
     assert len({source for source, _ in listed}) > 1
-    assert group.audit().once
+    found = group.audit()
+    assert found.ok
+    assert not found.replays
+    assert [epoch.bad for epoch in found.epochs] == [len(listed)]
