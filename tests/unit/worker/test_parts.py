@@ -146,6 +146,15 @@ def test_records_are_permuted_the_same_on_every_worker():
     assert loader.load(export).records == []
 
 
+@pytest.mark.parametrize("shuffles", [False, True])
+def test_a_record_that_does_not_parse_is_named_by_its_own_number(shuffles):
+    loader = RecordLoader(lambda _: Reader(), skip_bad=False, shuffle_records=shuffles)
+    task = Task(type=TaskType.TRAINING, source="a", start=20, end=29, seed=3)
+    loaded = loader.load(task)
+    found = [loaded.bad_record(i, "no").record for i in range(len(loaded.records))]
+    assert [b"%d" % number for number in found] == loaded.records
+
+
 @pytest.mark.parametrize("name", ["jsonl", "parquet"])
 def test_a_task_done_twice_leaves_one_file_with_each_record_once(tmp_path, name):
     files = PredictionFiles(tmp_path, format_named(name))
