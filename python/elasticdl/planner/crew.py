@@ -42,6 +42,10 @@ class Crew:
     placed: list[Worker] = field(default_factory=list)  # with a node, or room on one
     unplaced: list[Worker] = field(default_factory=list)  # asked for, without room
     before: int = 0  # its size when the plan began
+    given: bool = False  # room was made for it, and it is not there yet
+    expected_since: float = 0.0  # since when so many are not made yet
+    waiting_since: float = 0.0  # of a fixed job's oldest pod without a node
+    waiting_why: str = ""
     granted_leave: tuple[int, ...] = ()
     still_there: tuple[int, ...] = ()  # indexes of those that are to leave and have not
     leave: list[int] = field(default_factory=list)  # that this plan adds

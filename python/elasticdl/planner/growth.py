@@ -48,7 +48,7 @@ def _takers(scene: Scene) -> set[Shape]:
         (worker.node, crew.shape)
         for crew in crews
         for worker in crew.placed
-        if not worker.bound and not scene.room.is_free(crew.shape, worker.node)
+        if not worker.bound and _is_kept(scene, worker)
     ]
     return {
         crew.shape
@@ -58,6 +58,18 @@ def _takers(scene: Scene) -> set[Shape]:
             for node, shape in rooms
         )
     }
+
+
+def _is_kept(scene: Scene, worker: Worker) -> bool:
+    """Return whether a worker's room is one that others left for it."""
+    crew = worker.crew
+    if crew.given or not scene.room.is_free(crew.shape, worker.node):
+        return True
+    if crew.size > crew.floor:
+        return False
+    # Of a job that does not come, nobody waits for the first workers.
+    late = crew.expected_since and scene.now - crew.expected_since
+    return late < scene.settings.unseen_seconds
 
 
 def add(scene: Scene, crew: Crew, *, now: bool) -> bool:
