@@ -17,6 +17,7 @@ from elasticdl import __version__
 from elasticdl.cli import (
     audit,
     clean,
+    cluster,
     completion,
     convert_flags,
     dashboard,
@@ -102,6 +103,7 @@ def make_parser() -> argparse.ArgumentParser:
         dashboard,
         audit,
         clean,
+        cluster,
         simulate,
         data,
         validate,
