@@ -74,9 +74,6 @@ def _recall(scene: Scene, memory: Memory) -> None:
         if crew := scene.crews.get(pause.key):
             crew.pause = _in_force(pause, scene)
             crew.probes = not crew.pause
-    for told in memory.expected:
-        if crew := scene.crews.get(told.key):
-            crew.expected_since = told.since
     nodes_of = dict[JobKey | str, tuple[str, ...]](memory.kept)
     nodes_of.update({one.key: one.nodes for one in memory.expected})
     for whose, names in nodes_of.items():

@@ -43,7 +43,6 @@ class Crew:
     unplaced: list[Worker] = field(default_factory=list)  # asked for, without room
     before: int = 0  # its size when the plan began
     given: bool = False  # room was made for it, and it is not there yet
-    expected_since: float = 0.0  # since when so many are not made yet
     waiting_since: float = 0.0  # of a fixed job's oldest pod without a node
     waiting_why: str = ""
     granted_leave: tuple[int, ...] = ()

@@ -36,12 +36,13 @@ def follow(scene: Scene, last: Fairness) -> Fairness:
 
 
 def _is_given(scene: Scene, key: JobKey, at: float) -> bool:
-    """Return whether a receiver's worker is still on its way to its room."""
+    """Return whether a worker for whom others went is still on its way to its room."""
     crew = scene.crews.get(key)
     if crew is None or scene.now - at >= OPEN_SECONDS:
         return False
-    crew.given = any(not one.bound for one in crew.placed)
-    return crew.given
+    still = any(not one.bound for one in crew.placed)
+    crew.given = crew.given or still
+    return still
 
 
 def _waits(scene: Scene, move: Move, since: float) -> bool:

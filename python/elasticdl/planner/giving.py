@@ -126,6 +126,7 @@ def keep_floors(scene: Scene) -> None:
                     lambda one: one.spare,
                     f"made room for the first workers of {crew.key}",
                 )
+                crew.given = node != NOWHERE
             if node == NOWHERE:
                 hopeless.add(crew.shape)
                 break

@@ -61,15 +61,9 @@ def _takers(scene: Scene) -> set[Shape]:
 
 
 def _is_kept(scene: Scene, worker: Worker) -> bool:
-    """Return whether a worker's room is one that others left for it."""
+    """Return whether a worker's room is one that others leave for it, or left."""
     crew = worker.crew
-    if crew.given or not scene.room.is_free(crew.shape, worker.node):
-        return True
-    if crew.size > crew.floor:
-        return False
-    # Of a job that does not come, nobody waits for the first workers.
-    late = crew.expected_since and scene.now - crew.expected_since
-    return late < scene.settings.unseen_seconds
+    return crew.given or not scene.room.is_free(crew.shape, worker.node)
 
 
 def add(scene: Scene, crew: Crew, *, now: bool) -> bool:
