@@ -28,7 +28,15 @@ def seat_granted(scene: Scene) -> None:
             if node != NOWHERE:
                 seat(scene, worker, node)
             else:
-                scene.send_away(worker, "there is no room for one more worker")
+                _let_go(scene, worker, "there is no room for one more worker")
+
+
+def _let_go(scene: Scene, worker: Worker, cause: str) -> None:
+    """Take a worker back, and before it those that are not made yet."""
+    crew = worker.crew
+    for one in (*crew.unmade, worker):
+        if crew.size > crew.floor and (one in crew.unplaced or one in crew.placed):
+            scene.send_away(one, cause)
 
 
 def take_back(scene: Scene, memory: Memory) -> list[Pause]:
@@ -73,7 +81,7 @@ def _in_vain(scene: Scene, crew: Crew, told: Expected | None) -> str:
         if worker.bound or not (said := _why(scene, worker, told)):
             continue
         if crew.size > crew.floor:
-            scene.send_away(worker, "")
+            _let_go(scene, worker, "")
             why = said
         elif worker.node != NOWHERE:
             scene.remove(worker)
