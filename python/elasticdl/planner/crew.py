@@ -87,7 +87,7 @@ class Crew:
         """Return the workers that its master has not made yet."""
         return [
             one
-            for one in (*self.placed, *self.unplaced)
+            for one in (*self.unplaced, *self.placed)
             if one.index < 0 and not one.bound and not one.tried
         ]
 

@@ -34,7 +34,7 @@ def seat_granted(scene: Scene) -> None:
 def _let_go(scene: Scene, worker: Worker, cause: str) -> None:
     """Take a worker back, and before it those that are not made yet."""
     crew = worker.crew
-    for one in (*crew.unmade, worker):
+    for one in (*crew.unmade, worker) if worker.index >= 0 else (worker,):
         if crew.size > crew.floor and (one in crew.unplaced or one in crew.placed):
             scene.send_away(one, cause)
 
@@ -117,6 +117,9 @@ def _fixed_in_vain(scene: Scene, crew: Crew, told: Expected | None) -> str:
         return ""
     if not told or not told.free_since or now - told.free_since < wait:
         return ""
+    for worker in [one for one in crew.placed if not one.bound]:
+        scene.remove(worker)
+        crew.unplaced.append(worker)
     return crew.waiting_why or "the scheduler finds no node for its pod"
 
 
