@@ -111,8 +111,8 @@ _WORKERS = Row(
             "Workers",
             PanelKind.TIMESERIES,
             "How many workers the job wants, may have and has, and how many it waits "
-            "for, by the reason why. Without a maximum there is no line of it, nor of a "
-            "grant without a controller.",
+            "for, by the reason why. Without a maximum there is no line of it, and "
+            "without a controller none of what is granted.",
             unit="short",
             steps=True,
             queries=(

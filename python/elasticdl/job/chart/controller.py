@@ -1,7 +1,7 @@
 """The chart's keys below `controller`: who decides the sizes of all jobs together.
 
-Owns each key, its default and its meaning. Used by `job.chart.values`. Must not know how
-sizes are decided.
+Owns each key, its default and its meaning. Used by `job.chart.values`. Must not know
+how sizes are decided.
 """
 
 from __future__ import annotations
