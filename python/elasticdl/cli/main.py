@@ -28,12 +28,12 @@ from elasticdl.cli import (
     profile,
     report,
     scale,
-    simulate,
     top,
     train,
     validate,
     zoo,
 )
+from elasticdl.cli.clusters import simulate
 from elasticdl.cli.options import flags
 from elasticdl.cli.options.arguments import Parser
 from elasticdl.errors import ElasticDLError, ExitCode
