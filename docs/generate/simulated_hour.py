@@ -67,9 +67,13 @@ def _panel(trace: Trace, course: Course, left: int, top: int) -> Iterator[str]:
     samples = at(course, times)
     floor = [0] * len(times)
     for job in range(len(course.jobs)):
-        over = [low + s.running[job] for low, s in zip(floor, samples, strict=True)]
-        if over != floor:
-            yield _area(times, floor, over, left, top, PALETTE[job % len(PALETTE)])
+        sizes = [sample.running[job] for sample in samples]
+        there = [number for number, size in enumerate(sizes) if size]
+        over = [low + size for low, size in zip(floor, sizes, strict=True)]
+        if there:
+            part = slice(there[0], there[-1] + 2)
+            low, high = floor[part], over[part]
+            yield _area(times[part], low, high, left, top, PALETTE[job % len(PALETTE)])
         floor = over
     bottom = _TOP + _HIGH
     for mark in range(0, top + 1, 20):
@@ -94,17 +98,25 @@ def _area(
     tone: str,
 ) -> str:
     def points(values: Sequence[int]) -> list[str]:
+        """Return the corners of a line that goes up and down in steps."""
         found: list[str] = []
-        for number, value in enumerate(values):
-            y = _TOP + _HIGH - value / top * _HIGH
-            found += [
-                f"{left + time / _HOUR * _WIDE:.1f} {y:.1f}"
-                for time in times[number : number + 2]
-            ]
-        return found
+        before = None
+        for time, value in zip(times, values, strict=True):
+            x = f"{left + time / _HOUR * _WIDE:.0f}"
+            if before is not None and value != before:
+                found.append(f"{x} {_height(before, top)}")
+            if value != before:
+                found.append(f"{x} {_height(value, top)}")
+            before = value
+        end = f"{left + times[-1] / _HOUR * _WIDE:.0f}"
+        return [*found, f"{end} {_height(values[-1], top)}"]
 
     outline = "L".join([*points(high), *reversed(points(low))])
     return f'<path d="M{outline}Z" fill="{tone}" fill-opacity=".75"/>'
+
+
+def _height(value: int, top: int) -> str:
+    return f"{_TOP + _HIGH - value / top * _HIGH:.0f}"
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from elasticdl import __version__
 from elasticdl.cli import (
     audit,
     clean,
+    cluster,
     completion,
     convert_flags,
     dashboard,
@@ -28,13 +29,13 @@ from elasticdl.cli import (
     profile,
     report,
     scale,
-    simulate,
     sql,
     top,
     train,
     validate,
     zoo,
 )
+from elasticdl.cli.clusters import simulate
 from elasticdl.cli.files import convert
 from elasticdl.cli.options import flags
 from elasticdl.cli.options.arguments import Parser
@@ -110,6 +111,7 @@ def make_parser() -> argparse.ArgumentParser:
         dashboard,
         audit,
         clean,
+        cluster,
         simulate,
         data,
         validate,

@@ -35,6 +35,7 @@ def add_parser(verbs: Verbs) -> None:
         examples=(
             "elasticdl scale digits --workers 5",
             "elasticdl scale digits --workers 8 --max 8",
+            "elasticdl scale digits --workers 8 --fixed  # whatever a cluster decides",
             "elasticdl scale digits --pause     # the workers' CPUs are for others",
             "elasticdl scale digits --resume",
             "elasticdl scale digits -n ml --workers 5",
@@ -47,6 +48,12 @@ def add_parser(verbs: Verbs) -> None:
         ("--max", "most workers that may be wanted; 0 is no maximum"),
     ):
         parser.add_argument(flag, type=whole_number, metavar="N", help=help_text)
+    parser.add_argument(
+        "--fixed",
+        action="store_true",
+        help="with --workers: set --min and --max to the same number, so that no "
+        "controller of a cluster decides between them",
+    )
     hold = parser.add_mutually_exclusive_group()
     hold.add_argument(
         "--pause",
@@ -64,7 +71,12 @@ def add_parser(verbs: Verbs) -> None:
 def scale(args: argparse.Namespace) -> int:
     from elasticdl.client import Scaling
 
-    wanted = Scaling(args.workers, args.min, args.max, args.paused)
+    if args.fixed and (args.workers is None or args.min or args.max):
+        args.refuse(
+            "--fixed: expected --workers N beside it, and neither --min nor --max, "
+            "which become N"
+        )
+    wanted = Scaling(args.workers, args.min, args.max, args.paused, args.fixed)
     if wanted == Scaling():
         args.refuse(
             "got nothing to change, expected one of --workers, --min, --max, --pause, "
@@ -92,6 +104,13 @@ def told(scaled: Scaled) -> str:
         paused = ", paused" if after.paused else ""
         return f"nothing to change, it has {_workers(after.worker.replicas)}{paused}"
     line = f"{', '.join(changes)}; {_next(before, after)}"
+    if after.worker.takes_part and before.worker.replicas != after.worker.replicas:
+        least, most = after.worker.bounds
+        line += (
+            f"\nwhere the cluster has a controller, that decides between {least} and "
+            f"{most} workers, and this number is for the time without it; --fixed "
+            "makes it the only one"
+        )
     if scaled.by_argo_cd:
         line += (
             "\nArgo CD keeps this job, and takes the change back where it heals by "

@@ -22,6 +22,7 @@ class Scaling:
     min_workers: int | None = None  # 0 is no minimum
     max_workers: int | None = None  # 0 is no maximum
     paused: bool | None = None
+    fixed: bool = False  # the range ends at `workers`: no controller decides
 
     def edits(self, spec: JobSpec) -> Mapping[str, int | bool]:
         """Return the changes to the values file by dotted path; {} for none.
@@ -29,10 +30,12 @@ class Scaling:
         Raises SpecError when a job of this kind cannot have it.
         """
         self._check(spec)
+        least = self.workers if self.fixed else self.min_workers
+        most = self.workers if self.fixed else self.max_workers
         wanted = {
             "job.worker.replicas": (self.workers, spec.worker.replicas),
-            "job.worker.min": (self.min_workers, spec.worker.min),
-            "job.worker.max": (self.max_workers, spec.worker.max),
+            "job.worker.min": (least, spec.worker.min),
+            "job.worker.max": (most, spec.worker.max),
             "job.paused": (self.paused, spec.paused),
         }
         return {

@@ -126,7 +126,10 @@ class Leadership:
         self._renewed = float("-inf")
         try:
             async with asyncio.timeout(self._times.every):
-                await self._put(self._with(""))
+                # A renewal may have been under way.
+                self._look(await self._read())
+                if self._seen is not None and self._seen.holder == self._me:
+                    await self._put(self._with(""))
         except (ApiError, TimeoutError) as error:
             log.info("the Lease %s is not given back: %s", self._name, error)
 

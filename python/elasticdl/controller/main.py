@@ -15,7 +15,9 @@ import socket
 import sys
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 
+from elasticdl.controller.ceilings import pairs_of, with_ceilings
 from elasticdl.controller.deciding import Deciding, Pace, Rules
 from elasticdl.controller.jobs import Classes
 from elasticdl.controller.lease import Leadership, LeaseTimes
@@ -98,32 +100,10 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def pairs_of(text: str, option: str) -> dict[str, str]:
-    """Return the pairs of `KEY=VALUE,...`. Raises SpecError."""
-    found = {}
-    for part in filter(None, text.split(",")):
-        key, equals, value = part.partition("=")
-        if not (key and equals):
-            raise SpecError(f"{option}: got {part!r}, expected KEY=VALUE")
-        found[key.strip()] = value.strip()
-    return found
-
-
 def settings_of(args: argparse.Namespace) -> Settings:
     """Return the planner's settings. Raises SpecError."""
-    ceilings = dict(Settings().ceilings)
-    for resource, share in pairs_of(args.ceilings, "--ceilings").items():
-        try:
-            ceilings[resource] = float(share)
-        except ValueError:
-            ceilings[resource] = 0.0
-        if not 0.0 < ceilings[resource] <= 1.0:
-            raise SpecError(
-                f"--ceilings: got {resource}={share}, expected a share above 0, at "
-                "most 1"
-            )
-    return Settings(
-        ceilings=tuple(sorted(ceilings.items())),
+    return replace(
+        with_ceilings(Settings(), args.ceilings, "--ceilings"),
         freeze_seconds=args.freeze_seconds,
         grant_seconds=args.grant_seconds,
     )

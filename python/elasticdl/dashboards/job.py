@@ -111,11 +111,13 @@ _WORKERS = Row(
             "Workers",
             PanelKind.TIMESERIES,
             "How many workers the job wants, may have and has, and how many it waits "
-            "for, by the reason why. Without a maximum there is no line of it.",
+            "for, by the reason why. Without a maximum there is no line of it, and "
+            "without a controller none of what is granted.",
             unit="short",
             steps=True,
             queries=(
                 Query(f"max({of_job('elasticdl_workers_wanted')})", "wanted"),
+                Query(f"max({of_job('elasticdl_workers_granted')})", "granted"),
                 Query(f"max({of_job('elasticdl_workers_min')})", "minimum"),
                 Query(f"max({of_job('elasticdl_workers_max')}) > 0", "maximum"),
                 Query(

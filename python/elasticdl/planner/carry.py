@@ -7,9 +7,7 @@ way. And master and PS count before they exist. Called by `planner.plan`. Pure.
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import replace
 
 from elasticdl.job.names import Role
@@ -17,13 +15,13 @@ from elasticdl.planner.crew import Crew, Worker
 from elasticdl.planner.memory import Asked, Memory, Pause
 from elasticdl.planner.room import NOWHERE, Room
 from elasticdl.planner.scene import Ask, Scene
+from elasticdl.planner.situation import resources, situation, supply
 from elasticdl.planner.view import (
     CPU,
     MEMORY,
     ClusterView,
     Job,
     JobKey,
-    Node,
     Pod,
     Settings,
     Template,
@@ -39,8 +37,8 @@ def scene_of(
 ) -> Scene:
     """Return the scene of a view."""
     jobs = {job.key: job for job in view.jobs}
-    room = Room(supply(view.nodes, settings, now), settings, _resources(view))
-    scene = Scene(room, settings, now, situation=_situation(view, room, jobs))
+    room = Room(supply(view.nodes, settings, now), settings, resources(view))
+    scene = Scene(room, settings, now, situation=situation(view, room.nodes))
     scene.on_node = [[] for _ in room.nodes]
     workers: dict[JobKey, list[Pod]] = defaultdict(list)
     seen: dict[tuple[JobKey, Role], int] = defaultdict(int)
@@ -53,14 +51,8 @@ def scene_of(
             seen[key, pod.role] += 1
         _other_pod(scene, pod)
     asked = {one.key: one for one in memory.asked}
-    pauses = {one.key: one for one in memory.pauses}
-    frozen = {key for key, until in memory.fairness.frozen if until > now}
     for job in view.jobs:
-        crew = _crew(room, job)
-        scene.crews[job.key] = crew
-        crew.frozen = job.key in frozen
-        crew.pause = _in_force(pauses.get(job.key), scene)
-        crew.probes = job.key in pauses and not crew.pause
+        crew = scene.crews[job.key] = _crew(room, job)
         _unmade_asks(scene, crew, seen)
         if job.takes_part:
             _elastic(scene, crew, workers[job.key], asked.get(job.key))
@@ -68,24 +60,24 @@ def scene_of(
             _fixed(scene, crew, workers[job.key])
     _whose(scene)
     scene.asked = tuple(scene.asks)
-    nodes_of = dict[JobKey | str, tuple[str, ...]](memory.kept)
-    nodes_of.update({one.key: one.nodes for one in memory.expected})
-    for whose, names in nodes_of.items():
-        scene.remembered[whose] = [
-            room.place_of[name] for name in names if name in room.place_of
-        ]
+    _recall(scene, memory)
     return scene
 
 
-def supply(nodes: Iterable[Node], settings: Settings, now: float) -> list[Node]:
-    """Return the nodes that count."""
-    return [
-        node
-        for node in nodes
-        if node.ready
-        and not node.cordoned
-        and (not node.ready_since or now - node.ready_since >= settings.ready_seconds)
-    ]
+def _recall(scene: Scene, memory: Memory) -> None:
+    """Put what is remembered of jobs where the steps of a plan look for it."""
+    place_of, now = scene.room.place_of, scene.now
+    for key, until in memory.fairness.frozen:
+        if key in scene.crews:
+            scene.crews[key].frozen = until > now
+    for pause in memory.pauses:
+        if crew := scene.crews.get(pause.key):
+            crew.pause = _in_force(pause, scene)
+            crew.probes = not crew.pause
+    nodes_of = dict[JobKey | str, tuple[str, ...]](memory.kept)
+    nodes_of.update({one.key: one.nodes for one in memory.expected})
+    for whose, names in nodes_of.items():
+        scene.remembered[whose] = [place_of[one] for one in names if one in place_of]
 
 
 def grant_of(
@@ -98,36 +90,6 @@ def grant_of(
     if job.granted is None or job.until <= now:
         return None
     return job.granted, job.leave
-
-
-def _resources(view: ClusterView) -> set[str]:
-    requests = {pod.request for pod in view.pods}
-    for job in view.jobs:
-        requests.update(
-            one.request for one in (job.worker, job.master, job.ps) if one is not None
-        )
-    return {name for request in requests for name, _ in request.items}
-
-
-def _situation(view: ClusterView, room: Room, jobs: dict[JobKey, Job]) -> str:
-    """Return what is the same while only workers of elastic jobs move."""
-    digest = hashlib.sha1(usedforsecurity=False)
-    digest.update(repr([(node.name, node.allocatable) for node in room.nodes]).encode())
-    pods = sorted(
-        (pod.node, pod.namespace, pod.request.items, pod.leaving)
-        for pod in view.pods
-        if pod.role != Role.WORKER or pod.of not in jobs or not jobs[pod.of].takes_part
-    )
-    digest.update(repr(pods).encode())
-    bounds = sorted(
-        (
-            *(job.key, job.floor, job.cap, job.replicas, job.takes_part),
-            *(job.weight, job.resting, job.worker.request.items),
-        )
-        for job in view.jobs
-    )
-    digest.update(repr(bounds).encode())
-    return digest.hexdigest()
 
 
 def _other_pod(scene: Scene, pod: Pod) -> None:
@@ -181,9 +143,9 @@ def _crew(room: Room, job: Job) -> Crew:
     return Crew(job, shape, tuple(sorted(parts)), tie, floor, cap)
 
 
-def _in_force(pause: Pause | None, scene: Scene) -> Pause | None:
+def _in_force(pause: Pause, scene: Scene) -> Pause | None:
     """Return a pause that still holds; a change of the situation ends long ones."""
-    if pause is None or scene.now >= pause.until:
+    if scene.now >= pause.until:
         return None
     early = pause.since + scene.settings.pause_seconds
     if pause.situation != scene.situation and scene.now >= early:
@@ -286,6 +248,8 @@ def _fixed(scene: Scene, crew: Crew, pods: list[Pod]) -> None:
             _seat(scene, _worker(crew, pod), pod.node)
         elif pod.gated:
             crew.cap -= 1
+        elif not pod.leaving and not 0 < crew.waiting_since <= pod.waiting_since:
+            crew.waiting_since, crew.waiting_why = pod.waiting_since, pod.waiting_why
     crew.cap = max(crew.cap, len(crew.placed))
     crew.floor = min(crew.floor, crew.cap)
     for _ in range(crew.floor - len(crew.placed)):

@@ -42,6 +42,9 @@ class Crew:
     placed: list[Worker] = field(default_factory=list)  # with a node, or room on one
     unplaced: list[Worker] = field(default_factory=list)  # asked for, without room
     before: int = 0  # its size when the plan began
+    given: bool = False  # room was made for it, and it is not there yet
+    waiting_since: float = 0.0  # of a fixed job's oldest pod without a node
+    waiting_why: str = ""
     granted_leave: tuple[int, ...] = ()
     still_there: tuple[int, ...] = ()  # indexes of those that are to leave and have not
     leave: list[int] = field(default_factory=list)  # that this plan adds
@@ -84,7 +87,7 @@ class Crew:
         """Return the workers that its master has not made yet."""
         return [
             one
-            for one in (*self.placed, *self.unplaced)
+            for one in (*self.unplaced, *self.placed)
             if one.index < 0 and not one.bound and not one.tried
         ]
 

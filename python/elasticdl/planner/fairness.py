@@ -14,6 +14,7 @@ from elasticdl.planner.exchange import exchange
 from elasticdl.planner.memory import Fairness, Move
 from elasticdl.planner.room import NOWHERE
 from elasticdl.planner.scene import Scene
+from elasticdl.planner.view import JobKey
 
 # Workers that need longer to leave are not waited for any more.
 OPEN_SECONDS = 60.0
@@ -24,8 +25,24 @@ def follow(scene: Scene, last: Fairness) -> Fairness:
     frozen = tuple(one for one in last.frozen if one[1] > scene.now)
     if last.situation != scene.situation:
         last = Fairness(scene.situation, open=last.open, since=last.since)
+    since = {key: at for key, at in last.given if _is_given(scene, key, at)}
     still = tuple(move for move in last.open if _waits(scene, move, last.since))
-    return replace(last, open=still, frozen=frozen)
+    given = tuple(
+        (key, since.get(key, scene.now))
+        for key, crew in scene.crews.items()
+        if crew.given
+    )
+    return replace(last, open=still, frozen=frozen, given=given)
+
+
+def _is_given(scene: Scene, key: JobKey, at: float) -> bool:
+    """Return whether a worker for whom others went is still on its way to its room."""
+    crew = scene.crews.get(key)
+    if crew is None or scene.now - at >= OPEN_SECONDS:
+        return False
+    still = any(not one.bound for one in crew.placed)
+    crew.given = crew.given or still
+    return still
 
 
 def _waits(scene: Scene, move: Move, since: float) -> bool:
@@ -45,6 +62,7 @@ def _waits(scene: Scene, move: Move, since: float) -> bool:
     if allowed and room.fits(shape, node, now=True):
         scene.put(Worker(crew, priority=crew.rank), node)
         crew.cause = "was given room for its fair share"
+        crew.given = True
         scene.grown += 1
         return False
     room.take(shape, node)

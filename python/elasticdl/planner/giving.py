@@ -126,6 +126,7 @@ def keep_floors(scene: Scene) -> None:
                     lambda one: one.spare,
                     f"made room for the first workers of {crew.key}",
                 )
+                crew.given = node != NOWHERE
             if node == NOWHERE:
                 hopeless.add(crew.shape)
                 break
@@ -134,7 +135,9 @@ def keep_floors(scene: Scene) -> None:
 
 def _hopes(worker: Worker) -> bool:
     """Return whether a node could be found; else it waits in vain, or behind a gate."""
-    return not worker.gated and not (worker.crew.pause and worker.since)
+    crew = worker.crew
+    paused = crew.pause and (worker.since or not crew.part)
+    return not worker.gated and not paused
 
 
 def seat(scene: Scene, worker: Worker, node: int) -> None:

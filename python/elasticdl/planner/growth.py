@@ -48,7 +48,7 @@ def _takers(scene: Scene) -> set[Shape]:
         (worker.node, crew.shape)
         for crew in crews
         for worker in crew.placed
-        if not worker.bound and not scene.room.is_free(crew.shape, worker.node)
+        if not worker.bound and _is_kept(scene, worker)
     ]
     return {
         crew.shape
@@ -58,6 +58,12 @@ def _takers(scene: Scene) -> set[Shape]:
             for node, shape in rooms
         )
     }
+
+
+def _is_kept(scene: Scene, worker: Worker) -> bool:
+    """Return whether a worker's room is one that others leave for it, or left."""
+    crew = worker.crew
+    return crew.given or not scene.room.is_free(crew.shape, worker.node)
 
 
 def add(scene: Scene, crew: Crew, *, now: bool) -> bool:

@@ -43,7 +43,7 @@ def _holds(condition: Expression, labels: Mapping[str, str]) -> bool:
     match condition.operator:
         case "In":
             return value in condition.values
-        case "NotIn":
+        case "NotIn":  # codespell:ignore
             return value not in condition.values
         case "Exists":
             return value is not None

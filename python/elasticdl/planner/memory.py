@@ -32,6 +32,7 @@ class Expected:
     nodes: tuple[str, ...]  # where there was room for them
     unmade: int  # of them, those without a pod
     since: float  # since when so many are unmade
+    free_since: float = 0.0  # since when there has been room for one with a pod
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Fairness:
     open: tuple[Move, ...] = ()  # whose room is not free yet
     judged: tuple[tuple[JobKey, ...], ...] = ()  # kinds whose result is not known yet
     since: float = 0.0  # of the open ones
+    given: tuple[tuple[JobKey, float], ...] = ()  # who was given its room, and when
     frozen: tuple[tuple[JobKey, float], ...] = ()  # jobs that were moved, until when
 
 

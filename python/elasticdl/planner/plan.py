@@ -107,7 +107,9 @@ def _again_at(
     times += [one.until for one in pauses]
     if memory.fairness.open:
         times.append(memory.fairness.since + OPEN_SECONDS)
-    times += [one.since + settings.unseen_seconds for one in memory.expected]
+    for one in memory.expected:
+        times.append(one.since + settings.unseen_seconds)
+        times.append(one.free_since + settings.wait_seconds)
     times += [
         node.ready_since + settings.ready_seconds
         for node in view.nodes

@@ -89,7 +89,8 @@ class Scene:
         if worker.node != NOWHERE:
             trying = self._trail is not None
             self.room.give(crew.shape, worker.node, held=worker.bound and not trying)
-            self.on_node[worker.node].remove(worker)
+            if crew.part:
+                self.on_node[worker.node].remove(worker)
         if self._trail is not None:
             self._trail.append((False, worker))
 

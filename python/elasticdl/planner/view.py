@@ -82,7 +82,7 @@ class Expression:
     """One condition of a node affinity."""
 
     key: str
-    operator: str  # In, NotIn, Exists, DoesNotExist, Gt, Lt
+    operator: str  # In, Exists, Gt, Lt, or what Kubernetes calls their opposites
     values: tuple[str, ...] = ()
 
 

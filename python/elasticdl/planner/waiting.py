@@ -28,7 +28,15 @@ def seat_granted(scene: Scene) -> None:
             if node != NOWHERE:
                 seat(scene, worker, node)
             else:
-                scene.send_away(worker, "there is no room for one more worker")
+                _let_go(scene, worker, "there is no room for one more worker")
+
+
+def _let_go(scene: Scene, worker: Worker, cause: str) -> None:
+    """Take a worker back, and before it those that are not made yet."""
+    crew = worker.crew
+    for one in (*crew.unmade, worker) if worker.index >= 0 else (worker,):
+        if crew.size > crew.floor and (one in crew.unplaced or one in crew.placed):
+            scene.send_away(one, cause)
 
 
 def take_back(scene: Scene, memory: Memory) -> list[Pause]:
@@ -37,8 +45,13 @@ def take_back(scene: Scene, memory: Memory) -> list[Pause]:
     expected = {one.key: one for one in memory.expected}
     pauses = []
     for crew in scene.crews.values():
-        last = known.get(crew.key)
-        why = _in_vain(scene, crew, expected.get(crew.key))
+        last, told = known.get(crew.key), expected.get(crew.key)
+        if crew.job.resting:
+            why = ""
+        elif crew.part:
+            why = _in_vain(scene, crew, told)
+        else:
+            why = _fixed_in_vain(scene, crew, told)
         if why:
             crew.pause = _longer(scene, crew, last, why)
             crew.cause = f"a worker waited in vain: {why}"
@@ -59,18 +72,16 @@ def _longer(scene: Scene, crew: Crew, last: Pause | None, why: str) -> Pause:
     return Pause(crew.key, scene.now, until, seconds, why, scene.situation)
 
 
-def _in_vain(scene: Scene, crew: Crew, expected: Expected | None) -> str:
+def _in_vain(scene: Scene, crew: Crew, told: Expected | None) -> str:
     """Send away what waits in vain; return why it does, "" if nothing does."""
-    if not crew.part or crew.job.resting:
-        return ""
     why = ""
     for worker in [*crew.unplaced, *crew.placed]:
         if worker not in crew.unplaced and worker not in crew.placed:
             continue  # it went with one that is there
-        if not (said := _why(scene, worker, expected)):
+        if worker.bound or not (said := _why(scene, worker, told)):
             continue
         if crew.size > crew.floor:
-            scene.send_away(worker, "")
+            _let_go(scene, worker, "")
             why = said
         elif worker.node != NOWHERE:
             scene.remove(worker)
@@ -79,12 +90,10 @@ def _in_vain(scene: Scene, crew: Crew, expected: Expected | None) -> str:
     return why
 
 
-def _why(scene: Scene, worker: Worker, expected: Expected | None) -> str:
+def _why(scene: Scene, worker: Worker, told: Expected | None) -> str:
     settings, now = scene.settings, scene.now
-    if worker.bound:
-        return ""
     if worker.index < 0:
-        unmade = expected and expected.unmade and expected.since
+        unmade = told and told.unmade and told.since
         if unmade and now - unmade >= settings.unseen_seconds:
             return "its master does not make it"
         return ""
@@ -92,10 +101,26 @@ def _why(scene: Scene, worker: Worker, expected: Expected | None) -> str:
         return ""
     if worker.gated:
         return worker.why or "a scheduling gate holds its pod"
-    # Where those that leave still hold the room, it does not wait in vain.
-    if worker.node == NOWHERE or scene.room.is_free(worker.crew.shape, worker.node):
-        return worker.why or "the scheduler finds no node for its pod"
-    return ""
+    if worker.node == NOWHERE or not scene.room.is_free(worker.crew.shape, worker.node):
+        return ""  # it waits for those that leave, or for others to leave
+    if not told or not told.free_since:
+        return ""  # room has only just become free
+    if now - told.free_since < settings.wait_seconds:
+        return ""
+    return worker.why or "the scheduler finds no node for its pod"
+
+
+def _fixed_in_vain(scene: Scene, crew: Crew, told: Expected | None) -> str:
+    """Return why a pod of a job of fixed size waits though there is room."""
+    wait, now = scene.settings.wait_seconds, scene.now
+    if crew.pause or not crew.waiting_since or now - crew.waiting_since < wait:
+        return ""
+    if not told or not told.free_since or now - told.free_since < wait:
+        return ""
+    for worker in [one for one in crew.placed if not one.bound]:
+        scene.remove(worker)
+        crew.unplaced.append(worker)
+    return crew.waiting_why or "the scheduler finds no node for its pod"
 
 
 def expected_of(scene: Scene, memory: Memory) -> tuple[Expected, ...]:
@@ -103,15 +128,21 @@ def expected_of(scene: Scene, memory: Memory) -> tuple[Expected, ...]:
     known = {one.key: one for one in memory.expected}
     found = []
     for crew in scene.crews.values():
-        if crew.job.resting:
-            continue
         pending = [one for one in crew.placed if not one.bound]
         unmade = sum(one.index < 0 for one in (*pending, *crew.unplaced))
-        if not pending and not unmade:
+        if crew.job.resting or not (pending or unmade):
             continue
-        last = known.get(crew.key)
-        same = last is not None and last.unmade == unmade
-        since = last.since if last is not None and same else scene.now
+        last = known.get(crew.key, Expected(crew.key, (), -1, scene.now))
+        since = last.since if last.unmade == unmade else scene.now
+        free_since = 0.0
+        if any(_has_room(scene, one) for one in pending):
+            free_since = last.free_since or scene.now
         nodes = tuple(scene.room.nodes[one.node].name for one in pending)
-        found.append(Expected(crew.key, nodes, unmade, since))
+        found.append(Expected(crew.key, nodes, unmade, since, free_since))
     return tuple(found)
+
+
+def _has_room(scene: Scene, worker: Worker) -> bool:
+    """Return whether a worker's pod is there, and so is room for it."""
+    there = worker.index >= 0 or worker.crew.waiting_since > 0
+    return there and scene.room.is_free(worker.crew.shape, worker.node)

@@ -34,7 +34,9 @@ LOCAL = {"replicas": 1, "strategy": "local"}
             {},
             {"replicas": 5, "most": 6},
             "workers 3 -> 5, max none -> 6; 2 more to come, nobody who runs is "
-            "restarted",
+            "restarted\nwhere the cluster has a controller, that decides between 1 and "
+            "6 workers, and this number is for the time without it; --fixed makes "
+            "it the only one",
         ),
         (
             {},

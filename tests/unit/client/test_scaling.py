@@ -27,6 +27,15 @@ def test_each_flag_is_one_field_of_the_values_file():
     }
 
 
+def test_a_fixed_size_leaves_nothing_to_decide():
+    here = spec(worker={"replicas": 3, "min": 2, "max": 9})
+    assert Scaling(workers=5, fixed=True).edits(here) == {
+        "job.worker.replicas": 5,
+        "job.worker.min": 5,
+        "job.worker.max": 5,
+    }
+
+
 def test_what_is_not_named_or_there_already_stays():
     here = spec(worker={"replicas": 3, "max": 5}, paused=True)
     assert Scaling(workers=3, max_workers=6).edits(here) == {"job.worker.max": 6}

@@ -13,11 +13,11 @@ import sys
 import time
 from dataclasses import dataclass
 
-from elasticdl.planner.carry import supply
 from elasticdl.planner.matching import admits
 from elasticdl.planner.memory import Memory
 from elasticdl.planner.outcome import Plan
 from elasticdl.planner.plan import plan
+from elasticdl.planner.situation import supply
 from elasticdl.planner.view import ClusterView, Job, Settings
 
 from tests.unit.planner.random_clusters import cluster
@@ -99,7 +99,7 @@ def _every_plan(world: World, made: Plan) -> None:
 
 def _at_rest(world: World, made: Plan) -> None:
     view, now = world.view(), world.now
-    again = plan(view, made.memory, SETTINGS, now + 1)
+    again = plan(view, made.memory, SETTINGS, now)
     if (again.sizes, again.leave) != (made.sizes, made.leave):
         raise BrokenError("planning the state that was asked for changes something")
     paused = {one.key for one in made.memory.pauses}

@@ -58,6 +58,16 @@ def test_serving_comes_and_goes_beside_six_jobs() -> None:
     assert cases.check_wave(course, made, slow=False) == []
 
 
+def test_an_hour_of_sixty_jobs_is_shorter_than_in_gangs() -> None:
+    hour = cases.trace("day")
+    took = {p: cases.run(hour, p)[1] for p in ("gang", "edl", "elastic")}
+    gang, edl, ours = (took[policy].completion or 0.0 for policy in took)
+    assert ours <= 0.65 * gang
+    assert ours <= edl
+    assert (took["elastic"].first_mean or 0.0) <= 10
+    assert (took["elastic"].first_most or 0.0) <= 60
+
+
 # -- what was measured on real clusters ------------------------------------------------
 
 

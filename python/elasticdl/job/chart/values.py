@@ -266,8 +266,8 @@ class ChartValues(SpecModel):
     images: ImagesValues = Field(
         default_factory=ImagesValues,
         description="The stock images: of a job's roles, and in a platform of its "
-        "exporter and controller; its registry and pull secrets are the default of its jobs. "
-        "`job.image` (all roles) and `job.<role>.image` go before "
+        "exporter and controller; its registry and pull secrets are the default of its "
+        "jobs. `job.image` (all roles) and `job.<role>.image` go before "
         "them; the policy is `job.imagePullPolicy`.",
     )
     jobs: JobsValues = Field(

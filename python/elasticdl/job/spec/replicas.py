@@ -268,9 +268,9 @@ class WorkerSpec(ReplicaSpec):
     )
     max: CountOrZero = Field(
         0,
-        description="`scale` goes no higher; 0 is no maximum. Where it is above `min`, a "
-        "controller of the platform decides how many there are between both; `replicas` "
-        "is the number where nobody decides.",
+        description="`scale` goes no higher; 0 is no maximum. Where it is above `min`, "
+        "a controller of the platform decides how many there are between both; "
+        "`replicas` is the number where nobody decides.",
     )
     elastic: bool = Field(
         True,

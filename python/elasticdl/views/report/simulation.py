@@ -59,7 +59,8 @@ def _section(one: Simulated, drawn: Sequence[Chart]) -> str:
     rows = "".join(_row(outcome(course, one.trace)) for course in one.courses)
     heads = "".join(f"<th>{pages.escaped(head)}</th>" for head in _HEADS)
     table = (
-        f'<div class="card"><table class="numbers"><thead><tr>{heads}</tr></thead>'
+        f'<div class="card" style="margin-bottom: 1rem"><table class="numbers">'
+        f"<thead><tr>{heads}</tr></thead>"
         f"<tbody>{rows}</tbody></table></div>"
     )
     inside = "\n".join(_chart(chart) for chart in drawn)

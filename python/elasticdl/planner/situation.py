@@ -1,0 +1,55 @@
+"""What of a cluster counts, and what it is while only workers of elastic jobs move.
+
+Called by `planner.carry`. Pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from elasticdl.job.names import Role
+from elasticdl.planner.view import ClusterView, Node, Settings
+
+
+def supply(nodes: Iterable[Node], settings: Settings, now: float) -> list[Node]:
+    """Return the nodes that count."""
+    return [
+        node
+        for node in nodes
+        if node.ready
+        and not node.cordoned
+        and (not node.ready_since or now - node.ready_since >= settings.ready_seconds)
+    ]
+
+
+def resources(view: ClusterView) -> set[str]:
+    """Return the names of all that pods ask for."""
+    requests = {pod.request for pod in view.pods}
+    for job in view.jobs:
+        requests.update(
+            one.request for one in (job.worker, job.master, job.ps) if one is not None
+        )
+    return {name for request in requests for name, _ in request.items}
+
+
+def situation(view: ClusterView, nodes: Iterable[Node]) -> str:
+    """Return what is the same while only workers of elastic jobs move."""
+    elastic = {job.key for job in view.jobs if job.takes_part}
+    digest = hashlib.sha1(usedforsecurity=False)
+    digest.update(repr([(node.name, node.allocatable) for node in nodes]).encode())
+    pods = sorted(
+        (pod.node, pod.namespace, pod.request.items, pod.leaving)
+        for pod in view.pods
+        if pod.role != Role.WORKER or pod.of not in elastic
+    )
+    digest.update(repr(pods).encode())
+    bounds = sorted(
+        (
+            *(job.key, job.floor, job.cap, job.replicas, job.takes_part),
+            *(job.weight, job.resting, job.worker.request.items),
+        )
+        for job in view.jobs
+    )
+    digest.update(repr(bounds).encode())
+    return digest.hexdigest()

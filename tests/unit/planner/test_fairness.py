@@ -1,0 +1,145 @@
+"""Exchange for fairness: when it is made, when it is not, and what follows."""
+
+from dataclasses import replace
+
+from elasticdl.planner.memory import Memory
+from elasticdl.planner.view import ClusterView, Job, Template
+
+from tests.unit.planner.build import (
+    NOW,
+    cluster,
+    cpus,
+    job,
+    leave,
+    made,
+    node,
+    serving,
+    sizes,
+    why,
+    worker,
+    workers,
+)
+
+
+def unfair() -> tuple[ClusterView, Job, Job]:
+    one, two = job("a", 1, 9, 6), job("b", 1, 9, 2)
+    return cluster(
+        node("n", 8), one, two, workers(one, n=6), workers(two, n=2)
+    ), one, two  # fmt: skip
+
+
+def test_a_larger_share_gives_until_nothing_gets_better() -> None:
+    view, _, _ = unfair()
+    found = made(view)
+    assert sizes(found) == {"a": 4, "b": 2}
+    assert leave(found, "a") == (5, 4)
+    assert why(found, "a") == "its share was larger than that of ml/b"
+
+
+def test_the_room_is_given_when_it_is_free_and_not_before() -> None:
+    view, one, two = unfair()
+    found = made(view)
+    smaller = replace(one, granted=4, leave=(5, 4))
+    leaving = [worker(one, index, "n", leaving=True) for index in (4, 5)]
+    during = cluster(
+        *(node("n", 8), smaller, two),
+        *(workers(smaller, n=4), leaving, workers(two, n=2)),
+    )
+    found = made(during, found.memory, now=NOW + 1)
+    assert sizes(found) == {"a": 4, "b": 2}
+    after = cluster(
+        node("n", 8), smaller, two, workers(smaller, n=4), workers(two, n=2)
+    )
+    found = made(after, found.memory, now=NOW + 2)
+    assert sizes(found) == {"a": 4, "b": 4}
+    assert why(found, "b") == "was given room for its fair share"
+
+
+def test_the_room_that_was_made_is_kept_for_whom_it_was_made() -> None:
+    # A worker of two CPUs needs both; jobs of small workers would take the first.
+    big = Template(cpus(2), priority=1000)
+    one, two = job("a", 1, 9, 7), job("b", 1, 9, 1, worker=big)
+    small = job("c", 1, 9, 1)
+    view = cluster(
+        *(node("n", 10), one, two, small),
+        *(workers(one, n=7), workers(two, n=1), workers(small, n=1)),
+    )
+    found = made(view)
+    gone = leave(found, "a")
+    assert gone
+    given = replace(one, granted=sizes(found)["a"], leave=gone)
+    rest = [pod for pod in workers(one, n=7) if pod.index not in gone[1:]]
+    half = cluster(
+        *(node("n", 10), given, two, small),
+        *(rest, workers(two, n=1), workers(small, n=1)),
+    )
+    later = made(half, found.memory, now=NOW + 1)
+    # `c` may grow only where that takes nothing from what is kept.
+    assert later.sizes[one.key] == found.sizes[one.key]
+    assert sizes(later)["b"] <= 2
+
+
+def test_jobs_that_were_moved_are_left_alone_for_a_while() -> None:
+    view, one, two = unfair()
+    found = made(view)
+    frozen = dict(found.memory.fairness.frozen)
+    assert frozen == {one.key: NOW + 30, two.key: NOW + 30}
+    assert found.again_at is not None
+    assert found.again_at <= NOW + 30
+
+
+def test_pressure_does_not_wait_for_a_frozen_job() -> None:
+    view, _, _ = unfair()
+    found = made(view)
+    crowded = replace(view, pods=(*view.pods, serving("s", 4)))
+    # Two of the four are leaving for `b`, which has to wait.
+    assert sizes(made(crowded, found.memory, now=NOW + 1)) == {"a": 2, "b": 2}
+
+
+def test_an_exchange_that_helps_nobody_is_not_made() -> None:
+    # A worker of `b` needs four CPUs together; one of them is serving's everywhere.
+    big = Template(cpus(4), priority=1000)
+    one, two = job("a", 1, 9, 3), job("b", 1, 9, 1, worker=big)
+    view = cluster(
+        *(node("n", 4), node("m", 3), one, two),
+        *([worker(two, 0, "n")], workers(one, m=3)),
+    )
+    assert sizes(made(view)) == {"a": 3, "b": 1}
+
+
+def test_what_brought_nothing_is_not_repeated_until_the_situation_changes() -> None:
+    view, one, two = unfair()
+    found = made(view)
+    # Both workers go, and somehow the same job gets them back.
+    failed = made(view, forget_grants(found.memory), now=NOW + 100)
+    assert sizes(failed) == {"a": 6, "b": 2}
+    assert sizes(made(view, failed.memory, now=NOW + 200)) == {"a": 6, "b": 2}
+    wider = replace(view, jobs=(one, replace(two, max=10)))
+    assert sizes(made(wider, failed.memory, now=NOW + 300)) == {"a": 4, "b": 2}
+
+
+def forget_grants(memory: Memory) -> Memory:
+    fairness = replace(memory.fairness, open=())
+    return replace(memory, asked=(), fairness=fairness)
+
+
+def test_a_job_of_fixed_size_gets_room_up_to_its_fair_share() -> None:
+    one, fixed = job("a", 1, 9, 7), job("f", 1, 0, None, replicas=9)
+    waiting = [worker(fixed, index, waiting_since=NOW - 1) for index in range(1, 9)]
+    view = cluster(
+        *(node("n", 8), one, fixed),
+        *(workers(one, n=7), [worker(fixed, 0, "n")], waiting),
+    )
+    assert sizes(made(view)) == {"a": 4}
+
+
+def test_at_rest_nothing_changes() -> None:
+    one, two = job("a", 1, 9, 4), job("b", 1, 9, 4)
+    view = cluster(node("n", 8), one, two, workers(one, n=4), workers(two, n=4))
+    memory, now = Memory(), NOW
+    for _ in range(5):
+        found = made(view, memory, now=now)
+        assert sizes(found) == {"a": 4, "b": 4}
+        assert leave(found, "a") == leave(found, "b") == ()
+        memory, now = found.memory, now + 40
+    assert found.again_at is None
