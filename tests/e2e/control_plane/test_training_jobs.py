@@ -314,9 +314,9 @@ def test_what_a_job_keeps_is_refused_until_it_runs_again(ml):
 
 
 def test_a_wrong_one_says_so_and_makes_nothing(ml):
-    wrong = manifest("wrong", job={"trainig": {"epochs": 2}})
+    wrong = manifest("wrong", job={"trainings": {"epochs": 2}})
     said = ml.refused("apply", "-f-", text=json.dumps(wrong))
-    assert 'unknown field "spec.job.trainig"' in said
+    assert 'unknown field "spec.job.trainings"' in said
     named = manifest("wrong", job={"name": "other"})
     said = ml.refused("apply", "-f-", text=json.dumps(named))
     assert "spec.job.name: expected metadata.name" in said
