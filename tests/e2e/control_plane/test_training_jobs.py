@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -22,6 +23,7 @@ from elasticdl.cli.files.convert import converted
 from elasticdl.job.values.file import parse_values
 
 from tests.chart.rendering import objects, render
+from tests.e2e.control_plane.conftest import free_port
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "elasticdl"
@@ -48,6 +50,15 @@ def until(what: str, probe: Callable[[], T]) -> T:
         assert time.monotonic() < end, f"{what} did not come about"
         time.sleep(0.1)
     return found
+
+
+def is_ready(port: int) -> bool:
+    try:
+        url = f"http://127.0.0.1:{port}/readyz"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return bool(answer.status == 200)
+    except OSError:  # also of a server that is not ready
+        return False
 
 
 class Namespace:
@@ -103,8 +114,10 @@ class Namespace:
         command += [f"--namespace={self.name}", f"--kubeconfig={self.kubeconfig()}"]
         # Helm as a library, as in the image.
         env = {**os.environ, "PATH": str(Path(sys.executable).parent)}
-        process = subprocess.Popen(command, env=env)
+        port = free_port()
+        process = subprocess.Popen([*command, f"--port={port}"], env=env)
         try:
+            until("ready", lambda: is_ready(port))
             yield
         finally:
             process.terminate()
@@ -385,8 +398,13 @@ def master_of(ml: Namespace, name: str, folder: Path) -> Iterator[None]:
     folder.mkdir()
     program = Path(__file__).with_name("master_process.py")
     config = str(ml.control_plane.kubeconfig)
+    env = {
+        **os.environ,
+        "ELASTICDL_PRIORITY_HIGH": "elasticdl-high",
+        "ELASTICDL_PRIORITY_LOW": "elasticdl-low",
+    }
     process = subprocess.Popen(
-        [sys.executable, program, config, ml.name, name, str(folder)]
+        [sys.executable, program, config, ml.name, name, str(folder)], env=env
     )
     try:
         yield
