@@ -398,13 +398,8 @@ def master_of(ml: Namespace, name: str, folder: Path) -> Iterator[None]:
     folder.mkdir()
     program = Path(__file__).with_name("master_process.py")
     config = str(ml.control_plane.kubeconfig)
-    env = {
-        **os.environ,
-        "ELASTICDL_PRIORITY_HIGH": "elasticdl-high",
-        "ELASTICDL_PRIORITY_LOW": "elasticdl-low",
-    }
     process = subprocess.Popen(
-        [sys.executable, program, config, ml.name, name, str(folder)], env=env
+        [sys.executable, program, config, ml.name, name, str(folder)]
     )
     try:
         yield
@@ -416,7 +411,12 @@ def master_of(ml: Namespace, name: str, folder: Path) -> Iterator[None]:
 def test_a_real_master_obeys_and_is_shown(ml, tmp_path):
     data = tmp_path / "train.csv"
     data.write_text("a,b\n" + "1,2\n" * 64)
-    ml.apply("led", job={"data": {"training": str(data)}, "ps": {"replicas": 1}})
+    job: Json = {
+        "data": {"training": str(data)},
+        "ps": {"replicas": 1, "priority": "elasticdl-high"},
+        "worker": {"replicas": 2, "max": 6, "priority": "elasticdl-low"},
+    }
+    ml.apply("led", job=job)
     ml.until_accepted("led")
     with master_of(ml, "led", tmp_path / "job"):
 
@@ -429,11 +429,8 @@ def test_a_real_master_obeys_and_is_shown(ml, tmp_path):
         ml.kubectl("scale", "trainingjob/led", "--replicas=4")
         until("four workers", lambda: workers() == 4)
         until("granted", lambda: ml.status("led")["workers"]["granted"] == 4)
-        ml.apply(
-            "led",
-            job={"data": {"training": str(data)}, "ps": {"replicas": 2},
-                 "worker": {"replicas": 4, "max": 6}},
-        )  # fmt: skip
+        job["ps"]["replicas"], job["worker"]["replicas"] = 2, 4
+        ml.apply("led", job=job)
         said = ml.until_accepted("led", "False")
         assert (
             "job.ps.replicas: got 2, expected 1: it may not change while the job"
