@@ -92,8 +92,7 @@ def converted(text: str, *, source: str) -> str:
 def _is(text: str, values: Any) -> bool:
     from elasticdl.job.values.file import parse_values
 
-    found: object = parse_values(text, source="")[0]
-    return found == values
+    return bool(parse_values(text, source="")[0] == values)
 
 
 def _read(file: Path) -> str:

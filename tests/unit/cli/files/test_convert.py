@@ -109,8 +109,8 @@ BASE = {
             "spec.jobs: got a key that a TrainingJob does not have",
         ),
         (
-            {"spec": {"job": {**BASE["spec"]["job"], "trainig": {"epochs": 2}}}},
-            "job.trainig: got an unknown key, expected a key of `job`; did you mean "
+            {"spec": {"job": {**BASE["spec"]["job"], "trainings": {"epochs": 2}}}},
+            "job.trainings: got an unknown key, expected a key of `job`; did you mean "
             "`training`?",
         ),
     ],

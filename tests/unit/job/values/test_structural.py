@@ -134,7 +134,7 @@ GOOD = {"job": {"model": {"definition": "m.f"}, "data": {"training": "d"}}}
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        ("job.trainig", {"epochs": 2}, "trainig"),
+        ("job.trainings", {"epochs": 2}, "trainings"),
         ("job.worker.replicas", "3", "not of type 'integer', 'null'"),
         ("job.worker.replicas", -1, "minimum"),
         ("job.strategy", "ring", "is not one of"),
