@@ -22,6 +22,7 @@ def benchmarks() -> dict[str, Benchmark]:
     import ps
     import recovery
     import scraping
+    import sql
     import step
     import tls
 
@@ -40,6 +41,7 @@ def benchmarks() -> dict[str, Benchmark]:
         group_network,
         group_tf,
         scraping,
+        sql,
         cluster,
     ):
         found.update(module.BENCHMARKS)
