@@ -1,84 +1,23 @@
 """From a query to a trained model and back into a table, on real processes."""
 
-import csv
 import signal
-import sqlite3
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 
 import keras
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
-from elasticdl.data.making.employee import employees
-from elasticdl.job.status import JobReport
-from elasticdl.job.values.document import ValuesFile
+from elasticdl.errors import SpecError
 from elasticdl.sql.data.source import open_source
 from elasticdl.sql.plan import NULL_INTEGER, NULL_TEXT
 from elasticdl.sql.registry import Registry
 from elasticdl.sql.running.session import Session, Told
-from elasticdl.sql.running.statements import run
 from elasticdl.testing.job import JobUnderTest
 
+from tests.integration.sql.chain import Runner, query, run_all, write_sqlite
+
 ROWS = 6000
-
-
-@dataclass
-class Runner:
-    """Runs a statement's job as `elasticdl` does; `meanwhile` may hurt it."""
-
-    folder: Path
-    meanwhile: Callable[[JobUnderTest], None] | None = None
-    reports: list[JobReport] = field(default_factory=list)
-
-    def __call__(self, values: ValuesFile) -> JobReport:
-        options = ["--restart"]
-        job = JobUnderTest(
-            values,
-            self.folder / "jobs",
-            self.folder,
-            str(values.job.type),
-            options,
-            limit_seconds=600.0,
-        )
-        with job:
-            if self.meanwhile is not None:
-                self.meanwhile(job)
-            report = job.finish()
-        self.reports.append(report)
-        return report
-
-
-def write_sqlite(path: Path, num_rows: int) -> None:
-    columns = employees(num_rows, seed=1).columns
-    types = [
-        "INTEGER",
-        "TEXT",
-        "TEXT",
-        "TEXT",
-        "REAL",
-        "REAL",
-        "TEXT",
-        "INTEGER",
-        "TEXT",
-    ]
-    named = ", ".join(map(" ".join, zip(columns, types, strict=True)))
-    with sqlite3.connect(path) as connection:
-        connection.execute(f"CREATE TABLE employee ({named})")
-        marks = ", ".join("?" * len(columns))
-        connection.executemany(
-            f"INSERT INTO employee VALUES ({marks})",
-            zip(*columns.values(), strict=True),
-        )
-        connection.execute(
-            "CREATE TABLE odd AS SELECT NULL AS age, 'dropout' AS education, NULL AS "
-            "occupation, 'nowhere' AS city, NULL AS hours, 1e6 AS capital_gain, NULL "
-            "AS married, -1 AS lucky_number UNION ALL SELECT 30, NULL, 'pilot', NULL, "
-            "40, NULL, 'true', NULL"
-        )
-    connection.close()
 
 
 @pytest.fixture(scope="module")
@@ -99,14 +38,6 @@ def session(place: Path, registry: Registry) -> Iterator[Session]:
     overrides = ["job.worker.threads=1", "job.training.epochs=3"]
     yield Session(source, registry, Runner(place), print, overrides)
     source.close()
-
-
-def run_all(session: Session, text: str) -> list[object]:
-    return [answer for _, answers in run(session, text) for answer in answers]
-
-
-def query(session: Session, text: str) -> tuple[tuple[object, ...], ...]:
-    return session.source.execute(text, most_rows=100_000).rows
 
 
 def test_the_originals_line_trains_a_classifier(session, registry):
@@ -173,28 +104,14 @@ def test_the_exported_model_gives_what_was_predicted(session, registry, place):
             values = tf.constant(filled, tf.float32)
         features[name] = values
     answers = np.asarray(served.serve(features)).ravel()
-    np.testing.assert_array_equal(answers, np.asarray(reloaded(features)).ravel())
+    again = np.asarray(reloaded(features)).ravel()
+    np.testing.assert_allclose(answers, again, rtol=0, atol=1e-6)
     guesses = np.asarray([row[-2] for row in rows])
     chances = np.asarray([row[-1] for row in rows], np.float32)
     assert list(guesses) == [">50K" if one >= 0.5 else "<=50K" for one in answers]
     np.testing.assert_allclose(
         chances, np.maximum(answers, 1 - answers), rtol=0, atol=1e-6
     )
-
-
-def test_evaluate_and_explain_answer_with_figures(session):
-    metrics, bars = run_all(
-        session,
-        "SELECT * FROM employee TO EVALUATE my_model INTO figures;"
-        "SELECT * FROM employee LIMIT 800 TO EXPLAIN my_model INTO importance",
-    )
-    figures = dict(metrics.rows)
-    assert figures["rows"] == ROWS
-    assert figures["accuracy"] > 0.8
-    assert len(query(session, "SELECT * FROM figures")) == len(metrics.rows)
-    importance = dict(query(session, "SELECT * FROM importance"))
-    assert importance == pytest.approx(dict(bars.values))
-    assert abs(importance["lucky_number"]) < importance["education"]
 
 
 def test_a_password_is_in_no_file_of_the_registry(session, registry):
@@ -205,5 +122,5 @@ def test_a_password_is_in_no_file_of_the_registry(session, registry):
 
 
 def test_a_missing_column_is_named_before_anything_is_read(session):
-    with pytest.raises(Exception, match="needs the column `age`.*did you mean"):
+    with pytest.raises(SpecError, match=r"needs the column `age`.*did you mean"):
         run_all(session, "SELECT city AS agee FROM employee TO PREDICT USING my_model")
