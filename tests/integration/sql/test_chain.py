@@ -114,9 +114,9 @@ def test_the_exported_model_gives_what_was_predicted(session, registry, place):
     )
 
 
-def test_a_password_is_in_no_file_of_the_registry(session, registry):
-    text = registry.find("my_model").folder
-    for file in text.rglob("*"):
+def test_the_source_is_in_no_file_of_the_registry(session, registry):
+    folder = registry.find("my_model").folder
+    for file in folder.rglob("*"):
         if file.is_file() and file.suffix in (".json", ".yaml", ".sql", ".py"):
             assert "shop.sqlite" not in file.read_text()
 
