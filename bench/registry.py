@@ -24,6 +24,7 @@ def benchmarks() -> dict[str, Benchmark]:
     import recovery
     import scraping
     import simulator
+    import sql
     import step
     import tls
 
@@ -42,6 +43,7 @@ def benchmarks() -> dict[str, Benchmark]:
         group_network,
         group_tf,
         scraping,
+        sql,
         cluster,
         planner,
         simulator,

@@ -6,7 +6,6 @@ Each has a folder of its own, a free port and a password, and is ended by its pr
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import shutil
 import signal
@@ -20,7 +19,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
-PASSWORD = "s3cret-pass"  # noqa: S105 - of a server that lives for one test
+PASSWORD = "s3cret-pass"
 _PACKAGES = {"mariadbd": "mariadb-server", "postgres": "postgresql"}
 _START_SECONDS = 60.0
 
@@ -48,7 +47,11 @@ def program(name: str) -> str:
 
 
 def _find(name: str) -> str | None:
-    places = ["/usr/sbin", "/usr/bin", *sorted(glob.glob("/usr/lib/postgresql/*/bin"))]
+    places = [
+        "/usr/sbin",
+        "/usr/bin",
+        *sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin"))),
+    ]
     return shutil.which(name, path=os.pathsep.join(places))
 
 

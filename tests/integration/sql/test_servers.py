@@ -1,4 +1,4 @@
-"""Real servers: types, streaming, NULLs and tables put in place; secrets stay secret."""
+"""Real servers: types, streaming, NULLs, tables put in place; secrets stay secret."""
 
 import datetime
 
@@ -139,8 +139,8 @@ def test_a_percent_sign_is_the_querys_own(server, source, tmp_path):
 
 
 def test_no_message_has_the_password(server):
+    wrong = open_source(server[1].url.replace(PASSWORD, "wr0ng-pass"))
     with pytest.raises(DataError) as refused:
-        wrong = open_source(server[1].url.replace(PASSWORD, "wr0ng-pass"))
         wrong.execute("SELECT 1", most_rows=1)
     assert "wr0ng-pass" not in str(refused.value)
     away = server[1].url.replace(str(server[1].port), str(servers.free_port()))
@@ -152,7 +152,7 @@ def test_no_message_has_the_password(server):
 
 def test_the_engines_own_message_says_what_is_wrong(server, source):
     with (
-        pytest.raises(DataError, match="the query failed: .*nowhere"),
+        pytest.raises(DataError, match=r"the query failed: .*nowhere"),
         source.rows("SELECT * FROM nowhere") as rows,
     ):
         assert not rows.schema

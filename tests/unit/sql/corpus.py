@@ -186,7 +186,7 @@ BAD: list[tuple[str, str]] = [
     (_T + "LABEL y INTO m ¦INTO n", "INTO is there twice"),
     (_T + "WITH train.epoch=1 ¦WITH train.epoch=2 LABEL y INTO m",
      "WITH is there twice"),
-    (_T + "¦LABLE y INTO m", "did you mean `LABEL`?"),
+    (_T + "¦LABELL y INTO m", "did you mean `LABEL`?"),
     (_T + "¦COLUMNS a LABEL y INTO m", "did you mean `COLUMN`?"),
     (_T + "LABEL y INTO m ¦extra", "expected WITH, COLUMN, LABEL, INTO or the end"),
     (_T + "¦USING other LABEL y INTO m", "job.checkpoint.initFrom"),
@@ -250,7 +250,7 @@ BAD: list[tuple[str, str]] = [
     (_T + "WITH ¦job.data.training = 'x' LABEL y INTO m", "take it out"),
     (_T + "WITH ¦foo = 'x' LABEL y INTO m", "there is no attribute `foo`"),
     # COLUMN.
-    (_T + "COLUMN ¦EMBEDING(a, 3) LABEL y INTO m", "did you mean `EMBEDDING`?"),
+    (_T + "COLUMN ¦EMBEDDNG(a, 3) LABEL y INTO m", "did you mean `EMBEDDING`?"),
     (_T + "COLUMN ¦EMBEDDING(a) LABEL y INTO m", "EMBEDDING needs `dim`"),
     (_T + "COLUMN EMBEDDING(a, ¦0) LABEL y INTO m", "1 or more"),
     (_T + "COLUMN EMBEDDING(a, 3, ¦'max') LABEL y INTO m", "mean, sum, sqrtn"),

@@ -54,7 +54,7 @@ def test_all_mistakes_are_told_at_once_with_carets() -> None:
     text = (
         "SELECT * FROM t\n"
         "TO TRAIN DNNClasifier WITH train.epoc = 3\n"
-        "COLUMN EMBEDING(a, 3), HASH(b)\n"
+        "COLUMN EMBEDDNG(a, 3), HASH(b)\n"
         "LABEL y INTO m;\n"
         "SELECT * FROM t TO PREDICT r"
     )
@@ -63,8 +63,8 @@ def test_all_mistakes_are_told_at_once_with_carets() -> None:
     told = str(caught.value)
     assert told.startswith("4 mistakes:\n")
     assert (
-        "line 3, column 8: there is no function `EMBEDING`; did you mean `EMBEDDING`?\n"
-        "    COLUMN EMBEDING(a, 3), HASH(b)\n"
+        "line 3, column 8: there is no function `EMBEDDNG`; did you mean `EMBEDDING`?\n"
+        "    COLUMN EMBEDDNG(a, 3), HASH(b)\n"
         "           ^^^^^^^^\n"
     ) in told
 

@@ -184,7 +184,16 @@ def _whole(pa: Any, table: Any, name: str) -> Any:
     """Return a column as one array."""
     column = table.column(name)
     chunks = getattr(column, "chunks", [column])
-    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+    if len(chunks) == 1:
+        return chunks[0]
+    if pa.types.is_dictionary(column.type):
+        return column.unify_dictionaries().combine_chunks()
+    return pa.concat_arrays(chunks)
+
+
+def _is_plain_text(kind: Any) -> bool:
+    """Return whether the reader can keep the file's dictionary of a column."""
+    return str(kind) in ("string", "binary")
 
 
 class _RowGroups:
@@ -198,6 +207,9 @@ class _RowGroups:
         with parquet.ParquetFile(path) as file:
             self._footer = file.metadata
             self.schema = file.schema_arrow
+        self._texts = {
+            field.name for field in self.schema if _is_plain_text(field.type)
+        }
         groups = range(self._footer.num_row_groups)
         sizes = [self._footer.row_group(group).num_rows for group in groups]
         self.starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
@@ -208,6 +220,8 @@ class _RowGroups:
             metadata=self._footer,
             memory_map=True,
             page_checksum_verification=True,
+            # As the file has it: each different value once, and numbers for the rows.
+            read_dictionary=[name for name in columns if name in self._texts],
         ) as file:
             # In the loader's thread alone: the step needs the other cores, and in a
             # container pyarrow would count those of the whole machine.

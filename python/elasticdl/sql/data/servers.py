@@ -204,7 +204,14 @@ class ServerRows:
         schema = pa.schema(fields)
         written = 0
         fetched = iter(lambda: self.result.fetchmany(_BATCH_ROWS), [])
-        with parquet.ParquetWriter(path, schema, compression="lz4") as file:
+        texts = [name for name, kind in fields if pa.types.is_string(kind)]
+        with parquet.ParquetWriter(
+            path,
+            schema,
+            compression="lz4",
+            use_dictionary=texts,
+            write_statistics=False,
+        ) as file:
             for rows in itertools.chain([self._first], fetched):
                 if not rows:
                     continue

@@ -6,6 +6,7 @@ Owns the variables of the function `encode` and which helpers they call. Called 
 
 from __future__ import annotations
 
+import keyword
 import math
 from dataclasses import dataclass, field
 
@@ -36,11 +37,18 @@ from elasticdl.sql.plan import (
     TrainPlan,
     Vocabularize,
 )
+from elasticdl.sql.writing.helpers import HELPERS
 from elasticdl.sql.writing.text import call, comment, fits, listing, literal
 
 _INLINE_LINES = 12  # A vocabulary of more lines is a file beside the module.
 _ONE_HOT = 12  # Categories of so many values need no trained vectors.
 _WIDEST_VECTOR = 32
+# What the function `encode` and the module call otherwise.
+_TAKEN = {
+    *HELPERS,
+    *("inputs", "numbers", "embedding_dim", "model", "encode", "summed", "Split"),
+    *("keras", "layers", "ops", "tf", "Path", "len", "float", "int"),
+}
 CATEGORIES = (Bucketize, Vocabularize, Identity, Hash, Cross, Concat)
 
 
@@ -90,7 +98,7 @@ class EncodingWriter:
     ) -> str:
         """Write trained vectors of a category; `dim` may be a variable's name."""
         base = f"{ids.name.removesuffix('_id')}_{what}"
-        name = self._name(base)
+        name = self.name(base)
         self._assign_embedding(name, ids, str(dim), combiner)
         return name
 
@@ -113,9 +121,10 @@ class EncodingWriter:
         self.helpers.add(helper)
         self.lines.append(call(f"{name} = {helper}", arguments, indent=4))
 
-    def _name(self, wanted: str) -> str:
+    def name(self, wanted: str) -> str:
+        """Return a variable's name that nothing else has."""
         name, number = wanted, 2
-        while name in self._names:
+        while name in self._names or name in _TAKEN or keyword.iskeyword(name):
             name, number = f"{wanted}_{number}", number + 1
         self._names.add(name)
         return name
@@ -154,13 +163,13 @@ class EncodingWriter:
                 return self._normalized(feature, of)
             case Raw(of):
                 found = self.statistics.of(measured(of))
-                name = self._name(feature)
+                name = self.name(feature)
                 self.note(f"{_of(of)} as it is; the mean{_rows(found)} for NULL")
                 mean = literal(found.mean or 0.0)
                 self._call(name, "filled", self._number(of), mean)
                 return name
             case NullIndicator(of):
-                name = self._name(f"{feature}_is_null")
+                name = self.name(f"{feature}_is_null")
                 self.note(f"whether {of.column} is NULL")
                 self._call(name, "null_indicator", self._input(of))
                 return name
@@ -178,7 +187,7 @@ class EncodingWriter:
         if not variance:
             note += "; it is constant there, so its variance is taken as 1"
         self.note(note)
-        name = self._name(feature)
+        name = self.name(feature)
         numbers = f"mean={literal(mean)}", f"variance={literal(variance or 1.0)}"
         self._call(name, "standardized", self._number(of), *numbers)
         return name
@@ -191,7 +200,7 @@ class EncodingWriter:
             note += "; it is constant there, so the range is taken as 1"
             high = low + 1.0
         self.note(note)
-        name = self._name(feature)
+        name = self.name(feature)
         self._call(
             name, "normalized", self._number(of), f"minimum={literal(float(low))}",
             f"maximum={literal(float(high))}", f"mean={literal(found.mean or 0.0)}",
@@ -207,7 +216,7 @@ class EncodingWriter:
         return self.embedding(ids, dim, "vector")
 
     def _one_hot(self, ids: Ids) -> str:
-        name = self._name(f"{ids.name.removesuffix('_id')}_one_hot")
+        name = self.name(f"{ids.name.removesuffix('_id')}_one_hot")
         self._call(name, "one_hot", ids.name, str(ids.size))
         return name
 
@@ -218,7 +227,7 @@ class EncodingWriter:
             case Vocabularize():
                 return self._vocabularized(category)
             case Identity(of, buckets):
-                name = self._name(f"{self._feature(of)}_id")
+                name = self.name(f"{self._feature(of)}_id")
                 self.note(f"{of.column}: a number below {buckets:,}; others are last")
                 self._call(name, "identified", self._input(of), str(buckets))
                 return Ids(name, buckets + 1)
@@ -231,7 +240,7 @@ class EncodingWriter:
 
     def _bucketized(self, category: Bucketize) -> Ids:
         boundaries = category.boundaries
-        name = self._name(f"{self._feature(category.of)}_bucket")
+        name = self.name(f"{self._feature(category.of)}_bucket")
         what = _of(category.of)
         if boundaries:
             self.note(f"{what}: boundaries of the statement")
@@ -251,7 +260,7 @@ class EncodingWriter:
     def _vocabularized(self, category: Vocabularize) -> Ids:
         found = self.statistics.of(measured(category.of))
         feature = self._feature(category.of)
-        name = self._name(f"{feature}_id")
+        name = self.name(f"{feature}_id")
         several = isinstance(category.of, Split)
         self.note(_about_vocabulary(category.of, found))
         vocabulary, size = self._vocabulary(name, feature, category, found)
@@ -305,7 +314,7 @@ class EncodingWriter:
         return f"Split({literal(of.delimiter)}, {longest})({self._input(of.of)})"
 
     def _hashed(self, of: Source | Split, buckets: int) -> Ids:
-        name = self._name(f"{self._feature(of)}_id")
+        name = self.name(f"{self._feature(of)}_id")
         found = self.statistics.of(measured(of))
         several = isinstance(of, Split)
         what = "parts of " + of.of.column if isinstance(of, Split) else of.column
@@ -320,7 +329,7 @@ class EncodingWriter:
             for one in of
         ]
         feature = "_".join(self._feature(one) for one in of)
-        name = self._name(f"{feature}_cross")
+        name = self.name(f"{feature}_cross")
         self.note(f"combinations of {', '.join(self._feature(o) for o in of)}")
         self._call(name, "crossed", f"[{', '.join(parts)}]", str(buckets))
         return Ids(name, buckets)
@@ -334,7 +343,7 @@ class EncodingWriter:
         for ids in every:
             shifted.append(f"{ids.name} + {begin}")
             begin += ids.size
-        name = self._name(category.name or f"{self._feature(category)}_id")
+        name = self.name(category.name or f"{self._feature(category)}_id")
         parts = listing("", shifted, indent=0)
         if "\n" in parts or not fits(f"    {name} = ops.concatenate({parts}, axis=-1)"):
             self.lines.append(listing(f"{name}_parts = ", shifted, indent=4))

@@ -33,7 +33,7 @@ NETWORKS = {
     "deepfm": """\
     # The first order is a weight for each value, the second the products of all pairs
     # of vectors: half of (sum of vectors)^2 - sum of vectors^2.
-    vectors = layers.Concatenate(axis=1)(columns["vectors"])
+    vectors = layers.Reshape((-1, embedding_dim))(joined(columns["vectors"]))
     square_of_sum = ops.square(ops.sum(vectors, axis=1))
     sum_of_squares = ops.sum(ops.square(vectors), axis=1)
     pairs = 0.5 * (square_of_sum - sum_of_squares)
@@ -116,12 +116,13 @@ def _deepfm(
             writer.embedding(writer.ids(category), "embedding_dim", "vector")
         )
     wide = _wide(writer, list(features))
-    fields = [f"layers.Reshape((1, embedding_dim))({name})" for name in vectors]
-    fields += [
-        f"layers.Reshape((1, embedding_dim))(layers.Dense(embedding_dim)({name}))"
-        for name in numbers
-    ]
-    return {"vectors": fields, "numbers": numbers, "wide": wide}
+    if numbers:
+        writer.note("a vector for each number")
+        for name in numbers:
+            vector = writer.name(f"{name}_vector")
+            writer.lines.append(f"    {vector} = layers.Dense(embedding_dim)({name})")
+            vectors.append(vector)
+    return {"vectors": vectors, "numbers": numbers, "wide": wide}
 
 
 def _category_of(feature: FeaturePlan) -> Category | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -30,10 +31,12 @@ def literal(value: Any) -> str:
 
 def quoted(value: str) -> str:
     """Return a text in double quotes; in single ones where that saves backslashes."""
-    written = repr(value)
-    if written[0] == "'" and '"' not in value:
-        return f'"{written[1:-1]}"'
-    return written
+    quote = '"' if value.count('"') <= value.count("'") else "'"
+    body = (
+        f"\\{char}" if char == quote else char if char in "\"'" else repr(char)[1:-1]
+        for char in value
+    )
+    return f"{quote}{''.join(body)}{quote}"
 
 
 def number(value: float) -> str:
@@ -72,7 +75,15 @@ def listing(head: str, items: Sequence[str], *, indent: int, signs: str = "[]") 
 
 def fits(lines: str) -> bool:
     """Whether every line is narrow enough."""
-    return all(len(line) <= WIDTH for line in lines.split("\n"))
+    return all(_width(line) <= WIDTH for line in lines.split("\n"))
+
+
+def _width(line: str) -> int:
+    """Return the columns of a line: some characters take two, some none."""
+    if line.isascii():
+        return len(line)
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in line)
+    return len(line) + wide - sum(map(bool, map(unicodedata.combining, line)))
 
 
 def comment(text: str, *, indent: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""Each type of each engine has the kind that docs/sql.md says, or is refused by name."""
+"""Each type of each engine has the kind that docs/sql.md says."""
 
 import datetime
 import decimal
@@ -87,7 +87,7 @@ def test_values_of_a_driver_have_their_kind(values, kind):
 
 def test_a_later_value_of_another_type_is_named_with_its_column():
     column = Column("age", Kind.INTEGER)
-    with pytest.raises(DataError, match="column `age`: got 'old' .* expected integer"):
+    with pytest.raises(DataError, match=r"column `age`: got 'old' .* expected integer"):
         types.to_arrow(pa, column, [1, None, "old"], pa.int64())
 
 

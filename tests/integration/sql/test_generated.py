@@ -1,0 +1,146 @@
+"""Claims about generated modules in Keras: what they encode, and that they reload."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from elasticdl.sql.plan import NULL_INTEGER, NULL_TEXT, Stored, TrainPlan
+
+from tests.unit.sql import tables
+
+# The other families are parts of these; test_chain serves what it trained.
+_LARGE = ("wide_and_deep", "deepfm", "cross")
+
+
+def _module(sql: str, folder: Path) -> Any:
+    made = tables.generated(sql)
+    for name, text in {made.module_path: made.module, **made.files}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    name = f"generated_{Path(made.module_path).stem}"
+    spec = importlib.util.spec_from_file_location(name, folder / made.module_path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _rows(plan: TrainPlan, **others: list[Any]) -> dict[str, tf.Tensor]:
+    """Return the rows as they lie in the shards."""
+    found = {}
+    for column in plan.columns:
+        values = others.get(column.column, tables.VALUES[column.column])
+        null: Any = {
+            Stored.FLOAT: np.nan,
+            Stored.INTEGER: NULL_INTEGER,
+            Stored.TEXT: NULL_TEXT,
+        }[column.stored]
+        kind = {
+            Stored.FLOAT: tf.float32,
+            Stored.INTEGER: tf.int64,
+            Stored.TEXT: tf.string,
+        }[column.stored]
+        plain = [
+            null if value is None else int(value) if kind == tf.int64 else value
+            for value in values
+        ]
+        found[column.feature] = tf.constant(plain, kind)[:, None]
+    return found
+
+
+@pytest.mark.parametrize("name", _LARGE)
+def test_models_train_and_reload_equal(name: str, tmp_path: Path) -> None:
+    sql = tables.SAMPLES[name]
+    plan = tables.plan(sql)
+    keras.utils.set_random_seed(0)
+    network = _module(sql, tmp_path).model(**dict(plan.model.params))
+    rows = _rows(plan)
+    label = tables.VALUES[plan.label.column]
+    classes = sorted(set(label)) if plan.label.classes else []
+    y = np.array([classes.index(v) if classes else v for v in label], np.float32)
+    losses = network.fit(rows, y, epochs=3, batch_size=50, verbose=0).history["loss"]
+    assert np.isfinite(losses).all()
+    predicted = np.asarray(network(rows))
+    assert np.isfinite(predicted).all()
+    network.save(tmp_path / "m.keras")
+    again = keras.models.load_model(tmp_path / "m.keras")
+    np.testing.assert_array_equal(np.asarray(again(rows)), predicted)
+
+
+def _encoded(columns: str, tmp_path: Path, **values: list[Any]) -> list[np.ndarray]:
+    """Return what `encode` makes of rows, entry by entry."""
+    sql = f"SELECT * FROM t TO TRAIN DNNClassifier COLUMN {columns} LABEL income INTO m"
+    plan = tables.plan(sql)
+    module = _module(sql, tmp_path)
+    inputs = {
+        column.feature: keras.Input(
+            (1,),
+            name=column.feature,
+            dtype={
+                Stored.FLOAT: "float32",
+                Stored.INTEGER: "int64",
+                Stored.TEXT: "string",
+            }[column.stored],
+        )
+        for column in plan.columns
+    }
+    parts = module.encode(inputs)["deep"]
+    found = keras.Model(inputs, parts)(_rows(plan, **values))
+    return [np.asarray(part) for part in tf.nest.flatten(found)]
+
+
+def test_numbers_are_encoded_by_the_statistics_and_null_is_the_mean(
+    tmp_path: Path,
+) -> None:
+    age = np.array(tables.VALUES["age"], np.float64)
+    standard, normal, raw, log = _encoded(
+        "STANDARDIZE(age), NORMALIZE(age), RAW(age), STANDARDIZE(LOG(age))",
+        tmp_path,
+        age=[17, 80, None, 200],
+    )
+    given = np.array([17, 80, age.mean(), 200])
+    np.testing.assert_allclose(standard[:, 0], (given - age.mean()) / age.std(), 1e-4)
+    low, high = age.min(), age.max()
+    np.testing.assert_allclose(normal[:, 0], (given - low) / (high - low), 1e-4, 1e-6)
+    np.testing.assert_allclose(raw[:, 0], given, 1e-6)
+    logs = np.log1p(age)
+    expected = (np.log1p([17, 80, 0, 200]) - logs.mean()) / logs.std()
+    expected[2] = 0.0
+    np.testing.assert_allclose(log[:, 0], expected, 1e-4, 1e-5)
+
+
+def test_null_and_unseen_values_have_entries_of_their_own(tmp_path: Path) -> None:
+    city, bucket, known, cross = _encoded(
+        "city, BUCKETIZE(age, [30, 60]), CATEGORY_ID(grade, 3), "
+        "NULL_INDICATOR(user_id)",
+        tmp_path,
+        city=["Aachen", "Köln", None, "Ulm"],
+        age=[29, 60, None, 59],
+        grade=[0, 2, None, 7],
+        user_id=[1, None, 2, 2**40],
+    )
+    # Vocabulary: unseen, then three cities, then NULL.
+    assert city.argmax(axis=1)[[2, 3]].tolist() == [4, 0]
+    assert city.sum(axis=1).tolist() == [1, 1, 1, 1]
+    assert bucket.argmax(axis=1).tolist() == [0, 2, 3, 1]
+    assert known.argmax(axis=1).tolist() == [0, 2, 3, 3]
+    assert cross[:, 0].tolist() == [0, 1, 0, 0]
+
+
+def test_parts_of_a_text_are_several_values(tmp_path: Path) -> None:
+    (skills,) = _encoded(
+        "INDICATOR(SPLIT(skills, ','))",
+        tmp_path,
+        skills=["sql,go", "sql", "cobol", None],
+    )
+    # No part is 0, unseen 1, then by frequency, then NULL.
+    assert skills[:, 2:].sum(axis=1).tolist() == [2, 1, 0, 1]
+    assert skills[:, 1].tolist() == [0, 0, 1, 0]

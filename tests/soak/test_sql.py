@@ -1,0 +1,138 @@
+"""SQL statements that take long: faults in training, EXPLAIN, README, many rows."""
+
+import re
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from elasticdl.sql.data.source import open_source
+from elasticdl.sql.registry import Registry
+from elasticdl.sql.running.session import Bars, Session, Table
+from elasticdl.testing.job import JobUnderTest
+
+from tests.integration.sql.chain import Runner, query, run_all, write_sqlite
+
+ROWS = 6000
+MANY = 20_000_000
+README = Path(__file__).parents[2] / "README.md"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("chain")
+    write_sqlite(folder / "shop.sqlite", ROWS)
+    return folder
+
+
+@pytest.fixture
+def session(place: Path) -> Iterator[Session]:
+    source = open_source(str(place / "shop.sqlite"))
+    overrides = ["job.worker.threads=1"]
+    yield Session(source, Registry(place / "models"), Runner(place), print, overrides)
+    source.close()
+
+
+@pytest.mark.timeout(900)
+def test_a_training_whose_roles_are_killed_ends_as_undisturbed(session):
+    train = (
+        "SELECT * FROM employee TO TRAIN DNNClassifier WITH train.epoch = 8, "
+        "job.strategy = 'parameterServer', job.ps.replicas = 2, "
+        "job.worker.replicas = 2 "
+        "LABEL income INTO {}"
+    )
+
+    def hurt(job: JobUnderTest) -> None:
+        for role, step in (("worker", 30), ("ps", 60), ("master", 90)):
+            job.fault(role, signal.SIGKILL, at_step=step)
+
+    run_all(session, train.format("undisturbed"))
+    session.run_job.meanwhile = hurt
+    run_all(session, train.format("hurt"))
+    undisturbed, hurt_one = session.run_job.reports
+    assert hurt_one.relaunches
+    assert hurt_one.master_restarts >= 1
+    assert hurt_one.records == undisturbed.records
+    accuracy = undisturbed.metrics["accuracy"]
+    assert hurt_one.metrics["accuracy"] == pytest.approx(accuracy, abs=0.03)
+
+
+@pytest.mark.timeout(900)
+def test_evaluate_and_explain_answer_with_figures(session):
+    metrics, bars = run_all(
+        session,
+        "SELECT * FROM employee TO EVALUATE undisturbed INTO figures;"
+        "SELECT * FROM employee LIMIT 800 TO EXPLAIN undisturbed INTO importance",
+    )
+    assert isinstance(metrics, Table)
+    assert isinstance(bars, Bars)
+    figures = dict(metrics.rows)
+    assert figures["rows"] == ROWS
+    assert figures["accuracy"] > 0.8
+    assert len(query(session, "SELECT * FROM figures")) == len(metrics.rows)
+    importance = dict(query(session, "SELECT * FROM importance"))
+    assert importance == pytest.approx(dict(bars.values))
+    assert abs(importance["lucky_number"]) < importance["education"]
+
+
+@pytest.mark.timeout(900)
+def test_the_lines_of_the_readme_run_as_they_stand(tmp_path):
+    block = re.search(r"## SQL\n.*?```sh\n(.*?)```", README.read_text(), re.DOTALL)
+    assert block is not None
+    bin_dir = Path(sys.executable).parent
+    done = subprocess.run(
+        ["bash", "-e", "-c", block[1]],
+        cwd=tmp_path,
+        env={
+            "PATH": f"{bin_dir}:/usr/bin:/bin",
+            "HOME": str(tmp_path),
+            "ELASTICDL_MODELS_DIR": str(tmp_path / "models"),
+            "ELASTICDL_JOBS_DIR": str(tmp_path / "jobs"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "income_model@1" in done.stdout
+    assert "accuracy lost" in done.stdout
+
+
+_EXTRACT = """
+import sys
+from pathlib import Path
+from elasticdl.sql.data import shards
+from elasticdl.sql.data.shards import Staged
+from elasticdl.sql.data.source import open_source
+from elasticdl.sql.plan import *
+folder, rows = Path(sys.argv[1]), int(sys.argv[2])
+parts = ", ".join(f"(i * {k} % 997) / 3.0 AS f{k}" for k in range(1, 8))
+texts = ", ".join(f"'word ' || (i * {k} % 1009) AS t{k}" for k in range(1, 4))
+select = f"SELECT {parts}, {texts}, i AS id, i % 2 AS y FROM range({rows}) AS r(i)"
+with open_source("").rows(select) as found:
+    path = folder / "staged.parquet"
+    staged = Staged(path, found.schema, found.write(path))
+columns = [ColumnPlan(f"f{k}", f"f{k}", Stored.FLOAT) for k in range(1, 8)]
+columns += [ColumnPlan(f"t{k}", f"t{k}", Stored.TEXT) for k in range(1, 4)]
+columns += [ColumnPlan("id", "id", Stored.INTEGER)]
+label = LabelPlan("y", Kind.INTEGER, Head.BINARY, 2, (0, 1))
+made = shards.write_training(staged, folder / "shards", columns=tuple(columns),
+                             label=label, division=SplitPlan())
+print(made.num_training + made.num_validation)
+"""
+
+
+@pytest.mark.timeout(900)
+def test_the_memory_of_an_extraction_does_not_grow_with_its_rows(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", _EXTRACT, str(tmp_path), str(MANY)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == [str(MANY)], done.stderr
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    assert peak < 1.5 * 2**30

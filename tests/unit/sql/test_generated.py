@@ -1,0 +1,130 @@
+"""Claims about generated modules; `samples` are those that people can look at.
+
+`python -m tests.unit.sql.test_generated` writes the samples anew.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from elasticdl.job.values.file import parse_values
+from elasticdl.sql.generate import generate
+from elasticdl.sql.plan import (
+    Column,
+    ColumnStatistics,
+    Kind,
+    Places,
+    Schema,
+    Statistics,
+)
+from elasticdl.sql.writing import text
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.sql import tables
+
+_SAMPLES = Path(__file__).parent / "samples"
+_CONFIG = Path(__file__).parents[3] / "python" / "pyproject.toml"
+
+
+# Quotes, backslashes, control characters and such as take two columns.
+_TEXTS = st.text(st.sampled_from("ab \"'\\\n\x00äß名é#{}"), max_size=30)
+_ROWS = st.lists(st.lists(_TEXTS, max_size=12), min_size=1, max_size=20)
+
+
+def _formatted(source: str) -> str:
+    ruff = Path(sys.executable).with_name("ruff")
+    command = [ruff, "format", "--config", _CONFIG, "--stdin-filename", "m.py", "-"]
+    done = subprocess.run(
+        command, input=source, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", tables.SAMPLES)
+def test_samples_are_what_is_generated(name: str) -> None:
+    made = tables.generated(tables.SAMPLES[name])
+    assert made.module == (_SAMPLES / f"{name}.py").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", tables.SAMPLES)
+def test_modules_are_as_a_formatter_leaves_them(name: str) -> None:
+    module = tables.generated(tables.SAMPLES[name]).module
+    assert _formatted(module) == module
+
+
+@settings(max_examples=10, deadline=None, phases=[Phase.generate])
+@given(_ROWS)
+def test_lists_and_calls_are_as_a_formatter_leaves_them(rows: list[list[str]]) -> None:
+    lines = []
+    for i, row in enumerate(rows):
+        items = [text.literal(item) for item in row]
+        lines.append(text.listing(f"x{i} = ", items, indent=0))
+        lines.append(text.call(f"f{i}", items, indent=0))
+    source = "\n".join(lines) + "\n"
+    assert _formatted(source) == source
+
+
+@pytest.mark.parametrize("name", tables.SAMPLES)
+def test_values_files_are_right_and_carry_the_module(name: str) -> None:
+    made = tables.generated(tables.SAMPLES[name])
+    values, problems = parse_values(made.values, source="values.yaml")
+    assert values is not None, problems
+    assert values.job.model.files[made.module_path] == made.module
+    assert values.job.model.definition == f"sql.{name}.model"
+    assert values.job.data.reader_params["columns"][-1] == "label"
+
+
+def test_one_worker_trains_locally_and_more_do_not() -> None:
+    alone = tables.generated("SELECT * FROM t LABEL income INTO m")
+    assert "strategy: local" in alone.values
+    many = tables.generated(
+        "SELECT * FROM t LABEL income INTO m WITH engine.num_workers = 2"
+    )
+    assert "strategy" not in many.values
+
+
+def test_a_statement_cannot_leave_its_comment() -> None:
+    made = tables.generated(
+        "SELECT *, '\"\"\"' AS q, '\\\u2028' AS r FROM t\rWHERE 1 = 1 "
+        "LABEL income INTO m"
+    )
+    compile(made.module, "m.py", "exec")
+    assert _formatted(made.module) == made.module
+
+
+def test_columns_may_be_called_as_words_of_python() -> None:
+    names = ("class", "inputs", "ops", "filled", "None", "1st", "a b", "a_b", "é")
+    schema = Schema((
+        *(Column(name, Kind.NUMBER) for name in names), Column("y", Kind.BOOLEAN),
+    ))  # fmt: skip
+    values = dict.fromkeys(names, tables.VALUES["pay"])
+    y = tables.VALUES["married"]
+    plan = tables.plan(
+        "SELECT * FROM t LABEL y INTO m", tables.preview(schema=schema, y=y, **values)
+    )
+    found = tuple(
+        ColumnStatistics(need.of, 200, 0, mean=1.0, variance=1.0, vocabulary_size=2)
+        for need in plan.needs
+    )
+    made = generate(plan, Statistics(200, found), Places("t", "", "v", "e"))
+    compile(made.module, "m.py", "exec")
+    features = [column.feature for column in plan.columns]
+    assert len(set(features)) == len(names)
+    assert all(feature.isidentifier() and feature.isascii() for feature in features)
+
+
+def test_hostile_values_and_names_stay_texts() -> None:
+    nasty = ['"', "'", "\\", "\n", '"""', "{x}", "ä", "\x00", "\\N"]
+    for value in nasty:
+        assert eval(text.literal(value)) == value
+
+
+if __name__ == "__main__":
+    for name, sql in tables.SAMPLES.items():
+        module = tables.generated(sql).module
+        (_SAMPLES / f"{name}.py").write_text(module, encoding="utf-8")

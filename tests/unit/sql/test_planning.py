@@ -1,0 +1,174 @@
+"""Claims about plans: what is derived, what is needed, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from elasticdl.sql.plan import (
+    Column,
+    Embedding,
+    Hash,
+    Head,
+    Kind,
+    Measured,
+    Schema,
+    Source,
+    Standardize,
+    Stored,
+    Vocabularize,
+)
+from elasticdl.sql.problems import StatementError
+
+from tests.unit.sql import tables
+
+_T = "SELECT * FROM t TO TRAIN DNNClassifier "
+
+
+def _told(sql: str, **options: Any) -> list[str]:
+    with pytest.raises(StatementError) as caught:
+        tables.plan(sql, tables.preview(**options))
+    return [problem.message for problem in caught.value.problems]
+
+
+def test_the_original_line_derives_model_and_columns_and_says_so() -> None:
+    plan = tables.plan("SELECT * FROM t LABEL income INTO m")
+    assert plan.model.name == "DNNClassifier"
+    assert plan.label.head is Head.BINARY
+    assert plan.label.classes == ("<=50K", ">50K")
+    by_column = {f.encoding.of.column: f.encoding for f in plan.features}
+    assert by_column["age"] == Standardize(Source("age"))
+    assert by_column["city"] == Vocabularize(Source("city"), 10_000)
+    assert by_column["married"] == Vocabularize(Source("married"))
+    assert by_column["name"] == Hash(Source("name"), 4096)
+    assert "income" not in by_column
+    assert plan.notes[0] == ("DNNClassifier: the label income is text with 2 classes")
+    assert "name: text, 200 values in 200 rows: hashed" in plan.notes
+    assert len(plan.notes) == len(plan.features) + 1
+
+
+@pytest.mark.parametrize(
+    ("label", "model", "head"),
+    [
+        ("income", "DNNClassifier", Head.BINARY),
+        ("married", "DNNClassifier", Head.BINARY),
+        ("grade", "DNNClassifier", Head.CLASSES),
+        ("age", "DNNRegressor", Head.NUMBER),
+        ("pay", "DNNRegressor", Head.NUMBER),
+    ],
+)
+def test_the_label_chooses_the_model(label: str, model: str, head: Head) -> None:
+    plan = tables.plan(f"SELECT * FROM t LABEL {label} INTO m")
+    assert (plan.model.name, plan.label.head) == (model, head)
+
+
+def test_star_is_what_no_other_entry_uses() -> None:
+    plan = tables.plan(_T + "COLUMN EMBEDDING(city, 8), * LABEL income INTO m")
+    first, *others = plan.features
+    assert first.encoding == Embedding(Vocabularize(Source("city"), 10_000), 8)
+    assert len(others) == len(tables.SCHEMA.columns) - 2
+
+
+def test_columns_lie_as_their_uses_want_them() -> None:
+    plan = tables.plan(
+        _T + 'COLUMN "hours per week", age, HASH(user_id, 9), STANDARDIZE(user_id), '
+        "city LABEL income INTO m"
+    )
+    stored = {c.feature: c.stored for c in plan.columns}
+    assert stored == {
+        "hours_per_week": Stored.FLOAT,
+        "age": Stored.FLOAT,
+        "user_id": Stored.INTEGER,
+        "city": Stored.TEXT,
+    }
+
+
+def test_a_column_called_label_is_a_feature_of_another_name() -> None:
+    schema = Schema((Column("label", Kind.NUMBER), Column("y", Kind.BOOLEAN)))
+    numbers = tuple(float(i) for i in range(200))
+    first = tables.preview(schema=schema, label=numbers, y=(True, False) * 100)
+    plan = tables.plan(_T + "COLUMN label LABEL y INTO m", first)
+    assert [column.feature for column in plan.columns] == ["label_2"]
+
+
+def test_each_thing_is_measured_once() -> None:
+    plan = tables.plan(
+        _T + "COLUMN STANDARDIZE(age), NORMALIZE(age), BUCKETIZE(age, 7), "
+        "STANDARDIZE(LOG(pay)), VOCABULARIZE(SPLIT(skills, ',')) LABEL income INTO m"
+    )
+    needs = {need.of: need for need in plan.needs}
+    assert len(needs) == len(plan.needs) == 4
+    assert needs[Measured("age")].moments
+    assert needs[Measured("age")].num_buckets == 7
+    assert needs[Measured("pay", log=True)].moments
+    assert needs[Measured("skills", split=",")].longest
+    assert needs[Measured("income")].vocabulary
+
+
+def test_columns_that_split_the_rows_are_no_features() -> None:
+    plan = tables.plan(_T + "WITH validation.key = 'user_id' LABEL income INTO m")
+    assert plan.split.key == "user_id"
+    assert "user_id" not in {column.column for column in plan.columns}
+    assert "user_id: splits the rows, left out" in plan.notes
+
+
+def test_attributes_become_fields_of_the_values_file() -> None:
+    plan = tables.plan(
+        _T + "WITH engine.num_workers = 2, job.ps.replicas = 1, train.epoch = 3, "
+        "runtime.minibatch_size = 32 LABEL income INTO m"
+    )
+    assert dict(plan.fields) == {("worker", "replicas"): 2, ("ps", "replicas"): 1}
+    assert (plan.epochs, plan.batch_size) == (3, 32)
+
+
+@pytest.mark.parametrize(
+    ("clauses", "message"),
+    [
+        ("COLUMN agee LABEL income INTO m", "no column `agee`; did you mean `age`?"),
+        ("LABEL incom INTO m", "no column `incom`; did you mean `income`?"),
+        ("COLUMN income LABEL income INTO m", "is the label; a model must not see it"),
+        ("COLUMN STANDARDIZE(city) LABEL income INTO m", "takes a number"),
+        ("COLUMN HASH(pay, 3) LABEL income INTO m", "put BUCKETIZE around a number"),
+        ("COLUMN EMBEDDING(pay, 3) LABEL income INTO m", "put BUCKETIZE around"),
+        ("COLUMN SPLIT(age) LABEL income INTO m", "SPLIT takes text"),
+        ("COLUMN CATEGORY_ID(city, 3) LABEL income INTO m", "takes integers"),
+        ("LABEL pay INTO m", "use DNNRegressor"),
+        (
+            "WITH validation.key = 'usr_id' LABEL income INTO m",
+            "did you mean `user_id`",
+        ),
+        ("WITH model.num_classes = 5 LABEL income INTO m", "has 2 values"),
+        ("WITH validation.metrics = 'MAE' LABEL income INTO m", "does not go with"),
+    ],
+)
+def test_what_does_not_fit_the_table_is_refused(clauses: str, message: str) -> None:
+    (told,) = _told(_T + clauses)
+    assert message in told
+
+
+def test_mistakes_of_label_and_columns_are_told_together() -> None:
+    told = _told(_T + "COLUMN agee, HASH(pay, 3) LABEL incom INTO m")
+    assert len(told) == 3
+
+
+def test_a_text_label_is_none_for_a_regressor() -> None:
+    (told,) = _told("SELECT * FROM t TO TRAIN DNNRegressor LABEL income INTO m")
+    assert "use DNNClassifier" in told
+
+
+def test_null_labels_are_counted_and_the_where_is_named() -> None:
+    income = (None, *tables.VALUES["income"][1:])
+    (told,) = _told("SELECT * FROM t LABEL income INTO m", income=income)
+    assert "NULL in 1 of the 200 rows" in told
+    assert "WHERE income IS NOT NULL" in told
+
+
+def test_dates_are_refused_with_the_extract_that_would_do() -> None:
+    schema = Schema((*tables.SCHEMA.columns, Column("hired", Kind.TIME, stated="DATE")))
+    (told,) = _told("SELECT * FROM t LABEL income INTO m", schema=schema)
+    assert "EXTRACT(YEAR FROM hired) AS hired_year" in told
+
+
+def test_a_label_of_one_value_is_refused() -> None:
+    (told,) = _told("SELECT * FROM t LABEL income INTO m", income=("x",) * 200)
+    assert "nothing to tell apart" in told
