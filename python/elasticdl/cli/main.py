@@ -17,9 +17,7 @@ from elasticdl import __version__
 from elasticdl.cli import (
     audit,
     clean,
-    cluster,
     completion,
-    convert_flags,
     dashboard,
     data,
     explain,
@@ -32,11 +30,10 @@ from elasticdl.cli import (
     sql,
     top,
     train,
-    validate,
     zoo,
 )
-from elasticdl.cli.clusters import simulate
-from elasticdl.cli.files import convert
+from elasticdl.cli.clusters import cluster, simulate
+from elasticdl.cli.files import convert, convert_flags, validate
 from elasticdl.cli.options import flags
 from elasticdl.cli.options.arguments import Parser
 from elasticdl.errors import ElasticDLError, ExitCode

@@ -1,7 +1,7 @@
 """What the platform of a namespace says for jobs, read for commands.
 
 Owns the call, and the words in which it is told. Called by `client.cluster.submit` and
-`cli.validate`. What is merged and what is refused is in `job.values.defaults`.
+`cli.files.validate`. What is merged and what is refused is in `job.values.defaults`.
 """
 
 from __future__ import annotations

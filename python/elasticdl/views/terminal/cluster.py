@@ -1,6 +1,6 @@
 """What a cluster of many jobs looks like: what it has, who holds it, sizes and reasons.
 
-Owns the tables and the line of a CSV file. Called by `cli.cluster`. Pure.
+Owns the tables and the line of a CSV file. Called by `cli.clusters.cluster`. Pure.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 import argparse
 from pathlib import Path
 
-from elasticdl.cli import validate
+from elasticdl.cli.files import validate
 from elasticdl.errors import ExitCode
 
-DIGITS = Path(__file__).parents[3] / "values" / "digits.yaml"
+DIGITS = Path(__file__).parents[4] / "values" / "digits.yaml"
 
 
 def run(*arguments):

@@ -4,7 +4,7 @@ import argparse
 import io
 
 import pytest
-from elasticdl.cli import convert_flags
+from elasticdl.cli.files import convert_flags
 from elasticdl.cli.main import main
 from elasticdl.errors import SpecError
 from elasticdl.job.classic_flags.convert import GivenFlag, values_from_flags
