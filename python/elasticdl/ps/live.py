@@ -160,10 +160,6 @@ class Live:
 
     def _serve(self, request: WantedSnapshot) -> None:
         snapshot, ticket = request.snapshot, request.ticket
-        if not self.confirmed and not snapshot.startswith(CHECKPOINT_PREFIX):
-            # A worker may bring another optimizer: then everything is loaded again, and
-            # the snapshot would be pinned anew, at a version that nobody was told of.
-            return
         if self.updater.follows and ticket is None:
             return  # the master waits for PS 0 to say which version
         if ticket is None:

@@ -165,6 +165,21 @@ class Snapshots:
         """Drop all cuts: after a rewind, versions mean something else."""
         self._held.clear()
 
+    def give_up(self, error: str) -> None:
+        """Drop all cuts and report those of evaluations as failed.
+
+        Taken anew under the same id, one would be of a version that the master was not
+        told of. A checkpoint is asked for again as a whole.
+        """
+        evaluations = [
+            held.done
+            for held in self._held.values()
+            if not held.done.snapshot.startswith(CHECKPOINT_PREFIX)
+        ]
+        self._held.clear()
+        for done in evaluations:
+            self.refuse(done.snapshot, version=done.version, error=error)
+
     @property
     def report(self) -> list[Done]:
         """Return the outcome of every kept snapshot for the master."""

@@ -374,22 +374,25 @@ def test_a_snapshot_for_a_version_that_is_gone_is_refused(group):
     assert not ps.servers[1].figures().snapshots
 
 
-def test_a_round_is_pinned_once_although_a_worker_brings_another_optimizer(
-    group, trained
-):
+def test_a_round_is_given_up_when_a_worker_brings_another_optimizer(group, trained):
     directory, _ = trained
     ps = group(1, sync=False, optimizer=sgd(0.25, momentum=0.9))
     ps.begin(restore_dir=directory)
     server = ps.servers[0]
     wanted = (WantedSnapshot("eval-1"),)
     server.control(ps.control_figures, wanted)
-    told = [done.version for done in server.figures().snapshots]
+    assert [done.error for done in server.figures().snapshots] == [""]
     client = ps.client()
     client.initialize(ps.layout, ps.optimizer, ps.initial(9.0))
     ps.push(client, ps.gradients(1.0), "b", [1])
     server.control(ps.control_figures, wanted)
-    told += [done.version for done in server.figures().snapshots]
-    assert told == [client.pull(snapshot="eval-1").version] == [2]
+    # Not pinned anew, at a version that the master does not know of.
+    (given_up,) = server.figures().snapshots
+    assert "own optimizer" in given_up.error
+    with pytest.raises(NotInitializedError, match="eval-1"):
+        client.pull(snapshot="eval-1")
+    server.control(ps.control_figures, (WantedSnapshot("eval-2"),))
+    assert client.pull(snapshot="eval-2").version == 2
 
 
 def test_a_pinned_snapshot_that_is_never_claimed_is_dropped(group, monkeypatch):

@@ -272,11 +272,13 @@ class Rounds:
     def take(self, index: int, done: SnapshotDone) -> None:
         """Take a PS's answer that a snapshot is pinned."""
         current = self.current
-        if current is None or done.id != current.snapshot or index in current.pinned:
+        if current is None or done.id != current.snapshot:
             return
-        if done.error:
+        if done.error:  # also of one that was pinned, and is given up
             log.warning("evaluation put off: ps-%d: %s", index, done.error)
             self.abort()
+            return
+        if index in current.pinned:
             return
         current.pinned_by(index, done)
         if index == 0:

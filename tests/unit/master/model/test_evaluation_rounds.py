@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from elasticdl.data.reader import Shard
+from elasticdl.job.heartbeats import SnapshotDone
 from elasticdl.job.spec.job import JobSpec
 from elasticdl.job.tasks import Task, TaskReport, TaskType
 from elasticdl.master.happenings import Evaluated
@@ -27,9 +28,11 @@ PLATEAU = [
 
 
 class Course:
-    """The rounds of one job without PS, and what a worker does for them."""
+    """The rounds of one job with `pins` PS, and what a worker does for them."""
 
-    def __init__(self, ledger: Ledger, described: list[dict[str, object]]) -> None:
+    def __init__(
+        self, ledger: Ledger, described: list[dict[str, object]], *, pins: int = 0
+    ) -> None:
         spec = JobSpec.model_validate(
             {
                 "name": "x",
@@ -46,7 +49,7 @@ class Course:
             ledger,
             self.signals,
             self.side,
-            pins=0,
+            pins=pins,
             now=0.0,
         )
         made = callbacks.from_json(json.dumps(described))
@@ -124,6 +127,22 @@ def test_the_best_model_of_an_undone_round_stays_the_one_to_beat_and_is_told(
     course.evaluate(0.95, version=9)
     assert course.rounds.best.version == 9
     assert course.measured == [0.7, 0.8, 0.95]
+
+
+def test_a_round_whose_snapshot_a_ps_gives_up_begins_again(ledger) -> None:
+    course = Course(ledger, [], pins=1)
+    course.rounds.open("test", version=4, epochs_done=0, now=0.0)
+    (request,) = course.rounds.requests(0)
+    course.rounds.take(0, SnapshotDone(request.id, version=4))
+    assert course.lease() is not None
+    course.rounds.take(0, SnapshotDone(request.id, version=4, error="loaded again"))
+    assert course.lease() is None
+    course.rounds.tick(version=6, epochs_done=0, now=0.0)
+    (again,) = course.rounds.requests(0)
+    assert again.id != request.id
+    course.rounds.take(0, SnapshotDone(again.id, version=6))
+    course.measure(0.5, version=6)
+    assert [one.version for one in course.rounds.results] == [6]
 
 
 def test_a_round_that_is_given_up_leaves_the_last_export_alone(ledger) -> None:
