@@ -5,7 +5,6 @@ Owns the row of the case of twenty jobs; the planner's own rows are in bench/pla
 
 from __future__ import annotations
 
-import logging
 import time
 
 from elasticdl.simulator.policies import new_policy
@@ -18,7 +17,6 @@ ROUNDS = 3
 
 def twenty_jobs() -> list[Row]:
     """Return the row of 540 s of twenty jobs, with their masters and the planner."""
-    logging.getLogger("elasticdl.master").setLevel(logging.CRITICAL)
     trace = load_trace("20-jobs")
     values = []
     for number in range(ROUNDS):

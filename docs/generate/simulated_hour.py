@@ -7,7 +7,6 @@ simulation takes longer than a check should.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -27,7 +26,6 @@ _STEP = 20.0
 
 
 def main() -> None:
-    logging.getLogger("elasticdl.master").setLevel(logging.CRITICAL)
     trace = load_trace("day")
     courses = [
         Simulation(trace, new_policy(name)).run() for name in ("gang", "elastic")

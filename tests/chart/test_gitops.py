@@ -97,10 +97,10 @@ def split(found):
 
 def test_the_projects_allow_what_the_chart_renders_and_nothing_else():
     rendered = {"job": set(), "platform": kinds(platform_values())}
-    # Neither is in the platform of gitops/.
+    # None of them is in the platform of gitops/.
     bare = {
         "monitoring": {"exporter": {"enabled": False}},
-        "controller": {"trainingJobs": {"enabled": False}},
+        "controller": {"enabled": False, "trainingJobs": {"enabled": False}},
     }
     for file in EXAMPLES:
         values = values_of(file)

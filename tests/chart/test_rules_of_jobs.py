@@ -44,10 +44,6 @@ REFUSED = {
     + "  strategy: allReduce\n  ps: {resources: {cpu: 2}, replicas: 2}\n",
     "several steps of a group with the same values": JOB
     + "  strategy: allReduce\n  worker: {pullSteps: 4}\n",
-    "records that a group leaves out": JOB.replace(
-        "training: data", "training: data, onBadRecord: skip"
-    )
-    + "  strategy: allReduce\n",
     "records of a group's step without one": JOB
     + "  training: {globalBatchSize: 64}\n",
     "dead before the next heartbeat": JOB

@@ -6,11 +6,13 @@ nothing: jobs ask the master's rules, places are the scheduler's, sizes the poli
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
+import logging
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from elasticdl.job.names import Role
@@ -29,6 +31,18 @@ from elasticdl.simulator.trace import Asked, Jobs, Serving, Trace
 
 Action = Callable[[], None]
 _MOST_SECONDS = 90 * 86_400.0
+
+
+@contextlib.contextmanager
+def _masters_say_nothing() -> Iterator[None]:
+    """Ends of replicas, of which there are hundreds, are warnings in a real master."""
+    log = logging.getLogger("elasticdl.master")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 class Simulation:
@@ -74,6 +88,10 @@ class Simulation:
 
     def run(self) -> Course:
         """Run to the end; return what was seen."""
+        with _masters_say_nothing():
+            return self._run()
+
+    def _run(self) -> Course:
         until = self.trace.until or _MOST_SECONDS
         while self._heap and self._heap[0][0] <= until:
             time, _, action = heapq.heappop(self._heap)

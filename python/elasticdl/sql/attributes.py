@@ -147,17 +147,17 @@ class _Reader:
             self._field(tuple(rest.split(".")), value, attribute)
         elif family in ("engine", "runtime") and rest:
             self._flag(rest, value, attribute)
-        elif self._verb == "train" and (
+        elif self._verb == JobType.TRAIN and (
             family == "optimizer" or key in _ALSO_OPTIMIZER
         ):
             self._optimizer(rest, value)
-        elif self._verb == "train" and family == "model" and rest:
+        elif self._verb == JobType.TRAIN and family == "model" and rest:
             self._model_argument(rest, value, attribute)
         elif key.lower() in FAMILIES[self._verb]:
             _KNOWN[key.lower()](self, value)
         else:
             known = [*FAMILIES[self._verb], "job", "engine", "runtime"]
-            if self._verb == "train":
+            if self._verb == JobType.TRAIN:
                 known += [f"model.{p.name}" for p in self._parameters()]
                 known += [f"optimizer.{name}" for name in (*RATE, *COMMON)]
             hint = did_you_mean(key, known)
@@ -198,7 +198,7 @@ class _Reader:
         self._set(model_params=(*self.settings.model_params, (name, value)))
 
     def _flag(self, name: str, value: Any, attribute: Attribute) -> None:
-        verb = JobType.TRAIN if self._verb == "train" else JobType.PREDICT
+        verb = JobType.TRAIN if self._verb == JobType.TRAIN else JobType.PREDICT
         flags = flags_of(verb)
         flag = flags.get(name)
         if flag is None:

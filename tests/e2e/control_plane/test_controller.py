@@ -333,8 +333,8 @@ def test_a_paused_and_a_stopped_job_give_back_what_they_had(stage) -> None:
         paused["job.yaml"] += "  paused: true\n"
         stage.rig.patch("configmaps/elasticdl-a", {"data": paused})
         wait_until(lambda: stage.size("b") == 9, "the room of a paused job")
-        # Nobody makes pods here, and a job whose workers are still to be made gives none
-        # of them for fairness: what the one that goes on gets at once is its minimum.
+        # Nobody makes pods here, and a job whose workers are still to be made gives
+        # none of them for fairness: what the other one gets at once is its minimum.
         stage.rig.patch("configmaps/elasticdl-a", {"data": stage.documents("a", 10)})
         wait_until(lambda: stage.size("b") == 8, "room for the job that goes on")
         stop = {"metadata": {"annotations": {"elasticdl.org/stop": "by hand"}}}

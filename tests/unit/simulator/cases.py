@@ -5,17 +5,12 @@ Owns how a case is run and its bars. Used by this folder's tests and by the soak
 
 from __future__ import annotations
 
-import logging
-
 from elasticdl.simulator.course import Course
 from elasticdl.simulator.outcome import Outcome, outcome, rises
 from elasticdl.simulator.policies import new_policy
 from elasticdl.simulator.reading import load_trace
 from elasticdl.simulator.simulation import Simulation
 from elasticdl.simulator.trace import Priority, Trace
-
-# Ends of replicas, of which there are hundreds, are warnings in a real master.
-logging.getLogger("elasticdl.master").setLevel(logging.CRITICAL)
 
 SLOW = 15.0
 POD_START = 2.0

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import re
 import sys
 from dataclasses import asdict
@@ -116,8 +115,6 @@ def simulate(args: argparse.Namespace) -> int:
     traces = [_trace(args, name) for name in args.traces]
     if args.save:
         return _save(traces, args.save)
-    # What happens to simulated replicas is no news of this machine.
-    logging.getLogger("elasticdl.master").setLevel(logging.CRITICAL)
     courses = [_run(trace, names, args.seed) for trace in traces]
     _tell(args, traces, courses)
     return ExitCode.OK

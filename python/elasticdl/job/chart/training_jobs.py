@@ -48,7 +48,8 @@ class TrainingJobsValues(OwnPodValues):
         "docs/trainingjob.md.",
     )
     definition: DefinitionValues = Field(
-        default_factory=DefinitionValues, description="The CustomResourceDefinition."
+        default_factory=DefinitionValues,
+        description="The CustomResourceDefinition TrainingJob.",
     )
     image: str = Field(
         "",

@@ -225,7 +225,7 @@ class MasterLoop:
         self._judge(now)
         parts.granted.look(now=now)
         if parts.table.grant is not None:
-            parts.table.tasks_left = tasks_left(self._job)
+            parts.table.no_more_than(tasks_left(self._job))
         workers = self._resting.wanted(self._job, now=now)
         self._launching.add_stops(parts.membership.plan(workers=workers, now=now))
         self._launching.add_stops(parts.membership.overdue(now=now))

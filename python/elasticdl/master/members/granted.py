@@ -55,7 +55,7 @@ class Granted:
             known=range(table.workers_so_far),
             now=now,
         )
-        table.grant = holds.grant
+        table.go_by(holds.grant)
         after = table.wanted
         if held is not None and holds.grant is None:
             self._diary.say(GrantEnded(time=now, before=before, workers=after))

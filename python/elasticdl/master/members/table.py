@@ -70,6 +70,14 @@ class MemberTable:
         """Number of workers that the job is to have, if it does not rest."""
         return wanted_workers(self.spec, self.grant, tasks_left=self.tasks_left)
 
+    def go_by(self, grant: Grant | None) -> None:
+        """Take the grant that is in force; None: `worker.replicas` counts."""
+        self.grant = grant
+
+    def no_more_than(self, tasks_left: int | None) -> None:
+        """Take how many tasks are left: more workers have nothing to do."""
+        self.tasks_left = tasks_left
+
     def workers(self) -> list[Member]:
         """Return the present and scheduled workers, oldest first."""
         return list(self._workers.values())

@@ -141,6 +141,32 @@ TOLD: list[tuple[Happening, list[tuple[str, str, str]]]] = [
         happenings.Evaluated(time=5.0, result=RESULT),
         [("evaluated", "", "evaluation at version 400: accuracy 0.9781, loss 0.25")],
     ),
+    (
+        happenings.SizeGranted(
+            time=5.0, before=4, workers=6, why="grew into free room"
+        ),
+        [
+            (
+                "grown",
+                "granted workers: 4 -> 6",
+                "granted workers: 4 -> 6: grew into free room",
+            )
+        ],
+    ),
+    (
+        happenings.GrantEnded(time=5.0, before=6, workers=4),
+        [
+            (
+                "shrunk",
+                "granted workers: 6 -> 4",
+                "granted workers: 6 -> 4: no grant is in force, worker.replicas is",
+            )
+        ],
+    ),
+    (
+        happenings.GrantRefused(time=5.0, text="grants nothing: got 'x'"),
+        [("grantRefused", "", "grants nothing: got 'x'")],
+    ),
     # Its coming, or its leaving, is told.
     (
         happenings.ReplicaWanted(
