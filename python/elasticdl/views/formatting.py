@@ -8,8 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from elasticdl.job.status import GrantStatus
+if TYPE_CHECKING:
+    from elasticdl.job.status import GrantStatus
 
 _TRACE_BEGINS = "Traceback (most recent call last):"
 _DOING = {
