@@ -302,7 +302,7 @@ BENCHMARKS = {
     "queue_flat": Benchmark(queue_flat, 5),
     "queue_start": Benchmark(queue_start, 5),
     "queue_rpc": Benchmark(queue_rpc, 35),
-    "workers_1000": Benchmark(workers_1000, 90),
+    "workers_1000": Benchmark(workers_1000, 90, short=False),
     "journal": Benchmark(journal, 80, short=False),
     "master_restart": Benchmark(master_restart, 90, short=False),
     "cold_start": Benchmark(cold_start, 30),

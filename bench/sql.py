@@ -327,9 +327,9 @@ def _fit(place: Path, module: Path) -> Callable[[], float]:
 
 
 BENCHMARKS: dict[str, Benchmark] = {
-    "sql_extract": Benchmark(sql_extract, 15),
-    "sql_stream": Benchmark(sql_stream, 10),
-    "sql_statistics": Benchmark(sql_statistics, 30),
+    "sql_extract": Benchmark(sql_extract, 15, short=False),
+    "sql_stream": Benchmark(sql_stream, 10, short=False),
+    "sql_statistics": Benchmark(sql_statistics, 30, short=False),
     "sql_text": Benchmark(sql_text, 10),
     "sql_epoch": Benchmark(sql_epoch, 90, short=False),
 }
