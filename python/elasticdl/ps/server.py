@@ -304,9 +304,7 @@ class ParameterServer:
                 if self._target != rewind:
                     raise FencedError(f"the PS are rewound (rewind {self._target})")
                 # Cuts of what was loaded before are of another model or optimizer.
-                self._snapshots.give_up(
-                    "it was taken before a worker brought the job's own optimizer"
-                )
+                self._snapshots.give_up("a worker brought another model or optimizer")
                 self._install(parameters, loaded)
                 return True, parameters.version
         finally:

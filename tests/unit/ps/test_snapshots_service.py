@@ -388,7 +388,7 @@ def test_a_round_is_given_up_when_a_worker_brings_another_optimizer(group, train
     server.control(ps.control_figures, wanted)
     # Not pinned anew, at a version that the master does not know of.
     (given_up,) = server.figures().snapshots
-    assert "own optimizer" in given_up.error
+    assert "another model or optimizer" in given_up.error
     with pytest.raises(NotInitializedError, match="eval-1"):
         client.pull(snapshot="eval-1")
     server.control(ps.control_figures, (WantedSnapshot("eval-2"),))
