@@ -311,17 +311,20 @@ class Membership:
                     priority=self.table.spec.ps.priority,
                     now=now,
                 )
+        grant, left = self.table.grant, self.table.tasks_left
+        # Everybody is without a task now and then: only where they run out does that
+        # say who is of no use.
+        runs_out = grant is not None and left is not None and left < grant.workers
         seats = [
             Seat(
                 m.key.index,
                 m.priority,
                 running=m.state is ReplicaState.RUNNING,
-                idle=m.phase == WorkerPhase.IDLE,
+                idle=runs_out and m.phase == WorkerPhase.IDLE,
             )
             for m in self.table.workers()
             if not m.drain
         ]
-        grant = self.table.grant
         change = scale.resize(
             seats,
             wanted=workers,

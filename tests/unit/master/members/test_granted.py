@@ -4,8 +4,9 @@ import json
 
 import pytest
 from elasticdl.job.grant import Grant, format_grant
+from elasticdl.job.heartbeats import WorkerReport
 from elasticdl.job.spec.job import JobSpec
-from elasticdl.job.words import EndCause, ExitReason, ReplicaState
+from elasticdl.job.words import EndCause, ExitReason, ReplicaState, WorkerPhase
 from elasticdl.master.happenings import Diary, GrantEnded, GrantRefused, SizeGranted
 from elasticdl.master.members.goodput import Goodput
 from elasticdl.master.members.granted import Granted
@@ -180,6 +181,26 @@ def test_no_more_workers_than_tasks_are_left_and_never_below_min(rig):
 def test_without_a_grant_the_number_of_tasks_changes_nothing(rig):
     rig.table.tasks_left = 1
     assert rig.table.wanted == 3
+
+
+def waits_for_a_task(rig, index: int) -> None:
+    [member] = [m for m in rig.table.workers() if m.key.index == index]
+    member.heard_worker(WorkerReport(phase=WorkerPhase.IDLE), now=rig.now)
+
+
+def test_a_worker_without_a_task_at_the_moment_leaves_no_earlier_than_others(rig):
+    waits_for_a_task(rig, 0)
+    rig.take(Grant(2, until=until()))
+    rig.plan()
+    assert rig.staying() == [0, 1]
+
+
+def test_who_has_no_task_leaves_first_where_tasks_run_out(rig):
+    waits_for_a_task(rig, 0)
+    rig.table.no_more_than(2)
+    rig.take(Grant(3, until=until()))
+    rig.plan()
+    assert rig.staying() == [1, 2]
 
 
 def test_strangers_are_ignored_and_said(rig):
