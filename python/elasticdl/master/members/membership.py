@@ -311,10 +311,10 @@ class Membership:
                     priority=self.table.spec.ps.priority,
                     now=now,
                 )
-        grant, left = self.table.grant, self.table.tasks_left
+        grant, tasks = self.table.grant, self.table.tasks_left
         # Everybody is without a task now and then: only where they run out does that
         # say who is of no use.
-        runs_out = grant is not None and left is not None and left < grant.workers
+        runs_out = grant is not None and tasks is not None and tasks < grant.workers
         seats = [
             Seat(
                 m.key.index,
